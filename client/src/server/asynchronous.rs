@@ -39,7 +39,7 @@ const MAX_IDLE: usize = 32;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct AsyncServer(Arc<Exchange<Connections>>);
+pub struct AsyncServer(Arc<Exchange<AsyncPool>>);
 
 /// A call that is under way once it is awaited.
 #[must_use = "nothing is sent before it is awaited"]
@@ -67,7 +67,7 @@ impl AsyncServer {
             );
             return Err(options.failed(cause.into()));
         }
-        let lines = Connections::new(&options);
+        let lines = AsyncPool::new(&options);
         let exchange = Exchange::open(lines, options).await?;
         Ok(AsyncServer(Arc::new(exchange)))
     }
@@ -131,7 +131,7 @@ impl Steps for AsyncServer {
 }
 
 /// Connections to each server.
-pub(super) struct Connections {
+pub(super) struct AsyncPool {
     nodes: Mutex<HashMap<Address, Arc<Node>>>,
     limit: usize,
     timeout: Duration,
@@ -162,10 +162,10 @@ enum Whose {
     Own(#[allow(dead_code)] OwnedSemaphorePermit), // held for as long as the connection is used
 }
 
-impl Connections {
-    fn new(options: &Options) -> Connections {
+impl AsyncPool {
+    fn new(options: &Options) -> AsyncPool {
         let limit = options.connections.unwrap_or(Semaphore::MAX_PERMITS);
-        Connections {
+        AsyncPool {
             nodes: Mutex::default(),
             limit: limit.min(Semaphore::MAX_PERMITS),
             timeout: options.timeout,
@@ -266,7 +266,7 @@ impl Line {
     }
 }
 
-impl Wire for Connections {
+impl Wire for AsyncPool {
     type Line = Line;
 
     async fn line(

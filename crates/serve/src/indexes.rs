@@ -76,7 +76,7 @@ pub(crate) enum Refused {
 
 /// What there is to say when one has waited long enough.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum BuildStatus {
     /// An index, or the reason why it is missing.
     Done(Outcome),
     /// The build waits for its turn.
@@ -115,10 +115,10 @@ impl Indexes {
         kind: IndexKind,
         jobs: &JobSet,
         wait: Duration,
-    ) -> Asked {
+    ) -> BuildStatus {
         let key = (kind, jobs.clone());
         let Some(build) = self.join(&key) else {
-            return Asked::Done(Arc::new(Err(Refused::Stopped)));
+            return BuildStatus::Done(Arc::new(Err(Refused::Stopped)));
         };
         let mut state = build.state.clone();
         let looked = state.wait_for(|state| !matches!(state, BuildState::Looking));
@@ -130,10 +130,12 @@ impl Indexes {
             BuildState::Done(outcome) => {
                 self.evict(&key, &build);
                 build.taken.notify_one();
-                Asked::Done(outcome)
+                BuildStatus::Done(outcome)
             }
-            BuildState::Waiting => Asked::Waiting,
-            BuildState::Looking | BuildState::Building => Asked::Building(build.work.progress()),
+            BuildState::Waiting => BuildStatus::Waiting,
+            BuildState::Looking | BuildState::Building => {
+                BuildStatus::Building(build.work.progress())
+            }
         }
     }
 

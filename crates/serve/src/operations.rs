@@ -26,7 +26,7 @@ pub(crate) const SORTED: usize = 250_000;
 /// What a query does to each row, in the order of time.
 pub(crate) struct Operations {
     query: Arc<Query>,
-    originals: Option<Originals>,
+    originals: Option<OriginalsByDigest>,
     clamp: Option<(String, String)>,
     collapse_time: Option<CollapseTime>,
     collapse: Option<Collapse>,
@@ -49,7 +49,7 @@ impl Operations {
             moment.map_or_else(|| otherwise.to_owned(), |moment| moment.to_string())
         };
         Some(Operations {
-            originals: query.resolve_revisits.then(Originals::default),
+            originals: query.resolve_revisits.then(OriginalsByDigest::default),
             clamp: clamped.then(|| (text(query.from, "0000"), text(query.to, "99991231235959"))),
             collapse_time: query
                 .collapse_time
@@ -162,7 +162,7 @@ impl CollapseTime {
 
 /// Where the payloads of captures are, by their digests.
 #[derive(Default)]
-struct Originals {
+struct OriginalsByDigest {
     known: HashMap<Vec<u8>, Original>,
     kept: Reservation,
 }
@@ -175,7 +175,7 @@ struct Original {
     status: String,
 }
 
-impl Originals {
+impl OriginalsByDigest {
     /// Gives a row its `orig.length`, `orig.offset` and `orig.filename`: `-`, unless it is a revisit whose original came
     /// before it; then also the media type and the status of that.
     fn resolve(&mut self, row: Row) -> Option<Row> {

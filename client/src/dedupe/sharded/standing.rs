@@ -57,14 +57,14 @@ impl Standings {
 }
 
 /// The answers to come.
-struct Asked {
+struct StandingCalls {
     committed: Pending<bool>,
     uncommitted: Pending<bool>,
     removing: Pending<Option<Vec<u8>>>,
 }
 
-impl Asked {
-    fn of(shard: &Index<Batch>, crawl: &[u8]) -> Asked {
+impl StandingCalls {
+    fn of(shard: &Index<Batch>, crawl: &[u8]) -> StandingCalls {
         let member = |set: &[u8]| {
             let mut member = redis::cmd("SISMEMBER");
             member.arg(shard.key(set)).arg(crawl);
@@ -72,7 +72,7 @@ impl Asked {
         };
         let mut removing = redis::cmd("HGET");
         removing.arg(shard.key(b"removing")).arg(crawl);
-        Asked {
+        StandingCalls {
             committed: member(b"allcrawls"),
             uncommitted: member(b"uncommittedcrawls"),
             removing: shard.server().ask(Call::new(removing).repeatable()),
@@ -107,19 +107,19 @@ impl<S: Steps> Sharded<S> {
 
     async fn standings_of(&self, crawls: &[&[u8]]) -> Result<Vec<Standings>, Error> {
         let batch = Batch::new();
-        let asked: Vec<Vec<Asked>> = crawls
+        let asked: Vec<Vec<StandingCalls>> = crawls
             .iter()
             .map(|crawl| {
                 let shards = self.shards().iter();
                 shards
-                    .map(|shard| Asked::of(&shard.over(&batch), crawl))
+                    .map(|shard| StandingCalls::of(&shard.over(&batch), crawl))
                     .collect()
             })
             .collect();
         self.server().step_batch(&batch).await?;
         let mut standings = Vec::with_capacity(asked.len());
         for of_crawl in asked {
-            let of_crawl: Result<_, _> = of_crawl.into_iter().map(Asked::take).collect();
+            let of_crawl: Result<_, _> = of_crawl.into_iter().map(StandingCalls::take).collect();
             standings.push(Standings(of_crawl?));
         }
         Ok(standings)

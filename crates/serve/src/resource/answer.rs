@@ -56,7 +56,7 @@ pub struct Request<'a> {
 }
 
 /// Loads a record.
-struct Search<'a> {
+struct RecordSearch<'a> {
     federation: &'a Federation,
     collection: &'a Arc<Collection>,
     query: Arc<Query>,
@@ -75,7 +75,7 @@ pub async fn answer(
         Ok(query) => query,
         Err(failure) => return refusal(&failure),
     };
-    let mut search = Search {
+    let mut search = RecordSearch {
         federation,
         collection,
         query,
@@ -134,7 +134,7 @@ async fn query(request: &Request<'_>, collection: &Collection) -> Result<Arc<Que
     Ok(query)
 }
 
-impl Search<'_> {
+impl RecordSearch<'_> {
     async fn run(&mut self) -> Result<Option<(Row, Record)>, Failure> {
         // Nobody follows a redirect who asks for the record of one second.
         let names_one_moment = self.query.from.is_some() && self.query.from == self.query.to;

@@ -16,7 +16,7 @@ use super::output::Writer;
 use super::reply::{json, message};
 use super::state::fresh;
 use super::timemap::{self, TimeMap};
-use super::{Asked, only_read};
+use super::{RequestTarget, only_read};
 use crate::access::AccessError;
 use crate::collection::{Failure, Pages, Rows};
 use crate::group::Report;
@@ -36,7 +36,10 @@ const MAX_BUFFERED: usize = 64 * 1024;
 /// `Retry-After`, in seconds, of a request that was refused for want of a resource of this server.
 const RETRY_SECONDS: u64 = 10;
 
-pub(super) async fn answer(asked: &Asked<'_>, request: &Request<Incoming>) -> Response<Body> {
+pub(super) async fn answer(
+    asked: &RequestTarget<'_>,
+    request: &Request<Incoming>,
+) -> Response<Body> {
     if let Some(refused) = only_read(request.method()) {
         return refused;
     }
@@ -47,7 +50,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &Request<Incoming>) -> Re
 }
 
 async fn answer_to(
-    asked: &Asked<'_>,
+    asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
     query: &Arc<Query>,
 ) -> Response<Body> {
@@ -92,7 +95,7 @@ pub(super) fn rows_as_text(rows: Rows, writer: Writer, report: &Report) -> Respo
 }
 
 /// The query that a query string asks.
-pub(super) fn parameters(text: &str, asked: &Asked<'_>) -> Result<Arc<Query>, Failure> {
+pub(super) fn parameters(text: &str, asked: &RequestTarget<'_>) -> Result<Arc<Query>, Failure> {
     let pairs: Vec<_> = url::form_urlencoded::parse(text.as_bytes()).collect();
     let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));
     let query = Query::parse(pairs, asked.point.as_deref())?;

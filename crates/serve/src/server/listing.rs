@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::body::Body;
 use super::index::refusal;
 use super::reply::json as reply_json;
-use super::{Asked, only_read};
+use super::{RequestTarget, only_read};
 use crate::Federation;
 use crate::query::Selection;
 
@@ -42,7 +42,7 @@ pub(super) fn varies(mut response: Response<Body>) -> Response<Body> {
 }
 
 /// `/<coll>/list_sources`: the sources that `sources=` selects, and what they are.
-pub(super) fn answer(asked: &Asked<'_>, request: &Request<Incoming>) -> Response<Body> {
+pub(super) fn answer(asked: &RequestTarget<'_>, request: &Request<Incoming>) -> Response<Body> {
     if let Some(refused) = only_read(request.method()) {
         return refused;
     }

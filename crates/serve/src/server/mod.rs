@@ -285,7 +285,7 @@ fn preflight_answer(asked: &HeaderMap) -> Response<Body> {
 }
 
 /// What a path asks of a collection.
-struct Asked<'a> {
+struct RequestTarget<'a> {
     federation: &'a Arc<Federation>,
     collection: &'a Arc<Collection>,
     point: Option<String>,
@@ -311,7 +311,7 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
         }
         _ => (None, rest),
     };
-    let asked = Asked {
+    let asked = RequestTarget {
         federation: &federation,
         collection,
         point,

@@ -4,7 +4,7 @@ use http::{HeaderName, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::links::target;
-use super::{Asked, Body, message, resource};
+use super::{Body, RequestTarget, message, resource};
 use crate::resource::Form;
 
 /// What a browser says when it fetches the script of a service worker.
@@ -24,7 +24,7 @@ pub(crate) fn parts(path: &str) -> Option<(&str, &str)> {
 
 /// The capture that is closest to a moment, or to now.
 pub(super) async fn answer(
-    asked: &Asked<'_>,
+    asked: &RequestTarget<'_>,
     request: Request<Incoming>,
     (moment, path): (&str, &str),
 ) -> Response<Body> {

@@ -9,7 +9,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, BodyStream};
 use hyper::body::{Body as _, Incoming};
 
-use super::{Asked, Body, message};
+use super::{Body, RequestTarget, message};
 use crate::resource::client_request::ClientRequest;
 use crate::resource::record::LoadError;
 use crate::resource::spool::Spooled;
@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Loads what a request of the same method would get, of the captures that the query string asks for.
 pub(super) async fn answer(
-    asked: &Asked<'_>,
+    asked: &RequestTarget<'_>,
     request: Request<Incoming>,
     form: Form,
     query: &str,
@@ -52,7 +52,7 @@ pub(super) async fn answer(
 
 /// Loads what the request gets that is in the body.
 pub(super) async fn answer_message(
-    asked: &Asked<'_>,
+    asked: &RequestTarget<'_>,
     request: Request<Incoming>,
 ) -> Response<Body> {
     if let Some(refused) = too_large(&request) {
@@ -80,7 +80,7 @@ pub(super) async fn answer_message(
 }
 
 async fn load(
-    asked: &Asked<'_>,
+    asked: &RequestTarget<'_>,
     parts: &http::request::Parts,
     form: Form,
     query: &str,

@@ -8,7 +8,7 @@ use super::body::Body;
 use super::index::{refusal, with_errors};
 use super::links::{BaseUrl, link, memento_link, target, timemap_link};
 use super::reply::{empty, message};
-use super::{Asked, only_read};
+use super::{RequestTarget, only_read};
 use crate::collection::{Failure, next};
 use crate::group::Report;
 use crate::query::{BadQuery, Query};
@@ -19,7 +19,7 @@ const ACCEPT_DATETIME: HeaderName = HeaderName::from_static("accept-datetime");
 
 /// `/<coll>/timegate/<url>`: a redirect to the memento that is closest to `Accept-Datetime`, or to the last one.
 pub(super) async fn answer(
-    asked: &Asked<'_>,
+    asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
     path: &str,
 ) -> Response<Body> {
@@ -58,7 +58,7 @@ fn none(url: &str) -> Response<Body> {
 
 /// The row of the memento.
 async fn choose(
-    asked: &Asked<'_>,
+    asked: &RequestTarget<'_>,
     headers: &HeaderMap,
     url: &str,
     report: &Report,

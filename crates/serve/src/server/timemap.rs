@@ -12,7 +12,7 @@ use super::index::{refusal, respond, rows_as_text, with_errors};
 use super::links::{BaseUrl, link, memento_link, quoted, target, timemap_link};
 use super::output::Writer;
 use super::reply::message;
-use super::{Asked, only_read};
+use super::{RequestTarget, only_read};
 use crate::collection::{Failure, Rows, next};
 use crate::group::Report;
 use crate::operations::is_self_redirect;
@@ -40,7 +40,7 @@ pub(crate) fn parts(path: &str) -> Option<(Output, &str)> {
 
 /// `/<coll>/timemap/link/<url>`, and the same captures as rows: `/<coll>/timemap/json/<url>`, `…/cdxj/<url>`.
 pub(super) async fn answer(
-    asked: &Asked<'_>,
+    asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
     (output, path): (Output, &str),
 ) -> Response<Body> {
@@ -173,7 +173,7 @@ impl TimeMap {
     /// One of the index API. `memento_format=https://h/{timestamp}/{url}` is for those who replay what is here, as pywb
     /// does: they add the links that a TimeMap begins with themselves.
     pub(super) fn of_index(
-        asked: &Asked<'_>,
+        asked: &RequestTarget<'_>,
         request: &Request<Incoming>,
         query: &Arc<Query>,
     ) -> TimeMap {

@@ -21,7 +21,7 @@ use super::only_read;
 use super::reply::{empty, json as reply_json, message};
 use super::state::fresh;
 use crate::Federation;
-use crate::indexes::{Asked, Outcome, Refused};
+use crate::indexes::{BuildStatus, Outcome, Refused};
 use crawlspace_jobs::{Error, Id, Index, IndexKind, JobSet, Missing, MissingJob, Parcel, reasons};
 
 /// The jobs that are in an index.
@@ -69,8 +69,8 @@ pub(super) async fn answer(
         Err(what) => return message(StatusCode::BAD_REQUEST, &what),
     };
     match indexes.get(kind, &jobs, wait).await {
-        Asked::Done(outcome) => finished(outcome, request).await,
-        Asked::Waiting => {
+        BuildStatus::Done(outcome) => finished(outcome, request).await,
+        BuildStatus::Waiting => {
             let state = json!({
                 "state": "waiting",
                 "stage": "others are built first",
@@ -79,7 +79,7 @@ pub(super) async fn answer(
             });
             again(reply_json(StatusCode::ACCEPTED, &state), RETRY_BUILDING)
         }
-        Asked::Building(progress) => {
+        BuildStatus::Building(progress) => {
             let state = json!({
                 "state": "building",
                 "stage": progress.stage,

@@ -12,7 +12,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use maud::{DOCTYPE, Markup, html};
 
 use self::calendar::Span;
-use self::search::{Refused, Search};
+use self::search::{Search, SearchError};
 use super::body::Body;
 use super::reply::{message, page};
 use super::state::{Seen, fresh, look};
@@ -50,7 +50,7 @@ pub(super) async fn answer(federation: &Arc<Federation>, query: &str) -> Respons
     };
     let (status, result) = match (url.is_empty(), span) {
         (true, _) => (StatusCode::OK, html! {}),
-        (false, None) => refused(Refused {
+        (false, None) => refused(SearchError {
             status: StatusCode::BAD_REQUEST,
             why: format!("when={when}: a year, a month or a day is 4, 6 or 8 digits"),
         }),
@@ -137,7 +137,7 @@ fn whole(body: &Markup, root: &str) -> Markup {
     }
 }
 
-fn refused(error: Refused) -> (StatusCode, Markup) {
+fn refused(error: SearchError) -> (StatusCode, Markup) {
     let text = html! { p class="error" role="alert" { (error.why) } };
     (error.status, text)
 }

@@ -51,7 +51,7 @@ pub(crate) struct SearchResult {
 }
 
 /// Why nothing was searched.
-pub(crate) struct Refused {
+pub(crate) struct SearchError {
     pub status: StatusCode,
     pub why: String,
 }
@@ -98,14 +98,14 @@ impl Search<'_> {
     ///
     /// # Errors
     /// When there is no such collection, or the query is wrong.
-    pub(crate) async fn ask(&self, federation: &Federation) -> Result<SearchResult, Refused> {
+    pub(crate) async fn ask(&self, federation: &Federation) -> Result<SearchResult, SearchError> {
         let Some(collection) = federation.collection(self.collection) else {
-            return Err(Refused {
+            return Err(SearchError {
                 status: StatusCode::NOT_FOUND,
                 why: format!("There is no collection {:?}.", self.collection),
             });
         };
-        let refused = |why: &dyn std::fmt::Display| Refused {
+        let refused = |why: &dyn std::fmt::Display| SearchError {
             status: StatusCode::BAD_REQUEST,
             why: why.to_string(),
         };
@@ -114,7 +114,7 @@ impl Search<'_> {
             .prepare(query)
             .map_err(|failure| refused(&failure))?;
         let counted = self.count(collection, &query).await;
-        counted.map_err(|failure| Refused {
+        counted.map_err(|failure| SearchError {
             status: status_of(&failure),
             why: failure.to_string(),
         })

@@ -72,7 +72,7 @@ impl MementoSource {
             let what = "a Memento archive can be asked for single URLs only";
             return Err(SourceError::Unsupported(what.to_owned()));
         }
-        let reading = Reading {
+        let reading = TimeMapReader {
             whitelist: Whitelist::new(
                 query,
                 self.identity.members.clone(),
@@ -122,7 +122,7 @@ impl MementoSource {
         &self,
         url: Url,
         moment: Timestamp,
-        mut reading: Reading,
+        mut reading: TimeMapReader,
         lookup: &Lookup,
     ) -> Result<Rows, SourceError> {
         let mut request = Request {
@@ -212,7 +212,7 @@ fn target(answer: &Response) -> Option<Url> {
 }
 
 /// Rows made of links.
-struct Reading {
+struct TimeMapReader {
     whitelist: Whitelist,
     made: Made,
     /// The URL that the archive has captures of, as it says.
@@ -221,7 +221,7 @@ struct Reading {
     last: String,
 }
 
-impl Reading {
+impl TimeMapReader {
     /// Takes the word of an archive for which spelling of the URL it has, as far as that is one of the same URL.
     fn note_original(&mut self, links: &[Link]) {
         if let Some(link) = links.iter().find(|link| link.is("original")) {
@@ -270,7 +270,7 @@ struct TimeMaps {
     known: HashSet<Url>,
     current: Option<Current>,
     links: Links,
-    reading: Reading,
+    reading: TimeMapReader,
     rows: u64,
 }
 

@@ -67,7 +67,7 @@ pub(super) struct Pages {
     ask: Option<String>,
     body: Option<BoxStream<'static, Result<Bytes, SourceError>>>,
     pieces: Pieces,
-    reading: Reading,
+    reading: PageReader,
     /// Where the question came by, which is known while the first part is asked for.
     via: Option<HeaderValue>,
     /// How many parts were asked for.
@@ -78,7 +78,7 @@ pub(super) struct Pages {
 }
 
 /// What is known of a part while it is read.
-struct Reading {
+struct PageReader {
     whitelist: Whitelist,
     made: Made,
     columns: Vec<String>,
@@ -115,7 +115,7 @@ impl Pages {
             question,
             body: None,
             pieces: Pieces::new(),
-            reading: Reading {
+            reading: PageReader {
                 whitelist,
                 made: Made::default(),
                 columns: Vec::new(),
@@ -301,7 +301,7 @@ impl Batched for Pages {
     }
 }
 
-impl Reading {
+impl PageReader {
     fn take(&mut self, piece: Piece<'_>) -> Result<(), SourceError> {
         let claim = match piece {
             Piece::Line(line) => {

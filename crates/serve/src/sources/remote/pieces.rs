@@ -13,7 +13,7 @@ pub(super) enum Piece<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum PieceForm {
     /// White space only.
     Unknown,
     Lines,
@@ -36,7 +36,7 @@ pub(super) struct Pieces {
     /// Where the current piece begins in it, and how far it was looked at.
     begin: usize,
     seen: usize,
-    form: Form,
+    form: PieceForm,
     /// The current piece is too long, and what there was of it is gone.
     skips: bool,
 }
@@ -47,7 +47,7 @@ impl Pieces {
             kept: Vec::new(),
             begin: 0,
             seen: 0,
-            form: Form::Unknown,
+            form: PieceForm::Unknown,
             skips: false,
         }
     }
@@ -69,7 +69,7 @@ impl Pieces {
     pub(crate) fn next(&mut self) -> Option<Piece<'_>> {
         loop {
             match self.form {
-                Form::Unknown => {
+                PieceForm::Unknown => {
                     let rest = self.kept.get(self.begin..).unwrap_or_default();
                     // Some servers begin with a mark of the byte order.
                     let rest = match rest.strip_prefix(b"\xef\xbb\xbf") {
@@ -80,14 +80,18 @@ impl Pieces {
                     self.form = match text.first() {
                         None => return None,
                         // The header of a CDX file begins with a space.
-                        Some(b'[') => Form::Array(Scan::default()),
-                        Some(_) => Form::Lines,
+                        Some(b'[') => PieceForm::Array(Scan::default()),
+                        Some(_) => PieceForm::Lines,
                     };
-                    let left = if self.form == Form::Lines { rest } else { text };
+                    let left = if self.form == PieceForm::Lines {
+                        rest
+                    } else {
+                        text
+                    };
                     self.begin = self.kept.len() - left.len();
                     self.seen = self.begin;
                 }
-                Form::Lines => {
+                PieceForm::Lines => {
                     let unseen = self.kept.get(self.seen..).unwrap_or_default();
                     let Some(length) = memchr::memchr(b'\n', unseen) else {
                         self.seen = self.kept.len();
@@ -101,7 +105,7 @@ impl Pieces {
                         return Some(Piece::Line(line.strip_suffix(b"\r").unwrap_or(line)));
                     }
                 }
-                Form::Array(scan) => {
+                PieceForm::Array(scan) => {
                     let (begin, end) = self.element(scan)?;
                     let skipped = std::mem::take(&mut self.skips) || end - begin > MAX_LINE;
                     let element = self.kept.get(begin..end).unwrap_or_default();
@@ -110,7 +114,7 @@ impl Pieces {
                         return Some(Piece::Element(element.trim_ascii()));
                     }
                 }
-                Form::Over => return None,
+                PieceForm::Over => return None,
             }
         }
     }
@@ -144,25 +148,25 @@ impl Pieces {
             if ends {
                 let begin = std::mem::replace(&mut self.begin, self.seen);
                 self.form = match scan.depth {
-                    0 => Form::Over,
-                    _ => Form::Array(scan),
+                    0 => PieceForm::Over,
+                    _ => PieceForm::Array(scan),
                 };
                 return Some((begin, at));
             }
         }
-        self.form = Form::Array(scan);
+        self.form = PieceForm::Array(scan);
         None
     }
 
     /// What is left when nothing more comes: a last line without its end. The error says that it breaks off.
     pub(crate) fn rest(&mut self) -> Result<Option<Piece<'_>>, &'static str> {
         match self.form {
-            Form::Lines if !self.skips => {
+            PieceForm::Lines if !self.skips => {
                 let line = self.kept.get(self.begin..).unwrap_or_default();
                 self.begin = self.kept.len();
                 Ok((!line.is_empty() && line.len() <= MAX_LINE).then_some(Piece::Line(line)))
             }
-            Form::Array(_) => Err("its JSON breaks off"),
+            PieceForm::Array(_) => Err("its JSON breaks off"),
             _ => Ok(None),
         }
     }

@@ -52,7 +52,7 @@ struct What {
 }
 
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct HoldReport<'a> {
     /// What it is now.
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ impl What {
     }
 
     fn tell(&self, asking: &Asking, state: &'static str) -> io::Result<bool> {
-        let outcome = Outcome {
+        let outcome = HoldReport {
             state,
             chg: &self.chg,
             execution: &self.execution,

@@ -232,7 +232,7 @@ pub struct Retain {
 }
 
 #[derive(Serialize)]
-struct Outcome {
+struct EndReport {
     purged: bool,
     crawls: u64,
     dropped: u64,
@@ -248,7 +248,7 @@ impl Retain {
         }
         let outcome = index.retain(self.purge, &retained);
         let outcome = outcome.map_err(io::Error::other)?;
-        let outcome = Outcome {
+        let outcome = EndReport {
             purged: self.purge,
             crawls: outcome.crawls,
             dropped: outcome.dropped,

@@ -36,7 +36,7 @@ pub struct IndexFiles {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Outcome<'a> {
+struct IndexReport<'a> {
     crawl: &'a Bytes,
     #[serde(flatten)]
     tally: &'a Tally,
@@ -84,7 +84,7 @@ fn index_files(job: &IndexFiles) -> io::Result<bool> {
         ));
     }
     if job.asking.json {
-        print_json(&Outcome {
+        print_json(&IndexReport {
             crawl: &job.crawl,
             tally: &tally,
             committed,

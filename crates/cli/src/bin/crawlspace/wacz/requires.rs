@@ -52,7 +52,7 @@ pub struct Requires {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Outcome<'a> {
+struct RequiresReport<'a> {
     file: &'a str,
     requires: &'a [Required],
     revisits: Option<u64>,
@@ -96,7 +96,7 @@ impl Requires {
         if self.write && (complete || self.partial) {
             written = self.write_into(&location, &found.requires)?;
         }
-        let outcome = Outcome {
+        let outcome = RequiresReport {
             file: &self.wacz,
             requires: &found.requires,
             revisits: self.reference.is_none().then_some(found.revisits),
@@ -168,7 +168,7 @@ impl Requires {
     }
 }
 
-fn print_outcome(outcome: &Outcome<'_>) -> io::Result<()> {
+fn print_outcome(outcome: &RequiresReport<'_>) -> io::Result<()> {
     if outcome.requires.is_empty() {
         say("nothing is needed");
         return Ok(());
