@@ -308,6 +308,9 @@ pub struct Wire {
 
 impl Wire {
     /// Connects to a loopback port.
+    ///
+    /// # Errors
+    /// When nobody listens there.
     pub fn tcp(port: u16) -> std::io::Result<Wire> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
@@ -315,6 +318,9 @@ impl Wire {
     }
 
     /// Connects to a unix socket.
+    ///
+    /// # Errors
+    /// When nobody listens there.
     pub fn unix(path: &Path) -> std::io::Result<Wire> {
         Ok(Wire::over(Stream::Unix(UnixStream::connect(path)?)))
     }
@@ -339,6 +345,9 @@ impl Wire {
     }
 
     /// Sends a command, or says that the connection is gone.
+    ///
+    /// # Errors
+    /// When the connection is gone.
     pub fn try_send(&mut self, words: &[impl AsRef<[u8]>]) -> std::io::Result<()> {
         let mut out = Vec::new();
         encode(&mut out, words);
@@ -357,6 +366,9 @@ impl Wire {
     }
 
     /// The next reply, or why there is none (connection gone, a minute over).
+    ///
+    /// # Errors
+    /// When the connection is gone, or no reply comes within a minute.
     pub fn try_recv(&mut self) -> std::io::Result<Reply> {
         loop {
             match self.parse()? {
@@ -554,6 +566,9 @@ fn shown(words: &[impl AsRef<[u8]>]) -> String {
 }
 
 /// Runs a command on a connection of the `redis` crate.
+///
+/// # Errors
+/// Those of the server and of the connection.
 pub fn run(
     conn: &mut redis::Connection,
     words: &[impl AsRef<[u8]>],

@@ -174,6 +174,9 @@ impl FromStr for JobSet {
 
 impl JobSet {
     /// Reads them as [`from_str`](FromStr::from_str) does, at most so many; those that are named twice count twice.
+    ///
+    /// # Errors
+    /// What is invalid, or that there are more than `most`, in words.
     pub fn parse(text: &str, most: usize) -> Result<JobSet, String> {
         let mut jobs = Vec::new();
         if text.trim().is_empty() {

@@ -90,6 +90,9 @@ impl Listings {
     }
 
     /// Whether what it leads to is there; where that depends on the collection, for those that were asked for.
+    ///
+    /// # Errors
+    /// What is not there, in words.
     pub fn health(&self) -> Result<(), String> {
         if !self.varies {
             std::fs::metadata(&self.path)

@@ -68,6 +68,9 @@ impl Files {
     }
 
     /// The blocks of the next cluster, in ascending order.
+    ///
+    /// # Errors
+    /// When a file cannot be read now, or not at all.
     pub fn blocks(&mut self, budget: &mut Budget) -> Result<Option<Blocks>, Halt> {
         while let Some(text) = self.find(budget)? {
             if let Some(cluster) = &text.cluster {

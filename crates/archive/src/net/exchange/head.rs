@@ -57,6 +57,9 @@ impl<'a> Field<'a> {
 impl<First> Head<First> {
     /// Reads a header. `raw` ends with the empty line after the fields; `first` reads the first line, which it gets
     /// without the line end.
+    ///
+    /// # Errors
+    /// Those of `first`.
     pub fn new<E>(
         raw: Bytes,
         first: impl FnOnce(&[u8]) -> Result<First, E>,
@@ -162,6 +165,9 @@ impl<First> Head<First> {
 
 impl Status {
     /// Reads `HTTP/1.1 200 OK`, where the reason may lack and so may the space before it.
+    ///
+    /// # Errors
+    /// When it is not a status line: what is invalid, in words.
     pub fn read(line: &[u8]) -> Result<Status, String> {
         let parts = || {
             let rest = line.strip_prefix(b"HTTP/1.")?;

@@ -44,6 +44,9 @@ pub(super) fn send(
 }
 
 /// A client for the web with that timeout, which may connect to any address.
+///
+/// # Errors
+/// When there is no TLS on this system.
 pub fn web_client(silence: Duration) -> Result<Client, Problem> {
     client((silence, None))
 }

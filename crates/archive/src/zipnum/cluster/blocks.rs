@@ -126,6 +126,9 @@ impl Blocks {
     }
 
     /// The line of the secondary index, and the block, without its text.
+    ///
+    /// # Errors
+    /// When the secondary index cannot be read now, or has no valid line.
     pub fn next(&mut self, budget: &mut Budget) -> Result<Option<Block>, Halt> {
         loop {
             let Some(block) = self.any(budget)? else {
