@@ -15,6 +15,15 @@ use super::{
 };
 use crawlspace_archive::net::Guard;
 
+/// Default of [`Options::wait`]: an hour.
+pub const DEFAULT_WAIT: Duration = Duration::from_secs(3600);
+/// Default of [`Options::retry_missing`]: a minute.
+pub const DEFAULT_RETRY_MISSING: Duration = Duration::from_secs(60);
+/// Default of [`Options::memory`], in bytes: 1 GiB.
+pub const DEFAULT_MEMORY: usize = 1 << 30;
+/// Default of [`Limits::grace`]: ten minutes.
+pub const DEFAULT_GRACE: Duration = Duration::from_secs(600);
+
 /// Which index is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IndexKind {
@@ -77,26 +86,26 @@ impl FromStr for IndexKind {
 
     fn from_str(text: &str) -> Result<IndexKind, String> {
         let found = IndexKind::ALL.into_iter().find(|kind| kind.name() == text);
-        found.ok_or_else(|| format!("{text:?} is no kind of index; there are dedup, full and cdx"))
+        found.ok_or_else(|| format!("invalid kind of index {text:?}: dedup, full or cdx"))
     }
 }
 
-/// Where things are, and how much of them there may be.
+/// Where caches and metadata files are, and the limits of building indexes.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The folder of the caches.
     pub cache_dir: PathBuf,
     /// Where metadata files are: folders, files that list them, and the same on web servers.
     pub metadata: Vec<String>,
-    /// How long a build by somebody else is waited for.
+    /// Timeout for waiting for a build by another thread or process: [`DEFAULT_WAIT`] by default.
     pub wait: Duration,
-    /// How long after a job was found to be missing it is looked for again.
+    /// Time after which a missing job is looked for again: [`DEFAULT_RETRY_MISSING`] by default.
     pub retry_missing: Duration,
-    /// How much memory may be taken for sorting, in bytes. What does not fit is sorted on the disk.
+    /// Limit of memory for sorting, in bytes: [`DEFAULT_MEMORY`] by default. What does not fit is sorted on disk.
     pub memory: usize,
-    /// How many jobs are worked on at once.
+    /// Maximum number of jobs read at once: one a core by default, and no more than eight.
     pub threads: usize,
-    /// How much the caches may hold.
+    /// Limits of the caches.
     pub limits: Limits,
     /// Which addresses web servers with metadata files may have; with `None`, a place that is named may have any, and
     /// one at public addresses leads to public ones alone.
@@ -109,9 +118,9 @@ impl Default for Options {
         Options {
             cache_dir: PathBuf::new(),
             metadata: Vec::new(),
-            wait: Duration::from_secs(3600),
-            retry_missing: Duration::from_secs(60),
-            memory: 1 << 30,
+            wait: DEFAULT_WAIT,
+            retry_missing: DEFAULT_RETRY_MISSING,
+            memory: DEFAULT_MEMORY,
             threads: threads.map_or(1, |threads| threads.get().min(8)),
             limits: Limits::default(),
             guard: None,
@@ -119,16 +128,17 @@ impl Default for Options {
     }
 }
 
-/// How much the caches of a folder may hold. What was used longest ago goes first.
+/// Limits of the caches of a folder. What was used longest ago is evicted first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The size of all entries, in bytes.
+    /// Maximum size of all entries, in bytes.
     pub max_bytes: Option<u64>,
-    /// What has to stay free of the file system, in bytes.
+    /// Minimum of free space on the file system, in bytes.
     pub min_free: Option<u64>,
-    /// How long after its last use an entry goes.
+    /// Time after its last use after which an entry is evicted.
     pub max_age: Option<Duration>,
-    /// How long after its last use an entry stays in any case: whoever got its path may be about to open it.
+    /// Time after its last use for which an entry is not evicted, [`DEFAULT_GRACE`] by default: a process that has its
+    /// path may be about to open it.
     pub grace: Duration,
 }
 
@@ -138,7 +148,7 @@ impl Default for Limits {
             max_bytes: None,
             min_free: None,
             max_age: None,
-            grace: Duration::from_secs(600),
+            grace: DEFAULT_GRACE,
         }
     }
 }

@@ -36,11 +36,11 @@ impl Combine for CdxIndex {
         &self,
         _cache: &MultiFileBasedCache,
         jobs: &JobSet,
-        anew: bool,
+        rebuild: bool,
         work: &Work,
     ) -> Result<Prepared, Error> {
         let holding = Holding::default();
-        let (parts, missing) = self.raw.get(jobs, anew, work, |raw| {
+        let (parts, missing) = self.raw.get(jobs, rebuild, work, |raw| {
             raw.cdx.map(|cdx| holding.one_more(cdx))
         })?;
         Ok(Prepared::of(parts, missing))
@@ -60,9 +60,9 @@ impl Combine for CdxIndex {
             .map(|part| part.path().to_owned())
             .collect();
         let mut rounds = 0;
-        while inputs.len() > AT_ONCE {
+        while inputs.len() > MAX_INPUTS {
             let mut merged = Vec::new();
-            for some in inputs.chunks(AT_ONCE) {
+            for some in inputs.chunks(MAX_INPUTS) {
                 let path = draft.folder().join(format!("merging-{rounds}"));
                 rounds += 1;
                 let file = File::create(&path).map_err(Error::io(&path, "create"))?;
@@ -77,11 +77,11 @@ impl Combine for CdxIndex {
 }
 
 /// Lines between two looks at whether this should go on.
-const OFTEN: u64 = 4096;
+const PROGRESS_INTERVAL: u64 = 4096;
 /// What is read at once of each file, and written, in bytes.
 const BUFFER: usize = 256 * 1024;
 /// Files that are read at once.
-const AT_ONCE: usize = 128;
+const MAX_INPUTS: usize = 128;
 
 /// Writes the lines of sorted files in their order, and says so of every few.
 fn merge(
@@ -108,8 +108,8 @@ fn merge(
         line.push(b'\n');
         out.write_all(line).map_err(Error::io(path, "write"))?;
         written += 1;
-        if written % OFTEN == 0 {
-            done(OFTEN)?;
+        if written % PROGRESS_INTERVAL == 0 {
+            done(PROGRESS_INTERVAL)?;
         }
         let number = *number;
         let more = match inputs.get_mut(number) {

@@ -10,7 +10,7 @@ use super::{Draft, Entry, Error, JobId, JobSet, Missing, MissingJob, MultiFileBa
 /// How the items of a [`CombiningMultiFileBasedCache`] are made.
 pub trait Combine: Send + Sync {
     /// Gets what the jobs need, and says for which of them that was possible. `cache` is the one that the outcome
-    /// goes into. With `anew`, nothing that was made before is good enough.
+    /// goes into. With `rebuild`, nothing that was made before is good enough.
     ///
     /// # Errors
     /// What keeps all jobs from being got. One that is missing is none.
@@ -18,7 +18,7 @@ pub trait Combine: Send + Sync {
         &self,
         cache: &MultiFileBasedCache,
         jobs: &JobSet,
-        anew: bool,
+        rebuild: bool,
         work: &Work,
     ) -> Result<Prepared, Error>;
 
@@ -149,7 +149,7 @@ impl Holding {
     /// A part, in use if there are not too many.
     pub(crate) fn one_more(&self, mut part: Entry) -> Entry {
         if self.0.fetch_add(1, Ordering::Relaxed) >= MAX_HELD {
-            part.let_go();
+            part.release();
         }
         part
     }

@@ -26,7 +26,7 @@ pub(super) const URL: &str = "url";
 pub(super) const DIGEST: &str = "digest";
 
 /// Lines, compared and compressed, between two looks at whether this should go on.
-const OFTEN: u64 = 4096;
+const PROGRESS_INTERVAL: u64 = 4096;
 
 /// A cache of indexes for deduplication: captures of all types but text (`^text/.*`, in any case).
 pub type DedupCrawlLogIndexCache = CombiningMultiFileBasedCache<CrawlLogIndex<Dedup>>;
@@ -81,15 +81,15 @@ impl<F: Flavoured> CrawlLogIndex<F> {
         &self,
         cache: &MultiFileBasedCache,
         job: JobId,
-        anew: bool,
+        rebuild: bool,
         sharing: usize,
         work: &Work,
     ) -> Result<Result<Entry, Missing>, Error> {
         let set: JobSet = [job].into_iter().collect();
-        if !anew && let Some(entry) = cache.hit(&set, work)? {
+        if !rebuild && let Some(entry) = cache.hit(&set, work)? {
             return Ok(Ok(entry));
         }
-        let raw = match self.raw.get_one(job, anew, work)? {
+        let raw = match self.raw.get_one(job, rebuild, work)? {
             Ok(raw) => raw,
             Err(missing) => return Ok(Err(missing)),
         };
@@ -109,7 +109,7 @@ impl<F: Flavoured> CrawlLogIndex<F> {
                 work,
             )
         };
-        if anew {
+        if rebuild {
             cache.rebuild(&set, work, build).map(Ok)
         } else {
             cache.cache(&set, work, build).map(Ok)
@@ -122,10 +122,10 @@ impl<F: Flavoured> Combine for CrawlLogIndex<F> {
         &self,
         cache: &MultiFileBasedCache,
         jobs: &JobSet,
-        anew: bool,
+        rebuild: bool,
         work: &Work,
     ) -> Result<Prepared, Error> {
-        let mut parts = if anew {
+        let mut parts = if rebuild {
             Vec::new()
         } else {
             cache.parts_of(jobs, work)?
@@ -138,7 +138,7 @@ impl<F: Flavoured> Combine for CrawlLogIndex<F> {
         let sharing = self.threads.min(others.len());
         let holding = Holding::default();
         let (segments, missing) = each_job(&others, self.threads, work, |job, work| {
-            let segment = self.segment(cache, job, anew, sharing, work)?;
+            let segment = self.segment(cache, job, rebuild, sharing, work)?;
             Ok(segment.map(|segment| holding.one_more(segment)))
         })?;
         parts.extend(segments);
@@ -299,8 +299,8 @@ fn written(
     while let Some(line) = lines.next()? {
         out.push(line)?;
         pushed += 1;
-        if pushed % OFTEN == 0 {
-            work.advance(OFTEN)?;
+        if pushed % PROGRESS_INTERVAL == 0 {
+            work.advance(PROGRESS_INTERVAL)?;
         }
     }
     out.finish().map(|_| ())

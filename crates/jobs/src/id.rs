@@ -6,9 +6,9 @@ use std::str::FromStr;
 use md5::{Digest, Md5};
 
 /// How many ids a set may have, so that a range that was mistyped takes no memory to speak of.
-const MOST_JOBS: usize = 10_000_000;
+const MAX_JOBS: usize = 10_000_000;
 /// Maximum number of ids in a set that is named by all of them.
-const NAMED: usize = 4;
+const MAX_NAMED: usize = 4;
 
 /// What identifies an item of a `FileBasedCache`.
 pub trait Id: Clone + Eq + std::hash::Hash + fmt::Display + Send + Sync {
@@ -118,8 +118,8 @@ impl Id for JobSet {
             }
             text
         };
-        match self.0.get(..NAMED) {
-            Some(lowest) if self.len() > NAMED => {
+        match self.0.get(..MAX_NAMED) {
+            Some(lowest) if self.len() > MAX_NAMED => {
                 let digest = Md5::digest(joined(&self.0).as_bytes());
                 let hex = data_encoding::HEXLOWER.encode(&digest);
                 format!("{}-{hex}", joined(lowest))
@@ -168,7 +168,7 @@ impl FromStr for JobSet {
 
     /// Numbers and ranges with commas between them: `1,2,5-8`.
     fn from_str(text: &str) -> Result<JobSet, String> {
-        JobSet::parse(text, MOST_JOBS)
+        JobSet::parse(text, MAX_JOBS)
     }
 }
 

@@ -36,7 +36,10 @@ pub use self::cache::{
     Counts, Draft, Entry, Eviction, Figures, FileBasedCache, FileSum, Form, Input, Manifest,
     MultiFileBasedCache,
 };
-pub use self::caches::{IndexCaches, IndexKind, Limits, Options};
+pub use self::caches::{
+    DEFAULT_GRACE, DEFAULT_MEMORY, DEFAULT_RETRY_MISSING, DEFAULT_WAIT, IndexCaches, IndexKind,
+    Limits, Options,
+};
 pub use self::cdx_index::{CdxIndex, CdxIndexCache};
 pub use self::combine::{Combine, CombiningMultiFileBasedCache, Index, Prepared};
 pub use self::crawl_log_index::{

@@ -91,12 +91,12 @@ impl Error {
         }
     }
 
-    /// Whether the same may go well at another time, with nothing mended: a server that is down or slow, a file
-    /// that was being replaced.
+    /// Whether a later attempt may succeed without a change: a server that is down or slow, a file that was being
+    /// replaced.
     pub fn is_passing(&self) -> bool {
         match &self.problem {
             Problem::Connection(_) | Problem::Changed(_) => true,
-            Problem::Status { status, .. } => *status >= 500 || RETRIED_STATUSES.contains(status),
+            Problem::Status { status, .. } => RETRIED_STATUSES.contains(status),
             _ => false,
         }
     }

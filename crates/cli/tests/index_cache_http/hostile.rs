@@ -152,7 +152,7 @@ fn a_server_that_says_nothing_more_is_left() {
     });
     let client = desk
         .client(&host.url(""))
-        .patient(Duration::from_millis(300), Duration::ZERO);
+        .with_timeouts(Duration::from_millis(300), Duration::ZERO);
     for (jobs, what) in [("1,2", "stopped sending"), ("3", "does not answer")] {
         let error = client
             .get_index(IndexKind::Dedup, &set(jobs), &Work::default())

@@ -119,7 +119,7 @@ impl Desk {
     /// One that bears no failure, and is patient otherwise.
     pub fn strict(&self, server: &str) -> IndexRequestClient {
         self.client(server)
-            .patient(Duration::from_secs(60), Duration::ZERO)
+            .with_timeouts(Duration::from_secs(60), Duration::ZERO)
     }
 
     pub fn client(&self, server: &str) -> IndexRequestClient {

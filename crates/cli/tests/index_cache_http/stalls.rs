@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlspace_jobs::IndexKind;
-use crawlspace_jobs::operations::{State, list};
+use crawlspace_jobs::operations::{EntryState, list};
 use crawlspace_serve::Federation;
 use crawlspace_serve::config::Config;
 use crawlspace_serve::server::{Options, serve};
@@ -44,13 +44,13 @@ fn who_accepts_nothing_is_cut_off_and_keeps_no_index_from_being_removed() {
     runtime.spawn(serve(Arc::clone(&federation), listener, options, never));
 
     let state = || list(&archive.cache_dir()).unwrap()[0].state.clone();
-    assert_eq!(state(), State::Whole);
+    assert_eq!(state(), EntryState::Whole);
     let mut client = TcpStream::connect(address).unwrap();
     client
         .write_all(b"GET /_indexes/cdx?jobs=1 HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
     client.read_exact(&mut [0]).unwrap();
-    until("the index is let go", || state() == State::Whole);
+    until("the index is let go", || state() == EntryState::Whole);
     let mut rest = Vec::new();
     let _ = client.read_to_end(&mut rest);
     assert!(rest.len() < 64 << 20, "nobody takes it for whole");

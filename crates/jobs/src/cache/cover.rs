@@ -12,7 +12,7 @@ use super::{Entry, Manifest, MultiFileBasedCache, manifest_of};
 /// What the names of entries end with.
 const END: &str = "-cache";
 /// Maximum number of entries whose jobs are looked up; the rest is passed over.
-const LOOKED_AT: usize = 256;
+const MAX_CANDIDATES: usize = 256;
 
 impl MultiFileBasedCache {
     /// Entries of several jobs each that are there, no two of which have a job in common, and which have no other jobs
@@ -37,7 +37,7 @@ impl MultiFileBasedCache {
         }
         candidates.sort();
         let mut sets = Vec::new();
-        for (_, name) in candidates.into_iter().take(LOOKED_AT) {
+        for (_, name) in candidates.into_iter().take(MAX_CANDIDATES) {
             work.check()?;
             if let Some(manifest) = self.peek(&name)
                 && manifest.jobs.len() < jobs.len()
@@ -87,7 +87,7 @@ impl MultiFileBasedCache {
         let path = manifest_of(&self.folder().join(name), self.form);
         let mut held = Held::open(&path).ok()??;
         if let Some(known) = self
-            .recall(name)
+            .cached(name)
             .filter(|known| known.seen.is_of(&held.stamp))
         {
             return Some(known.manifest);

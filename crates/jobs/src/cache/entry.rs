@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::super::Error;
 use super::lock::{Mode, try_lock, unlock};
-use super::manifest::{LARGEST, Manifest};
+use super::manifest::{MAX_MANIFEST, Manifest};
 use super::seen::Stamp;
 use super::{Form, is_absent, manifest_of, open_file};
 
@@ -23,7 +23,7 @@ pub struct Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.let_go();
+        self.release();
     }
 }
 
@@ -39,7 +39,7 @@ impl Entry {
 
     /// Uses it no longer, though it is not forgotten: it may be removed from now on. Each that is in use takes an open
     /// file.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn release(&mut self) {
         if let Some(file) = self.in_use.take() {
             unlock(&file);
         }
@@ -130,7 +130,7 @@ impl Held {
     /// Its bytes.
     pub(crate) fn read(&mut self, path: &Path) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
-        let read = (&mut self.file).take(LARGEST).read_to_end(&mut bytes);
+        let read = (&mut self.file).take(MAX_MANIFEST).read_to_end(&mut bytes);
         read.map_err(Error::io(path, "read"))?;
         Ok(bytes)
     }

@@ -15,11 +15,11 @@ use super::{Entry, FileBasedCache, Form, Manifest, file_of, manifest_of};
 /// Interval at which an entry in use is marked as such.
 const MARKED: Duration = Duration::from_secs(30);
 /// Maximum number of entries for which it is remembered what was seen of them.
-const REMEMBERED: usize = 20_000;
+const MAX_CACHED: usize = 20_000;
 
 /// What was seen of an entry when it was last looked at.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct CachedEntry {
     pub manifest: Arc<Manifest>,
     pub seen: Seen,
     marked: Instant,
@@ -68,7 +68,7 @@ impl<I: Id> FileBasedCache<I> {
             entry: path.to_owned(),
             what,
         };
-        let known = self.recall(name);
+        let known = self.cached(name);
         let manifest = match &known {
             Some(known) if known.seen.is_of(&held.stamp) => Arc::clone(&known.manifest),
             _ => Arc::new(Manifest::parse(&held.read(&at)?).map_err(damaged)?),
@@ -94,29 +94,29 @@ impl<I: Id> FileBasedCache<I> {
                 }
                 seen::touch(path);
                 let marked = Instant::now();
-                self.remember(name, &manifest, seen.clone(), marked);
+                self.cache_seen(name, &manifest, seen.clone(), marked);
                 marked
             }
         };
         if marked.elapsed() >= MARKED {
             seen::touch(path);
-            self.remember(name, &manifest, seen, Instant::now());
+            self.cache_seen(name, &manifest, seen, Instant::now());
         }
         Ok(manifest)
     }
 
-    pub(super) fn recall(&self, name: &str) -> Option<Known> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn cached(&self, name: &str) -> Option<CachedEntry> {
+        let known = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(name).cloned()
     }
 
-    fn remember(&self, name: &str, manifest: &Arc<Manifest>, seen: Seen, marked: Instant) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED {
+    fn cache_seen(&self, name: &str, manifest: &Arc<Manifest>, seen: Seen, marked: Instant) {
+        let mut known = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_CACHED {
             known.clear();
         }
         let manifest = Arc::clone(manifest);
-        let one = Known {
+        let one = CachedEntry {
             manifest,
             seen,
             marked,

@@ -17,7 +17,7 @@ const FORMAT: u32 = 1;
 const BEGIN: &[u8] = b"{\n  \"checksum\": \"";
 const DIGITS: usize = 32;
 /// The largest manifest that is read, in bytes.
-pub(super) const LARGEST: u64 = 1 << 30;
+pub(super) const MAX_MANIFEST: u64 = 1 << 30;
 
 /// Says what an entry is: a JSON file of its own, whose first member is the checksum of all that comes behind it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,7 +173,7 @@ pub(crate) fn read_manifest(path: &Path) -> Option<Result<Manifest, String>> {
         Err(error) => return Some(Err(format!("the manifest cannot be opened: {error}"))),
     };
     let mut bytes = Vec::new();
-    Some(match file.take(LARGEST).read_to_end(&mut bytes) {
+    Some(match file.take(MAX_MANIFEST).read_to_end(&mut bytes) {
         Ok(_) => Manifest::parse(&bytes),
         Err(error) => Err(format!("the manifest cannot be read: {error}")),
     })

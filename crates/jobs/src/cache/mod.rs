@@ -37,11 +37,11 @@ pub(crate) use self::entry::file_of;
 pub use self::evict::Eviction;
 pub(crate) use self::evict::{clean, evict};
 pub(crate) use self::lock::{Acquired, Lock, is_in_use, owner};
-use self::look::Known;
+use self::look::CachedEntry;
 pub use self::manifest::{FileSum, Input, Manifest};
 pub(crate) use self::manifest::{read_manifest, sum};
 pub(crate) use self::seen::last_used;
-use super::{Error, Id, JobSet, Work};
+use super::{DEFAULT_WAIT, Error, Id, JobSet, Work};
 
 /// Whether the entries of a cache are files or folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub struct FileBasedCache<I> {
     form: Form,
     wait: Duration,
     figures: Arc<Figures>,
-    known: Mutex<HashMap<String, Known>>,
+    seen: Mutex<HashMap<String, CachedEntry>>,
     id: PhantomData<fn(&I)>,
 }
 
@@ -157,9 +157,9 @@ impl<I: Id> FileBasedCache<I> {
             name: name.to_owned(),
             prefix: String::new(),
             form,
-            wait: Duration::from_secs(3600),
+            wait: DEFAULT_WAIT,
             figures: Arc::default(),
-            known: Mutex::default(),
+            seen: Mutex::default(),
             id: PhantomData,
         })
     }
@@ -171,7 +171,7 @@ impl<I: Id> FileBasedCache<I> {
         FileBasedCache { prefix, ..self }
     }
 
-    /// This cache, with a timeout for waits for another builder. The default is an hour.
+    /// This cache, with a timeout for waits for another builder. [`DEFAULT_WAIT`](crate::DEFAULT_WAIT) by default.
     #[must_use]
     pub fn waiting(self, wait: Duration) -> FileBasedCache<I> {
         FileBasedCache { wait, ..self }
@@ -245,21 +245,27 @@ impl<I: Id> FileBasedCache<I> {
     fn fill(
         &self,
         id: &I,
-        anew: bool,
+        rebuild: bool,
         work: &Work,
         build: impl FnOnce(&mut Draft) -> Result<(), Error>,
     ) -> Result<Entry, Error> {
-        match self.slot(id, anew, work)? {
+        match self.slot(id, rebuild, work)? {
             Slot::There(entry) => Ok(entry),
             Slot::Ours(lock) => self.build(id, &lock, work, build),
         }
     }
 
-    /// The lock of an item that is not there, or the item, if somebody else builds it meanwhile. With `anew` it is
+    /// The lock of an item that is not there, or the item, if somebody else builds it meanwhile. With `rebuild` it is
     /// the lock in any case.
-    pub(super) fn slot(&self, id: &I, anew: bool, work: &Work) -> Result<Slot, Error> {
+    pub(super) fn slot(&self, id: &I, rebuild: bool, work: &Work) -> Result<Slot, Error> {
         add(&self.figures.misses);
-        let find = || if anew { Ok(None) } else { self.find(id, work) };
+        let find = || {
+            if rebuild {
+                Ok(None)
+            } else {
+                self.find(id, work)
+            }
+        };
         let mut waits = false;
         let acquired = Lock::acquire(&self.path(id), self.wait, work, || {
             if !waits {

@@ -25,7 +25,7 @@ use crawlspace_archive::lines::fields::is_word;
 use crawlspace_archive::lines::{Bad, Reader, Tally};
 
 /// Number of lines after which progress is reported and a cancellation looked for.
-const OFTEN: u64 = 4096;
+const PROGRESS_INTERVAL: u64 = 4096;
 
 /// Which captures there are in an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,13 +86,13 @@ pub(crate) fn rows(
     let mut last = Url::default();
     let mut json = Vec::with_capacity(1024);
     let job = job.to_string();
-    let mut told = 0;
+    let mut reported = 0;
     let name = format!("crawl.log of job {job}");
     loop {
         let number = lines.number() + 1;
-        if number >= told + OFTEN {
-            work.advance(number - told)?;
-            told = number;
+        if number >= reported + PROGRESS_INTERVAL {
+            work.advance(number - reported)?;
+            reported = number;
         }
         let raw = match lines.next().map_err(|error| read(&name, &error))? {
             None => break,

@@ -19,7 +19,7 @@ use serde::Serialize;
 pub use self::crawl_name::CrawlName;
 use self::row::Row;
 pub use self::survey::Skipped;
-use self::survey::{CHECKED, Survey};
+use self::survey::{PROGRESS_INTERVAL, Survey};
 use super::{JobId, Work};
 use crawlspace_archive::zipnum::Lookup;
 use crawlspace_client::dedupe::feed::{RECORDS, Refused, feed, writer_at};
@@ -29,13 +29,14 @@ use crawlspace_client::dedupe::{
 use crawlspace_client::{Ask, Batch, Call, Code};
 
 /// Files whose places are asked for in a round trip.
-const OPENED: usize = 100;
+const FILES_PER_BATCH: usize = 100;
 
 /// The lines of an index, again each time that it is called.
-pub type Lines<'a> = dyn Fn(&mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> + 'a;
+pub type LineSource<'a> =
+    dyn Fn(&mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> + 'a;
 
 /// The lines of the index in a folder, in the order of URLs: one of a cache, or a client's own.
-pub fn lines_of(folder: &Path) -> Box<Lines<'_>> {
+pub fn lines_of(folder: &Path) -> Box<LineSource<'_>> {
     Box::new(move |each| {
         let lookup = Lookup::open(folder)?;
         for row in lookup.all()? {
@@ -139,7 +140,7 @@ pub fn load(
     index: &Index,
     name: &CrawlName,
     job: JobId,
-    lines: &Lines<'_>,
+    lines: &LineSource<'_>,
     work: &Work,
 ) -> Result<Loaded, Error> {
     let crawl = name.of(job);
@@ -173,7 +174,7 @@ struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    fn load(&mut self, lines: &Lines<'_>, work: &Work) -> Result<(Outcome, Committed), Error> {
+    fn load(&mut self, lines: &LineSource<'_>, work: &Work) -> Result<(Outcome, Committed), Error> {
         if self.survey.records == 0 {
             return Ok((Outcome::Nothing, Committed::default()));
         }
@@ -220,7 +221,7 @@ impl Loading<'_> {
     /// Gives each file its place in the list, in the order of names.
     fn open_files(&mut self) -> Result<(), Error> {
         let mut files: Vec<(&Vec<u8>, &mut u64)> = self.survey.files.iter_mut().collect();
-        for some in files.chunks_mut(OPENED) {
+        for some in files.chunks_mut(FILES_PER_BATCH) {
             let batch = Batch::new();
             let index = self.index.over(&batch);
             let opened: Vec<_> = some
@@ -235,15 +236,15 @@ impl Loading<'_> {
         Ok(())
     }
 
-    fn add(&self, lines: &Lines<'_>, work: &Work) -> Result<(), Error> {
+    fn add(&self, lines: &LineSource<'_>, work: &Work) -> Result<(), Error> {
         let crawl = self.crawl.as_bytes();
         let mut count = 0;
         let mut first = None;
         feed::<_, Error>(self.index, crawl, &self.writer, |feed| {
             lines(&mut |line| {
                 count += 1;
-                if count % CHECKED == 0 {
-                    work.advance(CHECKED)?;
+                if count % PROGRESS_INTERVAL == 0 {
+                    work.advance(PROGRESS_INTERVAL)?;
                 }
                 if let Some(record) = self.record(&Row::of(line)) {
                     feed.push(record)?;

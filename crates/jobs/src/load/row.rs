@@ -7,7 +7,7 @@ use crawlspace_cdx::{Field, Format, Line, Read};
 use crawlspace_archive::capture::Capture;
 
 /// Longest name of a file that a dedupe index takes, in bytes.
-const FILE_NAME: usize = 4096;
+const MAX_FILE_NAME: usize = 4096;
 
 /// A line, seen with deduplication in mind.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl<'a> Row<'a> {
                 size,
             } => match line.filename() {
                 file if matches!(&file[..], b"" | b"-") => Row::Nowhere,
-                file if file.len() > FILE_NAME => {
+                file if file.len() > MAX_FILE_NAME => {
                     Row::Bad("the name of its file is longer than 4 KiB".to_owned())
                 }
                 file => Row::Record {

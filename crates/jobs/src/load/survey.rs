@@ -6,15 +6,15 @@ use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::row::Row;
-use super::{Error, Lines};
+use super::{Error, LineSource};
 use crate::Work;
 
 /// Files that a job may have. A dedupe index keeps them in a list that is read whole.
-const MOST_FILES: usize = 100_000;
+const MAX_FILES: usize = 100_000;
 /// Bad lines that are shown.
-const EXAMPLES: usize = 5;
-/// Lines between two looks whether to go on.
-pub(super) const CHECKED: u64 = 4096;
+const MAX_EXAMPLES: usize = 5;
+/// Number of lines after which progress is reported and a cancellation is checked.
+pub(super) const PROGRESS_INTERVAL: u64 = 4096;
 
 /// Lines that are not loaded, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -44,12 +44,12 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    pub(crate) fn of(lines: &Lines<'_>, work: &Work) -> Result<Survey, Error> {
+    pub(crate) fn of(lines: &LineSource<'_>, work: &Work) -> Result<Survey, Error> {
         let mut survey = Survey::default();
         let mut checksum = Xxh3::new();
         lines(&mut |line| {
             survey.lines += 1;
-            if survey.lines % CHECKED == 0 {
+            if survey.lines % PROGRESS_INTERVAL == 0 {
                 work.check()?;
             }
             match Row::of(line) {
@@ -82,8 +82,8 @@ impl Survey {
         if self.files.contains_key(name) {
             return Ok(());
         }
-        if self.files.len() == MOST_FILES {
-            let text = format!("its captures are in more than {MOST_FILES} files");
+        if self.files.len() == MAX_FILES {
+            let text = format!("its captures are in more than {MAX_FILES} files");
             return Err(Error::Crawl(text));
         }
         self.files.insert(name.to_owned(), 0);
@@ -92,7 +92,7 @@ impl Survey {
 
     fn bad(&mut self, reason: String) {
         self.skipped.bad += 1;
-        if self.skipped.examples.len() < EXAMPLES {
+        if self.skipped.examples.len() < MAX_EXAMPLES {
             let line = self.lines;
             self.skipped.examples.push(format!("line {line}: {reason}"));
         }

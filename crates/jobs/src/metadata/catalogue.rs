@@ -23,12 +23,12 @@ pub(super) struct Catalogue {
     /// What is known may not be true any more.
     is_stale: AtomicBool,
     /// Held by the one who looks.
-    last: Mutex<Last>,
+    last: Mutex<LastLook>,
 }
 
 /// The last look.
 #[derive(Debug, Default)]
-struct Last {
+struct LastLook {
     at: Option<Instant>,
     failure: Option<Error>,
 }
@@ -112,11 +112,11 @@ impl Catalogue {
         let was_stale = self.is_stale.swap(false, Ordering::AcqRel);
         let outcome = self.look(options, work);
         if outcome.is_err() && was_stale {
-            self.forget();
+            self.invalidate();
         }
         match outcome {
             Ok(files) => {
-                *last = Last {
+                *last = LastLook {
                     at: Some(Instant::now()),
                     failure: None,
                 };
@@ -126,7 +126,7 @@ impl Catalogue {
             }
             Err(Error::Cancelled) => Err(Error::Cancelled),
             Err(failure) => {
-                *last = Last {
+                *last = LastLook {
                     at: Some(Instant::now()),
                     failure: Some(again(&failure)),
                 };
@@ -136,7 +136,7 @@ impl Catalogue {
     }
 
     /// What is known may not be true any more, and is looked at again when something is asked for.
-    pub(super) fn forget(&self) {
+    pub(super) fn invalidate(&self) {
         self.is_stale.store(true, Ordering::Release);
     }
 

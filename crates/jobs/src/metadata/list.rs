@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::name;
 
 /// The longest list, in bytes.
-const MAX: u64 = 256 << 20;
+const MAX_LIST: u64 = 256 << 20;
 /// The longest line of a list, in bytes.
 const MAX_LINE: usize = 64 * 1024;
 
@@ -38,9 +38,9 @@ pub(super) fn kind_of(name: &str) -> Named {
 pub(super) fn read(input: impl Read) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     // One byte more than allowed tells that there are more.
-    if input.take(MAX + 1).read_to_end(&mut text)? as u64 > MAX {
+    if input.take(MAX_LIST + 1).read_to_end(&mut text)? as u64 > MAX_LIST {
         Err(io::Error::other(format!(
-            "the list has more than {MAX} bytes"
+            "the list has more than {MAX_LIST} bytes"
         )))
     } else {
         Ok(text)

@@ -83,7 +83,7 @@ pub struct Archive {
 
 /// What was found of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct JobContents {
     /// How many records with a `crawl.log` there were.
     pub crawl_logs: u64,
     /// How many records with a CDX there were.
@@ -96,7 +96,7 @@ pub struct Found {
     pub notes: Vec<String>,
 }
 
-impl Found {
+impl JobContents {
     /// How many records of that kind there were.
     pub fn count(&self, kind: Kind) -> u64 {
         match kind {
@@ -190,14 +190,19 @@ impl Archive {
     /// # Errors
     /// When one of the places or files cannot be read, or is damaged: what `into` got is worth nothing then. Also what
     /// `into` says.
-    pub fn read(&self, job: JobId, work: &Work, into: &mut Taker<'_>) -> Result<Found, Error> {
+    pub fn read(
+        &self,
+        job: JobId,
+        work: &Work,
+        into: &mut Taker<'_>,
+    ) -> Result<JobContents, Error> {
         let files = self.catalogue.files(job, &self.options, work)?;
-        let mut found = Found::default();
+        let mut found = JobContents::default();
         for file in &files.0 {
             let outcome = pass::read(file, job, &self.options, work, into, &mut found);
             if let Err(error) = outcome {
                 // Files may have been moved since.
-                self.catalogue.forget();
+                self.catalogue.invalidate();
                 return Err(error);
             }
         }

@@ -7,17 +7,17 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::super::{Error, Input, JobId, Work};
 use super::catalogue::MetadataFile;
-use super::{Found, Kind, Options, Record, Taker, listing};
+use super::{JobContents, Kind, Options, Record, Taker, listing};
 use crawlspace_archive::http_head::Head;
 use crawlspace_archive::wacz::{self, Location};
 use crawlspace_warc::digest::{Digest, Digester};
 use crawlspace_warc::{self as warc, Header, Problem, Reader, RecordType};
 
 /// What is read of a file at once, in bytes.
-const STEP: usize = 256 * 1024;
+const BUFFER: usize = 256 * 1024;
 
 /// How many other jobs are reported of whom there are records.
-const OTHERS: usize = 16;
+const MAX_OTHERS: usize = 16;
 
 /// Reads a file from its beginning to its end, gives the records of the job to `into`, and tells what was found.
 ///
@@ -29,7 +29,7 @@ pub(super) fn read(
     options: &Options,
     work: &Work,
     into: &mut Taker<'_>,
-    found: &mut Found,
+    found: &mut JobContents,
 ) -> Result<(), Error> {
     let (shown, source) = open(file, options)?;
     let mut seen = Seen {
@@ -39,7 +39,7 @@ pub(super) fn read(
         sum: Xxh3::new(),
     };
     let outcome = {
-        let input = BufReader::with_capacity(STEP, &mut seen);
+        let input = BufReader::with_capacity(BUFFER, &mut seen);
         let mut pass = Pass {
             file,
             shown: &shown,
@@ -120,7 +120,7 @@ struct Pass<'p, 't> {
     shown: &'p str,
     job: JobId,
     into: &'p mut Taker<'t>,
-    found: &'p mut Found,
+    found: &'p mut JobContents,
 }
 
 impl Pass<'_, '_> {
@@ -137,7 +137,7 @@ impl Pass<'_, '_> {
                 return Ok(Whose::Others);
             }
             if let Some(Some(other)) = stated.filter(|_| !is_ours)
-                && self.found.others.len() < OTHERS
+                && self.found.others.len() < MAX_OTHERS
             {
                 self.found.others.insert(other);
             }

@@ -27,12 +27,12 @@ pub struct Listed {
     /// When it was last used.
     pub used: Option<SystemTime>,
     /// How it is.
-    pub state: State,
+    pub state: EntryState,
 }
 
 /// How an entry is, as far as that can be told without reading all of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum EntryState {
     /// It is whole, and not in use now.
     Whole,
     /// It is whole, and in use.
@@ -47,29 +47,29 @@ pub enum State {
     Left,
 }
 
-impl State {
+impl EntryState {
     /// Its name: `whole`, `in use`, `being built`, `damaged`, `foreign`, `left over`.
     pub fn name(&self) -> &'static str {
         match self {
-            State::Whole => "whole",
-            State::InUse => "in use",
-            State::BeingBuilt(_) => "being built",
-            State::Damaged(_) => "damaged",
-            State::Foreign => "foreign",
-            State::Left => "left over",
+            EntryState::Whole => "whole",
+            EntryState::InUse => "in use",
+            EntryState::BeingBuilt(_) => "being built",
+            EntryState::Damaged(_) => "damaged",
+            EntryState::Foreign => "foreign",
+            EntryState::Left => "left over",
         }
     }
 
     /// What else there is to say: who builds it, what is wrong with it.
     pub fn why(&self) -> Option<&str> {
         match self {
-            State::BeingBuilt(text) | State::Damaged(text) => Some(text),
+            EntryState::BeingBuilt(text) | EntryState::Damaged(text) => Some(text),
             _ => None,
         }
     }
 
     fn is_being_built(&self) -> bool {
-        matches!(self, State::BeingBuilt(_))
+        matches!(self, EntryState::BeingBuilt(_))
     }
 }
 
@@ -87,8 +87,8 @@ pub fn list(cache_dir: &Path) -> Result<Vec<Listed>, Error> {
             Some(_) if listed.iter().any(is_told) => continue,
             // What its builder says of itself.
             Some(_) if path.extension().is_some_and(|end| end == "owner") => continue,
-            Some(owner) => State::BeingBuilt(owner),
-            None => State::Left,
+            Some(owner) => EntryState::BeingBuilt(owner),
+            None => EntryState::Left,
         };
         let left = Item { path, ..item };
         listed.push(Listed {
@@ -110,7 +110,7 @@ impl Listed {
             size: item.size(),
             made: None,
             used: item.last_used(),
-            state: State::Foreign,
+            state: EntryState::Foreign,
         }
     }
 
@@ -124,11 +124,11 @@ impl Listed {
         let sizes = manifest.as_ref().map(|manifest| item.wrong_size(manifest));
         let wrong = wrong.or(sizes.flatten());
         let state = match (owner(&item.path), wrong) {
-            (Some(owner), _) => State::BeingBuilt(owner),
-            (None, Some(wrong)) => State::Damaged(wrong),
-            (None, None) if manifest.is_none() => State::Foreign,
-            (None, None) if is_in_use(&item.manifest_path()) => State::InUse,
-            (None, None) => State::Whole,
+            (Some(owner), _) => EntryState::BeingBuilt(owner),
+            (None, Some(wrong)) => EntryState::Damaged(wrong),
+            (None, None) if manifest.is_none() => EntryState::Foreign,
+            (None, None) if is_in_use(&item.manifest_path()) => EntryState::InUse,
+            (None, None) => EntryState::Whole,
         };
         match manifest {
             None => Listed { state, ..nothing },

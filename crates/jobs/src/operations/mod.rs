@@ -10,6 +10,6 @@ mod verify;
 
 pub use self::collect::{Collected, Reason, Removed, collect};
 pub use self::copy::copy;
-pub use self::list::{Listed, State, list};
+pub use self::list::{EntryState, Listed, list};
 pub use self::scan::{LAYERS, Layer};
 pub use self::verify::{Damage, Verified, verify};

@@ -13,20 +13,20 @@ use crawlspace_archive::sort::Sorter;
 /// What is written at once, in bytes.
 const BUFFER: usize = 256 * 1024;
 /// Number of lines after which progress is reported and a cancellation looked for.
-const OFTEN: u64 = 4096;
+const PROGRESS_INTERVAL: u64 = 4096;
 /// Records from this size on, in bytes, are unpacked on a thread of their own.
 const LARGE: u64 = 4 << 20;
 /// The lines of one kind that a job has, while they are taken out of the archive.
-pub(super) struct Lines {
+pub(super) struct JobLines {
     pub kind: Kind,
     sorter: Sorter,
     seen: u64,
     bad: Tally,
 }
 
-impl Lines {
-    pub(crate) fn new(kind: Kind, sorter: Sorter) -> Lines {
-        Lines {
+impl JobLines {
+    pub(crate) fn new(kind: Kind, sorter: Sorter) -> JobLines {
+        JobLines {
             kind,
             sorter,
             seen: 0,
@@ -60,12 +60,12 @@ impl Lines {
         ours: &mut Option<Error>,
     ) -> Result<(), Error> {
         let mut lines = Reader::new(input);
-        let mut told = 0;
+        let mut reported = 0;
         loop {
             let number = lines.number() + 1;
-            if number >= told + OFTEN {
-                work.advance(number - told)?;
-                told = number;
+            if number >= reported + PROGRESS_INTERVAL {
+                work.advance(number - reported)?;
+                reported = number;
             }
             let line = match lines.next() {
                 Ok(None) => break,

@@ -6,7 +6,7 @@ mod negative;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::lines::Lines;
+use self::lines::JobLines;
 use self::negative::Negative;
 use super::cache::Slot;
 use super::combine::{both, each_job};
@@ -14,7 +14,7 @@ use super::{
     Draft, Entry, Error, Figures, FileBasedCache, Form, JobId, JobSet, Missing, MissingJob,
     Options, Work,
 };
-use crate::metadata::{self, Archive, Found, Kind};
+use crate::metadata::{self, Archive, JobContents, Kind};
 use crawlspace_archive::sort::Sorter;
 
 /// What a job has in the archive, taken out of it.
@@ -89,16 +89,16 @@ impl RawCaches {
     pub(crate) fn get<T: Send>(
         &self,
         jobs: &JobSet,
-        anew: bool,
+        rebuild: bool,
         work: &Work,
         wanted: impl Fn(Raw) -> Result<T, Missing> + Sync,
     ) -> Result<(Vec<T>, Vec<MissingJob>), Error> {
         each_job(jobs, self.threads, work, |job, work| {
-            Ok(self.get_one(job, anew, work)?.and_then(&wanted))
+            Ok(self.get_one(job, rebuild, work)?.and_then(&wanted))
         })
     }
 
-    /// The raw data of a job, from the caches or else from the archive; with `anew`, from the archive in any case.
+    /// The raw data of a job, from the caches or else from the archive; with `rebuild`, from the archive in any case.
     /// What the archive does not have is not asked of it again so soon.
     ///
     /// # Errors
@@ -106,11 +106,11 @@ impl RawCaches {
     pub(crate) fn get_one(
         &self,
         job: JobId,
-        anew: bool,
+        rebuild: bool,
         work: &Work,
     ) -> Result<Result<Raw, Missing>, Error> {
-        if !anew {
-            if let Some(missing) = self.missing.recall(&job, self.retry) {
+        if !rebuild {
+            if let Some(missing) = self.missing.get(&job, self.retry) {
                 return Ok(Err(missing));
             }
             let crawl_log = self.known(&self.crawl_log, job, Kind::CrawlLog, work)?;
@@ -123,23 +123,23 @@ impl RawCaches {
         match self.archive.has(job, work) {
             Ok(true) => {}
             Ok(false) => {
-                self.missing.remember(job, Missing::NoJob, self.retry);
+                self.missing.insert(job, Missing::NoJob, self.retry);
                 return Ok(Err(Missing::NoJob));
             }
             Err(error) => return unreadable(error).map(Err),
         }
         // Always in this order, so that no two wait for each other.
-        let crawl_log = self.crawl_log.slot(&job, anew, work)?;
-        let cdx = self.cdx.slot(&job, anew, work)?;
+        let crawl_log = self.crawl_log.slot(&job, rebuild, work)?;
+        let cdx = self.cdx.slot(&job, rebuild, work)?;
         let got = self.fill(job, crawl_log, cdx, work)?;
         match &got {
-            Err(missing) => self.missing.remember(job, missing.clone(), self.retry),
+            Err(missing) => self.missing.insert(job, missing.clone(), self.retry),
             Ok(raw) => {
                 let are_there = [(Kind::CrawlLog, &raw.crawl_log), (Kind::Cdx, &raw.cdx)];
                 for (kind, entry) in are_there {
                     if let Err(missing) = entry {
                         let missing = missing.clone();
-                        self.absent.remember((job, kind), missing, self.retry);
+                        self.absent.insert((job, kind), missing, self.retry);
                     }
                 }
             }
@@ -158,7 +158,7 @@ impl RawCaches {
         if let Some(entry) = cache.hit(&job, work)? {
             return Ok(Some(Ok(entry)));
         }
-        let missing = self.absent.recall(&(job, kind), self.retry);
+        let missing = self.absent.get(&(job, kind), self.retry);
         Ok(missing.map(Err))
     }
 
@@ -182,7 +182,7 @@ impl RawCaches {
         let memory = |thirds: usize| self.memory / 3 * thirds;
         let lines = |kind, thirds| {
             let folder = self.cache(kind).folder();
-            Lines::new(kind, Sorter::new(memory(thirds), folder, work))
+            JobLines::new(kind, Sorter::new(memory(thirds), folder, work))
         };
         let mut of_crawl_log = lines(Kind::CrawlLog, 2);
         let mut of_cdx = lines(Kind::Cdx, 1);
@@ -228,9 +228,9 @@ impl RawCaches {
     fn keep(
         &self,
         job: JobId,
-        lines: Lines,
+        lines: JobLines,
         slot: Slot,
-        found: &Found,
+        found: &JobContents,
         work: &Work,
     ) -> Result<Result<Entry, Missing>, Error> {
         let lock = match slot {

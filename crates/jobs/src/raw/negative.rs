@@ -16,20 +16,20 @@ impl<K, V> Default for Negative<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone> Negative<K, V> {
-    /// Remembers it, and forgets what is older than `retry`.
-    pub(crate) fn remember(&self, what: K, why: V, retry: Duration) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Caches the failure of a look-up, and evicts those older than `retry`.
+    pub(crate) fn insert(&self, what: K, why: V, retry: Duration) {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Now and then, so that it takes no time to speak of.
-        if known.len().is_power_of_two() {
-            known.retain(|_, (since, _)| since.elapsed() < retry);
+        if cache.len().is_power_of_two() {
+            cache.retain(|_, (since, _)| since.elapsed() < retry);
         }
-        known.insert(what, (Instant::now(), why));
+        cache.insert(what, (Instant::now(), why));
     }
 
-    /// What was remembered less than `retry` ago.
-    pub(crate) fn recall(&self, what: &K, retry: Duration) -> Option<V> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (since, why) = known.get(what)?;
+    /// The failure cached less than `retry` ago.
+    pub(crate) fn get(&self, what: &K, retry: Duration) -> Option<V> {
+        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, why) = cache.get(what)?;
         (since.elapsed() < retry).then(|| why.clone())
     }
 }

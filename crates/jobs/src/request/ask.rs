@@ -16,13 +16,13 @@ use crawlspace_archive::wacz::http::{Body, RETRIED_STATUSES, refused, web_client
 /// How long the server is to wait for an index that is being built, in seconds, before it says so.
 const WAIT: u64 = 20;
 /// The longest pause that a server can ask for while it builds.
-const LONGEST_PAUSE: u64 = 30;
+const MAX_PAUSE: u64 = 30;
 /// The longest URL that HTTP libraries and servers take, in bytes.
 const MAX_URL: usize = 65_534;
 /// How much is read of an answer that is no index, in bytes.
-const EXPLANATION: u64 = 64 * 1024;
-/// How much of it is told.
-const TOLD: usize = 300;
+const MAX_EXPLANATION: u64 = 64 * 1024;
+/// How much of it is reported.
+const MAX_SHOWN: usize = 300;
 
 /// What a server says.
 pub(super) enum Answer {
@@ -56,7 +56,7 @@ pub(super) fn url(server: &Url, kind: IndexKind, jobs: &JobSet) -> Url {
 pub(super) fn shown(server: &Url, kind: IndexKind, jobs: &JobSet) -> String {
     let url = without_password(&url(server, kind, jobs));
     let short = url.split("&wait=").next().unwrap_or_default();
-    match short.char_indices().nth(TOLD) {
+    match short.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", short.get(..end).unwrap_or_default()),
         None => short.to_owned(),
     }
@@ -95,20 +95,20 @@ pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, F
         202 => {
             let state = explanation(response, &options);
             let stage = building(&state, work);
-            let pause = seconds(&headers).unwrap_or(1).min(LONGEST_PAUSE);
+            let pause = seconds(&headers).unwrap_or(1).min(MAX_PAUSE);
             Ok(Answer::Building(stage, Duration::from_secs(pause)))
         }
         status => {
             let message = explanation(response, &options);
-            let told = match message.get("message").and_then(Value::as_str) {
+            let reported = match message.get("message").and_then(Value::as_str) {
                 Some(text) => format!("{status}: {}", short(text)),
                 None => format!("{status}, and no word why: is that a server of indexes?"),
             };
-            // 500 says that the index cannot be built.
-            Err(if RETRIED_STATUSES.contains(&status) {
-                Failure::Passing(told, seconds(&headers).map(Duration::from_secs))
+            // Of this server, 500 says that the index cannot be built.
+            Err(if status != 500 && RETRIED_STATUSES.contains(&status) {
+                Failure::Passing(reported, seconds(&headers).map(Duration::from_secs))
             } else {
-                Failure::Answer(told)
+                Failure::Answer(reported)
             })
         }
     }
@@ -150,11 +150,11 @@ fn building(state: &Value, work: &Work) -> Option<String> {
     let number = |name: &str| state.get(name).and_then(Value::as_u64).unwrap_or(0);
     let stage = state.get("stage").and_then(Value::as_str);
     let stage = stage.filter(|stage| !stage.is_empty()).map(short);
-    let told = match &stage {
+    let reported = match &stage {
         None => "the server builds".to_owned(),
         Some(stage) => format!("the server: {stage}"),
     };
-    work.begin(&told, number("total"));
+    work.begin(&reported, number("total"));
     // Whether to go on is asked before the next request.
     let _ = work.advance(number("done"));
     stage
@@ -163,7 +163,7 @@ fn building(state: &Value, work: &Work) -> Option<String> {
 /// The JSON of an answer that is no index, or nothing.
 fn explanation(response: Response, options: &WebOptions) -> Value {
     let mut bytes = Vec::new();
-    let mut body = Body::new(response, options).take(EXPLANATION);
+    let mut body = Body::new(response, options).take(MAX_EXPLANATION);
     match body.read_to_end(&mut bytes) {
         Ok(_) => serde_json::from_slice(&bytes).unwrap_or_default(),
         Err(_) => Value::Null,
@@ -172,10 +172,10 @@ fn explanation(response: Response, options: &WebOptions) -> Value {
 
 /// When the server wants to be asked again, in seconds.
 fn seconds(headers: &HeaderMap) -> Option<u64> {
-    let told = text(headers, RETRY_AFTER.as_str())?;
-    let is_number = !told.is_empty() && told.bytes().all(|b| b.is_ascii_digit());
+    let reported = text(headers, RETRY_AFTER.as_str())?;
+    let is_number = !reported.is_empty() && reported.bytes().all(|b| b.is_ascii_digit());
     // Whatever is too large for a number is as long as can be.
-    is_number.then(|| told.parse().unwrap_or(u64::MAX))
+    is_number.then(|| reported.parse().unwrap_or(u64::MAX))
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -187,6 +187,6 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
 fn short(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
-        .take(TOLD)
+        .take(MAX_SHOWN)
         .collect()
 }

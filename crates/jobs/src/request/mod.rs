@@ -25,9 +25,9 @@ use super::{
 };
 
 /// How long a server may leave a connection without a byte; it answers within less even while it builds.
-const SILENCE: Duration = Duration::from_secs(90);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long failures in a row are borne that may pass.
-const PATIENCE: Duration = Duration::from_secs(120);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
 /// The first pause after a failure, which doubles with each, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
@@ -41,7 +41,7 @@ pub struct IndexRequestClient {
     cdx: MultiFileBasedCache,
     options: Options,
     silence: Duration,
-    patience: Duration,
+    retry_timeout: Duration,
 }
 
 impl IndexRequestClient {
@@ -75,18 +75,18 @@ impl IndexRequestClient {
             full: cache(IndexKind::Full)?,
             cdx: cache(IndexKind::Cdx)?,
             options,
-            silence: SILENCE,
-            patience: PATIENCE,
+            silence: SILENCE_TIMEOUT,
+            retry_timeout: RETRY_TIMEOUT,
         })
     }
 
     /// This client with other timeouts: how long the server may be silent, 90 s by default, and how long passing
     /// failures in a row are retried, 120 s by default.
     #[must_use]
-    pub fn patient(self, silence: Duration, patience: Duration) -> IndexRequestClient {
+    pub fn with_timeouts(self, silence: Duration, retry_timeout: Duration) -> IndexRequestClient {
         IndexRequestClient {
             silence,
-            patience,
+            retry_timeout,
             ..self
         }
     }
@@ -108,7 +108,7 @@ impl IndexRequestClient {
         if let Some(entry) = cache.hit(jobs, work)? {
             return Ok(whole(entry));
         }
-        if let Some(index) = self.remembered(cache, jobs, true, work)? {
+        if let Some(index) = self.partial_copy(cache, jobs, true, work)? {
             return Ok(index);
         }
         let lock = match cache.slot(jobs, false, work)? {
@@ -117,12 +117,12 @@ impl IndexRequestClient {
         };
         lock.sign();
         // Somebody may have been here just before.
-        if let Some(index) = self.remembered(cache, jobs, true, work)? {
+        if let Some(index) = self.partial_copy(cache, jobs, true, work)? {
             return Ok(index);
         }
         match self.fetch(kind, jobs, &lock, work) {
             Err(error @ Error::Remote { .. }) => {
-                let Some(mut index) = self.remembered(cache, jobs, false, work)? else {
+                let Some(mut index) = self.partial_copy(cache, jobs, false, work)? else {
                     return Err(error);
                 };
                 for one in &mut index.missing {
@@ -146,7 +146,7 @@ impl IndexRequestClient {
     }
 
     /// What the server had of a set before, if the copy is still there.
-    fn remembered(
+    fn partial_copy(
         &self,
         cache: &MultiFileBasedCache,
         jobs: &JobSet,
@@ -183,9 +183,9 @@ impl IndexRequestClient {
             work.check()?;
             let (what, pause) = match self.attempt(kind, jobs, &url, lock, work) {
                 Ok(Attempt::Index(index)) => return Ok(*index),
-                Ok(Attempt::NotYet(told, pause)) => {
+                Ok(Attempt::NotYet(reported, pause)) => {
                     failing = None;
-                    stage = told.or(stage);
+                    stage = reported.or(stage);
                     let at = stage.as_ref().map(|stage| format!(" ({stage})"));
                     let at = at.unwrap_or_default();
                     (format!("it is still building{at}"), pause)
@@ -194,7 +194,7 @@ impl IndexRequestClient {
                     let (since, pause) = failing.unwrap_or((Instant::now(), PAUSE.0));
                     failing = Some((since, (pause * 2).min(PAUSE.1)));
                     let pause = pause.max(wait.unwrap_or_default()).min(PAUSE.1);
-                    if since.elapsed() + pause > self.patience {
+                    if since.elapsed() + pause > self.retry_timeout {
                         return Err(Failure::Passing(what, wait).into_error(&shown));
                     }
                     work.begin(&format!("trying again, since {what}"), 0);
@@ -227,14 +227,14 @@ impl IndexRequestClient {
         };
         let Arrived {
             body,
-            found: told,
+            found: reported,
             reasons,
             length,
         } = *arrived;
         work.begin("fetching", length.unwrap_or(0));
         let (mut tar, manifest) = Tar::begin(body, work)?;
         let found = manifest.jobs.clone();
-        is_expected(kind, jobs, &manifest, told.as_ref())?;
+        is_expected(kind, jobs, &manifest, reported.as_ref())?;
         let cache = self.cache(kind);
         let mut failure = None;
         let mut take = |draft: &mut Draft| {
@@ -257,7 +257,7 @@ impl IndexRequestClient {
         };
         let missing: Vec<MissingJob> = reasons::of(&jobs.without(&found), &reasons);
         if is_whole {
-            Partial::forget(&cache.path(jobs))
+            Partial::remove(&cache.path(jobs))
         } else {
             let partial = Partial::now(self.server.as_str(), &found, &missing);
             partial.write(&cache.path(jobs));
@@ -281,7 +281,7 @@ fn is_expected(
     kind: IndexKind,
     jobs: &JobSet,
     manifest: &Manifest,
-    told: Option<&JobSet>,
+    reported: Option<&JobSet>,
 ) -> Result<(), Failure> {
     let found = &manifest.jobs;
     let wrong = |what: String| Err(Failure::answer(what));
@@ -297,9 +297,9 @@ fn is_expected(
             "it sends an index with jobs that were not asked for: {others}"
         ));
     }
-    if let Some(told) = told.filter(|told| *told != found) {
+    if let Some(reported) = reported.filter(|reported| *reported != found) {
         return wrong(format!(
-            "it says that it found {told}, and sends an index of {found}"
+            "it says that it found {reported}, and sends an index of {found}"
         ));
     }
     let names = manifest.files.iter().map(|file| &*file.name);

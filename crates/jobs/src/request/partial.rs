@@ -14,7 +14,7 @@ use super::super::{JobSet, MissingJob};
 use super::reasons;
 
 /// The largest that is read, in bytes.
-const LARGEST: u64 = 256 << 20;
+const MAX_PARTIAL: u64 = 256 << 20;
 
 /// What a server had of a set.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ impl Partial {
     /// What is remembered of the entry of a set and that server, however long ago it was.
     pub(super) fn read(entry: &Path, server: &str) -> Option<Partial> {
         let path = place(entry);
-        if fs::metadata(&path).ok()?.len() > LARGEST {
+        if fs::metadata(&path).ok()?.len() > MAX_PARTIAL {
             return None;
         }
         let partial: Partial = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
@@ -75,7 +75,7 @@ impl Partial {
     }
 
     /// Forgets it: there is an entry of the whole set.
-    pub(super) fn forget(entry: &Path) {
+    pub(super) fn remove(entry: &Path) {
         let _ = fs::remove_file(place(entry));
     }
 }
@@ -120,7 +120,7 @@ mod tests {
         partial.at += 6000;
         assert!(!partial.is_fresh(minute), "the clock was set back");
 
-        Partial::forget(&entry);
+        Partial::remove(&entry);
         assert_eq!(Partial::read(&entry, "http://a/"), None);
         fs::write(place(&entry), "{}").unwrap();
         assert_eq!(Partial::read(&entry, "http://a/"), None);

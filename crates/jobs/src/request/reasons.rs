@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::super::{JobSet, Missing, MissingJob};
 
 /// How many other jobs are taken from a server that has records of them.
-const MOST_OTHERS: usize = 100;
+const MAX_OTHERS: usize = 100;
 
 /// All of them.
 pub(super) fn object(missing: &[MissingJob]) -> Value {
@@ -83,7 +83,7 @@ fn parse(reason: &Value) -> Option<Missing> {
     if let Some(files) = reason.get("no-record") {
         let files = files.as_array()?.iter().filter_map(text).collect();
         let others = reason.get("jobs").and_then(Value::as_str);
-        let others = others.and_then(|others| JobSet::parse(others, MOST_OTHERS).ok());
+        let others = others.and_then(|others| JobSet::parse(others, MAX_OTHERS).ok());
         return Some(Missing::NoRecord {
             files,
             others: others.unwrap_or_default(),

@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::parcel::{BLOCK, MANIFEST, member_name, padding};
 
 /// The largest manifest that is taken, in bytes.
-const LARGEST_MANIFEST: u64 = 64 << 20;
+const MAX_MANIFEST: u64 = 64 << 20;
 /// Maximum ratio of the unpacked size of a file to its compressed size.
 const RATIO: u64 = 200;
 /// Number of unpacked bytes that are allowed whatever the ratio.
@@ -44,9 +44,9 @@ impl<'a, R: Read> Tar<'a, R> {
         };
         let mut tar = Tar { input, work };
         let size = tar.head(MANIFEST)?;
-        if size > LARGEST_MANIFEST {
+        if size > MAX_MANIFEST {
             return Err(Failure::answer(format!(
-                "its manifest has {size} bytes, more than the {LARGEST_MANIFEST} that are taken"
+                "its manifest has {size} bytes, more than the {MAX_MANIFEST} that are taken"
             )));
         }
         let mut text = Vec::new();

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crawlspace_archive::wacz;
-use crawlspace_jobs::metadata::{Archive, Found, Kind, Options};
+use crawlspace_jobs::metadata::{Archive, JobContents, Kind, Options};
 use crawlspace_jobs::{Error, JobId, JobSet, Missing, Work};
 
 const CRAWL_LOG: &[u8] = b"2013-05-22T08:29:58.123Z 200 1 http://a.example/ - - text/html #1 20130522082957456+5 sha1:A - -\n";
@@ -41,7 +41,7 @@ fn archive_at(folder: &Path) -> Archive {
     archive(&[folder.to_str().expect("a path of text")])
 }
 
-fn read(archive: &Archive, job: u64) -> Result<(Found, Records), Error> {
+fn read(archive: &Archive, job: u64) -> Result<(JobContents, Records), Error> {
     let mut records = Vec::new();
     let found = archive.read(JobId(job), &Work::default(), &mut |kind, mut record| {
         let mut block = Vec::new();
@@ -70,7 +70,7 @@ fn failure(archive: &Archive, job: u64) -> String {
     }
 }
 
-fn files(found: &Found) -> Vec<&str> {
+fn files(found: &JobContents) -> Vec<&str> {
     found.files.iter().map(|file| &*file.name).collect()
 }
 

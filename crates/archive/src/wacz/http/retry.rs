@@ -1,24 +1,25 @@
-//! How long a server is borne.
+//! Retries of requests, and the pace that a body must keep.
 
 use std::time::{Duration, Instant};
 
 use crate::wacz::{Options, Problem};
 
-/// What has to come for the count of failures to begin anew, in bytes.
+/// Number of bytes received after which failures are counted from zero again.
 const PROGRESS: u64 = 1 << 20;
-/// The longest pause between two attempts, also when a server wants a longer one.
+/// Maximum pause between two attempts, also when `Retry-After` asks for a longer one.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// Over which time the pace of a body is looked at.
+/// Time over which the pace of a body is measured.
 const PACE_WINDOW: Duration = Duration::from_secs(60);
 
-/// Statuses that say "not now": whoever asks again may get another answer.
-pub const RETRIED_STATUSES: [u16; 6] = [408, 425, 429, 502, 503, 504];
+/// HTTP statuses after which a request is retried: the next answer may be another one. The guides list them
+/// (`docs/guide/wacz.md`). Of servers of indexes, 500 is final: the index cannot be built.
+pub const RETRIED_STATUSES: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
 
-/// Counts the failures in a row.
+/// Counts failures in a row, and pauses between attempts.
 #[derive(Debug)]
 pub(super) struct Retries {
     failures: u32,
-    most: u32,
+    max: u32,
     pause: Duration,
     progress: u64,
 }
@@ -27,7 +28,7 @@ impl Retries {
     pub(super) fn new(options: &Options) -> Retries {
         Retries {
             failures: 0,
-            most: options.retries,
+            max: options.retries,
             pause: options.pause,
             progress: 0,
         }
@@ -42,20 +43,19 @@ impl Retries {
         }
     }
 
-    /// Waits until it is time for another attempt, or gives the problem back if there is no use in one, or there
-    /// were enough.
+    /// Pauses before the next attempt. The pause doubles with each failure in a row.
+    ///
+    /// # Errors
+    /// The problem itself when it is not one that is retried, or the maximum of retries is reached.
     pub(super) fn retry(&mut self, problem: Problem) -> Result<(), Problem> {
         let wanted = match &problem {
             Problem::Connection(_) => Duration::ZERO,
-            // A server of files that fails may be well again, too.
-            Problem::Status { status, wait }
-                if *status == 500 || RETRIED_STATUSES.contains(status) =>
-            {
+            Problem::Status { status, wait } if RETRIED_STATUSES.contains(status) => {
                 wait.unwrap_or_default()
             }
             _ => return Err(problem),
         };
-        if self.failures >= self.most {
+        if self.failures >= self.max {
             return Err(match problem {
                 Problem::Connection(how) if self.failures > 0 => {
                     Problem::Connection(format!("{how}, {} times in a row", self.failures + 1))
@@ -70,7 +70,7 @@ impl Retries {
     }
 }
 
-/// Sees to it that a body comes at some pace: a server that sends a byte now and then is never silent.
+/// Checks the pace of a body: a server that sends a byte now and then is never silent.
 pub(super) struct Pace {
     least: u64,
     since: Instant,
@@ -78,7 +78,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// At least so many bytes per second.
+    /// Requires at least `least` bytes per second, over each minute.
     pub(super) fn new(least: u64) -> Pace {
         Pace {
             least,

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use clap::Args;
-use crawlspace_jobs::Limits;
 use crawlspace_jobs::operations::{self, Collected, Reason};
+use crawlspace_jobs::{DEFAULT_GRACE, Limits};
 use serde::Serialize;
 
 use super::CacheDir;
@@ -16,6 +17,9 @@ use crate::size::size;
 use crate::table::{Table, bytes, count, print_json};
 use crate::terminal::complain;
 use crate::time::span;
+
+/// The default of the library, in minutes.
+static GRACE: LazyLock<String> = LazyLock::new(|| format!("{}m", DEFAULT_GRACE.as_secs() / 60));
 
 /// Make room: remove entries that nobody has used for the longest time, and what was left by builders that died.
 ///
@@ -40,7 +44,7 @@ pub struct Collect {
     #[arg(long, value_name = "TIME", value_parser = span)]
     max_age: Option<Duration>,
     /// How long after its last use an entry stays in any case.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = span)]
+    #[arg(long, value_name = "TIME", default_value = GRACE.as_str(), value_parser = span)]
     grace: Duration,
     /// Only tell what would be removed.
     #[arg(long)]

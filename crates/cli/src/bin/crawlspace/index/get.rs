@@ -2,13 +2,14 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueHint};
 use crawlspace_jobs::load::CrawlName;
 use crawlspace_jobs::{
-    Error, Index, IndexCaches, IndexKind, IndexRequestClient, JobSet, Missing, MissingJob, Options,
-    Work, operations,
+    DEFAULT_MEMORY, DEFAULT_WAIT, Error, Index, IndexCaches, IndexKind, IndexRequestClient, JobSet,
+    Missing, MissingJob, Options, Work, operations,
 };
 use serde::Serialize;
 
@@ -19,6 +20,10 @@ use crate::open_files;
 use crate::size::size;
 use crate::table::{Table, bytes, count, many, print_json};
 use crate::terminal::{Bytes, complain};
+
+/// The defaults of the library, as this command takes them.
+static WAIT: LazyLock<String> = LazyLock::new(|| DEFAULT_WAIT.as_secs().to_string());
+static MEMORY: LazyLock<String> = LazyLock::new(|| format!("{}GiB", DEFAULT_MEMORY >> 30));
 
 /// Get the index over some jobs: from the cache, or built and kept there.
 ///
@@ -73,11 +78,11 @@ pub struct Get {
     /// With --into: how the crawls are called.
     #[arg(long, value_name = "TEMPLATE", requires = "into", default_value_t)]
     crawl_id: CrawlName,
-    /// Seconds for which somebody else is waited for who builds the same.
-    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    /// Timeout for a build of the same index by another process, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = WAIT.as_str(), value_parser = seconds)]
     wait: Duration,
     /// Memory for sorting; what does not fit is sorted on the disk.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = MEMORY.as_str(), value_parser = size)]
     memory: u64,
     /// A missing job is a failure.
     #[arg(long)]

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use crawlspace_jobs::IndexKind;
-use crawlspace_jobs::operations::{self, Listed, State};
+use crawlspace_jobs::operations::{self, EntryState, Listed};
 use serde::Serialize;
 
 use super::{CacheDir, kind};
@@ -69,7 +69,7 @@ impl List {
         }
         print(&listed)?;
         for one in &listed {
-            if let State::Damaged(why) = &one.state {
+            if let EntryState::Damaged(why) = &one.state {
                 complain(format_args!("{}: {why}", one.path.display()));
             }
         }
@@ -109,7 +109,7 @@ fn print(listed: &[Listed]) -> io::Result<()> {
     ]);
     for one in listed {
         let state = match &one.state {
-            State::BeingBuilt(owner) => format!("being built by {owner}"),
+            EntryState::BeingBuilt(owner) => format!("being built by {owner}"),
             state => state.name().to_owned(),
         };
         let jobs = one.jobs.as_ref().map(|jobs| count(jobs.len() as u64));
