@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use crawlspace_cdx::{Field, Format, Line, Read};
 
-/// A URL that is longer is refused by the server.
+/// Maximum length of a URL that the server takes, in bytes.
 const MAX_URL: usize = 1024 * 1024;
 const REVISIT: &[u8] = b"warc/revisit";
 
-/// A line, seen with deduplication in mind.
+/// What a line of an index means to a dedupe index.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Capture<'a> {
     /// A `response` record.
@@ -29,7 +29,7 @@ pub enum Capture<'a> {
         /// Length of the record, compressed, in bytes; 0 when it is not known.
         size: u64,
     },
-    /// A capture that is nothing that a crawler fetched by HTTP: extracted text, metadata, DNS.
+    /// A capture that was not fetched by HTTP: extracted text, metadata, DNS.
     Other,
     /// A header or a blank line.
     Nothing,
@@ -58,13 +58,18 @@ impl<'a> Capture<'a> {
         if !is_hash(&hash) {
             return Capture::Bad(match &hash[..] {
                 b"" | b"-" => "it has no digest".to_owned(),
-                _ => format!("its digest is none: {}", hash.escape_ascii()),
+                _ => format!(
+                    "its digest is invalid, it needs 16 to 256 printable ASCII characters: {}",
+                    hash.escape_ascii()
+                ),
             });
         }
         let length = field(Field::Length);
         let Some(size) = size_of(&length) else {
             let length = length.escape_ascii();
-            return Capture::Bad(format!("its length is no number: {length}"));
+            return Capture::Bad(format!(
+                "its length is not a number of up to 15 digits: {length}"
+            ));
         };
         if field(Field::Mime)[..] == *REVISIT {
             return Capture::Revisit { hash, size };
@@ -72,7 +77,9 @@ impl<'a> Capture<'a> {
         let date = field(Field::Timestamp);
         if !is_date(&date) {
             let date = date.escape_ascii();
-            return Capture::Bad(format!("its date has not 14 or 17 digits: {date}"));
+            return Capture::Bad(format!(
+                "its date is invalid, it needs 14 or 17 digits: {date}"
+            ));
         }
         if url.len() > MAX_URL {
             return Capture::Bad("its URL is longer than 1 MiB".to_owned());
@@ -164,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_crawler_fetched_is_passed_over() {
+    fn what_no_crawler_fetched_is_skipped() {
         for url in [
             "urn:text:https://example.org/",
             "dns:example.org",

@@ -8,10 +8,10 @@ use std::io::{self, BufRead};
 
 use memchr::memchr;
 
-/// The longest line that is read, in bytes and without its end. A longer one is passed over.
+/// Maximum length of a line, in bytes without its end. A longer line is skipped.
 pub const MAX_LINE: usize = 1024 * 1024;
 
-/// How many bad lines of a [`Tally`] are named, and how much of each is shown.
+/// Maximum number of bad lines that a [`Tally`] names, and of bytes that it shows of each.
 const MAX_EXAMPLES: usize = 5;
 const MAX_SHOWN: usize = 120;
 
@@ -22,17 +22,17 @@ const MAX_SHOWN: usize = 120;
 pub enum Bad {
     /// It is longer than [`MAX_LINE`].
     TooLong,
-    /// It is no UTF-8, from that byte on.
+    /// It is not UTF-8, from that byte on.
     NotUtf8(usize),
-    /// It has so many fields, where there should be as many as the text says.
+    /// Number of fields that it has, and the number that it should have.
     Fields(usize, &'static str),
-    /// The field of that name is no number.
+    /// The field of that name is not a number.
     Number(&'static str),
-    /// The date has not 14 digits, or 17.
+    /// The date has neither 14 nor 17 digits.
     Date,
-    /// The digest is none: it would be no key of an index.
+    /// The digest is invalid: it cannot be a key of an index.
     Digest,
-    /// The URL is none, so that it has no key.
+    /// The URL is invalid, so that it has no key.
     Url,
 }
 
@@ -55,13 +55,13 @@ impl fmt::Display for Bad {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Bad::TooLong => write!(out, "it is longer than {MAX_LINE} bytes"),
-            Bad::NotUtf8(at) => write!(out, "it is no UTF-8 at byte {at}"),
+            Bad::NotUtf8(at) => write!(out, "it is not UTF-8 at byte {at}"),
             Bad::Fields(1, wanted) => write!(out, "it has 1 field, where {wanted} are needed"),
             Bad::Fields(n, wanted) => write!(out, "it has {n} fields, where {wanted} are needed"),
-            Bad::Number(field) => write!(out, "its {field} is no number"),
-            Bad::Date => out.write_str("its date has not 14 or 17 digits"),
-            Bad::Digest => out.write_str("its digest is none"),
-            Bad::Url => out.write_str("its URL is none"),
+            Bad::Number(field) => write!(out, "its {field} is not a number"),
+            Bad::Date => out.write_str("its date is invalid: 14 or 17 digits are needed"),
+            Bad::Digest => out.write_str("its digest is invalid"),
+            Bad::Url => out.write_str("its URL is invalid"),
         }
     }
 }
@@ -89,9 +89,9 @@ pub struct Reader<R> {
     number: u64,
 }
 
-/// Where a line is.
+/// Where the next line is.
 enum NextLine {
-    /// That many bytes at the beginning of the input's buffer.
+    /// At the beginning of the input's buffer: its length in bytes.
     Buffered(usize),
     Joined,
     TooLong,

@@ -9,10 +9,10 @@ use rustls::{ClientConfig, RootCertStore};
 static WEB: OnceLock<Result<ClientConfig, String>> = OnceLock::new();
 
 /// What connections to web servers are made with: certificates are verified, the client shows none. A certificate of
-/// the system that cannot be read is passed over.
+/// the system that cannot be read is skipped.
 ///
 /// # Errors
-/// When there is no TLS to be had, in words.
+/// When TLS cannot be set up; the text says why.
 pub(crate) fn for_web() -> Result<ClientConfig, String> {
     let config = WEB.get_or_init(|| {
         let mut roots = RootCertStore::empty();

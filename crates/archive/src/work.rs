@@ -35,7 +35,7 @@ pub struct Progress {
     pub stage: String,
     /// How much of it is done.
     pub done: u64,
-    /// How much there is; 0 when nobody knows.
+    /// How much there is; 0 when that is not known.
     pub total: u64,
 }
 
@@ -57,7 +57,7 @@ impl Work {
         }
     }
 
-    /// A part of the work, which is cancelled with it, and whose own progress nobody sees.
+    /// A part of the work, which is cancelled with it, and whose own progress is not shown.
     pub fn part(&self) -> Work {
         Work(Arc::new(Inner {
             cancelled: Arc::clone(&self.0.cancelled),
@@ -65,7 +65,7 @@ impl Work {
         }))
     }
 
-    /// Begins something, of so many steps (or bytes); 0 when nobody knows how many.
+    /// Begins a stage of `total` steps or bytes; 0 when that is not known.
     pub fn begin(&self, stage: &str, total: u64) {
         let mut now = self.0.stage.lock().unwrap_or_else(PoisonError::into_inner);
         stage.clone_into(&mut now);
@@ -73,7 +73,7 @@ impl Work {
         self.0.done.store(0, Ordering::Relaxed);
     }
 
-    /// Says that so much more is done.
+    /// Adds `steps` to what is done.
     ///
     /// # Errors
     /// [`Error::Cancelled`] when it should not go on.

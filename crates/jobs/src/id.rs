@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use md5::{Digest, Md5};
 
-/// How many ids a set may have, so that a range that was mistyped takes no memory to speak of.
+/// Maximum number of ids in a set, so that a mistyped range takes little memory.
 const MAX_JOBS: usize = 10_000_000;
 /// Maximum number of ids in a set that is named by all of them.
 const MAX_NAMED: usize = 4;
@@ -173,10 +173,10 @@ impl FromStr for JobSet {
 }
 
 impl JobSet {
-    /// Reads them as [`from_str`](FromStr::from_str) does, at most so many; those that are named twice count twice.
+    /// Reads at most `most` jobs, as [`from_str`](FromStr::from_str) does; jobs that are named twice count twice.
     ///
     /// # Errors
-    /// What is invalid, or that there are more than `most`, in words.
+    /// What is invalid, or that there are more than `most`.
     pub fn parse(text: &str, most: usize) -> Result<JobSet, String> {
         let mut jobs = Vec::new();
         if text.trim().is_empty() {
@@ -188,7 +188,7 @@ impl JobSet {
                 let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
                 let number = is_number.then(|| text.parse::<u64>().ok()).flatten();
                 number.ok_or_else(|| {
-                    format!("{part:?} is no number of a job; write them like 1,2,5-8")
+                    format!("invalid job number {part:?}: numbers and ranges, like 1,2,5-8")
                 })
             };
             let (begin, end) = match part.split_once('-') {
@@ -199,9 +199,7 @@ impl JobSet {
                 return Err(format!("{part:?} ends before it begins"));
             }
             if end - begin >= most.saturating_sub(jobs.len()) as u64 {
-                return Err(format!(
-                    "{part:?}: more than {most} jobs are not taken at once"
-                ));
+                return Err(format!("{part:?}: more than {most} jobs, which is the limit"));
             }
             jobs.extend((begin..=end).map(JobId));
         }

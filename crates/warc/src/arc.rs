@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{Header, Problem};
 
-/// How many columns the lines of the versions have.
+/// Number of columns of a line in versions 1 and 2.
 const FIRST: usize = 5;
 const SECOND: usize = 10;
 /// What the first record of a file begins with, which describes the file.
@@ -48,11 +48,11 @@ impl Line<'_> {
         }
         let columns = columns(line, SECOND)
             .or_else(|| columns(line, FIRST))
-            .ok_or("it has not its columns")?;
+            .ok_or("it has neither the 5 columns of version 1 nor the 10 of version 2")?;
         let [uri, address, date, media_type, .., length] = columns.as_slice() else {
-            return Err("it has not its columns");
+            return Err("it has neither the 5 columns of version 1 nor the 10 of version 2");
         };
-        let length = super::record::decimal(length).ok_or("its length is no number")?;
+        let length = super::record::decimal(length).ok_or("its length is not a number")?;
         if uri.is_empty() || !may_begin(uri) {
             return Err("it has no URL");
         }

@@ -3,7 +3,7 @@ use std::io::{self, BufRead, Read};
 use super::reader::Reader;
 use super::{Error, Extent, Header, Problem};
 
-/// The most of an HTTP header that [`Record::http_head`] gives, in bytes.
+/// Maximum length of an HTTP header that [`Record::http_head`] gives, in bytes.
 pub const MAX_HTTP_HEAD: usize = 64 * 1024;
 
 /// A record that is being read. Its block is read through [`Read`], as much of it as is wanted.
@@ -53,10 +53,10 @@ impl<R: BufRead> Record<'_, R> {
         self.reader.finish()
     }
 
-    /// As [`Record::finish`], and keeps the header.
+    /// Does what [`Record::finish`] does, and keeps the header.
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`Record::finish`].
     pub fn into_header(self) -> Result<(Header, Extent), Error> {
         let extent = self.reader.finish()?;
         Ok((self.header, extent))

@@ -53,7 +53,7 @@ impl Algorithm {
 
 impl Digest {
     /// Reads a digest in base 32, base 16 or base 64. Without a name in front of it, as CDX files have it, it is
-    /// SHA-1. `None` when it is none, or one of another kind.
+    /// SHA-1. `None` when it is invalid, or of another algorithm.
     pub fn parse(text: &[u8]) -> Option<Digest> {
         let colon = memchr::memchr(b':', text);
         let (algorithm, value) =
@@ -83,7 +83,7 @@ impl Digest {
         Some(Digest { algorithm, value })
     }
 
-    /// As WARC headers have it, in base 32.
+    /// The digest as WARC headers have it, in base 32.
     pub fn text(&self) -> String {
         format!("{}:{}", self.algorithm.name(), BASE32.encode(&self.value))
     }
@@ -115,7 +115,7 @@ pub enum Digester {
 }
 
 impl Digester {
-    /// One that has seen nothing.
+    /// A digester that has seen no bytes.
     pub fn new(algorithm: Algorithm) -> Digester {
         match algorithm {
             Algorithm::Sha1 => Digester::Sha1(Sha1::new()),
@@ -124,7 +124,7 @@ impl Digester {
         }
     }
 
-    /// What comes next.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match self {
             Digester::Sha1(digester) => digester.update(bytes),
@@ -133,7 +133,7 @@ impl Digester {
         }
     }
 
-    /// Of all that it has seen.
+    /// The digest of all bytes that were added.
     pub fn finish(self) -> Digest {
         let (algorithm, value) = match self {
             Digester::Sha1(digester) => (Algorithm::Sha1, digester.finalize().to_vec()),

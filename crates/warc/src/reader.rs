@@ -7,7 +7,7 @@ use super::current::Record;
 use super::input::{Counting, Input};
 use super::{Compression, Error, Header, Problem};
 
-/// The largest record header that is read, in bytes. A longer one is an error: the memory that a record
+/// Maximum length of a record header, in bytes. A longer one is an error: the memory that a record
 /// takes must not depend on who wrote it.
 pub const MAX_HEADER: usize = 64 * 1024;
 

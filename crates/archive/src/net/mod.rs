@@ -44,7 +44,7 @@ use names::Names;
 pub use network::Network;
 use pool::{Pool, Server};
 
-/// Who asks.
+/// `User-Agent` of all requests.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("crawlspace/", env!("CARGO_PKG_VERSION")));
 /// Delay after which another address of the same host is tried beside those before it.
@@ -103,7 +103,7 @@ impl Net {
     /// A way to other servers, but for private addresses that are not allowed.
     ///
     /// # Errors
-    /// When there is no TLS to be had, in words.
+    /// When TLS cannot be set up; the text says why.
     pub fn new(allow_private: &[Network]) -> Result<Arc<Net>, String> {
         Ok(Arc::new(Net {
             guard: Guard::new(allow_private),
@@ -117,7 +117,7 @@ impl Net {
     /// The addresses of a host that may be connected to.
     ///
     /// # Errors
-    /// When it has none, or none that may.
+    /// When it has no address, or none that the guard permits.
     pub(crate) async fn resolve(
         &self,
         host: &str,
@@ -168,7 +168,7 @@ impl Net {
             }
         }
         Err(SourceError::Answer(format!(
-            "it sends on to other places more than {MAX_REDIRECTS} times"
+            "it redirects more than {MAX_REDIRECTS} times"
         )))
     }
 
@@ -217,7 +217,7 @@ impl Net {
     /// A connection to the host of a URL, over TLS where it says so.
     ///
     /// # Errors
-    /// When there is none within that time, or none that may be.
+    /// When no connection stands within that time, or the guard permits no address.
     async fn connect(&self, url: &Url, within: Duration) -> Result<Wire, SourceError> {
         let (is_tls, host, port) = server_of(url)?;
         let connecting = async {
@@ -248,7 +248,7 @@ impl Net {
         }
     }
 
-    /// One that was kept and is still alive, as far as can be known.
+    /// A kept connection that is still open, as far as can be known.
     async fn kept(&self, server: &Server) -> Option<Connection> {
         loop {
             let mut connection = self.pool.take(server)?;
@@ -328,14 +328,14 @@ async fn any_of(addresses: Vec<SocketAddr>) -> std::io::Result<TcpStream> {
     }
 }
 
-/// Where the server of a URL is.
+/// The server of a URL.
 fn server_of(url: &Url) -> Result<Server, SourceError> {
     let is_tls = match url.scheme() {
         "http" => false,
         "https" => true,
         other => {
             return Err(SourceError::Forbidden(format!(
-                "it is at a URL of {other}, and only http and https are fetched from"
+                "invalid URL scheme {other}: only http and https are fetched"
             )));
         }
     };

@@ -75,7 +75,7 @@ impl Names {
         asked.await
     }
 
-    /// What is known of a host already, or under way.
+    /// The look-up of a host that is cached or under way.
     fn cached(&self, host: &str) -> Option<Lookup> {
         let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, asked) = cache.get(host)?;

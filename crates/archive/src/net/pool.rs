@@ -18,7 +18,7 @@ const SWEEP: Duration = Duration::from_secs(5);
 /// A server: whether it is spoken to over TLS, its host, its port.
 pub(super) type Server = (bool, String, u16);
 
-/// Connections that nobody uses at the moment.
+/// Idle connections.
 pub(super) struct Pool {
     idle: Mutex<IdleConnections>,
 }
@@ -40,7 +40,7 @@ impl Pool {
         }
     }
 
-    /// The one that was used last. Those before it may grow old, and go.
+    /// The idle connection that was used last. Older ones expire.
     pub(crate) fn take(&self, server: &Server) -> Option<Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let old = idle.sweep();

@@ -20,8 +20,9 @@ pub(super) fn next(request: &Request, answer: &Response) -> Result<Option<Reques
     // Not every server escapes what it should.
     let location = String::from_utf8_lossy(location.as_bytes());
     let to = request.url.join(location.trim());
-    let mut to =
-        to.map_err(|error| SourceError::Answer(format!("it sends on to {location:?}: {error}")))?;
+    let mut to = to.map_err(|error| {
+        SourceError::Answer(format!("invalid redirect to {location:?}: {error}"))
+    })?;
     // Names and passwords are for those whom the configuration names.
     let is_elsewhere = request.url.origin() != to.origin();
     if is_elsewhere || to.username() != request.url.username() {

@@ -12,33 +12,33 @@ use bytes::Bytes;
 use http::header::VIA;
 use http::{HeaderMap, HeaderValue};
 
-/// More servers than this on the way of a request are too many, whoever they are.
+/// Maximum number of servers that a request may have come by.
 const MAX_HOPS: usize = 8;
 
 tokio::task_local! {
-    /// What requests to other servers say, which are made for the request that is being answered.
+    /// `Via` of requests to other servers that are made for the request being answered.
     static OUTGOING_VIA: Option<HeaderValue>;
 }
 
-/// A request has been here before, or has come too far.
+/// A request has come by this server before, or by more than [`MAX_HOPS`] servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cycle;
 
-/// The word by which this process knows itself.
+/// The entry in `Via` that names this process.
 fn own() -> &'static str {
     static OWN: OnceLock<String> = OnceLock::new();
     OWN.get_or_init(|| format!("1.1 crawlspace-{:016x}", RandomState::new().hash_one(0)))
 }
 
-/// Where a request came by.
+/// The servers that a request came by, this one at the end.
 #[derive(Clone, Debug)]
 pub struct Via(Option<HeaderValue>);
 
 impl Via {
-    /// Where the request with this header came by.
+    /// Reads the `Via` fields of a request.
     ///
     /// # Errors
-    /// When it has been here before.
+    /// When it has come by this server before, or by too many.
     pub fn of(headers: &HeaderMap) -> Result<Via, Cycle> {
         let mut before = 0;
         let mut all = Vec::new();

@@ -19,7 +19,7 @@ use self::order::Gathered;
 use self::run::Run;
 use crate::{Error, Work};
 
-/// How many runs are merged at once. Of each, [`run::BUFFER`] bytes are in memory, or one line.
+/// Maximum number of runs merged at once. Of each, [`run::BUFFER`] bytes are in memory, or one line.
 const MAX_RUNS: usize = 64;
 /// Number of lines after which a cancellation is looked for.
 const CHECK_INTERVAL: u64 = 8192;
@@ -50,8 +50,8 @@ pub struct Sorter {
 }
 
 impl Sorter {
-    /// A sorter that takes about so many bytes of memory (and 16 MiB more when it merges), and writes what is more to
-    /// files in `folder`, where there must be room for about all lines.
+    /// A sorter that takes about `memory` bytes (and 16 MiB more when it merges), and writes the rest to files in
+    /// `folder`, where there must be room for about all lines.
     pub fn new(memory: usize, folder: &Path, work: &Work) -> Sorter {
         Sorter {
             memory,

@@ -66,7 +66,7 @@ impl Gathered {
         self.entries.len()
     }
 
-    /// Forgets the lines, and keeps the memory.
+    /// Removes the lines, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();

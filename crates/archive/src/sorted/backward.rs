@@ -1,4 +1,4 @@
-//! Lines before a place, the last one first.
+//! Lines before an offset, the last one first.
 
 use std::ops::Range;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::lines::MAX_LINE;
 use crate::sorted::line::trimmed;
 use crate::sorted::steps::{Budget, Halt};
 
-/// Lines before a place, the last one first. It keeps no more than a piece and a line.
+/// Lines before an offset, the last one first. Memory: a piece and a line.
 #[derive(Debug)]
 pub(crate) struct Backward {
     pieces: Pieces,

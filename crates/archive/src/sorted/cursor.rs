@@ -11,8 +11,7 @@ use crate::sorted::line::{Shape, is_no_capture};
 use crate::sorted::span::{Position, Span, distance};
 use crate::sorted::steps::{Budget, Halt};
 
-/// Captures that are as far from the moment that is asked for, of one text, are put into order as far as they fit
-/// into so many bytes.
+/// Limit of captures at the same distance from the moment asked for that are put into order, in bytes.
 const MAX_RUN: usize = 4 << 20;
 
 /// The lines of a text that a query is about, one after the other.
@@ -120,7 +119,7 @@ impl Cursor {
         self.distance
     }
 
-    /// How many lines were passed over because they are none.
+    /// Number of lines that were skipped because they are invalid.
     pub(crate) fn broken(&self) -> u64 {
         match &self.lines {
             Source::Forward(forward) => self.broken + forward.skipped(),

@@ -13,9 +13,9 @@ use crate::sorted::disorder::disorder;
 use crate::sorted::handle::{NamedFile, is_gone};
 use crate::zipnum::cluster::is_secondary;
 
-/// Folders in folders, so deep.
+/// Maximum depth of folders in folders.
 const MAX_DEPTH: usize = 16;
-/// More files than this are not read.
+/// Maximum number of files.
 const MAX_FILES: usize = 100_000;
 
 /// The files of a source as they were at some moment.

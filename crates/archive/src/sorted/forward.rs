@@ -1,4 +1,4 @@
-//! Lines from a place on.
+//! Lines from an offset on.
 
 use std::ops::Range;
 use std::path::Path;
@@ -8,10 +8,10 @@ use crate::lines::MAX_LINE;
 use crate::sorted::line::trimmed;
 use crate::sorted::steps::{Budget, Halt};
 
-/// As much is read at once after a while.
+/// Maximum size of a read, in bytes.
 pub(super) const MAX_PIECE: usize = 256 << 10;
 
-/// Lines from a place on. It keeps no more than a piece and a line.
+/// Lines from an offset on. Memory: a piece and a line.
 #[derive(Debug)]
 pub(crate) struct Forward {
     pieces: Pieces,

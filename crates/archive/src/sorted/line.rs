@@ -9,7 +9,7 @@ use memchr::memmem::Finder;
 use crate::row::{Row, members, push_with, quote};
 use crate::source::Batch;
 
-/// More digits than any timestamp has.
+/// Maximum number of digits of a timestamp.
 const MAX_DIGITS: usize = 20;
 /// Members that say where a row comes from. A source says so itself.
 const SOURCE_MEMBERS: [&str; 5] = [

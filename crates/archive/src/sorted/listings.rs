@@ -9,9 +9,9 @@ use crate::sorted::folder::{Choice, Listing};
 use crate::sorted::steps::elsewhere;
 use crate::source::SourceError;
 
-/// Names are looked up again after so long.
+/// Time after which files are listed again.
 const REFRESH: Duration = Duration::from_secs(1);
-/// More collections than this are not remembered.
+/// Maximum number of collections whose listings are cached.
 const MAX_COLLECTIONS: usize = 4096;
 const VARIABLE: &str = "{coll}";
 

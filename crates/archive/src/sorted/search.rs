@@ -1,4 +1,4 @@
-//! Finding a place in a sorted file.
+//! Finding an offset in a sorted file.
 
 use crate::lines::MAX_LINE;
 use crate::sorted::Pieces;
@@ -8,7 +8,7 @@ use crate::sorted::line::Shape;
 use crate::sorted::pivots::Pivot;
 use crate::sorted::steps::{Budget, Halt};
 
-/// As much is read to see what a block begins with.
+/// Size of the first read of a block, in bytes.
 const PROBE: usize = 2 << 10;
 
 /// A search for the first line that does not come before another one. It can be taken up again where it halted.

@@ -17,7 +17,7 @@ const MAX_SLOW_STEP: usize = if cfg!(test) { 50 << 10 } else { 1 << 20 };
 /// Time limit of a step on a thread that may wait.
 const MAX_SLOW_TIME: Duration = Duration::from_millis(2);
 
-/// What a step may do.
+/// What a step may do: whether it may wait, and how much it may read.
 #[derive(Debug)]
 pub struct Budget {
     may_wait: bool,
@@ -69,7 +69,7 @@ pub trait Steps: Send + 'static {
 }
 
 impl Budget {
-    /// That of a step that must not wait.
+    /// The budget of a step that must not wait, with at most `bytes` to read.
     pub(crate) fn quick(bytes: usize) -> Budget {
         Budget {
             may_wait: false,
@@ -78,7 +78,7 @@ impl Budget {
         }
     }
 
-    /// That of a step that may.
+    /// The budget of a step that may wait.
     pub(crate) fn slow() -> Budget {
         Budget {
             may_wait: true,
@@ -105,7 +105,7 @@ impl Budget {
     }
 }
 
-/// The rows of all steps; a batch without any says that one was taken. Nothing is done before somebody waits for them, and no more than a step after nobody does.
+/// The rows of all steps. An empty batch says that a step was taken. Steps are taken only while the stream is polled.
 pub fn batches(steps: impl Steps) -> Batches {
     let running = Running {
         steps: Some(Box::new(steps)),

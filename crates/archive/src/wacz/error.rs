@@ -20,7 +20,7 @@ pub struct Error {
 pub enum Problem {
     /// It cannot be read, whatever it holds.
     Io(io::Error),
-    /// It is no zip file at all; the text says what it looks like.
+    /// It is not a zip file; the text says what it looks like.
     NotZip(String),
     /// It is a zip file whose directory is damaged, cut off, or contradicts itself; the text says how.
     Directory(String),
@@ -47,9 +47,9 @@ pub enum Problem {
         /// The option that says so.
         option: &'static str,
     },
-    /// What should be JSON is none, or not what it should be; the text says how.
+    /// Invalid JSON, or JSON of another form; the text says which.
     Json(String),
-    /// The location is none that can be read; the text says why.
+    /// The location cannot be read; the text says why.
     Location(String),
     /// The server answered with an HTTP status that says no.
     Status {
@@ -96,7 +96,8 @@ impl Error {
     pub fn is_passing(&self) -> bool {
         match &self.problem {
             Problem::Connection(_) | Problem::Changed(_) => true,
-            Problem::Status { status, .. } => RETRIED_STATUSES.contains(status),
+            // Also a failure of the server (5xx) that is not worth another attempt at once.
+            Problem::Status { status, .. } => *status >= 500 || RETRIED_STATUSES.contains(status),
             _ => false,
         }
     }
@@ -117,9 +118,9 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Io(error) => error.fmt(f),
-            Problem::NotZip(what) => write!(f, "this is no WACZ file: {what}"),
+            Problem::NotZip(what) => write!(f, "this is not a WACZ file: {what}"),
             Problem::Directory(how) => {
-                write!(f, "the zip file is damaged: {how}; get it anew from where it came from")
+                write!(f, "the zip file is damaged: {how}; download it again")
             }
             Problem::Name(why) => {
                 write!(f, "{why}; no tool that makes WACZ files writes such names: do not use this file")
@@ -128,16 +129,16 @@ impl fmt::Display for Problem {
                 write!(f, "there is no {member} in it; `wacz create` makes packages that have one")
             }
             Problem::Encrypted => {
-                f.write_str("it is encrypted, which a WACZ file must not be; make the package anew without a password")
+                f.write_str("it is encrypted, which a WACZ file must not be; make the package again without a password")
             }
             Problem::Method(method) => write!(
                 f,
                 "it is compressed by method {method}, where WACZ files have 0 (stored) and 8 (deflate); make the \
-                 package anew with `wacz create`"
+                 package again with `wacz create`"
             ),
-            Problem::Damaged(how) => write!(f, "{how}; get the file anew from where it came from"),
-            Problem::Gzip(how) => write!(f, "the gzip data in it is damaged: {how}; make the index anew"),
-            Problem::CutOff => f.write_str("it is cut off; get the file anew from where it came from"),
+            Problem::Damaged(how) => write!(f, "{how}; download the file again"),
+            Problem::Gzip(how) => write!(f, "the gzip data in it is damaged: {how}; make the index again"),
+            Problem::CutOff => f.write_str("it is cut off; download the file again"),
             Problem::TooLarge {
                 what,
                 limit,
@@ -146,7 +147,7 @@ impl fmt::Display for Problem {
                 f,
                 "{what} is larger than {limit}, which is the limit `{option}` of reading packages"
             ),
-            Problem::Json(how) => write!(f, "it is not the JSON that it should be: {how}"),
+            Problem::Json(how) => write!(f, "invalid JSON: {how}"),
             Problem::Location(why) => f.write_str(why),
             Problem::Status { status, .. } => {
                 write!(f, "the server answers with HTTP status {status}{}", meaning(*status))
@@ -170,7 +171,7 @@ impl fmt::Display for Problem {
             }
             Problem::Signed => f.write_str(
                 "the package is signed, and a change makes its signature worthless; drop the signature \
-                 (--drop-signature) and sign the package anew",
+                 (--drop-signature) and sign the package again",
             ),
             Problem::Refused(why) => f.write_str(why),
         }
@@ -180,7 +181,7 @@ impl fmt::Display for Problem {
 /// What to do about a status.
 fn meaning(status: u16) -> &'static str {
     match status {
-        300..=399 => ": it sends on to where nothing can be fetched from",
+        300..=399 => ": it redirects to a URL that cannot be fetched",
         401 | 403 => ": it wants a password or a fresh link",
         404 | 410 => ": there is no such file",
         429 => ": it wants fewer requests; try again later",

@@ -34,13 +34,13 @@ impl Location {
         if text.is_empty() {
             return Err(Error::new(
                 "''",
-                Problem::Location("no path and no URL".to_owned()),
+                Problem::Location("neither a path nor a URL".to_owned()),
             ));
         }
         let Some(scheme) = scheme(text) else {
             return Ok(Location::File(PathBuf::from(text)));
         };
-        let url = Url::parse(text).map_err(|error| refused(format!("this is no URL: {error}")))?;
+        let url = Url::parse(text).map_err(|error| refused(format!("invalid URL: {error}")))?;
         Location::from_url(url).ok_or_else(|| refused(unreadable(scheme)))
     }
 
@@ -59,7 +59,7 @@ impl Location {
     /// ```
     ///
     /// # Errors
-    /// The reason, when this is no location that can be read.
+    /// The reason, when this location cannot be read.
     pub fn join(&self, path: &str) -> Result<Location, String> {
         if path.is_empty() {
             return Err("its path is empty".to_owned());
@@ -68,11 +68,11 @@ impl Location {
             Location::Url(base) => {
                 let url = base
                     .join(path)
-                    .map_err(|error| format!("its path {path:?} is no URL: {error}"))?;
+                    .map_err(|error| format!("its path {path:?} is not a valid URL: {error}"))?;
                 match Location::from_url(url) {
                     Some(location @ Location::Url(_)) => Ok(location),
                     _ => Err(format!(
-                        "its path {path:?} is no http(s) URL, and a manifest at a URL may name nothing else"
+                        "its path {path:?} is not an http(s) URL, and a manifest at a URL may name nothing else"
                     )),
                 }
             }

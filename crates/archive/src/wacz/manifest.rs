@@ -110,7 +110,7 @@ impl Manifest {
     /// Reads a list. Its relative paths begin at the folder of `location`.
     ///
     /// # Errors
-    /// When it is no JSON object with a list `resources`.
+    /// When it is not a JSON object with a list `resources`.
     pub fn parse(location: &Location, json: &[u8]) -> Result<Manifest, Error> {
         let wrong = |how: String| Error::new(location.to_string(), Problem::Json(how));
         let json = json.strip_prefix(b"\xef\xbb\xbf").unwrap_or(json);
@@ -172,7 +172,7 @@ impl Resource {
     fn entry(self, number: usize, manifest: &Location) -> ManifestEntry {
         let mut faults = Vec::new();
         if !self.is_object {
-            faults.push("it is no object".to_owned());
+            faults.push("it is not an object".to_owned());
         }
         let text = |value: Value, field: &str, faults: &mut Vec<String>| match value {
             Value::None => None,
@@ -184,7 +184,9 @@ impl Resource {
             Value::Text(text) => Some(text),
             Value::Number(number) => Some(number.to_string()),
             Value::Other => {
-                faults.push(format!("its {field} is no text, or there is more than one"));
+                faults.push(format!(
+                    "its {field} is not a text, or there is more than one"
+                ));
                 None
             }
         };
@@ -200,7 +202,7 @@ impl Resource {
             Some(Value::Number(size)) => Some(size),
             Some(Value::Text(digits)) if digits.parse::<u64>().is_ok() => digits.parse().ok(),
             Some(_) => {
-                faults.push("its size is no number of bytes".to_owned());
+                faults.push("its size is not a number of bytes".to_owned());
                 None
             }
         };

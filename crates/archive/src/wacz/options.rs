@@ -4,7 +4,7 @@ use std::time::Duration;
 use crate::lines::MAX_LINE;
 use crate::net::Guard;
 
-/// How much of a package is believed, and how patient to be with servers.
+/// Limits of packages, and timeouts and retries of servers.
 ///
 /// ```
 /// use crawlspace_archive::wacz::Options;
@@ -13,7 +13,7 @@ use crate::net::Guard;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The longest line of an index, in bytes: 1 MiB.
+    /// Maximum length of a line of an index, in bytes: 1 MiB.
     pub line: usize,
     /// How many times its size in the package the text of an index may have: 200. The first 16 MiB of text are free.
     pub ratio: u64,
@@ -33,8 +33,9 @@ pub struct Options {
     pub silence: Duration,
     /// The least that a server must send, in bytes per second over each minute: 1024.
     pub pace: u64,
-    /// How often in a row a request is sent again after a connection that broke or an answer that says "not now":
-    /// 5. What came before is kept, and each MiB that comes makes the count anew.
+    /// Maximum number of retries in a row, after a connection that broke or one of
+    /// [`RETRIED_STATUSES`](super::http::RETRIED_STATUSES): 5. What came before is kept, and each MiB received sets the
+    /// count to zero.
     pub retries: u32,
     /// The pause before the first of them, which doubles with each: 200 ms.
     pub pause: Duration,

@@ -16,7 +16,7 @@ pub(super) struct Disk {
 }
 
 /// What is said of anything else than a regular file.
-pub(super) const NO_FILE: &str = "it is no regular file, but a folder, a pipe or a device";
+pub(super) const NO_FILE: &str = "it is not a regular file, but a folder, a pipe or a device";
 
 /// Opens a regular file; `None` for anything else: of a pipe or a device nothing can be read twice, and opening one may
 /// wait for ever.

@@ -164,7 +164,7 @@ impl Writer {
     /// Writes the index: CDXJ lines without their ends, sorted.
     ///
     /// # Errors
-    /// When it cannot be written; [`Problem::Refused`] for lines that are not sorted, or are none.
+    /// When it cannot be written; [`Problem::Refused`] for lines that are invalid or not sorted.
     pub fn index<L: AsRef<[u8]>>(
         &mut self,
         index: Index,

@@ -53,7 +53,7 @@ impl Lookup {
     /// The index in a folder.
     ///
     /// # Errors
-    /// When there is none.
+    /// [`Error::Damaged`] when the folder has no index.
     pub fn open(folder: &Path) -> Result<Lookup, Error> {
         Ok(Lookup {
             folder: folder.to_owned(),
@@ -65,7 +65,7 @@ impl Lookup {
     /// The rows of exactly this URL, earliest first.
     ///
     /// # Errors
-    /// [`Error::Request`] when it is no URL; [`Error::Damaged`] when the index is not whole.
+    /// [`Error::Request`] for an invalid URL; [`Error::Damaged`] when the index is not whole.
     pub fn by_url(&self, url: &str) -> Result<Rows<'_>, Error> {
         let span = Span::of_key(&key(url)?);
         let rows = self.rows(&self.url, span)?;
@@ -95,11 +95,11 @@ impl Lookup {
     /// earlier one.
     ///
     /// # Errors
-    /// [`Error::Request`] when it is no URL or no date; [`Error::Damaged`] when the index is not whole.
+    /// [`Error::Request`] for an invalid URL or date; [`Error::Damaged`] when the index is not whole.
     pub fn closest(&self, url: &str, date: &str) -> Result<Option<Row>, Error> {
         let Some(moment) = Timestamp::earliest(date.as_bytes()) else {
             return Err(Error::Request(format!(
-                "{date:?} is no date; write it like 20160229123000"
+                "invalid date {date:?}: 4 to 14 digits, like 20160229123000"
             )));
         };
         let key = key(url)?;
@@ -190,7 +190,7 @@ impl Iterator for Rows<'_> {
                 Ok(false) => {
                     let broken = cursor.broken();
                     self.cursor = None;
-                    let what = || lookup.damaged(format!("{broken} lines that are no rows"));
+                    let what = || lookup.damaged(format!("it has {broken} invalid lines"));
                     return (broken > 0).then(|| Err(what()));
                 }
                 Err(error) => {
@@ -200,7 +200,7 @@ impl Iterator for Rows<'_> {
             }
             let Some(row) = Row::new(Bytes::copy_from_slice(cursor.line())) else {
                 self.cursor = None;
-                return Some(Err(lookup.damaged("a line that is no row".to_owned())));
+                return Some(Err(lookup.damaged("it has an invalid line".to_owned())));
             };
             if self.url.as_ref().is_none_or(|url| row.field("url") == *url) {
                 return Some(Ok(row));

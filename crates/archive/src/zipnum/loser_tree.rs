@@ -1,4 +1,4 @@
-//! Who comes first of many, asked again and again while one of them changes at a time.
+//! A loser tree: which of many inputs comes first, while one of them changes at a time.
 
 /// A tree of losers: whoever comes first has beaten all others, and to find the next one after it has changed takes
 /// as many comparisons as the tree has levels.

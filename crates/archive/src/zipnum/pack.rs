@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 
-/// Batches that a thread may have before it. With one at hand it never waits.
+/// Maximum number of batches queued for a thread, so that it never waits for one.
 pub(super) const BATCHES_PER_THREAD: usize = 3;
 
 /// Blocks, one after the other.

@@ -14,9 +14,9 @@ use crate::sorted::line::Shape;
 use crate::zipnum::cluster::inflate::{MAX_BLOCK, Unfit, inflate};
 use crate::zipnum::cluster::line::Block;
 
-/// As much of a secondary index is read at once.
+/// Size of a read of a secondary index, in bytes.
 const PIECE: usize = 8 << 10;
-/// More room for a block is given back.
+/// Maximum size of a buffer that is kept for the next block, in bytes.
 const ROOM: usize = 1 << 20;
 
 /// The blocks of an index, as its secondary index tells of them, one after the other.
@@ -111,7 +111,7 @@ impl Secondary {
                 };
             }
             if searched > MAX_LINE + PIECE {
-                return Err(self.damaged(place, "a line without an end"));
+                return Err(self.damaged(place, "it is longer than the limit of a line"));
             }
             let left = usize::try_from(self.idx.size - self.read).unwrap_or(PIECE);
             let piece = left.min(PIECE);
@@ -123,11 +123,11 @@ impl Secondary {
     fn read_line(&self, line: std::ops::Range<usize>) -> Result<Block, String> {
         let line = self.buffer.get(line).unwrap_or_default();
         let Some(block) = Block::read(line) else {
-            return Err("no line of a secondary index".to_owned());
+            return Err("it is not a line of a secondary index".to_owned());
         };
         let begin = [&block.begin[..], b" "].concat();
         if Shape::of(&begin).is_none_or(|shape| shape.second != block.begin.len()) {
-            return Err("no key and timestamp".to_owned());
+            return Err("it does not begin with a key and a timestamp".to_owned());
         }
         if *block.part != *self.part {
             return Err(format!(
@@ -230,7 +230,7 @@ impl Contents {
         let metadata = file.metadata().map_err(Error::io(&path, "open"))?;
         if !metadata.is_file() {
             return Err(Error::Damaged {
-                what: "it is no file".to_owned(),
+                what: "it is not a regular file".to_owned(),
                 entry: path,
             });
         }

@@ -64,7 +64,7 @@ pub struct Writer {
     stats: Stats,
 }
 
-/// What became of it.
+/// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -145,8 +145,7 @@ impl Writer {
         })
     }
 
-    /// Where the index is.
-    /// What its files are named by.
+    /// The stem of the index, which names its files.
     pub(super) fn stem(&self) -> &str {
         self.part.split('.').next().unwrap_or_default()
     }
@@ -169,7 +168,7 @@ impl Writer {
             return Err(self.refused("comes before the one in front of it", line));
         }
         if line.len() > MAX_LINE {
-            return Err(self.refused("is longer than any may be", line));
+            return Err(self.refused("is longer than the limit of a line", line));
         }
         let Some(shape) = Shape::of(line) else {
             return Err(self.refused("does not begin with a key and a timestamp", line));

@@ -318,7 +318,7 @@ fn a_member_that_is_not_what_the_directory_says_is_refused() {
             "{name}: {error}"
         );
         assert!(
-            error.to_string().contains("get the file anew"),
+            error.to_string().contains("download the file again"),
             "{name}: {error}"
         );
     }
@@ -477,7 +477,7 @@ fn an_end_that_contradicts_the_directory_is_refused() {
                 matches!(error.problem, Problem::Directory(_)),
                 "{zip64} {i}: {error}"
             );
-            assert!(error.to_string().contains("get it anew"), "{error}");
+            assert!(error.to_string().contains("download it again"), "{error}");
         }
     }
     // Records of zip64 that are missing, or lie.
@@ -564,7 +564,10 @@ fn damaged_gzip_is_refused_wherever_it_is_damaged() {
             matches!(error.problem, Problem::Gzip(_)),
             "cut at {cut}: {error}"
         );
-        assert!(error.to_string().contains("make the index anew"), "{error}");
+        assert!(
+            error.to_string().contains("make the index again"),
+            "{error}"
+        );
     }
     for garbage in [
         &b"x"[..],

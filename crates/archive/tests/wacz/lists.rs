@@ -77,17 +77,17 @@ fn a_bad_entry_has_a_reason_and_spoils_no_other() {
         (
             r#"{"path": "y/z", "size": -1}"#,
             "z",
-            "its size is no number of bytes",
+            "its size is not a number of bytes",
         ),
         (
             r#"{"path": "y/z", "size": 1.5}"#,
             "z",
-            "its size is no number of bytes",
+            "its size is not a number of bytes",
         ),
         (
             r#"{"path": "y/z", "bytes": "many"}"#,
             "z",
-            "its size is no number of bytes",
+            "its size is not a number of bytes",
         ),
         (
             r#"{"path": "y/z\u0000"}"#,
@@ -119,10 +119,10 @@ fn a_bad_entry_has_a_reason_and_spoils_no_other() {
             "entry 1",
             "it has no name, and its path ends in none",
         ),
-        (r#""text""#, "entry 1", "it is no object"),
-        ("17", "entry 1", "it is no object"),
-        ("null", "entry 1", "it is no object"),
-        ("[[]]", "entry 1", "it is no object"),
+        (r#""text""#, "entry 1", "it is not an object"),
+        ("17", "entry 1", "it is not an object"),
+        ("null", "entry 1", "it is not an object"),
+        ("[[]]", "entry 1", "it is not an object"),
     ];
     for (entry, name, reason) in reasons {
         let manifest = parse(

@@ -206,7 +206,7 @@ fn a_package_that_contradicts_itself_is_not_made_to_look_right() {
                 Part::stored("datapackage.json", b"{}"),
                 Part::stored("datapackage-digest.json", b"{\"hash\":\"md5:00\"}"),
             ],
-            "make the package anew with sha256",
+            "make the package again with sha256",
         ),
         (
             vec![Part::stored("datapackage.json", b"[]")],
@@ -448,7 +448,7 @@ fn what_cannot_be_read_is_an_error_and_not_there() {
     assert_eq!(report.packages.len(), 1);
     assert_eq!(states(&report, "a.wacz"), [&Presence::Missing]);
     assert!(
-        report.errors[0].contains("b.wacz: this is no WACZ file"),
+        report.errors[0].contains("b.wacz: this is not a WACZ file"),
         "{report:?}"
     );
     assert!(check_all(&Location::from(set.path("none").as_path())).errors[0].contains("none: "));

@@ -532,7 +532,7 @@ fn redirects_are_followed_but_not_for_ever() {
         host.put(WACZ, b"", to(target));
         let error = open(&host).unwrap_err();
         let told = error.to_string();
-        assert!(told.contains("it sends on to"), "{told}");
+        assert!(told.contains("it redirects"), "{told}");
     }
 }
 

@@ -275,7 +275,7 @@ fn what_is_no_gzip_is_refused() {
             write(draft, "url.cdxj.gz", bad);
             Ok(())
         });
-        refused(arrives(tar(&entry)), "url.cdxj.gz: it is no gzip");
+        refused(arrives(tar(&entry)), "url.cdxj.gz: it is not gzip");
     }
 }
 

@@ -315,7 +315,7 @@ fn a_source_that_is_no_regular_file_is_refused_and_not_waited_for() {
     let source = pipe.to_str().expect("a plain path");
     for source in [source, folder.path().to_str().expect("a plain path")] {
         let errors = Indexer::new(source).redis(&server.url()).fails();
-        let told = format!("{source}: it is no regular file");
+        let told = format!("{source}: it is not a regular file");
         assert!(errors.contains(&told), "{errors}");
     }
     // Also as a list within a list.

@@ -11,7 +11,7 @@ use super::{Entry, Manifest, MultiFileBasedCache, manifest_of};
 
 /// What the names of entries end with.
 const END: &str = "-cache";
-/// Maximum number of entries whose jobs are looked up; the rest is passed over.
+/// Maximum number of entries whose jobs are looked up; the rest is skipped.
 const MAX_CANDIDATES: usize = 256;
 
 impl MultiFileBasedCache {

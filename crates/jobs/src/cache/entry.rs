@@ -37,8 +37,7 @@ impl Entry {
         }
     }
 
-    /// Uses it no longer, though it is not forgotten: it may be removed from now on. Each that is in use takes an open
-    /// file.
+    /// Releases the lock: the entry may be evicted from now on. Each entry in use takes an open file.
     pub(crate) fn release(&mut self) {
         if let Some(file) = self.in_use.take() {
             unlock(&file);
@@ -88,7 +87,7 @@ pub(super) struct Held {
     pub stamp: Stamp,
 }
 
-/// How often a manifest is opened anew that another one takes the place of meanwhile.
+/// Maximum number of attempts to open a manifest that is replaced meanwhile.
 const TRIES: usize = 5;
 
 impl Held {

@@ -14,7 +14,7 @@ use super::{Entry, FileBasedCache, Form, Manifest, file_of, manifest_of};
 
 /// Interval at which an entry in use is marked as such.
 const MARKED: Duration = Duration::from_secs(30);
-/// Maximum number of entries for which it is remembered what was seen of them.
+/// Maximum number of entries for which what was seen of them is cached.
 const MAX_CACHED: usize = 20_000;
 
 /// What was seen of an entry when it was last looked at.

@@ -11,12 +11,12 @@ use super::super::{Error, JobSet, Work};
 use super::{is_absent, open_file};
 use crawlspace_archive::timestamp::Timestamp;
 
-/// The version of the form that is written. Entries of other versions are built anew.
+/// The version of the form that is written. Entries of other versions are rebuilt.
 const FORMAT: u32 = 1;
 /// What a manifest begins with; the checksum of all that comes behind it follows.
 const BEGIN: &[u8] = b"{\n  \"checksum\": \"";
 const DIGITS: usize = 32;
-/// The largest manifest that is read, in bytes.
+/// Maximum size of a manifest, in bytes.
 pub(super) const MAX_MANIFEST: u64 = 1 << 30;
 
 /// Says what an entry is: a JSON file of its own, whose first member is the checksum of all that comes behind it.
@@ -103,7 +103,7 @@ impl Manifest {
             .strip_prefix(BEGIN)
             .and_then(|rest| rest.split_at_checked(DIGITS));
         let Some((checksum, rest)) = rest else {
-            return Err("the manifest is cut off, or none of ours".to_owned());
+            return Err("the manifest is cut off, or of another program".to_owned());
         };
         if hex(xxh3_128(rest)).as_bytes() != checksum {
             return Err("the manifest is damaged: its checksum is another one".to_owned());

@@ -113,7 +113,7 @@ pub struct Counts {
     pub failures: u64,
     /// How often another builder was waited for.
     pub waits: u64,
-    /// Entries that were not what their manifests say, and are built anew.
+    /// Entries that were not what their manifests say, and are rebuilt.
     pub damaged: u64,
     /// Entries that were removed to make room.
     pub evicted: u64,
@@ -330,7 +330,7 @@ impl<I: Id> FileBasedCache<I> {
             Err(Error::Damaged { .. }) if owner(&path).is_some() => Ok(None),
             Err(Error::Damaged { entry, what }) => {
                 add(&self.figures.damaged);
-                tracing::warn!(entry = %entry.display(), what, "a damaged entry is built anew");
+                tracing::warn!(entry = %entry.display(), what, "a damaged entry is rebuilt");
                 Ok(None)
             }
             found => found,
@@ -371,7 +371,7 @@ fn open_file(path: &Path) -> io::Result<File> {
     } else {
         Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "it is no regular file",
+            "it is not a regular file",
         ))
     }
 }

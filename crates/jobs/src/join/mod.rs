@@ -214,7 +214,7 @@ fn read(file: &str, error: &std::io::Error) -> Error {
 fn unsorted(file: &str, number: u64) -> Error {
     Error::Lines {
         file: file.to_owned(),
-        what: format!("line {number} comes after a URL that it should be before"),
+        what: format!("line {number} is not sorted: its URL comes before that of the line before"),
     }
 }
 

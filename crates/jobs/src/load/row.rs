@@ -6,7 +6,7 @@ use crawlspace_cdx::{Field, Format, Line, Read};
 
 use crawlspace_archive::capture::Capture;
 
-/// Longest name of a file that a dedupe index takes, in bytes.
+/// Maximum length of the name of a file that a dedupe index takes, in bytes.
 const MAX_FILE_NAME: usize = 4096;
 
 /// A line, seen with deduplication in mind.
@@ -20,7 +20,7 @@ pub(super) enum Row<'a> {
         size: u64,
         file: Cow<'a, [u8]>,
     },
-    /// A capture of which nobody knows where it is stored, if it is.
+    /// A capture without a place where it is stored.
     Nowhere,
     /// Nothing that was fetched by HTTP.
     Other,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_http_capture_is_passed_over() {
+    fn what_is_not_an_http_capture_is_skipped() {
         let raw = line("dns:example.org", SHA1, PLACE);
         assert_eq!(Row::of(raw.as_bytes()), Row::Other);
     }

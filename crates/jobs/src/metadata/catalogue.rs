@@ -64,7 +64,7 @@ impl Catalogue {
     /// A catalogue of these places, none of which is looked at so far.
     ///
     /// # Errors
-    /// [`Error::Request`] for what is no place.
+    /// [`Error::Request`] for an invalid location.
     pub(super) fn of(places: &[String]) -> Result<Catalogue, Error> {
         let places: Result<Vec<Location>, Error> = places
             .iter()
@@ -156,7 +156,7 @@ impl Catalogue {
                             files.add(Location::File(path), Reach::Named)
                         })?;
                     } else if !about.is_file() {
-                        let error = io::Error::other("this is no file, but a device");
+                        let error = io::Error::other("this is not a file, but a device");
                         return Err(Error::io(path, "read")(error));
                     } else if is_file {
                         files.add_named(place.clone())?;

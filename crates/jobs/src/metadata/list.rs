@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use super::name;
 
-/// The longest list, in bytes.
+/// Maximum length of a list, in bytes.
 const MAX_LIST: u64 = 256 << 20;
-/// The longest line of a list, in bytes.
+/// Maximum length of a line of a list, in bytes.
 const MAX_LINE: usize = 64 * 1024;
 
 /// What the name of something in a list says about it.
@@ -49,7 +49,7 @@ pub(super) fn read(input: impl Read) -> io::Result<Vec<u8>> {
 
 /// What a list names, each as it stands there: a path or a URL, relative to the list; a folder ends with `/`.
 ///
-/// Blank lines and those that begin with `#` are passed over. A list that begins with `[` or `{` is JSON: an array
+/// Blank lines and those that begin with `#` are skipped. A list that begins with `[` or `{` is JSON: an array
 /// of names, or of objects with a `name`, `path` or `url` (as nginx lists folders), by itself or as `files`.
 ///
 /// # Errors
@@ -76,7 +76,7 @@ pub(super) fn names(text: &[u8]) -> Result<Vec<String>, String> {
             Some(line) => names.push(line.to_owned()),
             None => {
                 return Err(format!(
-                    "line {number} is no path and no URL: this is no list of files"
+                    "line {number} is neither a path nor a URL: this is not a list of files"
                 ));
             }
         }
@@ -105,7 +105,7 @@ enum Item {
 
 fn json(text: &[u8]) -> Result<Vec<String>, String> {
     let list: List = serde_json::from_slice(text).map_err(|error| {
-        format!("this is no JSON array of names, or of objects with a name: {error}")
+        format!("invalid JSON, an array of names or of objects with a name is needed: {error}")
     })?;
     let (List::Bare(items) | List::Within { files: items }) = list;
     let names = items.into_iter().map(|item| match item {

@@ -41,7 +41,7 @@ impl Kind {
 pub struct Options {
     /// How soon after the last look into its places one looks again, when an unknown job is asked for: 5 s.
     pub rescan: Duration,
-    /// How patient to be with web servers, and which of them may be asked. Without a guard the places may have any
+    /// Timeouts and retries of web servers, and which of them may be asked. Without a guard the places may have any
     /// address, and those at public addresses lead to public ones alone, by what they list and by redirects.
     pub http: wacz::Options,
 }
@@ -92,7 +92,7 @@ pub struct JobContents {
     pub files: Vec<Input>,
     /// Other jobs that records in these files are of, by the `jobid=` in their URLs: the first 16 that come.
     pub others: BTreeSet<JobId>,
-    /// What people should know: files that were passed over because another one has their name, for example.
+    /// What people should know: files that were skipped because another one has their name, for example.
     pub notes: Vec<String>,
 }
 
@@ -159,7 +159,7 @@ impl Archive {
     /// They are looked into when something is asked for.
     ///
     /// # Errors
-    /// [`Error::Request`] for a place that can be none of them.
+    /// [`Error::Request`] for an invalid location.
     pub fn open(locations: &[String]) -> Result<Archive, Error> {
         Archive::open_with(locations, Options::default())
     }

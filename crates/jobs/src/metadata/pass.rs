@@ -13,10 +13,10 @@ use crawlspace_archive::wacz::{self, Location};
 use crawlspace_warc::digest::{Digest, Digester};
 use crawlspace_warc::{self as warc, Header, Problem, Reader, RecordType};
 
-/// What is read of a file at once, in bytes.
+/// Size of a read, in bytes.
 const BUFFER: usize = 256 * 1024;
 
-/// How many other jobs are reported of whom there are records.
+/// Maximum number of other jobs with records that are reported.
 const MAX_OTHERS: usize = 16;
 
 /// Reads a file from its beginning to its end, gives the records of the job to `into`, and tells what was found.
@@ -69,7 +69,7 @@ fn open(file: &MetadataFile, options: &Options) -> Result<(String, Box<dyn Read>
             // Opening a pipe might wait for ever.
             let about = std::fs::metadata(path).map_err(Error::io(path, "read"))?;
             if !about.is_file() {
-                let error = io::Error::other("this is no file, but a folder or a device");
+                let error = io::Error::other("this is not a file, but a folder or a device");
                 return Err(Error::io(path, "read")(error));
             }
             let file = File::open(path).map_err(Error::io(path, "open"))?;
@@ -196,14 +196,14 @@ impl Pass<'_, '_> {
         if essence(&stated) != media_type.as_bytes() {
             let stated = String::from_utf8_lossy(&stated).into_owned();
             self.found.notes.push(format!(
-                "{}: offset {offset}: {url} is passed over: its type is {stated:?}, where {media_type} is expected",
+                "{}: offset {offset}: {url} is skipped: its type is {stated:?}, where {media_type} is expected",
                 self.file.name
             ));
             record.finish()?;
             return Ok(());
         }
         if !is_ours {
-            let what = "its URL has no jobid=, and the name of the file has several numbers: nobody can tell whose it is";
+            let what = "its URL has no jobid=, and the name of the file has several numbers: the job is ambiguous";
             return Err(wrong(&record, what));
         }
         if is_segment {

@@ -35,7 +35,7 @@ fn refuse_others(to: &Path) -> Result<(), Error> {
     let other = || {
         let to = to.display();
         Error::Request(format!(
-            "{to}: something is there that is no copy of an index; say another folder"
+            "{to}: something else than a copy of an index is there; choose another folder"
         ))
     };
     let files = match fs::read_dir(to) {

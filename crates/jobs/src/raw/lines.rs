@@ -107,7 +107,7 @@ impl JobLines {
         }
         let example = self.bad.examples().first().map_or("", String::as_str);
         Some(format!(
-            "none of the {} lines of {} of job {job} is one: {example}",
+            "all {} lines of {} of job {job} are invalid: {example}",
             self.seen,
             match self.kind {
                 Kind::CrawlLog => "the crawl.log",

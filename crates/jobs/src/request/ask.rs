@@ -15,13 +15,13 @@ use crawlspace_archive::wacz::http::{Body, RETRIED_STATUSES, refused, web_client
 
 /// How long the server is to wait for an index that is being built, in seconds, before it says so.
 const WAIT: u64 = 20;
-/// The longest pause that a server can ask for while it builds.
+/// Maximum pause that a server can ask for while it builds, in seconds.
 const MAX_PAUSE: u64 = 30;
-/// The longest URL that HTTP libraries and servers take, in bytes.
+/// Maximum length of a URL that HTTP libraries and servers take, in bytes.
 const MAX_URL: usize = 65_534;
-/// How much is read of an answer that is no index, in bytes.
+/// Maximum number of bytes read of an answer without an index.
 const MAX_EXPLANATION: u64 = 64 * 1024;
-/// How much of it is reported.
+/// Maximum number of characters of it that are shown.
 const MAX_SHOWN: usize = 300;
 
 /// What a server says.
@@ -102,7 +102,7 @@ pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, F
             let message = explanation(response, &options);
             let reported = match message.get("message").and_then(Value::as_str) {
                 Some(text) => format!("{status}: {}", short(text)),
-                None => format!("{status}, and no word why: is that a server of indexes?"),
+                None => format!("{status}, without a reason: is that a server of indexes?"),
             };
             // Of this server, 500 says that the index cannot be built.
             Err(if status != 500 && RETRIED_STATUSES.contains(&status) {

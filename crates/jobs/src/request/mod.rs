@@ -24,9 +24,9 @@ use super::{
     MissingJob, MultiFileBasedCache, Options, Work,
 };
 
-/// How long a server may leave a connection without a byte; it answers within less even while it builds.
+/// Timeout of a connection on which no byte comes; a server that builds answers sooner.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
-/// How long failures in a row are borne that may pass.
+/// Timeout of retries: how long failures in a row are retried.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
 /// The first pause after a failure, which doubles with each, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
@@ -49,14 +49,14 @@ impl IndexRequestClient {
     /// where the server looks.
     ///
     /// # Errors
-    /// When it is no URL of a web server, or the folder cannot be made.
+    /// When the URL is not that of a web server, or the folder cannot be made.
     pub fn open(server: &str, options: Options) -> Result<IndexRequestClient, Error> {
         let mut url = Url::parse(server)
-            .map_err(|error| Error::Request(format!("{server:?} is no URL: {error}")))?;
+            .map_err(|error| Error::Request(format!("invalid URL {server:?}: {error}")))?;
         let is_plain = url.query().is_none() && url.fragment().is_none();
         if !matches!(url.scheme(), "http" | "https") || !is_plain {
             return Err(Error::Request(format!(
-                "{server:?} is no server: write http://host:port/ or https://host/"
+                "invalid server {server:?}: http://host:port/ or https://host/"
             )));
         }
         if !url.path().ends_with('/') {

@@ -1,4 +1,4 @@
-//! That a server did not have all jobs of a set is remembered for a while, beside where the index of all of them
+//! That a server did not have all jobs of a set is cached for a while, beside where the index of all of them
 //! would be: `<entry>.partial`.
 
 use std::fs;
@@ -13,7 +13,7 @@ use super::super::cache::with_end;
 use super::super::{JobSet, MissingJob};
 use super::reasons;
 
-/// The largest that is read, in bytes.
+/// Maximum size of such a file, in bytes.
 const MAX_PARTIAL: u64 = 256 << 20;
 
 /// What a server had of a set.
@@ -37,7 +37,7 @@ impl Partial {
         }
     }
 
-    /// What is remembered of the entry of a set and that server, however long ago it was.
+    /// What is cached of the entry of a set and that server, however old it is.
     pub(super) fn read(entry: &Path, server: &str) -> Option<Partial> {
         let path = place(entry);
         if fs::metadata(&path).ok()?.len() > MAX_PARTIAL {
@@ -60,7 +60,7 @@ impl Partial {
         found.is_subset(asked).then_some((found, missing))
     }
 
-    /// Remembers it. That this fails does no harm: the server is asked again.
+    /// Writes it. When that fails, the server is asked again.
     pub(super) fn write(&self, entry: &Path) {
         let written = || -> std::io::Result<()> {
             let folder = entry.parent().unwrap_or(Path::new("."));
@@ -70,11 +70,11 @@ impl Partial {
             Ok(())
         };
         if let Err(error) = written() {
-            tracing::debug!(entry = %entry.display(), %error, "what is missing is not remembered");
+            tracing::debug!(entry = %entry.display(), %error, "which jobs are missing cannot be cached");
         }
     }
 
-    /// Forgets it: there is an entry of the whole set.
+    /// Removes it: there is an entry of the whole set.
     pub(super) fn remove(entry: &Path) {
         let _ = fs::remove_file(place(entry));
     }

@@ -13,7 +13,7 @@ use super::super::{Error, FileSum, Manifest, Work};
 use super::failure::Failure;
 use super::parcel::{BLOCK, MANIFEST, member_name, padding};
 
-/// The largest manifest that is taken, in bytes.
+/// Maximum size of a manifest, in bytes.
 const MAX_MANIFEST: u64 = 64 << 20;
 /// Maximum ratio of the unpacked size of a file to its compressed size.
 const RATIO: u64 = 200;
@@ -253,7 +253,7 @@ fn pass(
             Ok(0) => return Ok(()),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Failure::answer(format!("it is no gzip: {error}"))),
+            Err(error) => return Err(Failure::answer(format!("it is not gzip: {error}"))),
         };
         count = count.saturating_add(read as u64);
         if most.is_some_and(|most| count > most) {

@@ -178,10 +178,7 @@ fn without_a_job_in_the_url_the_name_decides_if_it_can() {
         assert_eq!(read(&archive, 7).unwrap().1, both());
         for job in [8, 3] {
             let text = failure(&archive, job);
-            assert_says(
-                &text,
-                &["8-3-metadata-1", "offset", "nobody can tell whose it is"],
-            );
+            assert_says(&text, &["8-3-metadata-1", "offset", "the job is ambiguous"]);
         }
     }
 }

@@ -59,7 +59,7 @@ impl Incoming {
         })
     }
 
-    /// How long it is going to be, in bytes, when that is known beforehand.
+    /// Length of the body in bytes, when the header says it.
     pub fn length(&self) -> Option<u64> {
         self.length
     }
@@ -74,7 +74,7 @@ impl Incoming {
         &self.trailer
     }
 
-    /// The next bytes, never none of them. `None` at the end, and at no other place.
+    /// The next bytes, at least one. `None` only at the end.
     ///
     /// # Errors
     /// When it breaks off, is not sent as it should be, or goes beyond a limit; then again, whenever asked.
@@ -170,7 +170,11 @@ fn length(head: &Head<Status>) -> Result<Option<u64>, SourceError> {
             .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         match digits.and_then(|digits| digits.parse::<u64>().ok()) {
             Some(this) if length.is_none_or(|other| other == this) => length = Some(this),
-            _ => return Err(wrong("its Content-Length is no number, or more than one")),
+            _ => {
+                return Err(wrong(
+                    "its Content-Length is not a number, or there are several that differ",
+                ));
+            }
         }
     }
     Ok(length)

@@ -2,9 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// The longest line with the size of a chunk and its extensions, in bytes.
+/// Maximum length of the line with the size of a chunk and its extensions, in bytes.
 const MAX_LINE: usize = 4096;
-/// The longest trailer section, in bytes.
+/// Maximum length of the trailer section, in bytes.
 const MAX_TRAILER: usize = 16 * 1024;
 
 /// A decoder, which is fed as bytes come.
@@ -21,7 +21,7 @@ enum ChunkState {
     /// Before the size of a chunk.
     #[default]
     Size,
-    /// In a chunk with so many bytes to come.
+    /// In a chunk: number of bytes still to come.
     Data(u64),
     /// After the bytes of a chunk.
     DataEnd,
@@ -109,13 +109,13 @@ impl Chunked {
 fn line(input: &mut BytesMut, most: usize, what: &str) -> Result<Option<Bytes>, String> {
     let Some(end) = memchr::memchr(b'\n', input) else {
         return if input.len() > most {
-            Err(format!("{what} has no end"))
+            Err(format!("{what} is longer than {most} bytes"))
         } else {
             Ok(None)
         };
     };
     if end > most {
-        return Err(format!("{what} is too long"));
+        return Err(format!("{what} is longer than {most} bytes"));
     }
     let mut line = input.split_to(end + 1).freeze();
     if !line.ends_with(b"\r\n") {

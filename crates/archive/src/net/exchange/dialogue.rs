@@ -16,11 +16,11 @@ use super::outgoing::Body;
 use crate::net::connection::Wire;
 use crate::source::{Limits, SourceError};
 
-/// Room for what one read gives, in bytes.
+/// Size of a read, in bytes.
 const READ_SIZE: usize = 16 * 1024;
 /// Maximum number of interim answers (1xx) before the final one.
 const MAX_INTERIM: usize = 16;
-/// When something ends that may take longer than a clock can count.
+/// Maximum timeout: a longer one could be beyond what a clock can count.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// A connection on which one request is sent, and one answer read, at the same time.
@@ -36,7 +36,7 @@ pub(super) struct Dialogue {
     limits: Limits,
 }
 
-/// When something ends that may take so long from now on.
+/// The deadline that is `limit` from now.
 pub(super) fn deadline(limit: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(limit.min(MAX_TIMEOUT)).unwrap_or(now)

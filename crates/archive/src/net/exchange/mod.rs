@@ -39,8 +39,8 @@ impl Net {
     /// on the time that everything takes, and on the bytes of the body, as they are sent.
     ///
     /// # Errors
-    /// [`SourceError::Unsupported`] when the request is none that can be sent; otherwise when no answer comes, or
-    /// one that is not HTTP/1.
+    /// [`SourceError::Unsupported`] when the request cannot be sent; other errors when no answer comes, or one that
+    /// is not HTTP/1.
     pub async fn exchange(
         &self,
         request: Outgoing,

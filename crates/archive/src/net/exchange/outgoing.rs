@@ -53,12 +53,12 @@ pub enum Version {
 /// The body of a request.
 #[derive(Default)]
 pub enum Body {
-    /// None, which is not the same as an empty one.
+    /// No body, which differs from an empty one: there is no `Content-Length`.
     #[default]
     None,
     /// These bytes.
     Bytes(Bytes),
-    /// What comes, so many bytes of it; an error, and a stream that is longer or shorter, break the request off.
+    /// A stream, and its length in bytes. An error, or another length, breaks the request off.
     Stream(u64, BoxStream<'static, Result<Bytes, String>>),
 }
 
@@ -94,10 +94,13 @@ impl Outgoing {
             return refused(format!("a {} request is not sent on", self.method));
         }
         if !matches!(self.url.scheme(), "http" | "https") {
-            return refused(format!("{} is no URL of the web", self.url));
+            return refused(format!(
+                "invalid URL {}: only http and https are fetched",
+                self.url
+            ));
         }
         let Some(host) = self.url.host_str().filter(|host| !host.is_empty()) else {
-            return refused(format!("{} names no host", self.url));
+            return refused(format!("invalid URL {}: it has no host", self.url));
         };
         let mut head = Vec::with_capacity(512);
         let mut push = |parts: &[&[u8]]| {
@@ -147,7 +150,7 @@ impl Outgoing {
             }
             if !is_token(name) {
                 return refused(format!(
-                    "{:?} is no name of a header field",
+                    "invalid name of a header field: {:?}",
                     String::from_utf8_lossy(name)
                 ));
             }

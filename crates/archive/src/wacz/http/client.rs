@@ -43,10 +43,10 @@ pub(super) fn send(
     Answer::read(response, options)
 }
 
-/// A client for the web with that timeout, which may connect to any address.
+/// A client for the web, which may connect to any address. `silence` is the timeout of an answer and of each read.
 ///
 /// # Errors
-/// When there is no TLS on this system.
+/// When TLS cannot be set up.
 pub fn web_client(silence: Duration) -> Result<Client, Problem> {
     client((silence, None))
 }
@@ -164,12 +164,12 @@ pub fn refused(error: &reqwest::Error) -> Problem {
     }
     if error.is_redirect() {
         return Problem::Answer(format!(
-            "it sends on to other places, in a cycle or more than {MAX_REDIRECTS} times"
+            "it redirects in a cycle, or more than {MAX_REDIRECTS} times"
         ));
     }
     if error.is_builder() {
         let why = format!(
-            "it sends on to where nothing can be fetched from ({})",
+            "it redirects to a URL that cannot be fetched ({})",
             innermost(error)
         );
         return Problem::Answer(why);

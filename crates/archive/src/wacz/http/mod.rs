@@ -156,7 +156,7 @@ pub(super) fn whole(url: &Url, options: &Options) -> Result<Whole, Problem> {
     }
 }
 
-/// Gives all of a file to `read`, which need not read it to its end, and is called anew when the connection breaks.
+/// Gives all of a file to `read`, which need not read it to its end, and is called again when the connection breaks.
 pub(super) fn beginning<T>(
     url: &Url,
     options: &Options,

@@ -1,4 +1,4 @@
-//! Cycles in what needs what.
+//! Cycles of packages that need each other.
 
 /// The groups of those that can all be reached from one another, and those that need themselves. Each begins with its
 /// smallest number.

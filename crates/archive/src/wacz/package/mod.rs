@@ -89,7 +89,7 @@ fn required_in(text: &str) -> Result<Vec<Required>, Problem> {
 
 /// Writes the list of packages that this one needs, and says whether that changed anything.
 ///
-/// The file is written anew beside the old one, which it replaces in one step when all of it is on the disk; whatever
+/// A new file is written beside the old one, which it replaces in one step when all of it is on the disk; whatever
 /// goes wrong before, the old one is still there. It needs as much room once more meanwhile. All other members stay byte
 /// by byte what they are, in their order, and so does the rest of `datapackage.json`; the hash in
 /// `datapackage-digest.json` is made right. The same list again leaves the file untouched.
@@ -161,7 +161,7 @@ fn with_hash(text: &str, old: &[u8], new: &[u8], signature: Signature) -> Result
     };
     if !declared.starts_with("sha256:") {
         let why = format!(
-            "it has a hash that cannot be computed here ({declared}); make the package anew with sha256"
+            "it has a hash that cannot be computed here ({declared}); make the package again with sha256"
         );
         return Err(Problem::Refused(why));
     }

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use crate::wacz::Problem;
 use crate::wacz::reader::sha256_text;
 
-/// Sees to it that lines are in order, and lines.
+/// Checks that lines are CDXJ, and sorted.
 #[derive(Default)]
 pub(super) struct Order {
     before: Vec<u8>,
@@ -25,7 +25,7 @@ impl Order {
             )))
         };
         if line.contains(&b'\n') || key(line).is_none() {
-            return refused("is no CDXJ line");
+            return refused("is not a CDXJ line");
         }
         if line < &self.before[..] {
             return refused("comes before the one before it; sort them (LC_ALL=C sort)");

@@ -8,7 +8,8 @@ use super::{
 };
 use crate::wacz::Problem;
 
-/// The largest record at the end of a zip file, its comment included, and the pointer to the one of zip64 before it.
+/// Maximum length of the records at the end of a zip file, in bytes: the end record with its comment, and the pointer
+/// to the one of zip64 before it.
 const TAIL: u64 = 20 + 22 + 65_535;
 
 /// What a zip file says about itself: its members, none of which lies in another one.
@@ -148,7 +149,7 @@ impl Directory {
             let before = self.bytes.len() - rest.0.len();
             let number = self.entries.len() + 1;
             let Some(mut entry) = DirectoryEntry::read(&mut rest, self.start) else {
-                let how = format!("entry {number} of its directory is none");
+                let how = format!("entry {number} of its directory is invalid");
                 return Err(Problem::Directory(how).into());
             };
             entry.record = before as u32..(self.bytes.len() - rest.0.len()) as u32;
@@ -272,7 +273,7 @@ impl EndRecord {
                 Some((disks, record.u64()?, record.u64()?, record.u64()?))
             };
             let Some((disks64, entries64, length64, start64)) = fields() else {
-                return Err(damaged("its zip64 record is none"));
+                return Err(damaged("its zip64 record is invalid"));
             };
             if disks64 != (0, 0, entries64) {
                 return Err(damaged("it is one part of several"));
@@ -331,13 +332,13 @@ fn no_end(tail: &[u8], tail_start: u64) -> Problem {
     }
     match tail {
         [] => not_zip("the file is empty"),
-        [b'P', b'K', ..] => not_zip("it begins as a zip file, but is cut off; get it anew"),
+        [b'P', b'K', ..] => not_zip("it begins as a zip file, but is cut off; download it again"),
         [0x1f, 0x8b, ..] => not_zip("it is a gzip file (a WARC file?)"),
         [b'W', b'A', b'R', b'C', b'/', ..] => not_zip("it is a WARC file; `wacz create` packs it"),
         _ => match tail.trim_ascii_start().first() {
             Some(b'{' | b'[') => not_zip("it looks like JSON; a manifest must be given by itself"),
             Some(b'<') => not_zip("it looks like HTML; is the link one to a page about the file?"),
-            _ => not_zip("it is no zip file"),
+            _ => not_zip("it is not a zip file"),
         },
     }
 }

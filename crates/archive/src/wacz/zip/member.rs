@@ -201,7 +201,7 @@ impl<R: Read> Read for Content<R> {
 fn deflate_problem(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-            Problem::Damaged(format!("its compressed text is none ({error})")).into()
+            Problem::Damaged(format!("its compressed text is invalid ({error})")).into()
         }
         _ => error,
     }

@@ -121,7 +121,7 @@ impl Blocks {
                 }
             }
         }
-        let nowhere = || SourceError::Io(format!("{:?} is nowhere", block.part));
+        let nowhere = || SourceError::Io(format!("part {:?} is in no file", block.part));
         Err(last.unwrap_or_else(|| Halt::Failed(nowhere())))
     }
 

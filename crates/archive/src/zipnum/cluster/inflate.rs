@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use flate2::bufread::MultiGzDecoder;
 
-/// No block is larger, packed or unpacked. 3000 lines are about a megabyte.
+/// Maximum size of a block, compressed or not, in bytes. 3000 lines are about a megabyte.
 pub(crate) const MAX_BLOCK: u64 = 32 << 20;
 
 /// Why there is no text.

@@ -104,7 +104,7 @@ impl Parts {
         if !inside || part.contains('\0') {
             return Err(self.lost(
                 part,
-                "is not there, and it is no name of a file in the folder",
+                "is missing, and the part does not name a file in the folder",
             ));
         }
         let mut cache = self.cache();

@@ -13,7 +13,7 @@ use crate::sorted::handle::{FileVersion, Snapshot};
 use crate::sorted::steps::{Budget, Halt};
 use crate::source::SourceError;
 
-/// As much unpacked text is kept of a cluster.
+/// Limit of unpacked text that is cached of a cluster, in bytes.
 const MAX_CACHED: usize = 16 << 20;
 
 /// Blocks that were unpacked lately.
@@ -23,10 +23,10 @@ pub(super) struct Unpacked {
     failed: Mutex<VecDeque<Failed>>,
 }
 
-/// A block that is none, since when that is known, and why.
+/// A damaged block, since when that is known, and why.
 type Failed = (Which, Instant, SourceError);
 
-/// As many blocks that are none are known at a time, and each for so long.
+/// Maximum number of damaged blocks that are cached, and for how long.
 const MAX_FAILURES: usize = 64;
 const FAILURE_CACHED_FOR: Duration = Duration::from_secs(10);
 
@@ -36,7 +36,7 @@ impl Unpacked {
     /// The text of a block, which is whole lines.
     ///
     /// # Errors
-    /// When it cannot be had without waiting, or the block is none.
+    /// [`Halt::Wait`] when reading may wait; [`Halt::Failed`] when the block is damaged.
     pub(crate) fn text(
         &self,
         file: &Snapshot,
