@@ -199,7 +199,9 @@ impl JobSet {
                 return Err(format!("{part:?} ends before it begins"));
             }
             if end - begin >= most.saturating_sub(jobs.len()) as u64 {
-                return Err(format!("{part:?}: more than {most} jobs, which is the limit"));
+                return Err(format!(
+                    "{part:?}: more than {most} jobs, which is the limit"
+                ));
             }
             jobs.extend((begin..=end).map(JobId));
         }

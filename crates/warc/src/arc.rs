@@ -48,9 +48,9 @@ impl Line<'_> {
         }
         let columns = columns(line, SECOND)
             .or_else(|| columns(line, FIRST))
-            .ok_or("it has neither the 5 columns of version 1 nor the 10 of version 2")?;
+            .ok_or("its columns are invalid: version 1 has 5, version 2 has 10")?;
         let [uri, address, date, media_type, .., length] = columns.as_slice() else {
-            return Err("it has neither the 5 columns of version 1 nor the 10 of version 2");
+            return Err("its columns are invalid: version 1 has 5, version 2 has 10");
         };
         let length = super::record::decimal(length).ok_or("its length is not a number")?;
         if uri.is_empty() || !may_begin(uri) {

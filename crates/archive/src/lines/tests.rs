@@ -109,7 +109,7 @@ fn a_tally_names_the_first_few_and_counts_all() {
     );
     assert_eq!(
         other.examples()[1],
-        "7-metadata-1.arc, line 1: its date has not 14 or 17 digits: a \\x1b[31m\\xff"
+        "7-metadata-1.arc, line 1: its date is invalid: 14 or 17 digits are needed: a \\x1b[31m\\xff"
     );
     let long = vec![b'x'; 1000];
     let mut tally = Tally::default();

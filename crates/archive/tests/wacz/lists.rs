@@ -68,11 +68,15 @@ fn a_bad_entry_has_a_reason_and_spoils_no_other() {
         ("{}", "entry 1", "it has no path"),
         (r#"{"name": "x"}"#, "x", "it has no path"),
         (r#"{"name": "x", "path": ""}"#, "x", "it has no path"),
-        (r#"{"name": "x", "path": []}"#, "x", "its path is no text"),
+        (
+            r#"{"name": "x", "path": []}"#,
+            "x",
+            "its path is not a text",
+        ),
         (
             r#"{"name": {"a": [1.5, true]}, "path": "y/z"}"#,
             "z",
-            "its name is no text",
+            "its name is not a text",
         ),
         (
             r#"{"path": "y/z", "size": -1}"#,
@@ -112,7 +116,7 @@ fn a_bad_entry_has_a_reason_and_spoils_no_other() {
         (
             r#"{"path": "https://"}"#,
             "entry 1",
-            "its path \"https://\" cannot be used: this is no URL",
+            "its path \"https://\" cannot be used: invalid URL",
         ),
         (
             r#"{"path": "https://example.org/"}"#,
@@ -173,7 +177,10 @@ fn a_list_at_a_url_names_no_file_of_this_machine() {
         "data:,x",
         "unix:/run/x",
     ] {
-        assert!(at(path).unwrap_err().contains("no http(s) URL"), "{path}");
+        assert!(
+            at(path).unwrap_err().contains("not an http(s) URL"),
+            "{path}"
+        );
     }
 }
 

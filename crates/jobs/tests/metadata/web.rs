@@ -242,7 +242,7 @@ fn a_file_that_cannot_be_had_is_named() {
         ..Manners::default()
     };
     put(&host, path, 7, cycle);
-    assert_says(&failure(&archive, 7), &[&url, "sends on"]);
+    assert_says(&failure(&archive, 7), &[&url, "redirects"]);
     host.put(path, b"", Manners::default());
     assert_says(&failure(&archive, 7), &[&url, "empty"]);
 }

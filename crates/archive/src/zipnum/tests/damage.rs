@@ -152,11 +152,11 @@ fn a_secondary_index_is_believed_no_more_than_its_file() {
         (line("url.cdxj.gz", "0", &length, "1", "x"), "of None lines"),
         (
             line("url.cdxj.gz", "-1", &length, "1", "1"),
-            "no line of a secondary index",
+            "not a line of a secondary index",
         ),
         (
             line("url.cdxj.gz", "0", &length, "1", "1").replace("a 2020", "a"),
-            "no key and timestamp",
+            "does not begin with a key and a timestamp",
         ),
         (
             line("url.cdxj.gz", "0", &length, "1", "1").replace("a 2020", "b 2020"),
@@ -168,7 +168,7 @@ fn a_secondary_index_is_believed_no_more_than_its_file() {
                 .to_owned(),
             "the last line has no end",
         ),
-        ("x".repeat(3 << 20), "a line without an end"),
+        ("x".repeat(3 << 20), "longer than the limit of a line"),
         (
             String::new(),
             "url.idx: line at byte 0: the blocks end at byte 0, and url.cdxj.gz at byte ",
@@ -218,7 +218,9 @@ fn what_is_no_index_is_an_error() {
     fs::write(idx, "").unwrap();
     let error = Blocks::open(folder.path(), "url").err().unwrap();
     assert!(
-        error.to_string().ends_with("url.cdxj.gz: it is no file"),
+        error
+            .to_string()
+            .ends_with("url.cdxj.gz: it is not a regular file"),
         "{error}"
     );
 }

@@ -187,7 +187,7 @@ fn damage_is_told_with_the_place_and_ends_a_look_up() {
     let lookup = Lookup::open(folder.path()).unwrap();
     let last = lookup.all().unwrap().last().unwrap().unwrap_err();
     assert!(
-        last.to_string().ends_with("1 lines that are no rows"),
+        last.to_string().ends_with("it has 1 invalid lines"),
         "{last}"
     );
 }
