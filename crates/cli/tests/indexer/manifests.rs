@@ -326,7 +326,7 @@ fn a_source_that_is_no_regular_file_is_refused_and_not_waited_for() {
     let failed = import.redis(&server.url()).prefix(COPY).fails_some();
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["pipe.json"]);
     assert!(
-        failed["pipe.json"].contains("no regular file"),
+        failed["pipe.json"].contains("not a regular file"),
         "{failed:?}"
     );
     assert_eq!(crawls(&server), ["0.wacz"]);

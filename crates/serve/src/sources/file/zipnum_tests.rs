@@ -263,12 +263,12 @@ fn a_damaged_block_is_named() {
         (
             line(0, 9).replace("p.gz", "../q.gz"),
             Vec::new(),
-            "no name of a file in the folder",
+            "does not name a file in the folder",
         ),
         (
             line(0, 9).replace("p.gz", "/etc/passwd"),
             Vec::new(),
-            "no name of a file in the folder",
+            "does not name a file in the folder",
         ),
     ] {
         let error = problem(index.as_bytes(), &part).to_string();
