@@ -57,7 +57,7 @@ fn damages(bytes: &[u8], rng: &mut Rng) -> Vec<Damage> {
         (
             "no zip",
             Some(b"<html>no zip</html>\n".repeat(100)),
-            &["no WACZ"],
+            &["not a WACZ file"],
         ),
         ("a directory that is elsewhere", Some(headless), &[]),
         (
