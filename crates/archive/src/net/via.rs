@@ -20,7 +20,7 @@ tokio::task_local! {
     static OUTGOING_VIA: Option<HeaderValue>;
 }
 
-/// A request has come by this server before, or by more than [`MAX_HOPS`] servers.
+/// A request has come by this server before, or by more than `MAX_HOPS` servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cycle;
 
