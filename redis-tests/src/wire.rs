@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long a reply may take. A command that hangs is a failure, not a hung test.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One word of a command: text, bytes or a number.
 pub trait Word {
@@ -326,7 +326,7 @@ impl Wire {
     }
 
     fn over(stream: Stream) -> Wire {
-        stream.set_read_timeout(PATIENCE);
+        stream.set_read_timeout(TIMEOUT);
         Wire {
             stream: BufReader::with_capacity(64 << 10, stream),
             pushed: Vec::new(),
@@ -388,7 +388,7 @@ impl Wire {
             std::io::BufRead::fill_buf(&mut self.stream),
             Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
         );
-        self.stream.get_ref().set_read_timeout(PATIENCE);
+        self.stream.get_ref().set_read_timeout(TIMEOUT);
         silent
     }
 

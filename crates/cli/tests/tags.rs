@@ -60,8 +60,8 @@ fn tags_are_added_read_and_removed() {
     );
     assert_eq!(space.rem(Kind::File, file, &[b"a", b"c"]).unwrap(), 1);
     assert!(space.get(Kind::Record, b"nobody").unwrap().is_empty());
-    let circle = space.add(Kind::Tag, b"org:7", &[b"coll:1"]).unwrap_err();
-    assert_eq!(circle.code(), Some(Code::Cycle));
+    let cycle = space.add(Kind::Tag, b"org:7", &[b"coll:1"]).unwrap_err();
+    assert_eq!(cycle.code(), Some(Code::Cycle));
 }
 
 #[test]

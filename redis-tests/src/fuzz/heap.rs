@@ -12,20 +12,20 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 pub struct Heap;
 
 static HAD: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
 static ALL: AtomicU64 = AtomicU64::new(0);
 
 impl Heap {
     /// Bytes that are had now; from now on the most of them is remembered.
     pub fn begin() -> usize {
         let had = HAD.load(Relaxed);
-        MOST.store(had, Relaxed);
+        PEAK.store(had, Relaxed);
         had
     }
 
     /// The most bytes that were had at a time since then.
     pub fn most() -> usize {
-        MOST.load(Relaxed)
+        PEAK.load(Relaxed)
     }
 
     /// All bytes that were ever had, those that were given back among them. It is a measure of work that is the same on
@@ -37,7 +37,7 @@ impl Heap {
     fn more(bytes: usize) {
         ALL.fetch_add(bytes as u64, Relaxed);
         let had = HAD.fetch_add(bytes, Relaxed) + bytes;
-        MOST.fetch_max(had, Relaxed);
+        PEAK.fetch_max(had, Relaxed);
     }
 }
 

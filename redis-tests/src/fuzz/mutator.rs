@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 use crate::rng::Rng;
 
 /// The longest input, in bytes.
-const LONGEST: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 
 /// What breaks parsers anywhere.
 const WORDS: [&[u8]; 34] = [
@@ -92,7 +92,7 @@ impl<'a> Mutator<'a> {
         let is_gzip = input.starts_with(b"\x1f\x8b")
             && self.rng.chance(60)
             && MultiGzDecoder::new(&input[..])
-                .take(LONGEST as u64)
+                .take(MAX_BYTES as u64)
                 .read_to_end(&mut plain)
                 .is_ok();
         if is_gzip {
@@ -102,7 +102,7 @@ impl<'a> Mutator<'a> {
         for _ in 0..times {
             self.change(&mut input, samples);
         }
-        input.truncate(LONGEST);
+        input.truncate(MAX_BYTES);
         if is_gzip {
             let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::fast());
             let written = packed.write_all(&input).and_then(|()| packed.finish());
@@ -147,7 +147,7 @@ impl<'a> Mutator<'a> {
                 let power = self.rng.below(10);
                 let times = 1 + self.rng.below(1 << power) as usize;
                 let at = self.at(input.len());
-                let times = times.min(LONGEST / copy.len().max(1));
+                let times = times.min(MAX_BYTES / copy.len().max(1));
                 input.splice(at..at, copy.repeat(times));
             }
             5 => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis_tests::Reply;
 
 /// A script that says nothing for so long hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running script. Dropping it kills it.
 pub struct Program {
@@ -49,7 +49,7 @@ impl Program {
 
     /// What it says next; `None` when it has ended, and ended well.
     pub fn next(&mut self) -> Option<String> {
-        match self.lines.recv_timeout(PATIENCE) {
+        match self.lines.recv_timeout(TIMEOUT) {
             Ok(line) => Some(line),
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected)
                 if self.child.wait().is_ok_and(|status| status.success()) =>

@@ -637,7 +637,7 @@ fn what_is_no_package_is_told_by_what_it_looks_like() {
 }
 
 #[test]
-fn a_list_at_a_url_is_read_with_the_same_patience() {
+fn a_list_at_a_url_is_read_with_the_same_timeouts() {
     let package = package();
     let host = FileHost::start();
     let list = br#"{"resources": [{"path": "a.wacz"}]}"#;

@@ -129,7 +129,7 @@ fn what_all_requests_keep_has_a_limit() {
 
 #[test]
 fn captures_of_one_moment_take_no_memory() {
-    const MOST: u64 = 24 << 20;
+    const MAX_TAKEN: u64 = 24 << 20;
     let fill = "x".repeat(300);
     let line = |n: usize| {
         let json = format!("{{\"url\": \"http://a.com/\", \"digest\": \"{n:06}{fill}\"}}");
@@ -152,7 +152,7 @@ fn captures_of_one_moment_take_no_memory() {
     let answer = get(stage.address(), "/c/index?url=a.com");
     assert_eq!(answer.text().lines().count(), 150_001);
     let taken = peak() - before;
-    assert!(taken < MOST, "{taken} bytes for {}", answer.body.len());
+    assert!(taken < MAX_TAKEN, "{taken} bytes for {}", answer.body.len());
 }
 
 #[test]

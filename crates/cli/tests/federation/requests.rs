@@ -200,7 +200,7 @@ fn a_head_and_a_body_that_are_too_large_are_refused_at_once() {
 
 #[test]
 fn servers_that_ask_each_other_in_a_circle_notice() {
-    // Each is a source of itself, which is the smallest circle; the address is known when it runs.
+    // Each is a source of itself, which is the smallest cycle; the address is known when it runs.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = port.local_addr().unwrap();
     drop(port);

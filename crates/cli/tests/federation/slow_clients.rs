@@ -11,7 +11,7 @@ use crawlspace_serve::server::{Options, serve};
 use redis_tests::until;
 use tokio::runtime::Runtime;
 
-/// The server within this process, with little patience, and an index of many captures.
+/// The server within this process, with short timeouts, and an index of many captures.
 struct Impatient {
     federation: Arc<Federation>,
     address: SocketAddr,

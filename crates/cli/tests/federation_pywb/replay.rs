@@ -22,7 +22,7 @@ const ODD: [&str; 6] = [
 ];
 const TIME: &str = "20180102030405";
 const AGAIN: &str = "http://odd.example/again";
-const CIRCLE: &str = "http://odd.example/circle";
+const CYCLE: &str = "http://odd.example/cycle";
 /// pywb does not find it in the `Link` header of any TimeGate.
 const SEMICOLON: &str = "http://odd.example/a;b=c";
 
@@ -46,7 +46,7 @@ impl Odd {
             );
         }
         again(&mut shelf);
-        circle(&mut shelf);
+        cycle(&mut shelf);
         let (index, warcs) = (shelf.write_index("odd.cdxj"), shelf.warcs());
         let config = format!(
             "{}\x20 odd:\n    index_paths: {index}\n    archive_paths: {warcs}/\n",
@@ -91,18 +91,18 @@ fn again(shelf: &mut Shelf) {
 }
 
 /// A redirect to the same page by another scheme, and nothing else of that page.
-fn circle(shelf: &mut Shelf) {
+fn cycle(shelf: &mut Shelf) {
     let fields = [
         ("WARC-Type", "response"),
-        ("WARC-Record-ID", "<urn:uuid:circle>"),
+        ("WARC-Record-ID", "<urn:uuid:cycle>"),
         ("WARC-Date", &*iso(TIME)),
-        ("WARC-Target-URI", CIRCLE),
+        ("WARC-Target-URI", CYCLE),
         ("Content-Type", "application/http; msgtype=response"),
     ];
-    let to = CIRCLE.replace("http:", "https:");
+    let to = CYCLE.replace("http:", "https:");
     let block = format!("HTTP/1.1 301 Moved\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
     let slot = shelf.record("odd.warc.gz", &fields, block.as_bytes());
-    shelf.line(CIRCLE, TIME, &slot, ", \"status\": \"301\"");
+    shelf.line(CYCLE, TIME, &slot, ", \"status\": \"301\"");
 }
 
 /// Two answers say the same of a capture, all of it.
@@ -223,14 +223,14 @@ fn pywb_replays_with_our_apis_in_place_of_its_own() {
         assert_eq!(count(&answer), count(&expected), "{path}");
         assert!(count(&answer) > 0);
     }
-    // Neither sends a reader round in a circle.
+    // Neither sends a reader round in a cycle.
     for (target, status) in [
         ("/north/2018id_/http://nothing.example.net/".to_owned(), 404),
-        (format!("/odd/{TIME}id_/{CIRCLE}"), 404),
+        (format!("/odd/{TIME}id_/{CYCLE}"), 404),
     ] {
         assert_eq!(get(turned.address(), &target).status, status, "{target}");
     }
-    let theirs = get(alone.address(), &format!("/odd/{TIME}id_/{CIRCLE}"));
+    let theirs = get(alone.address(), &format!("/odd/{TIME}id_/{CYCLE}"));
     assert_eq!(theirs.status, 400, "{}", theirs.text());
 }
 

@@ -202,7 +202,7 @@ fn a_cycle_keeps_no_other_change_back() {
     .unwrap();
     let sync = stage.follow(&["--query", "SELECT id, tags FROM carries"]);
     sync.loaded_after(0);
-    // From a to b to c, to c to b to a: no moment of that is a circle.
+    // From a to b to c, to c to b to a: no moment of that is a cycle.
     sql.batch_execute(
         "BEGIN; UPDATE carries SET tags = 'a' WHERE id = 'b'; DELETE FROM carries WHERE id = 'a';
          INSERT INTO carries VALUES ('c', 'b'); NOTIFY crawlspace_tags, 'a b c'; COMMIT",
@@ -219,7 +219,7 @@ fn a_cycle_keeps_no_other_change_back() {
     )
     .unwrap();
     until("the other change is written", || stage.tags("d") == "f");
-    until("the circle is named", || {
+    until("the cycle is named", || {
         sync.errors().contains("not written: id 'a': CYCLE")
     });
     assert_eq!(stage.tags("a"), "");

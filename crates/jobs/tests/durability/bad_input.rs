@@ -19,7 +19,7 @@ const LINE: &str = "2013-05-22T08:29:58.007Z   200       1234 http://www.example
 const CDX: &str = "http://www.example.dk/a.png 10.0.0.1 20130522082957 image/png 1234 \
     1-3-20130522082957-00000-host.warc.gz 4711 0123456789abcdef0123456789abcdef";
 /// The longest line that is taken, in bytes.
-const LONGEST: usize = 1 << 20;
+const MAX_LINE: usize = 1 << 20;
 
 fn get(caches: &IndexCaches, kind: IndexKind, jobs: &str) -> Index {
     let jobs = set(jobs);
@@ -206,8 +206,8 @@ fn instead(line: &str, least: usize) -> Vec<Vec<u8>> {
     let mut bad: Vec<Vec<u8>> = Vec::new();
     let words: Vec<&str> = line.split_whitespace().collect();
     bad.extend((1..least).map(|fields| words[..fields].join(" ").into_bytes()));
-    bad.push(vec![b'x'; LONGEST + 1]);
-    bad.push([line.as_bytes(), b" ", &vec![b'x'; LONGEST][..]].concat());
+    bad.push(vec![b'x'; MAX_LINE + 1]);
+    bad.push([line.as_bytes(), b" ", &vec![b'x'; MAX_LINE][..]].concat());
     bad.push(vec![0xff; 100]);
     bad.push(vec![0; 100]);
     bad

@@ -11,7 +11,7 @@ use crate::{limits, load_live};
 
 const SIZE: usize = 200 << 20;
 /// What a record may take, of any size.
-const MOST: u64 = 16 << 20;
+const MAX_GROWTH: u64 = 16 << 20;
 
 /// The most memory that this process had, in bytes.
 fn peak() -> u64 {
@@ -103,7 +103,7 @@ fn measured() {
             let before = peak();
             fetched(SIZE).await;
             let grown = peak() - before;
-            assert!(grown < MOST, "{grown} bytes for a record of {SIZE}");
+            assert!(grown < MAX_GROWTH, "{grown} bytes for a record of {SIZE}");
         }
     });
 }

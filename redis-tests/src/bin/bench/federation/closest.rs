@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis_tests::http::{Connection, get};
 
-use super::corpus::{Corpus, MOST};
+use super::corpus::{CAPTURES, Corpus};
 use super::serving::{Ours, Peer};
 use crate::Plan;
 use crate::report::{Findings, Goal, Row, say};
@@ -130,7 +130,7 @@ fn findings(plan: &Plan, [ours, theirs]: &[Figures; 2]) -> Findings {
             String::new()
         }
     };
-    let captures = grouped(plan.scaled(MOST));
+    let captures = grouped(plan.scaled(CAPTURES));
     let mut row = |what: String, figure: fn(&Figures) -> &Series, goal| {
         found.rows.push(Row {
             id: "F5",
@@ -145,7 +145,7 @@ fn findings(plan: &Plan, [ours, theirs]: &[Figures; 2]) -> Findings {
     row(
         format!(
             "{captures} captures of one key, the {} `closest`",
-            grouped(LIMIT.min(plan.scaled(MOST)))
+            grouped(LIMIT.min(plan.scaled(CAPTURES)))
         ),
         |figures| &figures.all,
         Goal::AtLeast(50.0),

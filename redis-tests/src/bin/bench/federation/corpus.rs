@@ -14,7 +14,7 @@ use crate::Plan;
 /// Rows of a prefix.
 pub const PREFIX_ROWS: u64 = 171;
 /// Captures of the URL that has most of them.
-pub const MOST: u64 = 300_000;
+pub const CAPTURES: u64 = 300_000;
 
 /// An archive on disk.
 pub struct Corpus {
@@ -151,7 +151,7 @@ impl Corpus {
     /// One page with very many captures, in an index of its own.
     fn add_busy_page(&self, plan: &Plan, rng: &mut Rng) {
         let mut text = String::new();
-        let most = plan.scaled(MOST);
+        let most = plan.scaled(CAPTURES);
         for number in 0..most {
             let seconds = number * (20 * 360 * 86_400 / most);
             let (day, rest) = (seconds / 86_400, seconds % 86_400);

@@ -14,7 +14,7 @@ const NODES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const CHUNKS: f64 = 16_777_216.0;
 const CHUNK: f64 = 65_536.0;
 /// Bytes of the longest string that Redis takes, and so of a payload of `DUMP`.
-const LONGEST: f64 = 512.0 * 1024.0 * 1024.0;
+const MAX_BYTES: f64 = 512.0 * 1024.0 * 1024.0;
 
 /// A straight line through the first and the last of measured points.
 struct Line {
@@ -92,7 +92,7 @@ pub fn paragraph(stops: &[Stop], end: &End) -> String {
             time(fork * resident),
         );
     }
-    let whole = LONGEST / file;
+    let whole = MAX_BYTES / file;
     // Prefixes by so many hex digits that each could grow to twice its share.
     let mut digits = 1;
     while MANY / 16f64.powi(digits) > whole / 2.0 {
