@@ -1,9 +1,8 @@
 //! `COMMIT`: a crawl becomes part of the merged index.
 //!
-//! Nobody sees a hash of the crawl before the last step, because look-ups skip owners that
-//! are not in `allcrawls`, and over the fields in `h:<crawl>:merging` of a crawl that continues. The
-//! last step makes everything true at once. How far a commit is stands in `committing`, written
-//! with each slice, so that one cut short by a crash goes on with exact figures.
+//! The hashes of the crawl become visible in the last step: until then look-ups skip owners that are not in
+//! `allcrawls`, and for a crawl that continues the fields in `h:<crawl>:merging`. The progress of a commit stands in
+//! `committing`, written with each slice, so that a commit that a crash cut short continues with exact figures.
 
 use crawlspace_host::reply::Reply;
 

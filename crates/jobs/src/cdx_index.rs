@@ -11,8 +11,8 @@ use std::sync::Arc;
 use super::combine::{Holding, carry_over};
 use super::raw::RawCaches;
 use super::{
-    Combine, CombiningMultiFileBasedCache, Draft, Error, JobSet, MultiFileBasedCache, Prepared,
-    Work,
+    Combine, CombiningMultiFileBasedCache, Draft, Error, JobSet, MultiFileBasedCache,
+    PROGRESS_INTERVAL, Prepared, Work,
 };
 
 /// A cache of files with the lines of the CDX of all jobs of a set, sorted by their bytes.
@@ -76,8 +76,6 @@ impl Combine for CdxIndex {
     }
 }
 
-/// Lines between two looks at whether this should go on.
-const PROGRESS_INTERVAL: u64 = 4096;
 /// What is read at once of each file, and written, in bytes.
 const BUFFER: usize = 256 * 1024;
 /// Files that are read at once.

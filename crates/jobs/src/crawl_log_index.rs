@@ -15,7 +15,7 @@ use super::join::{Counts, Flavour, rows};
 use super::raw::RawCaches;
 use super::{
     Combine, CombiningMultiFileBasedCache, Draft, Entry, Error, JobId, JobSet, Missing,
-    MultiFileBasedCache, Options, Prepared, Work,
+    MultiFileBasedCache, Options, PROGRESS_INTERVAL, Prepared, Work,
 };
 use crawlspace_archive::lines::MAX_LINE;
 use crawlspace_archive::sort::{Sorted, Sorter};
@@ -24,9 +24,6 @@ use crawlspace_archive::zipnum::{self, Writer};
 /// The two orders in which an index has its lines: the names of its files without their ends.
 pub(super) const URL: &str = "url";
 pub(super) const DIGEST: &str = "digest";
-
-/// Lines, compared and compressed, between two looks at whether this should go on.
-const PROGRESS_INTERVAL: u64 = 4096;
 
 /// A cache of indexes for deduplication: captures of all types but text (`^text/.*`, in any case).
 pub type DedupCrawlLogIndexCache = CombiningMultiFileBasedCache<CrawlLogIndex<Dedup>>;

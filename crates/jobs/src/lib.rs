@@ -32,6 +32,9 @@ mod raw;
 mod read_ahead;
 mod request;
 
+/// Number of lines after which progress is reported and a cancellation is checked.
+const PROGRESS_INTERVAL: u64 = 4096;
+
 pub use self::cache::{
     Counts, Draft, Entry, Eviction, Figures, FileBasedCache, FileSum, Form, Input, Manifest,
     MultiFileBasedCache,

@@ -53,7 +53,7 @@ pub trait Blocks: Send + Sync {
     /// The rows in some of the blocks.
     ///
     /// # Errors
-    /// The same.
+    /// [`SourceError::Unsupported`] when it turns out to be more than one set of blocks.
     fn rows_of(
         &self,
         lookup: Arc<Lookup>,
@@ -64,7 +64,7 @@ pub trait Blocks: Send + Sync {
     /// and, if it is known, `lineno`. It is what `showPagedIndex` asks for.
     ///
     /// # Errors
-    /// The same.
+    /// [`SourceError::Unsupported`] when it turns out to be more than one set of blocks.
     fn index_of(
         &self,
         lookup: Arc<Lookup>,

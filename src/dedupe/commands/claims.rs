@@ -1,8 +1,7 @@
 //! `DEDUPE.CLAIM` and `DEDUPE.UNCLAIM`, and the clients that wait for a claim.
 //!
-//! Whoever ends a claim serves those who wait for it, in the order in which they came: the first
-//! gets the claim, or everybody learns that the payload is known now. The alarm does the same when
-//! a claim runs out. Nobody polls.
+//! The command that ends a claim serves the clients that wait for it, in order of arrival: the first gets the
+//! claim, or all of them get the record that is known now. An alarm does so when a claim expires.
 
 use std::os::raw::c_int;
 

@@ -1,7 +1,7 @@
 //! One connection to a server, and one exchange at a time on it.
 //!
-//! Whoever waits for an answer also does the work of the connection. There is no task beside it: when the wait is
-//! given up, connection and memory are gone at that moment.
+//! The task that waits for a response also drives the connection, which has no task of its own: dropping the wait
+//! closes the connection and frees its memory at once.
 
 use std::future::{Future, poll_fn};
 use std::io;

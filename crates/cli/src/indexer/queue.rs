@@ -1,8 +1,8 @@
 //! The queue of an import, in Redis: `src:q`, `src:qset`, `src:d` and `pending:q` as the documents have them, so
 //! that several importers, on several machines, share the work.
 //!
-//! Whoever takes a package from `src:q` puts it into `pending:q` and holds a key of its own beside it,
-//! `pending:q:<name>`, that expires when it is not renewed any more. Then another worker takes the
+//! The worker that takes a package from `src:q` puts it into `pending:q` and holds a key beside it,
+//! `pending:q:<name>`, that expires when the worker no longer renews it. Then another worker takes the
 //! package over. All steps are scripts, and each of them but the first looks whether the caller still holds
 //! that key: an importer that was stopped for a minute and comes back changes nothing.
 //!

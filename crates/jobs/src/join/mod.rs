@@ -20,12 +20,9 @@ use crawlspace_cdx::surt::urlkey;
 
 use self::captures::Captures;
 pub use self::row::Row;
-use super::{Error, JobId, Work, crawl_log};
+use super::{Error, JobId, PROGRESS_INTERVAL, Work, crawl_log};
 use crawlspace_archive::lines::fields::is_word;
 use crawlspace_archive::lines::{Bad, Reader, Tally};
-
-/// Number of lines after which progress is reported and a cancellation looked for.
-const PROGRESS_INTERVAL: u64 = 4096;
 
 /// Which captures there are in an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

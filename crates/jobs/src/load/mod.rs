@@ -19,8 +19,8 @@ use serde::Serialize;
 pub use self::crawl_name::CrawlName;
 use self::row::Row;
 pub use self::survey::Skipped;
-use self::survey::{PROGRESS_INTERVAL, Survey};
-use super::{JobId, Work};
+use self::survey::Survey;
+use super::{JobId, PROGRESS_INTERVAL, Work};
 use crawlspace_archive::zipnum::Lookup;
 use crawlspace_client::dedupe::feed::{RECORDS, Refused, feed, writer_at};
 use crawlspace_client::dedupe::{

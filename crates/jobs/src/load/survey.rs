@@ -7,14 +7,12 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::row::Row;
 use super::{Error, LineSource};
-use crate::Work;
+use crate::{PROGRESS_INTERVAL, Work};
 
 /// Files that a job may have. A dedupe index keeps them in a list that is read whole.
 const MAX_FILES: usize = 100_000;
 /// Bad lines that are shown.
 const MAX_EXAMPLES: usize = 5;
-/// Number of lines after which progress is reported and a cancellation is checked.
-pub(super) const PROGRESS_INTERVAL: u64 = 4096;
 
 /// Lines that are not loaded, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -5,15 +5,13 @@ use std::io::{BufRead, BufWriter, Write};
 use std::ops::Range;
 
 use super::super::read_ahead::read_ahead;
-use super::super::{Draft, Error, JobId, Work, cdx_line, crawl_log};
+use super::super::{Draft, Error, JobId, PROGRESS_INTERVAL, Work, cdx_line, crawl_log};
 use crate::metadata::{Kind, Record};
 use crawlspace_archive::lines::{Bad, Reader, Tally};
 use crawlspace_archive::sort::Sorter;
 
 /// What is written at once, in bytes.
 const BUFFER: usize = 256 * 1024;
-/// Number of lines after which progress is reported and a cancellation looked for.
-const PROGRESS_INTERVAL: u64 = 4096;
 /// Records from this size on, in bytes, are unpacked on a thread of their own.
 const LARGE: u64 = 4 << 20;
 /// The lines of one kind that a job has, while they are taken out of the archive.
