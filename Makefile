@@ -16,10 +16,6 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 MODULE ?= $(TARGET)/release/libcrawlspace.so
 SHARE  := $(TARGET)/share
 
-# What runs on plain keys and once more with packed indexes: all that is true of both.
-ON_BOTH_STORAGES := acl bad_input check claims cluster commit crash databases discovery fuzz indexer jobs \
-    memory model persistence records removal roles transactions visibility wacz
-
 # Everything that is built around the module.
 COMPANION := $(addprefix --package crawlspace-,client warc archive jobs serve cli)
 
@@ -91,8 +87,9 @@ test-live:
 	@failed=; export CRAWLSPACE_MODULE='$(MODULE)'; \
 	$(CARGO) test --no-fail-fast $(COMPANION) --package redis-tests || failed="$$failed plain"; \
 	echo "Once more with packed indexes:"; \
-	CRAWLSPACE_STORAGE=packed $(CARGO) test --no-fail-fast $(COMPANION) --package redis-tests \
-	    $(addprefix --test ,$(ON_BOTH_STORAGES)) || failed="$$failed packed"; \
+	export CRAWLSPACE_STORAGE=packed; \
+	$(CARGO) test --no-fail-fast --package crawlspace-cli --test indexer || failed="$$failed packed"; \
+	$(CARGO) test --no-fail-fast --package redis-tests --test dedupe -- both:: || failed="$$failed packed"; \
 	if [ -n "$$failed" ]; then echo "make test-live: failures with$$failed indexes"; exit 1; fi; \
 	echo "make test-live: everything passed, with plain and with packed indexes"
 
@@ -131,7 +128,7 @@ reshard: ## Move slots of a cluster key by key under load and compare every answ
 	@scripts/need cc libclang redis-server
 	$(CARGO) build --release --package crawlspace
 	CRAWLSPACE_MODULE='$(MODULE)' RESHARDS='$(RESHARDS)' ANSWERS='$(ANSWERS)' \
-	    $(CARGO) test --package redis-tests --test reshard -- --nocapture no_answer_is_wrong
+	    $(CARGO) test --package redis-tests --test server -- --nocapture reshard::no_answer_is_wrong
 
 bench: ## Measure against plain Redis and pywb and write docs/benchmarks.md (ONLY=dedupe, chg, tags, import, federation, index or one row, QUICK=1, SCALE=1)
 	@scripts/need cc libclang redis-server redis-cli wrk python3 python3-venv
@@ -151,7 +148,7 @@ soak: ## A purge by plain commands beside commits, removals, repairs and kills: 
 	@scripts/need cc libclang redis-server
 	CRAWLSPACE_PURGE_HISTORIES=4000 $(CARGO) test --release --package crawlspace --no-default-features -- dedupe::purge_model
 	$(CARGO) build --release --package crawlspace
-	CRAWLSPACE_MODULE='$(MODULE)' CRAWLSPACE_PURGE_STEPS=10000 $(CARGO) test --package redis-tests --test beside_browsertrix -- --nocapture nothing_that
+	CRAWLSPACE_MODULE='$(MODULE)' CRAWLSPACE_PURGE_STEPS=10000 $(CARGO) test --package redis-tests --test dedupe -- --nocapture beside_browsertrix::nothing_that
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

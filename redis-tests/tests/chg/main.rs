@@ -1,0 +1,31 @@
+//! `CHG.*` against a real server.
+
+mod acl;
+mod bad_input;
+mod clock;
+mod cluster;
+mod counts;
+mod crash;
+mod databases;
+mod discovery;
+mod dropped;
+mod fuzz;
+mod gates;
+mod holds;
+mod kept_uris;
+mod leases;
+mod limits;
+mod listing;
+mod model;
+mod moving;
+mod pauses;
+mod persistence;
+mod plain_clients;
+mod roles;
+mod shared_gates;
+mod simulation;
+mod stranded;
+mod sweep;
+mod transactions;
+mod waiting;
+mod why;

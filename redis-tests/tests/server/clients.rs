@@ -1,0 +1,304 @@
+//! The clients that crawlers are written with: redis-py, with and without hiredis, and ioredis; in RESP2 and RESP3;
+//! on one server and on a cluster of three.
+//!
+//! Every example of docs/commands is sent by each of them, and each must make of the reply what the page shows,
+//! a map where the page says so. What an example cannot show (pipelines, transactions, waiting, slots that move)
+//! is in the scenes of tests/server/clients, one file a language.
+
+mod client;
+mod program;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use client::{Client, PYTHONS, Place, RESP, node, python};
+use redis_tests::examples::{Live, steps};
+use redis_tests::packages::left_out;
+use redis_tests::{Cluster, Reply, Server, int, ok, simulated, until};
+
+fn one() -> Place {
+    Place::One(simulated().start())
+}
+
+fn three() -> Place {
+    Place::Three(Cluster::with(3, simulated()))
+}
+
+#[test]
+fn redis_py_makes_of_every_reply_what_its_page_shows() {
+    let place = one();
+    for language in PYTHONS {
+        for protocol in RESP {
+            examples(python(language, protocol), &place);
+        }
+    }
+}
+
+#[test]
+fn redis_py_on_a_cluster_makes_of_every_reply_what_its_page_shows() {
+    let place = three();
+    for language in PYTHONS {
+        for protocol in RESP {
+            examples(python(language, protocol), &place);
+        }
+    }
+    assert_eq!(place.moved(), 0, "it asked the wrong node");
+}
+
+#[test]
+fn ioredis_makes_of_every_reply_what_its_page_shows() {
+    let place = one();
+    for protocol in RESP {
+        examples(node(protocol, false), &place);
+    }
+}
+
+#[test]
+fn ioredis_on_a_cluster_makes_of_every_reply_what_its_page_shows() {
+    let place = three();
+    for protocol in RESP {
+        examples(node(protocol, true), &place);
+    }
+    assert_eq!(place.moved(), 0, "it asked the wrong node");
+    // On its own it asks any node, and goes where that one sends it.
+    for protocol in RESP {
+        examples(node(protocol, false), &place);
+    }
+}
+
+/// What every client must do.
+const SCENES: [&str; 6] = [
+    "any_bytes_go_in_and_come_out",
+    "a_pipeline_has_errors_in_their_place",
+    "a_transaction_waits_for_nothing",
+    "who_waits_for_a_lease_gets_it",
+    "who_waits_for_a_claim_learns_what_comes_of_it",
+    "errors_begin_with_their_code_word",
+];
+/// What every client of a cluster must do, too.
+const CLUSTER_SCENES: [&str; 2] = [
+    "a_prefix_without_hash_tag_is_refused",
+    "a_slot_that_moves_is_found",
+];
+
+#[test]
+fn redis_py_plays_every_scene() {
+    for language in PYTHONS {
+        for protocol in RESP {
+            scenes(python(language, protocol), &one());
+        }
+    }
+}
+
+#[test]
+fn redis_py_on_a_cluster_plays_every_scene() {
+    let place = three();
+    for language in PYTHONS {
+        for protocol in RESP {
+            scenes(python(language, protocol), &place);
+        }
+    }
+}
+
+#[test]
+fn ioredis_plays_every_scene() {
+    for protocol in RESP {
+        scenes(node(protocol, false), &one());
+    }
+}
+
+#[test]
+fn ioredis_on_a_cluster_plays_every_scene() {
+    let place = three();
+    for routed in [true, false] {
+        for protocol in RESP {
+            scenes(node(protocol, routed), &place);
+        }
+    }
+}
+
+/// Has a client play all scenes, and does what they ask for.
+fn scenes(client: Client, place: &Place) {
+    for node in place.nodes() {
+        let mut c = node.wire();
+        ok!(c, "FLUSHALL");
+        ok!(
+            c,
+            "ACL",
+            "SETUSER",
+            "limited",
+            "on",
+            "nopass",
+            "~elsewhere:*",
+            "+@all"
+        );
+    }
+    let mut program = match client.start("scenes", place) {
+        Ok(program) => program,
+        Err(reason) => return left_out(client.name(), &reason),
+    };
+    let mut played = Vec::new();
+    while let Some(line) = program.next() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match (&words[..], place) {
+            (["ok", scene], _) => {
+                played.push((*scene).to_owned());
+                continue;
+            }
+            (["claims", count], _) => until(&line, || {
+                let waiting = |node: &Server| node.info_number("claims_pending");
+                let sum: i64 = place.nodes().iter().map(waiting).sum();
+                sum.to_string() == *count
+            }),
+            (["waits", frontier], _) => {
+                let frontier = program::bytes(frontier);
+                let mut c = place.owner(&frontier).wire();
+                until(&line, || {
+                    ok!(c, "CHG.INFO", &frontier).find("waiters") == Some(int(1))
+                });
+            }
+            (["config", name, value], _) => {
+                for node in place.nodes() {
+                    ok!(node.wire(), "CONFIG", "SET", name, value);
+                }
+            }
+            ([step, prefix], Place::Three(cluster)) => {
+                let prefix = program::bytes(prefix);
+                // Of those that do not have it, always the same one, also when it is on the way.
+                let owner = cluster.owner(&prefix).port();
+                let others = cluster.nodes().iter().filter(|n| n.port() != owner);
+                let to = others.min_by_key(|n| n.port()).expect("there are three");
+                match *step {
+                    "begin" => cluster.begin_move(&prefix, to),
+                    "keys" => cluster.move_keys(&prefix, to),
+                    "finish" => cluster.finish_move(&prefix, to),
+                    _ => panic!("{}: {line}", program.name),
+                }
+            }
+            _ => panic!("{}: {line}", program.name),
+        }
+        program.say("done");
+    }
+    let mut expected = SCENES.to_vec();
+    if matches!(place, Place::Three(_)) {
+        expected.extend(CLUSTER_SCENES);
+    }
+    assert_eq!(played, expected, "{}", program.name);
+}
+
+/// Has a client send all examples of the pages of commands.
+fn examples(client: Client, place: &Place) {
+    let mut program = match client.start("calls", place) {
+        Ok(program) => program,
+        Err(reason) => return left_out(client.name(), &reason),
+    };
+    let mut differences = Vec::new();
+    let mut commands = commands_of(&place.nodes()[0]);
+    for page in pages() {
+        for node in place.nodes() {
+            ok!(node.wire(), "FLUSHALL");
+        }
+        let text = std::fs::read_to_string(&page).expect("the page can be read");
+        let mut maps = false;
+        let mut now = Live::default();
+        for step in steps(&text) {
+            let words = step.words(&now);
+            let name = String::from_utf8_lossy(&words[0]).to_lowercase();
+            let reply = if is_ours(&name) {
+                commands.remove(&name);
+                let reply = program.call(&words);
+                maps |= has_map(&reply);
+                status(flat(reply), &step.expected)
+            } else {
+                // What plain clients make of plain commands is not for us to say.
+                place.owner(&words[1]).wire().call(&words)
+            };
+            let different = step.difference(&reply, &mut now);
+            differences.extend(different.map(|d| format!("{}:{d}", page.display())));
+        }
+        let promised = client.protocol == 3 && promises_a_map(&text);
+        if maps != promised {
+            let found = if maps { "a map" } else { "no map" };
+            differences.push(format!("{}: {found}", page.display()));
+        }
+    }
+    assert!(
+        differences.is_empty(),
+        "{}: {} differences\n{}",
+        program.name,
+        differences.len(),
+        differences.join("\n")
+    );
+    assert_eq!(commands, BTreeSet::new(), "{} missed these", program.name);
+}
+
+/// The commands of the module that are for clients.
+fn commands_of(server: &Server) -> BTreeSet<String> {
+    let listed = ok!(
+        server.wire(),
+        "COMMAND",
+        "LIST",
+        "FILTERBY",
+        "MODULE",
+        "crawlspace"
+    );
+    let names = listed.texts().into_iter().map(|name| name.to_lowercase());
+    let names: BTreeSet<String> = names.filter(|name| is_ours(name)).collect();
+    assert!(names.len() > 50, "{names:?}");
+    names
+}
+
+fn is_ours(name: &str) -> bool {
+    ["dedupe.", "chg.", "tags."]
+        .iter()
+        .any(|family| name.starts_with(family))
+}
+
+fn pages() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/commands");
+    let entries = std::fs::read_dir(folder).expect("the pages are there");
+    let mut pages: Vec<PathBuf> = entries.map(|entry| entry.expect("it is").path()).collect();
+    // The overview uses the empty prefix, which a cluster refuses; each of its commands has a page.
+    pages.retain(|page| page.file_name().is_some_and(|name| name != "README.md"));
+    pages.sort();
+    pages
+}
+
+/// Whether the page says that the reply is a map, or has some in it.
+fn promises_a_map(page: &str) -> bool {
+    let (_, rest) = page
+        .split_once("\n## Reply\n")
+        .expect("a part on the reply");
+    let reply = rest.split("\n## ").next().unwrap_or_default();
+    reply
+        .split(|c: char| !c.is_alphanumeric())
+        .any(|word| matches!(word, "map" | "maps"))
+}
+
+fn has_map(reply: &Reply) -> bool {
+    match reply {
+        Reply::Map(_) => true,
+        Reply::Array(items) => items.iter().any(has_map),
+        _ => false,
+    }
+}
+
+/// A reply with its maps as RESP2 has them, and as the pages show them.
+fn flat(reply: Reply) -> Reply {
+    match reply {
+        Reply::Map(pairs) => {
+            let parts = pairs.into_iter().flat_map(|(name, value)| [name, value]);
+            Reply::Array(parts.map(flat).collect())
+        }
+        Reply::Array(items) => Reply::Array(items.into_iter().map(flat).collect()),
+        other => other,
+    }
+}
+
+/// These clients do not tell `OK` from a string `"OK"`.
+fn status(reply: Reply, expected: &[String]) -> Reply {
+    match reply {
+        Reply::Bulk(text) if text == b"OK" && expected == ["OK"] => Reply::Simple(text),
+        other => other,
+    }
+}

@@ -1,0 +1,20 @@
+//! `TAGS.*` against a real server.
+
+mod acl;
+mod bad_input;
+mod big_batches;
+mod cluster;
+mod dialects;
+mod discovery;
+mod edges;
+mod explain;
+mod expressions;
+mod fail_closed;
+mod formats;
+mod load;
+mod model;
+mod persistence;
+mod points;
+mod rules;
+mod scan;
+mod transactions;
