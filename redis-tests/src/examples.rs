@@ -205,6 +205,16 @@ fn quoted(text: &[u8], quote: u8) -> (Vec<u8>, &[u8]) {
     (word, &text[at + 1..])
 }
 
+/// Words as a line that [`words`] and redis-cli read.
+pub fn line(words: &[impl AsRef<[u8]>]) -> String {
+    let plain = |b: &u8| b.is_ascii_graphic() && !b"\"'\\".contains(b);
+    let words = words.iter().map(AsRef::as_ref).map(|word| match word {
+        [_, ..] if word.iter().all(plain) => String::from_utf8_lossy(word).into_owned(),
+        _ => format!("\"{}\"", escaped(word)),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// A RESP2 reply as lines of redis-cli.
 ///
 /// # Panics

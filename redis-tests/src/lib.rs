@@ -8,11 +8,13 @@
 //! * [`Snapshot`] is a data set as sorted text, so that two of them can be compared and printed.
 //! * [`plain_view`] is the plain keys of an index, or what they would be if it were not packed.
 //! * [`Frontier`] is a connection for `CHG.*`: a command a line, at a simulated time or not.
+//! * [`DedupeIndex`] is a connection for `DEDUPE.*`: a command a line.
 //! * [`TagSpace`] is a connection for `TAGS.*`: a command a line.
 //! * [`archive`] is crawls that never were, the WACZ files that they left, and the index that they made.
 //! * [`FileHost`] is a web server with files, as good or bad as a test wants it.
 //! * [`ScriptedHost`] is a web server that sends what a test says, byte for byte.
 //! * [`fuzz`] changes samples until they do harm.
+//! * [`history`] plays random histories, and cuts down those that fail.
 //! * [`harvest`] is jobs of a harvester that never ran, and [`metadata`] the files that tell of them.
 //! * [`http`] asks web servers, and shows what they say as it came.
 //! * [`Program`] is a program under test that is stopped, killed, and asked what it took.
@@ -38,11 +40,13 @@ mod cluster;
 mod corpus;
 mod crawler;
 mod dataset;
+mod dedupe_index;
 pub mod examples;
 mod file_host;
 mod frontier;
 pub mod fuzz;
 pub mod harvest;
+pub mod history;
 pub mod http;
 pub mod metadata;
 pub mod packages;
@@ -69,6 +73,7 @@ pub use crawler::{
     add, assert_consistent, commit, counts, hash_key, owners, record_of, set_key, words_of,
 };
 pub use dataset::Snapshot;
+pub use dedupe_index::DedupeIndex;
 pub use file_host::{FileHost, Manners, Request};
 pub use frontier::{Frontier, Lease, T0, TEN_YEARS, blocked, release, server_time, simulated};
 pub use packing::{begin_change, change_storage, moved, replies_of, small_index, storage_of};

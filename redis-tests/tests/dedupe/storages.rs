@@ -6,9 +6,10 @@
 mod commands;
 
 use commands::{CRAWLS, PLAIN, command, plain_command, spoiled};
+use redis_tests::history::{self, Log, Stage, Verdict};
 use redis_tests::{
-    Crawl, Options, Reply, Rng, Server, Wire, Word, bulk, is_packed, nil, ok, plain_view, plainly,
-    sha256_of,
+    Crawl, Options, Reply, Rng, Server, Wire, Word, bulk, cmd, int, is_packed, must, nil, ok,
+    plain_view, plainly, sha256_of, words_of,
 };
 
 /// Prefixes of the indexes, one for each round in turn.
@@ -22,77 +23,181 @@ struct Sides {
     changer: Wire,
     is_changing: bool,
     p: Vec<u8>,
-    log: Vec<String>,
+    /// How often the packed side was found packed.
+    packed_times: u64,
 }
 
 impl Sides {
+    fn new(plain: &Server, packed: &Server, p: &str, resp3: bool) -> Sides {
+        let wire = |server: &Server| if resp3 { server.wire3() } else { server.wire() };
+        let mut sides = Sides {
+            plain: wire(plain),
+            packed: wire(packed),
+            changer: packed.wire(),
+            is_changing: false,
+            p: p.word(),
+            packed_times: 0,
+        };
+        ok!(sides.plain, "FLUSHALL");
+        ok!(sides.packed, "FLUSHALL");
+        sides
+    }
+
     /// Sends the same words to both, and compares what they say.
-    fn both(&mut self, words: &[Vec<u8>]) -> Reply {
-        self.log.push(shown(words));
-        let (plain, packed) = (self.plain.call(words), self.packed.call(words));
-        self.assert_equal(words, &plain, &packed);
-        plain
+    fn both(&mut self, words: &[Vec<u8>], log: &mut Log) -> Result<Reply, String> {
+        if is_check(words) {
+            return self.both_check(words, log);
+        }
+        let (plain, packed) = (log.call(&mut self.plain, words), self.packed.call(words));
+        equal(words, &plain, &packed)?;
+        Ok(plain)
     }
 
     /// `CHECK` and `REPAIR` of both. They walk through keys and fields in slices, and a walk may meet
     /// one twice while a table of the server shrinks or the storage changes: then they are asked again.
-    fn both_check(&mut self, words: &[Vec<u8>]) -> Reply {
-        self.end_change();
-        self.log.push(shown(words));
+    fn both_check(&mut self, words: &[Vec<u8>], log: &mut Log) -> Result<Reply, String> {
+        self.end_change()?;
+        let mut compared = Ok(());
         for _ in 0..5 {
-            let (plain, packed) = (self.plain.call(words), self.packed.call(words));
-            if comparable(words, &plain) == comparable(words, &packed) {
-                return plain;
+            let (plain, packed) = (log.call(&mut self.plain, words), self.packed.call(words));
+            compared = equal(words, &plain, &packed);
+            if compared.is_ok() {
+                return Ok(plain);
             }
         }
-        self.both(words)
-    }
-
-    fn assert_equal(&self, words: &[Vec<u8>], plain: &Reply, packed: &Reply) {
-        let (one, other) = (comparable(words, plain), comparable(words, packed));
-        let told = self.log.len().saturating_sub(40);
-        assert!(
-            one == other,
-            "plain says {one:?}\npacked says {other:?}\nafter\n{}",
-            self.log[told..].join("\n")
-        );
+        Err(compared.expect_err("five times"))
     }
 
     /// Packs or unpacks the packed side, without waiting for the end of it.
-    fn begin_change(&mut self, rng: &mut Rng) {
-        self.end_change();
-        let name = *rng.pick(&["DEDUPE.PACK", "DEDUPE.UNPACK", "DEDUPE.PACK"]);
-        self.log.push(format!("({name} begins)"));
-        self.changer.send(&[name.as_bytes(), &self.p]);
+    fn begin_change(&mut self, name: &str, log: &mut Log) -> Verdict {
+        self.end_change()?;
+        let words = [name.word(), self.p.clone()];
+        self.changer.send(&words);
+        log.note(&words, &nil());
         self.is_changing = true;
+        Ok(())
     }
 
-    fn end_change(&mut self) {
+    fn end_change(&mut self) -> Verdict {
         if std::mem::take(&mut self.is_changing) {
             let reply = self.changer.recv();
-            assert!(!reply.is_error(), "{reply:?}\n{}", self.log.join("\n"));
-            self.log.push("(and ends)".to_owned());
+            must!(!reply.is_error(), "the change of storage said {reply:?}");
         }
+        Ok(())
     }
 
     /// What the two hold is equal, byte for byte, when the packed one is unpacked.
     fn assert_same_keys(&mut self) {
-        self.end_change();
+        self.end_change().expect("the storage changed");
         // Claims tell when they end.
         let view = |c: &mut Wire| {
             let view = plain_view(c, &self.p).without_storage();
             view.without(|key| key.ends_with(b"claims"))
         };
         let (plain, packed) = (view(&mut self.plain), view(&mut self.packed));
-        let told = self.log.len().saturating_sub(40);
-        packed.assert_same(&plain, &self.log[told..].join("\n"));
+        packed.assert_same(&plain, "plain and packed");
+    }
+
+    /// Two commands in a transaction.
+    fn transaction(&mut self, all: &[Vec<Vec<u8>>; 2], log: &mut Log) -> Verdict {
+        let mut replies = [&mut self.plain, &mut self.packed].map(|c| {
+            ok!(c, "MULTI");
+            for words in all {
+                let queued = c.call(words);
+                log.note(words, &queued);
+            }
+            cmd!(c, "EXEC")
+        });
+        let [Reply::Array(plain), Reply::Array(packed)] = &mut replies else {
+            return equal(&all[0], &replies[0], &replies[1]);
+        };
+        let mut pairs = all.iter().zip(plain).zip(packed);
+        pairs.try_for_each(|((words, plain), packed)| equal(words, plain, packed))
+    }
+
+    /// A plain client writes to a crawl that is not committed, or goes on with one that is.
+    fn plain_step(&mut self, crawl: usize, words: &[Vec<u8>], log: &mut Log) -> Verdict {
+        let key = |set: &str| [&self.p[..], set.as_bytes()].concat();
+        let (all, open) = (key("allcrawls"), key("uncommittedcrawls"));
+        let committed = ok!(self.plain, "SISMEMBER", all, PLAIN[crawl]).int() == 1;
+        // A committed record is not for it to change.
+        if committed && ok!(self.plain, "HEXISTS", words[1], words[2]).int() == 1 {
+            return Ok(());
+        }
+        self.both(&["SADD".word(), open, PLAIN[crawl].to_vec()], log)?;
+        self.both(words, log).map(drop)
     }
 }
 
-fn shown(words: &[Vec<u8>]) -> String {
-    let short = |word: &Vec<u8>| word[..word.len().min(80)].escape_ascii().to_string();
-    let words: Vec<String> = words.iter().map(|w| format!("'{}'", short(w))).collect();
-    words.join(" ")
+/// What is done to both sides.
+#[derive(Clone)]
+enum Step {
+    /// The storage of the packed side changes meanwhile.
+    Change(&'static str),
+    Call(Vec<Vec<u8>>),
+    Script(Vec<Vec<u8>>),
+    Transaction([Vec<Vec<u8>>; 2]),
+    /// A plain client's command for one of its crawls.
+    Plain(usize, Vec<Vec<u8>>),
+}
+
+impl Stage for Sides {
+    type Step = Step;
+
+    fn draw(&mut self, rng: &mut Rng) -> Step {
+        if rng.chance(6) {
+            let names = ["DEDUPE.PACK", "DEDUPE.UNPACK", "DEDUPE.PACK"];
+            return Step::Change(names[rng.below(3) as usize]);
+        }
+        if rng.chance(8) {
+            let crawl = rng.below(PLAIN.len() as u64) as usize;
+            return Step::Plain(crawl, plain_command(rng, &self.p, crawl));
+        }
+        let mut words = command(rng, &self.p);
+        if rng.chance(12) {
+            words = spoiled(rng, words);
+        }
+        let more = command(rng, &self.p);
+        match rng.below(20) {
+            _ if is_check(&words) || is_check(&more) => Step::Call(words),
+            0 => Step::Transaction([words, more]),
+            1 if words.len() > 1 => Step::Script(words),
+            _ => Step::Call(words),
+        }
+    }
+
+    fn run(&mut self, step: &Step, log: &mut Log) -> Verdict {
+        match step {
+            Step::Change(name) => self.begin_change(name, log),
+            Step::Call(words) => self.both(words, log).map(drop),
+            Step::Plain(crawl, words) => self.plain_step(*crawl, words, log),
+            Step::Transaction(all) => self.transaction(all, log),
+            Step::Script(words) => {
+                let script = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
+                let mut eval = vec!["EVAL".word(), script.word(), "1".word()];
+                eval.extend([words[1].clone(), words[0].clone()]);
+                eval.extend_from_slice(&words[2..]);
+                let (plain, packed) = (log.call(&mut self.plain, &eval), self.packed.call(&eval));
+                equal(words, &plain, &packed)
+            }
+        }
+    }
+
+    fn check(&mut self, _: &mut Log) -> Verdict {
+        self.assert_same_keys();
+        self.packed_times += u64::from(is_packed(&mut self.packed, &self.p));
+        Ok(())
+    }
+}
+
+fn is_check(words: &[Vec<u8>]) -> bool {
+    [&b"DEDUPE.CHECK"[..], b"DEDUPE.REPAIR"].contains(&&words[0][..])
+}
+
+fn equal(words: &[Vec<u8>], plain: &Reply, packed: &Reply) -> Verdict {
+    let (one, other) = (comparable(words, plain), comparable(words, packed));
+    must!(one == other, "plain says {one:?}\npacked says {other:?}");
+    Ok(())
 }
 
 /// A reply without what may differ: the order of what has none, times, memory, the storage itself.
@@ -145,34 +250,24 @@ fn servers() -> (Server, Server) {
     (plain, Options::new().packed().module_args(&short).start())
 }
 
-fn sides(plain: &Server, packed: &Server, p: &str, resp3: bool) -> Sides {
-    let wire = |server: &Server| if resp3 { server.wire3() } else { server.wire() };
-    let mut sides = Sides {
-        plain: wire(plain),
-        packed: wire(packed),
-        changer: packed.wire(),
-        is_changing: false,
-        p: p.word(),
-        log: Vec::new(),
-    };
-    ok!(sides.plain, "FLUSHALL");
-    ok!(sides.packed, "FLUSHALL");
-    sides
-}
-
 /// Crawls that keep a change of storage busy for many slices.
 fn fill(sides: &mut Sides, p: &str) {
     for (id, first, hashes) in [("large", 1000, 3000), ("large too", 3000, 2000)] {
-        for c in [&mut sides.plain, &mut sides.packed] {
-            let crawl = Crawl {
-                prefix: p,
-                id,
-                first,
-                hashes,
-            };
-            crawl.add(c);
-        }
-        sides.both(&["DEDUPE.COMMIT", p, id].map(|w| w.word()));
+        add_to_both(sides, p, id, (first, hashes));
+        let commit = ["DEDUPE.COMMIT", p, id].map(Word::word);
+        sides.both(&commit, &mut Log::default()).expect("the same");
+    }
+}
+
+fn add_to_both(sides: &mut Sides, prefix: &str, id: &str, (first, hashes): (u64, u64)) {
+    for c in [&mut sides.plain, &mut sides.packed] {
+        let crawl = Crawl {
+            prefix,
+            id,
+            first,
+            hashes,
+        };
+        crawl.add(c);
     }
 }
 
@@ -201,118 +296,29 @@ fn damage(sides: &mut Sides, rng: &mut Rng) {
     }
 }
 
-/// A plain client writes to a crawl that is not committed, or goes on with one that is.
-fn plain_step(sides: &mut Sides, rng: &mut Rng) {
-    let p = sides.p.clone();
-    let crawl = rng.below(PLAIN.len() as u64) as usize;
-    let key = |set: &str| [&p[..], set.as_bytes()].concat();
-    let words = plain_command(rng, &p, crawl);
-    let committed = ok!(sides.plain, "SISMEMBER", key("allcrawls"), PLAIN[crawl]).int() == 1;
-    // A committed record is not for it to change.
-    if committed && ok!(sides.plain, "HEXISTS", words[1], words[2]).int() == 1 {
-        return;
-    }
-    let open = vec![
-        "SADD".word(),
-        key("uncommittedcrawls"),
-        PLAIN[crawl].to_vec(),
-    ];
-    sides.both(&open);
-    sides.both(&words);
-}
-
-/// One command, or some in a transaction or in a script, on both sides.
-fn step(sides: &mut Sides, rng: &mut Rng) {
-    if rng.chance(6) {
-        sides.begin_change(rng);
-    }
-    let p = sides.p.clone();
-    if rng.chance(8) {
-        plain_step(sides, rng);
-        return;
-    }
-    let mut words = command(rng, &p);
-    if rng.chance(12) {
-        words = spoiled(rng, words);
-    }
-    let checks = |words: &[Vec<u8>]| {
-        let name = words[0].as_slice();
-        [&b"DEDUPE.CHECK"[..], b"DEDUPE.REPAIR"].contains(&name)
-    };
-    if checks(&words) {
-        sides.both_check(&words);
-        return;
-    }
-    match rng.below(20) {
-        0 => {
-            let more = command(rng, &p);
-            if checks(&more) {
-                return;
-            }
-            let all = [words, more];
-            for c in [&mut sides.plain, &mut sides.packed] {
-                ok!(c, "MULTI");
-                for words in &all {
-                    c.call(words);
-                }
-            }
-            sides.log.push("MULTI".to_owned());
-            sides.log.extend(all.iter().map(|words| shown(words)));
-            let (plain, packed) = (cmd(&mut sides.plain), cmd(&mut sides.packed));
-            if let (Reply::Array(plain), Reply::Array(packed)) = (&plain, &packed) {
-                for ((words, plain), packed) in all.iter().zip(plain).zip(packed) {
-                    sides.assert_equal(words, plain, packed);
-                }
-            } else {
-                sides.assert_equal(&all[0], &plain, &packed);
-            }
-        }
-        1 if words.len() > 1 => {
-            let script = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
-            let mut eval = vec!["EVAL".word(), script.word(), "1".word()];
-            eval.extend([words[1].clone(), words[0].clone()]);
-            eval.extend_from_slice(&words[2..]);
-            sides.log.push(shown(&eval));
-            let (plain, packed) = (sides.plain.call(&eval), sides.packed.call(&eval));
-            sides.assert_equal(&words, &plain, &packed);
-        }
-        _ => drop(sides.both(&words)),
-    }
-}
-
-fn cmd(c: &mut Wire) -> Reply {
-    c.call(&["EXEC"])
-}
-
-fn same_replies(name: &str, is_damaged: bool) {
+fn same_replies(test: &str, is_damaged: bool) {
     let (plain, packed) = servers();
-    let mut rng = Rng::new(name);
-    let mut packed_steps = 0;
-    for round in 0..6 {
-        let p = PREFIXES[round % PREFIXES.len()];
-        let mut sides = sides(&plain, &packed, p, round % 2 == 1);
+    let mut packed_times = 0;
+    let begin = |rng: &mut Rng| {
+        let p = *rng.pick(&PREFIXES);
+        let mut sides = Sides::new(&plain, &packed, p, rng.chance(50));
         fill(&mut sides, p);
         if is_damaged {
-            damage(&mut sides, &mut rng);
+            damage(&mut sides, rng);
         }
-        for i in 0..220 {
-            step(&mut sides, &mut rng);
-            if i % 40 == 39 {
-                sides.assert_same_keys();
-                packed_steps += u64::from(is_packed(&mut sides.packed, p));
-            }
+        sides
+    };
+    history::play(test, (1320, 220), begin, |mut sides| {
+        packed_times += sides.packed_times;
+        let log = &mut Log::default();
+        for name in ["CHECK", "REPAIR", "CHECK"] {
+            let words = [format!("DEDUPE.{name}").word(), sides.p.clone()];
+            let reply = sides.both(&words, log).expect("the same");
+            assert!(!reply.is_error(), "{reply:?}");
         }
         sides.assert_same_keys();
-        let check = sides.both_check(&["DEDUPE.CHECK", p].map(|w| w.word()));
-        if is_damaged {
-            sides.both_check(&["DEDUPE.REPAIR", p].map(|w| w.word()));
-            sides.both_check(&["DEDUPE.CHECK", p].map(|w| w.word()));
-            sides.assert_same_keys();
-        } else {
-            assert!(!check.is_error(), "{check:?}");
-        }
-    }
-    assert!(packed_steps > 5, "packed only {packed_steps} times");
+    });
+    assert!(packed_times > 5, "packed only {packed_times} times");
     for server in [&plain, &packed] {
         assert_eq!(server.info_number("panics"), 0);
     }
@@ -320,18 +326,27 @@ fn same_replies(name: &str, is_damaged: bool) {
 
 #[test]
 fn both_storages_give_the_same_replies_to_random_commands() {
-    same_replies(
-        "both_storages_give_the_same_replies_to_random_commands",
-        false,
-    );
+    same_replies("dedupe_storages", false);
 }
 
 #[test]
 fn both_storages_give_the_same_replies_on_a_damaged_index() {
-    same_replies(
-        "both_storages_give_the_same_replies_on_a_damaged_index",
-        true,
-    );
+    same_replies("dedupe_damaged_storages", true);
+}
+
+#[test]
+fn histories_found_before_are_the_same_on_both_storages() {
+    let (plain, packed) = servers();
+    for found in history::found("dedupe_") {
+        let mut sides = Sides::new(&plain, &packed, PREFIXES[0], false);
+        let mut changes = ["DEDUPE.PACK", "DEDUPE.UNPACK"].into_iter().cycle();
+        found.replay(|words| {
+            let log = &mut Log::default();
+            sides.begin_change(changes.next().expect("for ever"), log)?;
+            sides.both(words, log)
+        });
+        sides.assert_same_keys();
+    }
 }
 
 #[test]
@@ -339,23 +354,17 @@ fn jobs_in_many_slices_give_the_same_replies_while_others_go_on() {
     let (plain, packed) = servers();
     let mut rng = Rng::new("jobs_in_many_slices_give_the_same_replies_while_others_go_on");
     let p = PREFIXES[0];
-    let mut sides = sides(&plain, &packed, p, false);
+    let mut sides = Sides::new(&plain, &packed, p, false);
     fill(&mut sides, p);
     let (mut one, mut other) = (plain.wire(), packed.wire());
+    let log = &mut Log::default();
     for round in 0..6 {
         let id = format!("job {round}");
         // Half of it is in the index already, or all of it is new.
         let first = 1000 + 5000 * rng.below(2) + 500 * round;
-        for c in [&mut sides.plain, &mut sides.packed] {
-            let crawl = Crawl {
-                prefix: p,
-                id: &id,
-                first,
-                hashes: 6000,
-            };
-            crawl.add(c);
-        }
-        sides.begin_change(&mut rng);
+        add_to_both(&mut sides, p, &id, (first, 6000));
+        let change = *rng.pick(&["DEDUPE.PACK", "DEDUPE.UNPACK"]);
+        sides.begin_change(change, log).expect("it begins");
         for name in ["DEDUPE.COMMIT", "DEDUPE.REMOVE"] {
             if name == "DEDUPE.REMOVE" && round % 2 == 0 {
                 continue;
@@ -364,36 +373,30 @@ fn jobs_in_many_slices_give_the_same_replies_while_others_go_on() {
             other.send(&[name, p, &id]);
             // What the running job does not touch.
             while !(one.has_reply() && other.has_reply()) {
-                let n = 1_000_000 + rng.below(50);
-                let crawl = "meanwhile".word();
-                let words = match rng.below(4) {
-                    0 => {
-                        let mut words = vec!["DEDUPE.ADD".word(), p.word(), crawl];
-                        words.extend(redis_tests::words_of(n));
-                        words
-                    }
-                    1 => vec![
-                        "DEDUPE.REVISIT".word(),
-                        p.word(),
-                        crawl,
-                        sha256_of(1000 + rng.below(100)).word(),
-                        rng.below(900).word(),
-                    ],
-                    2 => vec!["DEDUPE.STATS".word(), p.word(), "large".word()],
-                    _ => {
-                        let mut words = vec!["DEDUPE.LOOKUP".word(), p.word()];
-                        words.extend((0..50).map(|_| sha256_of(1000 + rng.below(2000)).word()));
-                        words
-                    }
+                let any = |rng: &mut Rng, most| sha256_of(1000 + rng.below(most)).word();
+                let (name, rest) = match rng.below(4) {
+                    0 => ("ADD", words_of(1_000_000 + rng.below(50)).to_vec()),
+                    1 => ("REVISIT", vec![any(&mut rng, 100), rng.below(900).word()]),
+                    2 => ("STATS", vec![]),
+                    _ => ("LOOKUP", (0..50).map(|_| any(&mut rng, 2000)).collect()),
                 };
-                sides.both(&words);
+                let mut words = vec![format!("DEDUPE.{name}").word(), p.word()];
+                match name {
+                    "STATS" => words.push("large".word()),
+                    "LOOKUP" => {}
+                    _ => words.push("meanwhile".word()),
+                }
+                words.extend(rest);
+                sides.both(&words, log).expect("the same meanwhile");
             }
-            let words = [name, p, &id].map(|w| w.word());
-            sides.assert_equal(&words, &one.recv(), &other.recv());
+            let words = [name, p, &id].map(Word::word);
+            equal(&words, &one.recv(), &other.recv()).expect("the same");
         }
     }
-    sides.both(&["DEDUPE.COMMIT", p, "meanwhile"].map(|w| w.word()));
+    let commit = ["DEDUPE.COMMIT", p, "meanwhile"].map(Word::word);
+    sides.both(&commit, log).expect("the same");
     sides.assert_same_keys();
-    let check = sides.both_check(&["DEDUPE.CHECK", p].map(|w| w.word()));
-    assert_eq!(check.field("ok"), redis_tests::int(1), "{check:?}");
+    let check = ["DEDUPE.CHECK", p].map(Word::word);
+    let check = sides.both(&check, log).expect("the same");
+    assert_eq!(check.field("ok"), int(1), "{check:?}");
 }

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use redis_tests::history::{self, Log, Stage, Verdict};
 use redis_tests::{
-    Options, Reply, Rng, Server, Wire, Word, assert_consistent, counts, ok, owners, plain_view,
-    set_key, sha256_of,
+    DedupeIndex, Options, Reply, Rng, Server, Word, array, int, must, ok, plain_view, sha256_of,
+    simple,
 };
 
 const P: &str = "{coll-42}:";
@@ -21,41 +22,35 @@ const DATES: [(u32, &str); 5] = [
     (0, "20260318235959"),
 ];
 
-/// What one record says.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Record {
-    date: usize,
-    url: u64,
-    wacz: u64,
-    size: u64,
-}
+/// What one record says: WACZ index, date, URL and size.
+#[derive(Clone, PartialEq, Debug)]
+struct Record(u64, String, String, u64);
 
 impl Record {
-    fn random(rng: &mut Rng) -> Record {
-        Record {
-            // Mostly the usual one, so that some calls are retries.
-            date: [0, 0, 0, 1, 2, 3, 4][rng.below(7) as usize],
-            url: rng.below(4) / 3,
-            wacz: rng.below(3) / 2,
-            size: 1000 + rng.below(3),
-        }
-    }
-
-    fn words(&self, n: u64) -> [String; 5] {
-        let (_, date) = DATES[self.date];
-        let url = format!("http://e.com/{n} {}", self.url);
-        let (wacz, size) = (self.wacz.to_string(), self.size.to_string());
-        [sha256_of(n), wacz, date.to_owned(), url, size]
+    fn parse(words: &[String]) -> Record {
+        let number = |word: &String| word.parse().expect("a number");
+        Record(
+            number(&words[0]),
+            words[1].clone(),
+            words[2].clone(),
+            number(&words[3]),
+        )
     }
 
     /// As the documents keep it.
-    fn value(&self, n: u64) -> String {
-        self.words(n)[1..].join(" ")
+    fn value(&self) -> String {
+        format!("{} {} {} {}", self.0, self.1, self.2, self.3)
+    }
+
+    /// Whether date and URL are the same.
+    fn is_again(&self, other: &Record) -> bool {
+        (&self.1, &self.2) == (&other.1, &other.2)
     }
 
     /// Whether it is an earlier original than the other one.
     fn is_before(&self, other: &Record) -> bool {
-        let order = |r: &Record| (DATES[r.date].0, r.url, r.wacz, r.size, DATES[r.date].1);
+        let moment = |date: &str| DATES.iter().find(|(_, known)| *known == date).map(|d| d.0);
+        let order = |r: &Record| (moment(&r.1), r.2.clone(), r.0, r.3, r.1.clone());
         order(self) < order(other)
     }
 }
@@ -63,10 +58,10 @@ impl Record {
 /// What a crawl has; kept twice, as it is and as it was at its last commit.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Contents {
-    /// Hash number → what is stored.
-    held: BTreeMap<u64, Record>,
-    /// Hash number, date and URL of what `EARLIEST` counted since the last commit.
-    counted: BTreeSet<(u64, usize, u64)>,
+    /// Hash → what is stored.
+    held: BTreeMap<String, Record>,
+    /// Hash, date and URL of what `EARLIEST` counted since the last commit.
+    counted: BTreeSet<(String, String, String)>,
     urls: i64,
     dupes: i64,
     saved: i64,
@@ -101,18 +96,45 @@ struct Crawl {
 struct Model {
     crawls: BTreeMap<String, Crawl>,
     /// Crawl and the hashes that a commit of it added, in commit order.
-    commits: Vec<(String, BTreeSet<u64>)>,
+    commits: Vec<(String, BTreeSet<String>)>,
 }
 
+/// What a command must say; an error of any kind, or nothing that the rules say for sure.
+enum Expected {
+    Reply(Reply),
+    Refused,
+    Open,
+}
+use Expected::{Open, Refused};
+
 impl Model {
-    fn owner(&self, n: u64) -> Option<&str> {
-        let first = self.commits.iter().find(|(_, hashes)| hashes.contains(&n));
+    fn owner(&self, hash: &str) -> Option<&str> {
+        let first = self
+            .commits
+            .iter()
+            .find(|(_, hashes)| hashes.contains(hash));
         first.map(|(crawl, _)| crawl.as_str())
     }
 
     fn owners(&self) -> Vec<String> {
-        let owner = |n| self.owner(n).unwrap_or("-").to_owned();
+        let owner = |n| self.owner(&sha256_of(n)).unwrap_or("-").to_owned();
         (0..HASHES).map(owner).collect()
+    }
+
+    /// Carries a command out: its words without name and prefix.
+    fn follow(&mut self, name: &str, words: &[String]) -> Expected {
+        let id = words[0].as_str();
+        let reply = match name {
+            "DEDUPE.ADD" => return self.add(id, &words[1..]),
+            "DEDUPE.REVISIT" => self.revisit(id, &words[1], words[2].parse().expect("a size")),
+            "DEDUPE.WACZOPEN" => return self.wacz_open(id, &words[1]),
+            "DEDUPE.WACZCLOSE" => return self.wacz_close(id, &words[1..]),
+            "DEDUPE.COMMIT" => self.commit(id),
+            "DEDUPE.CANCEL" => self.cancel(id),
+            "DEDUPE.REMOVE" => self.remove(words),
+            name => panic!("{name} is not modeled"),
+        };
+        reply.map_or(Refused, Expected::Reply)
     }
 
     fn open(&mut self, crawl: &str) -> &mut Crawl {
@@ -121,60 +143,108 @@ impl Model {
         crawl
     }
 
-    fn add(&mut self, crawl: &str, records: &[(u64, Record)], earliest: bool) -> Reply {
+    fn is_closed(&self, crawl: &str) -> bool {
+        self.crawls.get(crawl).is_some_and(|crawl| !crawl.open)
+    }
+
+    fn add(&mut self, crawl: &str, words: &[String]) -> Expected {
+        let earliest = words[0] == "EARLIEST";
+        let records = words[usize::from(earliest)..].chunks(5);
+        let records: Vec<_> = records.map(|r| (&r[0], Record::parse(&r[1..]))).collect();
+        let known = self.crawls.get(crawl);
+        let is_retry = records.iter().all(|(hash, record)| {
+            let stored = known.and_then(|known| known.now.held.get(*hash));
+            stored.is_some_and(|stored| stored.is_again(record))
+        });
+        // A pure retry to a committed crawl may or may not open it again.
+        if self.is_closed(crawl) && is_retry {
+            return Open;
+        }
         let crawl = self.open(crawl);
         let committed = crawl.base.as_ref().map(|base| &base.held);
         let now = &mut crawl.now;
         let mut new = 0;
-        for &(n, record) in records {
-            let told = (n, record.date, record.url);
-            let Some(stored) = now.held.get(&n).copied() else {
-                now.held.insert(n, record);
+        for (hash, record) in records {
+            let shown = |record: &Record| (hash.clone(), record.1.clone(), record.2.clone());
+            let Some(stored) = now.held.get(hash).cloned() else {
+                now.held.insert(hash.clone(), record);
                 now.urls += 1;
                 new += 1;
                 continue;
             };
-            let same = (stored.date, stored.url) == (record.date, record.url);
-            let again = same || earliest && now.counted.contains(&told);
+            let again =
+                stored.is_again(&record) || earliest && now.counted.contains(&shown(&record));
             now.urls += i64::from(!again);
             if earliest {
-                now.counted.extend([(n, stored.date, stored.url), told]);
-                let is_committed = committed.is_some_and(|held| held.contains_key(&n));
+                now.counted.extend([shown(&stored), shown(&record)]);
+                let is_committed = committed.is_some_and(|held| held.contains_key(hash));
                 if record.is_before(&stored) && !is_committed {
-                    now.held.insert(n, record);
+                    now.held.insert(hash.clone(), record);
                 }
             }
         }
-        Reply::Int(new)
+        Expected::Reply(int(new))
     }
 
-    fn revisit(&mut self, crawl: &str, n: u64, size: u64) -> Option<Reply> {
-        let source = match self.owner(n) {
+    fn revisit(&mut self, crawl: &str, hash: &str, size: i64) -> Option<Reply> {
+        let source = match self.owner(hash) {
             Some(owner) => owner.to_owned(),
-            None if self.crawls.get(crawl)?.now.held.contains_key(&n) => crawl.to_owned(),
+            None if self.crawls.get(crawl)?.now.held.contains_key(hash) => crawl.to_owned(),
             None => return None,
         };
-        let original = self.crawls[&source].now.held[&n].size;
+        let original = self.crawls[&source].now.held[hash].3;
         let now = &mut self.open(crawl).now;
         now.urls += 1;
         now.dupes += 1;
-        now.saved += (original as i64 - size as i64).max(0);
+        now.saved += (original as i64 - size).max(0);
         if source != crawl {
             now.requires.insert(source);
         }
-        Some(Reply::Int(1))
+        Some(int(1))
+    }
+
+    fn wacz_open(&mut self, crawl: &str, name: &str) -> Expected {
+        let known = self.crawls.get(crawl).map(|known| &known.now.waczs);
+        let at = known.and_then(|list| list.iter().position(|w| w.0 == name));
+        if self.is_closed(crawl) && at.is_some() {
+            return Open;
+        }
+        let waczs = &mut self.open(crawl).now.waczs;
+        let at = at.unwrap_or_else(|| {
+            waczs.push((name.to_owned(), None));
+            waczs.len() - 1
+        });
+        Expected::Reply(int(at as i64))
+    }
+
+    fn wacz_close(&mut self, crawl: &str, words: &[String]) -> Expected {
+        let at: usize = words[0].parse().expect("an index");
+        let size = words[3].parse().ok();
+        let known = self.crawls.get(crawl).map(|known| &known.now.waczs);
+        let Some(known) = known.and_then(|list| list.get(at)) else {
+            return Open;
+        };
+        if known.0 != words[1] || self.is_closed(crawl) && known.1 == size {
+            return Open;
+        }
+        self.open(crawl).now.waczs[at].1 = size;
+        Expected::Reply(simple("OK"))
     }
 
     fn commit(&mut self, id: &str) -> Option<Reply> {
         let crawl = self.crawls.get(id)?;
         let was = crawl.base.clone().unwrap_or_default();
-        let fresh: BTreeSet<u64> = crawl.now.held.keys().copied().collect();
-        let fresh: BTreeSet<u64> = fresh
-            .into_iter()
-            .filter(|n| !was.held.contains_key(n))
-            .collect();
-        let known = fresh.iter().filter(|&&n| self.owner(n).is_some()).count() as i64;
-        let reply = redis_tests::array([Reply::Int(fresh.len() as i64 - known), Reply::Int(known)]);
+        let fresh = crawl
+            .now
+            .held
+            .keys()
+            .filter(|hash| !was.held.contains_key(*hash));
+        let fresh: BTreeSet<String> = fresh.cloned().collect();
+        let known = fresh
+            .iter()
+            .filter(|hash| self.owner(hash).is_some())
+            .count() as i64;
+        let reply = array([int(fresh.len() as i64 - known), int(known)]);
         self.commits.push((id.to_owned(), fresh));
         let crawl = self.crawls.get_mut(id)?;
         crawl.now.counted.clear();
@@ -185,64 +255,64 @@ impl Model {
 
     fn cancel(&mut self, id: &str) -> Option<Reply> {
         let crawl = self.crawls.get_mut(id).filter(|c| c.open)?;
-        let held = crawl.now.held.len();
+        let held = crawl.now.held.len() as i64;
         match crawl.base.clone() {
             Some(base) => {
-                let dropped = held - base.held.len();
+                let dropped = held - base.held.len() as i64;
                 (crawl.now, crawl.open) = (base, false);
-                Some(Reply::Int(dropped as i64))
+                Some(int(dropped))
             }
             None => {
                 self.crawls.remove(id);
-                Some(Reply::Int(held as i64))
+                Some(int(held))
             }
         }
     }
 
-    fn remove(&mut self, ids: &[&str]) -> Option<Reply> {
-        let ids: BTreeSet<&str> = ids.iter().copied().collect();
-        let committed = |id: &&str| self.crawls.get(*id).is_some_and(|c| c.base.is_some());
+    fn remove(&mut self, ids: &[String]) -> Option<Reply> {
+        let ids: BTreeSet<&String> = ids.iter().collect();
+        let committed = |id: &&String| self.crawls.get(*id).is_some_and(|c| c.base.is_some());
         if !ids.iter().all(committed) {
             return None;
         }
         let before = self.owners();
-        self.crawls.retain(|id, _| !ids.contains(id.as_str()));
-        self.commits.retain(|(id, _)| !ids.contains(id.as_str()));
+        self.crawls.retain(|id, _| !ids.contains(id));
+        self.commits.retain(|(id, _)| !ids.contains(id));
         let after = self.owners();
         let changed = before.iter().zip(&after).filter(|(b, a)| b != a);
         let dropped = changed.clone().filter(|(_, a)| *a == "-").count() as i64;
         let reowned = changed.count() as i64 - dropped;
-        Some(redis_tests::array([
-            Reply::Int(ids.len() as i64),
-            Reply::Int(dropped),
-            Reply::Int(reowned),
-        ]))
+        Some(array([int(ids.len() as i64), int(dropped), int(reowned)]))
     }
 
     /// Everything of it that the server shows.
-    fn assert_shown_by(&self, c: &mut Wire, after: &str) {
-        assert_eq!(
-            owners(c, P, 0..HASHES),
-            self.owners(),
-            "owners after {after}"
-        );
-        let plain = plain_view(c, P);
+    fn is_shown_by(&self, d: &mut DedupeIndex) -> Verdict {
+        let same = |what: String, shown: &dyn std::fmt::Debug, model: &dyn std::fmt::Debug| {
+            let (shown, model) = (format!("{shown:?}"), format!("{model:?}"));
+            must!(shown == model, "{what} were to be {model}, are {shown}");
+            Ok(())
+        };
+        same("owners".into(), &d.owners(0..HASHES), &self.owners())?;
+        let plain = plain_view(d, P);
         let mut sums = BTreeMap::new();
         let (mut committed, mut open, mut finished) = (vec![], vec![], vec![]);
         for (id, crawl) in &self.crawls {
-            let key = format!("{P}h:{id}");
             let held = crawl.now.held.iter();
             let held: BTreeMap<String, String> = held
-                .map(|(&n, record)| (sha256_of(n), record.value(n)))
+                .map(|(hash, record)| (hash.clone(), record.value()))
                 .collect();
-            assert_eq!(plain.hash(&key), held, "hashes of {id:?} after {after}");
-            let shown = counts(c, &format!("{key}:counts"));
-            assert_eq!(shown, crawl.now.counts(), "counts of {id:?} after {after}");
-            let requires: Vec<String> = crawl.now.requires.iter().cloned().collect();
-            let shown = set_key(c, &format!("{P}{id}:reqCrawls"));
-            assert_eq!(shown, requires, "requirements of {id:?} after {after}");
+            same(
+                format!("hashes of {id:?}"),
+                &plain.hash(d.key(&format!("h:{id}"))),
+                &held,
+            )?;
+            let shown = d.counts(&format!("h:{id}:counts"));
+            same(format!("counts of {id:?}"), &shown, &crawl.now.counts())?;
+            let shown = d.set(&format!("{id}:reqCrawls"));
+            let requires: Vec<&String> = crawl.now.requires.iter().collect();
+            same(format!("requirements of {id:?}"), &shown, &requires)?;
             if let Some(base) = &crawl.base {
-                committed.push(id.clone());
+                committed.push(id);
                 for (name, n) in base.counts() {
                     *sums.entry(name).or_insert(0) += n;
                 }
@@ -250,153 +320,132 @@ impl Model {
                 finished.extend(closed.map(|w| w.0.clone()));
             }
             if crawl.open {
-                open.push(id.clone());
+                open.push(id);
             }
         }
         finished.sort();
-        let mut shown = counts(c, &format!("{P}allcounts"));
+        let mut shown = d.counts("allcounts");
         shown.retain(|name, _| !name.starts_with("removed"));
-        assert_eq!(shown, sums, "allcounts after {after}");
-        assert_eq!(
-            set_key(c, &format!("{P}allcrawls")),
-            committed,
-            "after {after}"
-        );
-        assert_eq!(
-            set_key(c, &format!("{P}uncommittedcrawls")),
-            open,
-            "after {after}"
-        );
-        assert_eq!(
-            set_key(c, &format!("{P}src:d")),
-            finished,
-            "src:d after {after}"
-        );
+        same("allcounts".into(), &shown, &sums)?;
+        same("committed crawls".into(), &d.set("allcrawls"), &committed)?;
+        same("open crawls".into(), &d.set("uncommittedcrawls"), &open)?;
+        same("finished files".into(), &d.set("src:d"), &finished)
     }
 }
 
-fn text(words: &[Vec<u8>]) -> String {
-    let shown = words.iter().map(|w| w.escape_ascii().to_string());
-    shown.collect::<Vec<_>>().join(" ")
+/// An index, and what the model makes of it.
+struct Modeled {
+    d: DedupeIndex,
+    model: Model,
 }
 
-/// One random command to the server and to the model; both must say the same.
-fn step(c: &mut Wire, model: &mut Model, rng: &mut Rng) -> String {
-    let crawl = *rng.pick(&CRAWLS);
-    let n = rng.below(HASHES);
-    let other = *rng.pick(&CRAWLS);
-    let (words, expected): (Vec<Vec<u8>>, Option<Reply>) = match rng.below(100) {
-        0..=44 => {
-            let some = 1 + rng.below(6);
-            let records: Vec<(u64, Record)> = (0..some)
-                .map(|_| (rng.below(HASHES), Record::random(rng)))
-                .collect();
-            let earliest = rng.chance(50);
-            let mut words = vec!["DEDUPE.ADD".word(), P.word(), crawl.word()];
-            if earliest {
-                words.push("EARLIEST".word());
-            }
-            for (n, record) in &records {
-                words.extend(record.words(*n).iter().map(|w| w.word()));
-            }
-            // A pure retry to a committed crawl may or may not open it again.
-            let known = model.crawls.get(crawl);
-            let closed = known.is_some_and(|k| !k.open);
-            let retry = records.iter().all(|(n, record)| {
-                let stored = known.and_then(|k| k.now.held.get(n));
-                stored.is_some_and(|s| (s.date, s.url) == (record.date, record.url))
-            });
-            if closed && retry {
-                return "nothing".to_owned();
-            }
-            let reply = model.add(crawl, &records, earliest);
-            (words, Some(reply))
-        }
-        45..=59 => {
-            let size = rng.below(2000);
-            let words = ["DEDUPE.REVISIT", P, crawl, &sha256_of(n), &size.to_string()];
-            let expected = model.revisit(crawl, n, size);
-            (words.iter().map(|w| w.word()).collect(), expected)
-        }
-        60..=69 => {
-            let closed = model.crawls.get(crawl).is_some_and(|k| !k.open);
-            let name = format!("{crawl}-{}.wacz", rng.below(4));
-            let known = model.crawls.get(crawl).map(|k| &k.now.waczs);
-            let at = known.and_then(|list| list.iter().position(|w| w.0 == name));
-            if closed && at.is_some() {
-                return "nothing".to_owned();
-            }
-            let now = &mut model.open(crawl).now;
-            let at = at.unwrap_or_else(|| {
-                now.waczs.push((name.clone(), None));
-                now.waczs.len() - 1
-            });
-            let words = ["DEDUPE.WACZOPEN", P, crawl, &name];
-            let words = words.iter().map(|w| w.word()).collect();
-            (words, Some(Reply::Int(at as i64)))
-        }
-        70..=76 => {
-            let Some(known) = model.crawls.get(crawl).filter(|k| !k.now.waczs.is_empty()) else {
-                return "nothing".to_owned();
-            };
-            let at = rng.below(known.now.waczs.len() as u64) as usize;
-            let size = 1 + rng.below(3) as i64;
-            let (name, was) = known.now.waczs[at].clone();
-            if !known.open && was == Some(size) {
-                return "nothing".to_owned();
-            }
-            model.open(crawl).now.waczs[at].1 = Some(size);
-            let size = size.to_string();
-            let index = at.to_string();
-            let words = [
-                "DEDUPE.WACZCLOSE",
-                P,
-                crawl,
-                &index,
-                &name,
-                "sha256:ab",
-                &size,
-            ];
-            let words = words.iter().map(|w| w.word()).collect();
-            (words, Some(redis_tests::simple("OK")))
-        }
-        77..=89 => {
-            let words = vec!["DEDUPE.COMMIT".word(), P.word(), crawl.word()];
-            (words, model.commit(crawl))
-        }
-        90..=94 => {
-            let words = vec!["DEDUPE.CANCEL".word(), P.word(), crawl.word()];
-            (words, model.cancel(crawl))
-        }
-        _ => {
-            let words = vec!["DEDUPE.REMOVE".word(), P.word(), crawl.word(), other.word()];
-            (words, model.remove(&[crawl, other]))
-        }
-    };
-    let shown = text(&words);
-    let reply = c.call(&words);
-    match expected {
-        Some(expected) => assert_eq!(reply, expected, "{shown}"),
-        None => assert!(reply.is_error(), "{shown} said {reply:?}"),
+impl Modeled {
+    fn new(server: &Server) -> Modeled {
+        let mut d = DedupeIndex::of(server, P);
+        ok!(d, "FLUSHALL");
+        let model = Model::default();
+        Modeled { d, model }
     }
-    shown
+
+    /// Runs a command unless the rules do not say for sure what comes of it.
+    fn judge(&mut self, words: &[Vec<u8>], log: &mut Log) -> Result<Reply, String> {
+        let text = |word: &Vec<u8>| String::from_utf8(word.clone()).expect("text");
+        let texts: Vec<String> = words.iter().map(text).collect();
+        let expected = self.model.follow(&texts[0], &texts[2..]);
+        if matches!(expected, Open) {
+            return Ok(Reply::Nil);
+        }
+        let reply = log.call(&mut self.d, words);
+        match expected {
+            Expected::Reply(expected) => {
+                must!(reply == expected, "{expected:?} was to come, got {reply:?}");
+            }
+            _ => must!(reply.is_error(), "an error was to come, got {reply:?}"),
+        }
+        self.model.is_shown_by(&mut self.d)?;
+        Ok(reply)
+    }
+}
+
+impl Stage for Modeled {
+    type Step = Vec<Vec<u8>>;
+
+    fn draw(&mut self, rng: &mut Rng) -> Vec<Vec<u8>> {
+        let crawl = *rng.pick(&CRAWLS);
+        let n = rng.below(HASHES);
+        let (name, rest): (&str, Vec<String>) = match rng.below(100) {
+            0..=44 => {
+                let some = 1 + rng.below(6);
+                let earliest = rng.chance(50).then(|| "EARLIEST".to_owned());
+                let records = (0..some).flat_map(|_| {
+                    let n = rng.below(HASHES);
+                    // Mostly the usual date, so that some calls are retries.
+                    let date = DATES[[0, 0, 0, 1, 2, 3, 4][rng.below(7) as usize]].1;
+                    let url = format!("http://e.com/{n} {}", rng.below(4) / 3);
+                    let (wacz, size) = (rng.below(3) / 2, 1000 + rng.below(3));
+                    [
+                        sha256_of(n),
+                        wacz.to_string(),
+                        date.to_owned(),
+                        url,
+                        size.to_string(),
+                    ]
+                });
+                ("ADD", earliest.into_iter().chain(records).collect())
+            }
+            45..=59 => ("REVISIT", vec![sha256_of(n), rng.below(2000).to_string()]),
+            60..=69 => ("WACZOPEN", vec![format!("{crawl}-{}.wacz", rng.below(4))]),
+            70..=76 => {
+                let known = self
+                    .model
+                    .crawls
+                    .get(crawl)
+                    .map_or(0, |c| c.now.waczs.len());
+                let at = rng.below(known.max(1) as u64) as usize;
+                let waczs = self.model.crawls.get(crawl).map(|c| &c.now.waczs);
+                let name = waczs
+                    .and_then(|w| w.get(at))
+                    .map_or("?", |w| &w.0)
+                    .to_owned();
+                let size = (1 + rng.below(3)).to_string();
+                (
+                    "WACZCLOSE",
+                    vec![at.to_string(), name, "sha256:ab".to_owned(), size],
+                )
+            }
+            77..=89 => ("COMMIT", vec![]),
+            90..=94 => ("CANCEL", vec![]),
+            _ => ("REMOVE", vec![(*rng.pick(&CRAWLS)).to_owned()]),
+        };
+        let mut words = vec![format!("DEDUPE.{name}").word(), P.word(), crawl.word()];
+        words.extend(rest.iter().map(Word::word));
+        words
+    }
+
+    fn run(&mut self, step: &Vec<Vec<u8>>, log: &mut Log) -> Verdict {
+        self.judge(step, log).map(drop)
+    }
+
+    fn check(&mut self, _: &mut Log) -> Verdict {
+        let findings = self.d.ok("CHECK");
+        must!(findings.field("ok") == int(1), "CHECK: {findings:?}");
+        Ok(())
+    }
 }
 
 #[test]
 fn random_histories_match_the_model() {
     let server = Server::start();
-    let mut rng = Rng::new("random_histories_match_the_model");
-    let mut c = server.wire();
-    for _ in 0..25 {
-        ok!(c, "FLUSHALL");
-        let mut model = Model::default();
-        for _ in 0..120 {
-            let done = step(&mut c, &mut model, &mut rng);
-            if done != "nothing" {
-                model.assert_shown_by(&mut c, &done);
-            }
-        }
-        assert_consistent(&mut c, P);
+    history::play("dedupe_model", (3000, 120), |_| Modeled::new(&server), drop);
+}
+
+#[test]
+fn histories_found_before_match_the_model() {
+    let server = Server::start();
+    for found in history::found("dedupe_model") {
+        let mut stage = Modeled::new(&server);
+        found.replay(|words| stage.judge(words, &mut Log::default()));
+        stage.d.assert_consistent();
     }
 }
 
@@ -404,20 +453,91 @@ fn random_histories_match_the_model() {
 fn what_is_kept_in_memory_survives_reloads_and_restarts() {
     let mut server = Options::new().aof_unsynced(false).start();
     let mut rng = Rng::new("what_is_kept_in_memory_survives_reloads_and_restarts");
-    let mut model = Model::default();
+    let mut stage = Modeled::new(&server);
     for round in 0..60 {
-        let mut c = server.wire();
+        stage.d = DedupeIndex::of(&server, P);
         for _ in 0..8 {
-            let done = step(&mut c, &mut model, &mut rng);
-            model.assert_shown_by(&mut c, &done);
+            let words = stage.draw(&mut rng);
+            stage
+                .judge(&words, &mut Log::default())
+                .expect("as the model has it");
         }
         if round % 10 == 9 {
             server.restart();
-            model.assert_shown_by(&mut server.wire(), "a restart");
+            stage.d = DedupeIndex::of(&server, P);
         } else {
-            ok!(c, "DEBUG", "RELOAD");
-            model.assert_shown_by(&mut c, "a reload");
+            ok!(stage.d, "DEBUG", "RELOAD");
+        }
+        stage
+            .model
+            .is_shown_by(&mut stage.d)
+            .expect("the same afterwards");
+    }
+    stage.d.assert_consistent();
+}
+
+#[test]
+fn model_notices_wrong_replies_and_wrong_keys() {
+    let server = Server::start();
+    let mut stage = Modeled::new(&server);
+    let mut log = Log::default();
+    let lines = [
+        "ADD a @0..3",
+        "COMMIT a",
+        "ADD b @2..5",
+        "REVISIT b #0 9",
+        "COMMIT b",
+    ];
+    let play = |stage: &mut Modeled| {
+        for line in lines {
+            let words = stage.d.words(line);
+            stage
+                .judge(&words, &mut Log::default())
+                .expect("as the model has it");
+        }
+    };
+    play(&mut stage);
+    // Of what the server did not do the model is told.
+    let mut ahead = stage.model.clone();
+    ahead.follow("DEDUPE.REMOVE", &["a".to_owned()]);
+    assert!(
+        ahead.is_shown_by(&mut stage.d).is_err(),
+        "nothing was removed"
+    );
+    let before = stage.model.clone();
+    stage.model.commits.clear();
+    let words = stage.d.words("REVISIT c #0 9");
+    assert!(
+        stage.judge(&words, &mut log).is_err(),
+        "for the model nobody has the hash"
+    );
+    stage.model = before;
+    ok!(stage.d, "FLUSHALL");
+    assert!(
+        stage.model.is_shown_by(&mut stage.d).is_err(),
+        "all is gone"
+    );
+    stage = Modeled::new(&server);
+    play(&mut stage);
+    let damage: [(&str, &[&str]); 4] = [
+        ("SADD", &["uncommittedcrawls", "a"]),
+        ("HINCRBY", &["h:b:counts", "dupeUrls", "1"]),
+        ("SREM", &["b:reqCrawls", "a"]),
+        ("HINCRBY", &["allcounts", "totalUrls", "-1"]),
+    ];
+    for (name, words) in damage {
+        stage
+            .model
+            .is_shown_by(&mut stage.d)
+            .expect("nothing is damaged yet");
+        let key = stage.d.key(words[0]);
+        let before = ok!(stage.d, "DUMP", key);
+        let all = [&[name, &key], &words[1..]].concat();
+        stage.d.expect_ok(&all);
+        assert!(stage.model.is_shown_by(&mut stage.d).is_err(), "{all:?}");
+        ok!(stage.d, "DEL", key);
+        if !before.is_nil() {
+            ok!(stage.d, "RESTORE", key, 0, before.bytes());
         }
     }
-    assert_consistent(&mut server.wire(), P);
 }

@@ -1,0 +1,348 @@
+//! Random histories: an author draws one step after the other, a stage runs it and compares, and what
+//! goes wrong is cut down to the steps that it takes.
+//!
+//! A [`Stage`] is a server with a model beside it, or two servers that must agree. A history that fails
+//! is played again with runs of steps left out, then with single ones, for as long as it fails in the
+//! same way and at most [`SHRINKING`]; it is printed with its seed as lines for redis-cli. With `CORPUS`
+//! in the environment, which names a folder, it is filed there too. `HISTORY_STEPS` says how many steps
+//! a random test runs, `SEED` with which seed it begins.
+//!
+//! What was found before is in `redis-tests/corpus/histories/`, a file each: a line that says what it
+//! was, then commands as the documentation writes them, `> COMMAND args`, each with its reply where it
+//! matters. [`found`] reads them.
+
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::examples::{self, Live};
+use crate::rng::Rng;
+use crate::wire::{Reply, Wire};
+
+/// How long a failing history is made shorter.
+const SHRINKING: Duration = Duration::from_secs(20);
+
+/// After how many steps [`Stage::check`] is asked.
+const CHECKED: usize = 25;
+
+/// What is wrong, if anything.
+pub type Verdict = Result<(), String>;
+
+/// Fails the verdict unless the condition holds.
+#[macro_export]
+macro_rules! must {
+    ($condition:expr, $($words:tt)+) => {
+        if !$condition {
+            return Err(format!($($words)+));
+        }
+    };
+}
+
+/// What a history was played on.
+pub trait Stage {
+    /// A step: most often one command.
+    type Step: Clone;
+
+    /// Draws the next step.
+    fn draw(&mut self, rng: &mut Rng) -> Self::Step;
+
+    /// Runs a step and compares; a step that needs one which was left out does nothing.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn run(&mut self, step: &Self::Step, log: &mut Log) -> Verdict;
+
+    /// Compares what takes long, every so many steps and at the end.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn check(&mut self, _log: &mut Log) -> Verdict {
+        Ok(())
+    }
+
+    /// Smaller steps that may take the place of this one.
+    fn smaller(_step: &Self::Step) -> Vec<Self::Step> {
+        Vec::new()
+    }
+}
+
+/// The commands of a history as they were sent, and their replies.
+#[derive(Default)]
+pub struct Log(Vec<(Vec<Vec<u8>>, String)>);
+
+impl Log {
+    /// Sends a command, and takes note of it and of its reply.
+    pub fn call(&mut self, wire: &mut Wire, words: &[Vec<u8>]) -> Reply {
+        let reply = wire.call(words);
+        self.note(words, &reply);
+        reply
+    }
+
+    /// Takes note of a command and of its reply.
+    pub fn note(&mut self, words: &[Vec<u8>], reply: &Reply) {
+        self.0.push((words.to_vec(), format!("{reply:?}")));
+    }
+
+    /// The commands as lines for redis-cli.
+    fn lines(&self) -> Vec<String> {
+        let lines = self.0.iter().map(|(words, _)| examples::line(words));
+        lines.collect()
+    }
+
+    /// The last replies.
+    fn replies(&self) -> String {
+        let mut text = String::new();
+        for (words, reply) in &self.0[self.0.len().saturating_sub(4)..] {
+            let line: String = examples::line(words).chars().take(200).collect();
+            let _ = writeln!(text, "{line}\n  -> {reply}");
+        }
+        text
+    }
+}
+
+/// Plays random histories of `each` steps until there were `HISTORY_STEPS`, or else `total`. Each begins
+/// with `begin`, and what came of it goes to `after`.
+///
+/// # Panics
+/// With the shortest history found that fails.
+pub fn play<S: Stage>(
+    test: &str,
+    (total, each): (usize, usize),
+    begin: impl Fn(&mut Rng) -> S,
+    mut after: impl FnMut(S),
+) {
+    let steps = std::env::var("HISTORY_STEPS").ok();
+    let total = steps.map_or(total, |n| n.parse().expect("HISTORY_STEPS is a number"));
+    let mut rng = Rng::new(test);
+    for _ in 0..total.div_ceil(each) {
+        after(history(test, rng.bits() >> 32, each, &begin));
+    }
+}
+
+/// Plays one random history with this seed.
+///
+/// # Panics
+/// With the shortest history found that fails.
+pub fn history<S: Stage>(test: &str, seed: u64, count: usize, begin: &impl Fn(&mut Rng) -> S) -> S {
+    let mut rng = Rng::seeded(seed);
+    let mut stage = begin(&mut rng);
+    let (mut steps, mut log) = (Vec::new(), Log::default());
+    for id in 1..=count {
+        steps.push(stage.draw(&mut rng));
+        let mut verdict = judged(|| stage.run(&steps[id - 1], &mut log));
+        if verdict.is_ok() && (id % CHECKED == 0 || id == count) {
+            verdict = judged(|| stage.check(&mut log));
+        }
+        if let Err(what) = verdict {
+            let begin = || begin(&mut Rng::seeded(seed));
+            let (few, what, log) = shrunk(steps, what, log, &begin);
+            fail(test, seed, (id, few), &what, &log);
+        }
+    }
+    stage
+}
+
+/// What a stage says, or what it panics with.
+fn judged(act: impl FnOnce() -> Verdict) -> Verdict {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
+        let text = panic.downcast::<String>();
+        let text = text.map_or_else(|_| "?".to_owned(), |text| *text);
+        Err(format!("panic: {text}"))
+    })
+}
+
+/// Plays a history again, with all that is compared at its end. What was wrong, and what was sent.
+fn again<S: Stage>(begin: &impl Fn() -> S, steps: &[S::Step]) -> Option<(String, Log)> {
+    let (mut stage, mut log) = (begin(), Log::default());
+    let mut verdict = steps
+        .iter()
+        .try_for_each(|step| judged(|| stage.run(step, &mut log)));
+    if verdict.is_ok() {
+        verdict = judged(|| stage.check(&mut log));
+    }
+    verdict.err().map(|what| (what, log))
+}
+
+/// What a verdict is about: its first words without names and numbers.
+fn kind(what: &str) -> String {
+    let plain = what.split('"').step_by(2).flat_map(str::chars);
+    plain.filter(|c| c.is_alphabetic()).take(45).collect()
+}
+
+/// Leaves out of a failing history what it does not take to fail in the same way.
+fn shrunk<S: Stage>(
+    mut steps: Vec<S::Step>,
+    mut what: String,
+    mut log: Log,
+    begin: &impl Fn() -> S,
+) -> (usize, String, Log) {
+    let until = Instant::now() + SHRINKING;
+    let mut try_with = |fewer: Vec<S::Step>, steps: &mut Vec<S::Step>| {
+        let failed = again(begin, &fewer).filter(|failed| kind(&failed.0) == kind(&what));
+        let fails = failed.is_some();
+        if let Some(failed) = failed {
+            (what, log) = failed;
+            *steps = fewer;
+        }
+        fails
+    };
+    let mut size = steps.len().div_ceil(2);
+    while size > 0 && Instant::now() < until {
+        let (mut at, mut shorter) = (0, false);
+        while at < steps.len() && Instant::now() < until {
+            let mut fewer = steps.clone();
+            fewer.drain(at..(at + size).min(steps.len()));
+            if try_with(fewer, &mut steps) {
+                shorter = true;
+            } else {
+                at += size;
+            }
+        }
+        // Single steps are tried until all of them are needed.
+        if !shorter || size > 1 {
+            size /= 2;
+        }
+    }
+    for at in 0..steps.len() {
+        while Instant::now() < until {
+            let smaller = S::smaller(&steps[at]);
+            let found = smaller.into_iter().any(|step| {
+                let mut other = steps.clone();
+                other[at] = step;
+                Instant::now() < until && try_with(other, &mut steps)
+            });
+            if !found {
+                break;
+            }
+        }
+    }
+    (steps.len(), what, log)
+}
+
+/// Prints a history that fails, and files it where `CORPUS` says.
+fn fail(test: &str, seed: u64, (id, few): (usize, usize), what: &str, log: &Log) -> ! {
+    let lines = log.lines();
+    if let Ok(folder) = std::env::var("CORPUS") {
+        let path = Path::new(&folder).join(format!("{test}-{seed}.txt"));
+        let first = what.lines().next().unwrap_or_default();
+        let commands: String = lines.iter().map(|line| format!("> {line}\n")).collect();
+        std::fs::write(&path, format!("{first}\n{commands}")).expect("the finding can be filed");
+        eprintln!("filed as {}", path.display());
+    }
+    panic!(
+        "step {id} of the history with seed {seed}: {what}\n--- {few} steps suffice:\n{}\n\
+         --- the last replies:\n{}",
+        lines.join("\n"),
+        log.replies()
+    );
+}
+
+/// A history that was found before.
+pub struct Found {
+    /// The name of its file.
+    pub name: String,
+    steps: Vec<examples::Step>,
+}
+
+impl Found {
+    /// Plays it with `run`, which gives the reply to a command or says what is wrong.
+    ///
+    /// # Panics
+    /// When something is wrong, or a reply is not the one in the file.
+    pub fn replay(&self, mut run: impl FnMut(&[Vec<u8>]) -> Result<Reply, String>) {
+        let mut now = Live::default();
+        for step in &self.steps {
+            let name = &self.name;
+            let reply = run(&step.words(&now));
+            let reply = reply.unwrap_or_else(|what| panic!("{name}:{} {what}", step.command));
+            let expected = !step.expected.is_empty();
+            let difference = expected
+                .then(|| step.difference(&reply, &mut now))
+                .flatten();
+            assert_eq!(difference, None, "{name}");
+        }
+    }
+}
+
+/// The histories found before whose names begin so.
+///
+/// # Panics
+/// When there is none.
+pub fn found(test: &str) -> Vec<Found> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/histories");
+    let files = std::fs::read_dir(&folder).expect("the corpus is there");
+    let mut found: Vec<Found> = files
+        .map(|file| file.expect("it can be listed").path())
+        .filter_map(|path| {
+            let name = path.file_name()?.to_string_lossy().into_owned();
+            let text = std::fs::read_to_string(&path).expect("it is text");
+            let (what, rest) = text.split_once('\n')?;
+            assert!(
+                !what.is_empty() && !what.starts_with('>'),
+                "{name}: what was it?"
+            );
+            let steps = examples::steps(&format!("```redis\n{rest}\n```"));
+            name.starts_with(test).then_some(Found { name, steps })
+        })
+        .collect();
+    assert!(
+        !found.is_empty(),
+        "no history of {test} in {}",
+        folder.display()
+    );
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that must not sum up to more than 20, of which 7 counts alone.
+    struct Sum(u64);
+
+    impl Stage for Sum {
+        type Step = u64;
+
+        fn draw(&mut self, rng: &mut Rng) -> u64 {
+            1 + rng.below(9)
+        }
+
+        fn run(&mut self, step: &u64, log: &mut Log) -> Verdict {
+            log.note(
+                &[b"ADD".to_vec(), step.to_string().into_bytes()],
+                &Reply::Nil,
+            );
+            self.0 += if *step >= 7 { 7 } else { 0 };
+            must!(self.0 <= 20, "the sum is {}", self.0);
+            Ok(())
+        }
+
+        fn smaller(step: &u64) -> Vec<u64> {
+            (1..*step).collect()
+        }
+    }
+
+    #[test]
+    fn a_failing_history_is_cut_down_to_what_it_takes() {
+        let failed = catch_unwind(|| history("sums", 5, 300, &|_: &mut Rng| Sum(0)));
+        let text = failed.err().expect("it fails").downcast::<String>();
+        let text = *text.expect("it says why");
+        assert!(
+            text.contains("the history with seed 5: the sum is 21"),
+            "{text}"
+        );
+        assert!(
+            text.contains("3 steps suffice:\nADD 7\nADD 7\nADD 7\n---"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_history_that_holds_is_played_to_its_end() {
+        let mut played = 0;
+        play("sums", (6, 2), |_| Sum(0), |_| played += 1);
+        assert!(played > 0);
+    }
+}
