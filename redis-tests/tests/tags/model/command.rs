@@ -2,6 +2,8 @@
 
 use redis_tests::{Reply, bulk, int, simple};
 
+pub use redis_tests::history::Verdict;
+
 use crate::model::capture::{Tags, canonical};
 use crate::model::expression::{Expression, Piece};
 use crate::model::filter::{Call, Expected};
@@ -50,8 +52,6 @@ pub enum Command {
     Del,
 }
 use Command::*;
-
-pub type Verdict = Result<(), String>;
 
 fn same(reply: &Reply, expected: &Reply) -> Verdict {
     if reply == expected {
