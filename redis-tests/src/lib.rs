@@ -21,6 +21,7 @@
 //! * [`pywb`] is a peer of the federation, beside which it is tested and measured.
 //! * [`Relay`] stands between a client and a server, and holds back or cuts off after so many bytes.
 //! * [`payload`] is what `DUMP` gives, taken apart.
+//! * [`matrix`] is what a test that holds for all families needs to know of each.
 //! * [`packages`] fetches clients in other languages.
 //! * [`examples`] are those of the documentation, and the replies that it promises.
 //! * [`simulation`] is a whole crawl in simulated time, with workers that crash and stall.
@@ -48,6 +49,7 @@ pub mod fuzz;
 pub mod harvest;
 pub mod history;
 pub mod http;
+pub mod matrix;
 pub mod metadata;
 pub mod packages;
 mod packing;

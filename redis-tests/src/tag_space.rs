@@ -8,6 +8,7 @@
 //! assert_eq!(s.kept("WHERE 'coll:1 & public' FORMAT FILE", &["a.warc.gz", "b"]), ["a.warc.gz"]);
 //! ```
 
+use crate::matrix::split;
 use crate::server::Server;
 use crate::wire::{Reply, Wire};
 
@@ -36,16 +37,8 @@ impl TagSpace {
     /// The words of a line: `ADD FILE 'a b' x` is `TAGS.ADD <key> FILE "a b" x`. A word in single
     /// quotes ends at the next one.
     pub fn words(&self, line: &str) -> Vec<Vec<u8>> {
-        let mut words: Vec<Vec<u8>> = Vec::new();
-        let mut rest = line.trim_start_matches(' ');
-        while !rest.is_empty() {
-            let (word, after) = match rest.strip_prefix('\'') {
-                Some(quoted) => quoted.split_once('\'').expect("the quote is closed"),
-                None => rest.split_once(' ').unwrap_or((rest, "")),
-            };
-            words.push(word.as_bytes().to_vec());
-            rest = after.trim_start_matches(' ');
-        }
+        let words = split(line).into_iter();
+        let mut words: Vec<Vec<u8>> = words.map(|word| word.as_bytes().to_vec()).collect();
         words[0].splice(0..0, *b"TAGS.");
         words.insert(1, self.key.clone().into_bytes());
         words

@@ -333,6 +333,18 @@ impl Wire {
         }
     }
 
+    /// A second handle of this connection, for who wants to own one. No reply may be awaited meanwhile.
+    ///
+    /// # Panics
+    /// When the connection cannot be shared.
+    pub fn handle(&self) -> Wire {
+        let stream = match self.stream.get_ref() {
+            Stream::Tcp(s) => s.try_clone().map(Stream::Tcp),
+            Stream::Unix(s) => s.try_clone().map(Stream::Unix),
+        };
+        Wire::over(stream.expect("a second handle"))
+    }
+
     /// Switches to RESP3.
     pub fn resp3(mut self) -> Wire {
         self.expect_ok(&["HELLO", "3"]);

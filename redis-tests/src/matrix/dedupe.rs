@@ -1,0 +1,144 @@
+//! `DEDUPE.*`: an index with committed crawls, one that goes on, one that runs, and a claim.
+
+use super::family::{Family, Invalid, State};
+use crate::corpus::{DATE, sha256_of};
+use crate::crawler::{add, commit};
+use crate::server::Options;
+use crate::wire::Wire;
+
+pub(super) fn family(storage: &'static str) -> Family {
+    Family {
+        name: "DEDUPE",
+        storage,
+        samples: SAMPLES,
+        refused: &[("PROFILE browsertrix", "HASCRAWLS")],
+        reads: READS,
+        without_memory: "unclaim cancel retain remove pack profile",
+        keys: KEYS,
+        invalid: INVALID,
+        words: WORDS,
+        options: Options::new,
+        fill,
+    }
+}
+
+/// Crawls `a` (hashes 0 to 4, and 40 since) and `b` (3 to 8) are committed, `open` (20) runs, and `open`
+/// has claimed hash 30.
+fn fill(c: &mut Wire, p: &str) -> State {
+    let mut state = State::new("DEDUPE", p, None).with("date", DATE);
+    for (name, n) in [("h1", 1), ("h2", 2), ("h20", 20), ("h30", 30), ("h77", 77)] {
+        state = state.with(name, sha256_of(n));
+    }
+    for (crawl, hashes) in [("a", 0..5), ("b", 3..9)] {
+        add(c, p, crawl, hashes);
+        c.expect_ok(&state.words(&format!("WACZOPEN {crawl} {crawl}.wacz")));
+        commit(c, p, crawl);
+    }
+    for line in ["REVISIT b <h1> 5", "COMMIT b"] {
+        c.expect_ok(&state.words(line));
+    }
+    add(c, p, "a", [40]);
+    add(c, p, "open", [20]);
+    for line in [
+        "WACZOPEN open open.wacz",
+        "REVISIT open REF u <h1> 5",
+        "ADD open SEQ writer 3 <h2> 0 <date> http://e.com/ 5",
+    ] {
+        c.expect_ok(&state.words(line));
+    }
+    let claim = c.expect_ok(&state.words("CLAIM open <h30> PX 3600000"));
+    state.with("token", claim.items()[1].text())
+}
+
+const SAMPLES: &[&str] = &[
+    "LOOKUP <h1>",
+    "LOOKUP CRAWL a WITHWACZ <h1> <h2>",
+    "CLAIM a <h77> PX 1000",
+    "CLAIM a <h30> PX 1000 BLOCK 1",
+    "CLAIM a <h1> PX 1000 BLOCK 1 WITHWACZ",
+    "UNCLAIM <h30> <token>",
+    "ADD new <h77> 0 <date> http://e.com/ 5",
+    "ADD open TOKEN <token> SEQ writer 7 EARLIEST <h30> 0 <date> http://e.com/ 5 <h77> 1 <date> http://e.com/2 6",
+    "ADD a EARLIEST <h77> 0 <date> http://e.com/ 5",
+    "BEGIN a",
+    "BEGIN new",
+    "BEGIN new VISIBLE",
+    "REVISIT new <h1> 5",
+    "REVISIT new <h1> 5 ORIGINAL other 0 9",
+    "REVISIT new REF uuid SEQ writer 7 <h1> 5 ORIGINAL a 0 9 <h2> 5",
+    "REVISIT a NOREF <h1> 5",
+    "WACZOPEN new new.wacz",
+    "WACZCLOSE open 0 open.wacz sha256:cd 5",
+    "WACZCLOSE open 0 closed.wacz sha256:cd 5 RENAME",
+    "WACZLIST a",
+    "COMMIT open",
+    "COMMIT a",
+    "CANCEL open",
+    "CANCEL a",
+    "RETAIN a",
+    "RETAIN PURGE a b",
+    "REMOVE a",
+    "REMOVE b a",
+    "REQUIRES b",
+    "REQUIRES b TRANSITIVE",
+    "REQUIRES REF u",
+    "REQUIRES REFS 'a 0' 'b 0' FORMAT RESP",
+    "REQUIRES a FORMAT JSON",
+    "REQUIREDBY a",
+    "STATS",
+    "STATS a",
+    "CRAWLS",
+    "CRAWLS COMMITTED",
+    "CRAWLS UNCOMMITTED",
+    "CRAWLS UNLISTED",
+    "CHECK",
+    "REPAIR",
+    "PROFILE",
+    "PROFILE document",
+    "PACK",
+    "UNPACK",
+];
+
+const READS: &[&str] = &[
+    "LOOKUP <h1> <h2> <h20> <h77>",
+    "LOOKUP CRAWL open WITHWACZ <h1> <h2> <h20>",
+    "WACZLIST a",
+    "WACZLIST open",
+    "STATS",
+    "STATS a",
+    "CRAWLS",
+    "REQUIRES b",
+    "REQUIRES REF u",
+    "REQUIREDBY a",
+    "CHECK",
+];
+
+const KEYS: &[&str] = &[
+    "h:a",
+    "h:a:counts",
+    "c:a:wacz",
+    "uncommittedcrawls",
+    "allcrawls",
+    "allhashes",
+    "allcounts",
+    "a:reqCrawls",
+    "u:duperefs",
+    "src:d",
+    "crawlspace",
+    "committing",
+    "removing",
+    "commits",
+    "holders",
+    "claims",
+    "h:a:baseline",
+    "h:a:added",
+    "h:a:merging",
+    "h:a:unstored",
+    "h:a:deps",
+    "h:a:refs",
+    "h:a:seq",
+];
+
+const INVALID: &[Invalid] = &[];
+
+const WORDS: &[&str] = &["x"];

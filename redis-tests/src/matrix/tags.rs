@@ -1,0 +1,104 @@
+//! `TAGS.*`: a tag space with something of everything.
+
+use super::family::{Family, Invalid, State};
+use crate::server::Options;
+use crate::wire::Wire;
+
+pub(super) fn family() -> Family {
+    Family {
+        name: "TAGS",
+        storage: "",
+        samples: SAMPLES,
+        refused: &[("SWAP TAG", "NOSTAGE"), ("SWAP RECORD", "NOSTAGE")],
+        reads: READS,
+        without_memory: "rem ruledel pointdel swap",
+        keys: &[""],
+        invalid: INVALID,
+        words: WORDS,
+        options: Options::new,
+        fill,
+    }
+}
+
+fn fill(c: &mut Wire, key: &str) -> State {
+    let state = State::new("TAGS", key, None);
+    for line in [
+        "ADD RECORD 'k 2020 f 5' of-record",
+        "ADD FILE f of-file",
+        "ADD TAG of-file org:1",
+        "LOAD FILE STAGE g of-staged",
+        "RULESET r filename (.) x:$1",
+        "POINTSET p of-file",
+        "POINTSET p-(\\d+) org:$1",
+    ] {
+        c.expect_ok(&state.words(line));
+    }
+    state
+}
+
+const SAMPLES: &[&str] = &[
+    "ADD RECORD 'k 2020 f 5' t",
+    "ADD FILE f t u",
+    "ADD TAG t u",
+    "REM RECORD 'k 2020 f 5' of-record",
+    "REM FILE f of-file t",
+    "REM TAG of-file org:1",
+    "GET FILE f ALL",
+    "GET RECORD 'k 2020 f 5'",
+    "GET TAG of-file",
+    "LOAD FILE MERGE f t g 't u'",
+    "LOAD RECORD SET f t",
+    "LOAD TAG REPLACE f t",
+    "LOAD FILE STAGE f t",
+    "LOAD FILE STAGE",
+    "SWAP FILE",
+    "SWAP FILE EXPECT 1",
+    "SWAP FILE DISCARD",
+    "SWAP RECORD DISCARD",
+    "SWAP TAG DISCARD",
+    "RULESET r filename (.)(.) x:$1 $2",
+    "RULESET new status (?P<a>.) ${a}",
+    "RULEDEL r",
+    "RULES",
+    "POINTSET p 'of-file & !x'",
+    "POINTSET q-(.) org:$1",
+    "POINTDEL p",
+    "POINTS",
+    "POINTS p-7",
+    "FILTER POINT p-1 WHERE of-file FILTER status:2.. tag.org:1 DIALECT IA COLLAPSE timestamp:4 SKIP 0 LIMIT 5 FORMAT AUTO BADLINES DROP RETURN INDEX LINES 'k 2020 u m 200 d 7' x",
+    "FILTER DIALECT OUTBACK FORMAT CDX RETURN LINES LINES 'k 2020 u m 200 d 7'",
+    "FILTER FILTER =status:200 DIALECT PYWB LINES 'k 2020 {}'",
+    "FILTER WHERE of-file FORMAT FILE RETURN COUNT BLOB f",
+    "FILTER FORMAT RECORD RETURN TAGS LINES 'k 2020 f 5'",
+    "FILTER FORMAT CDXJ BADLINES ERROR RETURN BITS LINES 'k 2020 {}'",
+    "FILTER WHERE 'filename~\"^(f|g)$\" & url*=x | c:{a|b}' FORMAT FILE LINES f",
+    "EXPLAIN LINES 'k 2020 u m 200 d 7'",
+    "EXPLAIN POINT p WHERE 'of-file | x' FILTER tag.org:1 status:2.. DIALECT OUTBACK COLLAPSE timestamp:4 SKIP 0 LIMIT 5 FORMAT FILE BADLINES ERROR RETURN LINES LINES f",
+    "EXPLAIN DIALECT IA FORMAT CDX BADLINES DROP RETURN INDEX LINES 'k 2020 u m 200 d 7'",
+    "EXPLAIN DIALECT PYWB FORMAT CDXJ RETURN BITS LINES 'k 2020 {}'",
+    "EXPLAIN FORMAT AUTO RETURN COUNT LINES 'k 2020 u m 200 d 7'",
+    "EXPLAIN FORMAT RECORD RETURN TAGS LINES 'k 2020 f 5'",
+    "LIST 'of-* & org:1' PREFIX of CURSOR 0 COUNT 10",
+    "LIST *",
+    "SCAN FILE 0 PREFIX f COUNT 5",
+    "SCAN TAG 0",
+    "SCAN RECORD 0",
+    "INFO",
+];
+
+const READS: &[&str] = &[
+    "INFO",
+    "RULES",
+    "POINTS",
+    "SCAN FILE 0",
+    "SCAN TAG 0",
+    "SCAN RECORD 0",
+    "LIST *",
+    "GET FILE f ALL",
+    "FILTER POINT p FORMAT FILE RETURN TAGS LINES f g",
+    "EXPLAIN POINT p FORMAT FILE LINES f",
+];
+
+const INVALID: &[Invalid] = &[];
+
+const WORDS: &[&str] = &["x"];

@@ -1,0 +1,3 @@
+//! Properties that all three families have, one a file.
+
+mod coverage;
