@@ -88,7 +88,7 @@ test-live:
 	$(CARGO) test --no-fail-fast $(COMPANION) --package redis-tests || failed="$$failed plain"; \
 	echo "Once more with packed indexes:"; \
 	export CRAWLSPACE_STORAGE=packed; \
-	$(CARGO) test --no-fail-fast --package crawlspace-cli --test indexer || failed="$$failed packed"; \
+	$(CARGO) test --no-fail-fast --package crawlspace-cli --test cli -- indexer:: || failed="$$failed packed"; \
 	$(CARGO) test --no-fail-fast --package redis-tests --test dedupe -- both:: || failed="$$failed packed"; \
 	if [ -n "$$failed" ]; then echo "make test-live: failures with$$failed indexes"; exit 1; fi; \
 	echo "make test-live: everything passed, with plain and with packed indexes"
@@ -142,7 +142,7 @@ fuzz: ## Change files, requests and answers of other servers until something bre
 	@scripts/need cc
 	@$(if $(INPUT),:,$(CARGO) test --package crawlspace --package crawlspace-host --package crawlspace-cdx --no-default-features)
 	@seconds=$$(awk 'BEGIN { print $(or $(TIME),60) / $(FUZZ_TARGETS) }'); \
-	TIME=$$seconds INPUT='$(abspath $(INPUT))' $(CARGO) test --package crawlspace-serve --test federation_fuzz -- --nocapture
+	TIME=$$seconds INPUT='$(abspath $(INPUT))' $(CARGO) test --package crawlspace-serve --test serve -- --nocapture fuzz::
 
 soak: ## A purge by plain commands beside commits, removals, repairs and kills: 10 000 steps, and 4 000 histories without a server (SEED=)
 	@scripts/need cc libclang redis-server

@@ -17,6 +17,9 @@
 //! * [`history`] plays random histories, and cuts down those that fail.
 //! * [`harvest`] is jobs of a harvester that never ran, and [`metadata`] the files that tell of them.
 //! * [`http`] asks web servers, and shows what they say as it came.
+//! * [`certificates`] are for servers behind TLS.
+//! * [`alone`] runs a test in a process of its own.
+//! * [`stub`] is a server that handles each request as a test says.
 //! * [`Program`] is a program under test that is stopped, killed, and asked what it took.
 //! * [`pywb`] is a peer of the federation, beside which it is tested and measured.
 //! * [`Relay`] stands between a client and a server, and holds back or cuts off after so many bytes.
@@ -35,8 +38,10 @@
 //! assert!(err!(c, "DEDUPE.COMMIT", "p:", "crawl-1").starts_with("NOCRAWL "));
 //! ```
 
+mod alone;
 pub mod archive;
 mod busy_frontier;
+mod certificates;
 mod cluster;
 mod corpus;
 mod crawler;
@@ -63,12 +68,15 @@ mod server;
 mod shifted;
 pub mod simulation;
 mod storage;
+pub mod stub;
 mod tag_space;
 mod terminal;
 mod wait;
 mod wire;
 
+pub use alone::{alone, alone_with};
 pub use busy_frontier::{BusyFrontier, random_step};
+pub use certificates::certificates;
 pub use cluster::Cluster;
 pub use corpus::{Crawl, DATE, fill_crawl, sha256_of, size_of, url_of};
 pub use crawler::{

@@ -1,6 +1,7 @@
 //! How much memory is had, and how much was at most.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// The allocator of the system, which counts. A test that wants figures makes it its own:
@@ -14,6 +15,12 @@ pub struct Heap;
 static HAD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static ALL: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    // Of this thread: bytes that it has, and the most of them.
+    static THREAD_HAD: Cell<isize> = const { Cell::new(0) };
+    static THREAD_PEAK: Cell<isize> = const { Cell::new(0) };
+}
 
 impl Heap {
     /// Bytes that are had now; from now on the most of them is remembered.
@@ -34,10 +41,32 @@ impl Heap {
         ALL.load(Relaxed)
     }
 
+    /// What `work` gives, and the most bytes that this thread took at a time meanwhile, whatever other threads do.
+    pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
+        let before = THREAD_HAD.get();
+        THREAD_PEAK.set(before);
+        let done = work();
+        (done, THREAD_PEAK.get().saturating_sub(before) as usize)
+    }
+
     fn more(bytes: usize) {
         ALL.fetch_add(bytes as u64, Relaxed);
         let had = HAD.fetch_add(bytes, Relaxed) + bytes;
         PEAK.fetch_max(had, Relaxed);
+        Heap::of_thread(bytes as isize);
+    }
+
+    fn less(bytes: usize) {
+        HAD.fetch_sub(bytes, Relaxed);
+        Heap::of_thread(-(bytes as isize));
+    }
+
+    fn of_thread(bytes: isize) {
+        // A thread that ends has no counts any more.
+        let _ = THREAD_HAD.try_with(|had| {
+            had.set(had.get() + bytes);
+            let _ = THREAD_PEAK.try_with(|peak| peak.set(peak.get().max(had.get())));
+        });
     }
 }
 
@@ -56,14 +85,14 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        HAD.fetch_sub(layout.size(), Relaxed);
+        Heap::less(layout.size());
         // SAFETY: what was promised to this is promised to that.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         Heap::more(size);
-        HAD.fetch_sub(layout.size(), Relaxed);
+        Heap::less(layout.size());
         // SAFETY: what was promised to this is promised to that.
         unsafe { System.realloc(memory, layout, size) }
     }

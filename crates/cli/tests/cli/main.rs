@@ -1,11 +1,15 @@
-//! The command line for operators, against a live server.
+//! The tool `crawlspace`, as its users run it, and what the documents say of the repository.
 
-mod chg;
-mod config;
-mod dedupe;
-mod ends;
+mod documents;
+mod federation;
+mod frontier;
 mod guide;
-mod installed;
-mod stage;
-mod terminals;
-mod wacz;
+mod index;
+mod index_cache;
+mod index_cache_http;
+mod indexer;
+mod operators;
+mod pywb;
+mod serving;
+mod tags;
+mod tags_sync;

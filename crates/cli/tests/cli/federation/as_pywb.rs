@@ -1,0 +1,358 @@
+//! What programs that know pywb ask, and rely on.
+
+use redis_tests::http::{Connection, get};
+use serde_json::{Value, json};
+
+use crate::federation::index_api::archive;
+use crate::federation::resource::{field, record};
+use crate::federation::shelf::Shelf;
+use crate::serving::Stage;
+
+fn json_of(stage: &Stage, target: &str) -> Value {
+    let answer = get(stage.address(), target);
+    assert_eq!(
+        (answer.status, answer.media_type()),
+        (200, "application/json"),
+        "{target}"
+    );
+    serde_json::from_slice(&answer.body).unwrap()
+}
+
+#[test]
+fn collections_and_sources_are_listed_for_programs() {
+    let (_dir, stage) = archive();
+    let mut connection = Connection::open(stage.address()).unwrap();
+    let mut at_root = |accept: &str| {
+        let fields = [("Accept", accept)];
+        let answer = connection.ask("GET", "/", &fields, b"").unwrap();
+        assert_eq!(answer.field("vary"), Some("accept"));
+        answer
+    };
+    let modes = json!({"modes": ["list_sources", "index", "resource"]});
+    let all: Value = serde_json::from_slice(&at_root("application/json").body).unwrap();
+    assert_eq!(all, json!({"/north": modes, "/both": modes, "/seq": modes}));
+    for page in ["text/html,application/json", "*/*", "image/png"] {
+        assert_eq!(at_root(page).media_type(), "text/html", "{page}");
+    }
+    for (target, sources) in [
+        (
+            "/both/list_sources",
+            json!({"north": "file", "south": "file"}),
+        ),
+        (
+            "/both/list_sources?sources=!north",
+            json!({"south": "file"}),
+        ),
+        (
+            "/seq/list_sources",
+            json!({"seq.1": "file", "seq.2": "file"}),
+        ),
+    ] {
+        assert_eq!(
+            json_of(&stage, target),
+            json!({ "sources": sources }),
+            "{target}"
+        );
+    }
+    let refused = get(stage.address(), "/both/list_sources?sources=west");
+    assert_eq!(refused.status, 400);
+}
+
+#[test]
+fn rows_name_their_source_twice() {
+    let (_dir, stage) = archive();
+    let rows = get(stage.address(), "/both/index?url=example.com&output=json").text();
+    for row in rows.lines() {
+        let row: Value = serde_json::from_str(row).unwrap();
+        assert_eq!(row["source-coll"], row["source"], "{row}");
+    }
+    let fields = get(
+        stage.address(),
+        "/both/index?url=example.com&fl=source-coll&output=text",
+    );
+    assert_eq!(fields.text(), "north\nsouth\nnorth\n");
+}
+
+#[test]
+fn missing_sources_are_named_in_both_headers() {
+    let config = "collections:\n  x:\n    index_group: {dead: 'redis://127.0.0.1:1/0/key'}\n";
+    let stage = Stage::start(config);
+    for target in ["/x/index?url=a.com", "/x/resource?url=a.com"] {
+        let answer = get(stage.address(), target);
+        let errors = answer.field("source-errors");
+        assert!(errors.unwrap().contains("dead"), "{answer:?}");
+        assert_eq!(answer.field("reserrors"), errors);
+    }
+}
+
+#[test]
+fn pages_are_counted_in_blocks_whatever_these_are() {
+    let (dir, stage) = archive();
+    assert_eq!(
+        json_of(
+            &stage,
+            "/both/index?url=*.example.com&showNumPages=true&pageSize=2"
+        ),
+        json!({"pages": 3, "pageSize": 2, "blocks": 5, "rows": 5})
+    );
+    // A folder with nothing in it but the index of a cluster.
+    let folder = dir.path().join("cluster");
+    std::fs::create_dir(&folder).unwrap();
+    let line =
+        |n: usize| format!("com,example)/{n} 2016 {{\"url\": \"http://example.com/{n}\"}}\n");
+    let (mut part, mut index) = (Vec::new(), String::new());
+    for n in 0..5 {
+        use std::io::Write as _;
+        let mut block = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        block.write_all(line(n).as_bytes()).unwrap();
+        let block = block.finish().unwrap();
+        let key = format!("com,example)/{n} 2016");
+        index += &format!(
+            "{key}\tpart.gz\t{}\t{}\t{}\n",
+            part.len(),
+            block.len(),
+            n + 1
+        );
+        part.extend(block);
+    }
+    std::fs::write(folder.join("part.gz"), part).unwrap();
+    std::fs::write(folder.join("cluster.idx"), index).unwrap();
+    let stage = Stage::start(&format!("collections: {{x: {}}}\n", folder.display()));
+    assert_eq!(
+        json_of(
+            &stage,
+            "/x/index?url=*.example.com&showNumPages=true&pageSize=2"
+        ),
+        json!({"pages": 3, "pageSize": 2, "blocks": 5})
+    );
+    let page = get(
+        stage.address(),
+        "/x/index?url=*.example.com&page=1&pageSize=2&fl=url&output=text",
+    );
+    assert_eq!(page.text(), "http://example.com/2\nhttp://example.com/3\n");
+}
+
+#[test]
+fn a_resource_without_a_moment_is_that_of_the_first_row() {
+    let mut shelf = Shelf::new();
+    for time in ["20140101000000", "20160101000000", "20180101000000"] {
+        shelf.capture("a.warc.gz", "http://example.com/", time, time.as_bytes());
+    }
+    let index = shelf.write_index("index.cdxj");
+    let stage = Stage::start(&format!(
+        "collections: {{x: {{index: {index}, resource: {}}}}}\n",
+        shelf.warcs()
+    ));
+    for (more, date) in [
+        ("", "2014"),
+        ("&sort=default", "2014"),
+        ("&sort=reverse", "2018"),
+        ("&closest=20160601", "2016"),
+        ("&closest=now", "2018"),
+        ("&from=2015", "2016"),
+    ] {
+        let target = format!("/x/resource?url=http://example.com/{more}");
+        let answer = get(stage.address(), &target);
+        let (head, _) = record(&answer);
+        assert!(
+            field(&head, "WARC-Date").starts_with(date),
+            "{more}: {head}"
+        );
+        let row = answer.field("warcserver-cdx").unwrap();
+        assert!(row.contains("\"source-coll\": \"x\""), "{row}");
+    }
+}
+
+#[test]
+fn a_revisit_takes_the_status_of_its_original() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = |time: &str, mime_and_status: &str| {
+        format!(
+            "com,example)/ {time}0101000000 http://example.com/ {mime_and_status} D - - 9 7 a.warc.gz\n"
+        )
+    };
+    let lines = [
+        line("2014", "text/html 200"),
+        line("2015", "warc/revisit -"),
+        line("2016", "warc/revisit -"),
+    ];
+    std::fs::write(dir.path().join("a.cdx"), lines.concat()).unwrap();
+    let stage = Stage::start(&format!(
+        "collections: {{x: {}/a.cdx}}\n",
+        dir.path().display()
+    ));
+    let ask = |more: &str| {
+        let target = format!("/x/index?url=example.com&fl=timestamp,status,mime&output=text{more}");
+        get(stage.address(), &target).text()
+    };
+    assert_eq!(
+        ask("").lines().last(),
+        Some("20160101000000 - warc/revisit")
+    );
+    let resolved = ask("&resolveRevisits=true&filter==status:200");
+    assert_eq!(
+        resolved.lines().last(),
+        Some("20160101000000 200 text/html")
+    );
+    assert_eq!(resolved.lines().count(), 3);
+    let collapsed = ask("&resolveRevisits=true&collapseTime=2");
+    assert_eq!(collapsed, "20140101000000 200 text/html\n");
+}
+
+#[test]
+fn what_has_no_effect_is_named_and_what_would_mislead_is_refused() {
+    let (_dir, stage) = archive();
+    let ask = |more: &str| {
+        get(
+            stage.address(),
+            &format!("/both/index?url=example.com{more}"),
+        )
+    };
+    let plain = ask("");
+    assert_eq!(plain.field("ignored-parameters"), None);
+    let answer = ask("&colour=blue&fast Latest=1&colour=red"
+        .replace(' ', "%20")
+        .as_str());
+    assert_eq!(
+        answer.field("ignored-parameters"),
+        Some("colour, fast%20Latest")
+    );
+    assert_eq!(answer.body, plain.body);
+    assert_eq!(
+        ask("&allowFuzzy=true").field("ignored-parameters"),
+        Some("allowFuzzy")
+    );
+    assert_eq!(ask("&allowFuzzy=0").field("ignored-parameters"), None);
+    assert_eq!(ask("&resumeKey=x").status, 400);
+    let record = get(
+        stage.address(),
+        "/both/resource?url=example.com&colour=blue",
+    );
+    assert_eq!(
+        (record.status, record.field("ignored-parameters")),
+        (404, Some("colour"))
+    );
+    let years = |more: &str| {
+        let answer = ask(&format!("&fl=timestamp&output=text{more}"));
+        let text = answer.text();
+        text.lines()
+            .map(|line| line[..4].to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(years("&offset=1"), ["2015", "2016"]);
+    assert_eq!(years("&offset=1&limit=1"), ["2015"]);
+    assert_eq!(years("&offset=1&sort=reverse"), ["2015", "2014"]);
+    assert_eq!(years("&content_type=text/html&limit=1"), ["2014"]);
+    assert!(years("&content_type=text/css").is_empty());
+    let without = ask("&nosource=true").text();
+    assert!(
+        without.contains("filename") && !without.contains("source"),
+        "{without}"
+    );
+}
+
+#[test]
+fn a_record_is_compressed_if_that_is_asked() {
+    use std::io::Read as _;
+    let mut shelf = Shelf::new();
+    let large = vec![b'x'; 3 << 20];
+    shelf.capture(
+        "a.warc.gz",
+        "http://example.com/small",
+        "20140101000000",
+        b"small",
+    );
+    shelf.capture(
+        "a.warc.gz",
+        "http://example.com/large",
+        "20140101000000",
+        &large,
+    );
+    let index = shelf.write_index("index.cdxj");
+    let stage = Stage::start(&format!(
+        "collections: {{x: {{index: {index}, resource: {}}}}}\n",
+        shelf.warcs()
+    ));
+    for page in ["small", "large"] {
+        let target = format!("/x/resource?url=http://example.com/{page}");
+        let plain = get(stage.address(), &target);
+        let packed = get(stage.address(), &format!("{target}&compress=gzip"));
+        assert_eq!(packed.field("content-encoding"), Some("gzip"));
+        assert_eq!(
+            packed.field("memento-datetime"),
+            plain.field("memento-datetime")
+        );
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(&packed.body[..])
+            .read_to_end(&mut unpacked)
+            .unwrap();
+        assert!(unpacked == plain.body, "{page}");
+    }
+}
+
+#[test]
+fn similar_urls_stand_for_one_that_is_not_there_if_the_configuration_says_so() {
+    let mut shelf = Shelf::new();
+    let captures = [
+        "http://example.com/app.js",
+        "http://example.com/data?callback=jQuery111_1397&q=1",
+        "http://example.com/data?callback=jQuery111_1398&q=2",
+        "http://example.com/new?id=7&_=1397",
+        "http://example.com/",
+    ];
+    for url in captures {
+        shelf.capture("a.warc.gz", url, "20140101000000", url.as_bytes());
+    }
+    let index = shelf.write_index("index.cdxj");
+    let source = format!("{{index: {index}, resource: {}", shelf.warcs());
+    let stage = Stage::start(&format!(
+        "collections:\n  fuzzy: {source}, fuzzy: true}}\n  exact: {source}}}\n  \
+         seq:\n    fuzzy: true\n    sequence: [{{index: /none}}, {source}}}]\n"
+    ));
+    let encoded =
+        |url: &str| url::form_urlencoded::byte_serialize(url.as_bytes()).collect::<String>();
+    for (asked, found) in [
+        ("http://example.com/app.js?_=1500", captures[0]),
+        ("http://example.com/app.js?utm_source=a&cb=9", captures[0]),
+        (
+            "http://example.com/data?q=1&callback=jQuery99_2000",
+            captures[1],
+        ),
+        ("http://example.com/new?id=7&_=99", captures[3]),
+        ("http://example.com/new?id=7", captures[3]),
+        ("http://example.com/?fbclid=x", captures[4]),
+    ] {
+        let url = encoded(asked);
+        for collection in ["fuzzy", "seq"] {
+            let answer = get(
+                stage.address(),
+                &format!("/{collection}/resource?url={url}&closest=now"),
+            );
+            let (head, _) = record(&answer);
+            assert_eq!(field(&head, "WARC-Target-URI"), found, "{asked}");
+            let row = answer.field("warcserver-cdx").unwrap();
+            assert!(row.contains("\"is_fuzzy\": \"1\""), "{row}");
+        }
+        for missing in [
+            format!("/exact/resource?url={url}"),
+            format!("/fuzzy/resource?url={url}&allowFuzzy=0"),
+        ] {
+            assert_eq!(get(stage.address(), &missing).status, 404, "{missing}");
+        }
+        let rows =
+            |more: &str| get(stage.address(), &format!("/fuzzy/index?url={url}{more}")).text();
+        assert_eq!(rows(""), "");
+        assert!(rows("&allowFuzzy=true").contains(found), "{asked}");
+    }
+    for other in [
+        "http://example.com/new?id=8",
+        "http://example.com/app.js?v=2",
+        "http://example.com/nothing",
+    ] {
+        let answer = get(
+            stage.address(),
+            &format!("/fuzzy/resource?url={}", encoded(other)),
+        );
+        assert_eq!(answer.status, 404, "{other}");
+    }
+}

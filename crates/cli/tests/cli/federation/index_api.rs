@@ -1,0 +1,215 @@
+//! What `/<coll>/index` answers from files.
+
+use std::path::Path;
+
+use redis_tests::http::{Answer, get};
+use tempfile::TempDir;
+
+use crate::serving::Stage;
+
+/// Captures of one page in two archives, and of a page below it.
+pub fn archive() -> (TempDir, Stage) {
+    let dir = tempfile::tempdir().unwrap();
+    let line = |key: &str, time: &str, status: &str, file: &str| {
+        format!(
+            "{key} {time} {{\"url\": \"http://example.com/\", \"mime\": \"text/html\", \"status\": \"{status}\", \
+             \"digest\": \"{file}{time}\", \"length\": \"10\", \"offset\": \"0\", \"filename\": \"{file}\"}}\n"
+        )
+    };
+    let north = [
+        line("com,example)/", "20140101000000", "200", "north.warc.gz"),
+        line("com,example)/", "20160101000000", "404", "north.warc.gz"),
+        line("com,example)/a", "20150101000000", "200", "north.warc.gz"),
+    ];
+    let south = [
+        line("com,example)/", "20150101000000", "200", "south.warc.gz"),
+        line("com,example)/b", "20150101000000", "301", "south.warc.gz"),
+    ];
+    for (name, lines) in [("north", north.concat()), ("south", south.concat())] {
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+        std::fs::write(dir.path().join(name).join("index.cdxj"), lines).unwrap();
+    }
+    let stage = Stage::start(&config(dir.path()));
+    (dir, stage)
+}
+
+fn config(folder: &Path) -> String {
+    let folder = folder.display();
+    format!(
+        "collections:\n  north: {folder}/north\n  both:\n    index_group:\n      north: {folder}/north\n      \
+         south: {folder}/south\n  seq:\n    sequence:\n      - index: {folder}/none\n      - index: {folder}/south\n"
+    )
+}
+
+fn ask(stage: &Stage, target: &str) -> Answer {
+    get(stage.address(), target)
+}
+
+/// Timestamp and source of each row.
+fn rows(answer: &Answer) -> Vec<String> {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let text = answer.text();
+    let row = |line: &str| {
+        let (key_and_time, json) = line.split_once(" {").unwrap();
+        let json: serde_json::Value = serde_json::from_str(&format!("{{{json}")).unwrap();
+        let year = &key_and_time.rsplit(' ').next().unwrap()[..4];
+        assert_eq!(json["source_type"], "file");
+        format!("{year} {}", json["source"].as_str().unwrap())
+    };
+    text.lines().map(row).collect()
+}
+
+#[test]
+fn a_group_answers_as_one_archive() {
+    let (_dir, stage) = archive();
+    for (query, expected) in [
+        (
+            "url=example.com",
+            vec!["2014 north", "2015 south", "2016 north"],
+        ),
+        (
+            "url=http://www.example.com/&closest=2016",
+            vec!["2016 north", "2015 south", "2014 north"],
+        ),
+        (
+            "url=example.com&closest=2015",
+            vec!["2016 north", "2015 south", "2014 north"],
+        ),
+        (
+            "url=example.com&closest=2015&limit=2",
+            vec!["2016 north", "2015 south"],
+        ),
+        (
+            "url=example.com&sort=reverse",
+            vec!["2016 north", "2015 south", "2014 north"],
+        ),
+        ("url=example.com&from=2015&to=2015", vec!["2015 south"]),
+        (
+            "url=example.com&filter==status:200",
+            vec!["2014 north", "2015 south"],
+        ),
+        (
+            "url=example.com&filter=!status:200&limit=9",
+            vec!["2016 north"],
+        ),
+        ("url=example.com&sources=south", vec!["2015 south"]),
+        (
+            "url=example.com&sources=!south",
+            vec!["2014 north", "2016 north"],
+        ),
+        (
+            "url=example.com/*&limit=4",
+            vec!["2014 north", "2015 south", "2016 north", "2015 north"],
+        ),
+        (
+            "url=example.com&matchType=host&page=1&pageSize=3",
+            vec!["2015 north", "2015 south"],
+        ),
+        (
+            "url=*.example.com&collapseTime=4&filter=source:north",
+            vec!["2014 north", "2016 north", "2015 north"],
+        ),
+        ("url=example.org", vec![]),
+    ] {
+        let answer = ask(&stage, &format!("/both/index?{query}"));
+        assert_eq!(rows(&answer), expected, "{query}");
+        assert_eq!(answer.field("source-errors"), None);
+    }
+    assert_eq!(
+        rows(&ask(&stage, "/north/index?url=example.com")),
+        ["2014 north", "2016 north"]
+    );
+}
+
+#[test]
+fn a_sequence_goes_on_to_the_next_step() {
+    let (_dir, stage) = archive();
+    assert_eq!(
+        rows(&ask(&stage, "/seq/index?url=example.com")),
+        ["2015 seq.2"]
+    );
+    assert_eq!(rows(&ask(&stage, "/seq/index?url=example.org")), [""; 0]);
+}
+
+#[test]
+fn each_output_has_its_media_type() {
+    let (_dir, stage) = archive();
+    for (output, media, beginning) in [
+        (
+            "cdxj",
+            "text/x-cdxj",
+            "com,example)/ 20140101000000 {\"url\": \"http://example.com/\"",
+        ),
+        (
+            "json",
+            "text/x-ndjson",
+            "{\"urlkey\": \"com,example)/\", \"timestamp\": \"20140101000000\"",
+        ),
+        (
+            "text",
+            "text/plain",
+            "com,example)/ 20140101000000 http://example.com/ text/html 200",
+        ),
+    ] {
+        let answer = ask(
+            &stage,
+            &format!("/north/index?url=example.com&output={output}"),
+        );
+        assert_eq!(answer.media_type(), media);
+        assert!(answer.text().starts_with(beginning), "{}", answer.text());
+        let nothing = ask(
+            &stage,
+            &format!("/north/index?url=example.org&output={output}"),
+        );
+        assert_eq!((nothing.status, nothing.media_type()), (200, media));
+        assert_eq!(nothing.text(), "");
+    }
+    let pages = ask(
+        &stage,
+        "/both/index?url=example.com/*&showNumPages=true&pageSize=2",
+    );
+    let pages: serde_json::Value = serde_json::from_str(&pages.text()).unwrap();
+    assert_eq!(
+        (&pages["pages"], &pages["pageSize"]),
+        (&3.into(), &2.into())
+    );
+}
+
+#[test]
+fn bad_parameters_and_unknown_collections_say_what_to_do() {
+    let (_dir, stage) = archive();
+    for (target, status, word) in [
+        ("/both/index", 400, "url"),
+        ("/both/index?url=", 400, "url"),
+        ("/both/index?url=a.com&limit=many", 400, "limit"),
+        ("/both/index?url=a.com&sources=west", 400, "west"),
+        ("/both/index?url=a.com&filter=tag.coll:1", 400, "tag.coll"),
+        ("/both/index?url=a.com&filter=~status:((", 400, "filter"),
+        ("/nothing/index?url=a.com", 404, "nothing"),
+        ("/both/ap/all/index?url=a.com", 404, "access point"),
+        ("/both/elsewhere", 404, "index"),
+        ("/both", 404, "index"),
+    ] {
+        let answer = ask(&stage, target);
+        assert_eq!(answer.status, status, "{target}: {}", answer.text());
+        assert_eq!(answer.media_type(), "application/json", "{target}");
+        let json: serde_json::Value = serde_json::from_str(&answer.text()).unwrap();
+        let message = json["message"].as_str().unwrap();
+        assert!(message.contains(word), "{target}: {message}");
+    }
+}
+
+#[test]
+fn new_captures_are_found_without_a_restart() {
+    let (dir, stage) = archive();
+    assert_eq!(
+        rows(&ask(&stage, "/seq/index?url=example.com")),
+        ["2015 seq.2"]
+    );
+    std::fs::create_dir(dir.path().join("none")).unwrap();
+    let line = "com,example)/ 20200101000000 {\"url\": \"http://example.com/\"}\n";
+    std::fs::write(dir.path().join("none/new.cdxj"), line).unwrap();
+    redis_tests::until("the new file is noticed", || {
+        rows(&ask(&stage, "/seq/index?url=example.com")) == ["2020 seq.1"]
+    });
+}

@@ -1,0 +1,23 @@
+//! `crawlspace serve`, asked over HTTP.
+
+mod access;
+mod as_pywb;
+mod chain;
+mod disclosure;
+mod endurance;
+mod failures;
+mod guide;
+mod hostile;
+mod index_api;
+mod loaders;
+mod memento;
+mod page;
+mod records;
+mod replay;
+mod requests;
+mod resource;
+mod revisits;
+pub(crate) mod shelf;
+mod slow_clients;
+mod wabac;
+mod wget;

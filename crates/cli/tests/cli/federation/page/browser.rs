@@ -1,0 +1,157 @@
+//! The page in headless Chromium.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use redis_tests::http::get;
+use redis_tests::packages::left_out;
+
+use super::{hostile_archive, search};
+use crate::federation::index_api::archive;
+
+/// What every browser of these tests is started with.
+pub const ARGUMENTS: [&str; 6] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--disable-dev-shm-usage",
+];
+
+/// What the browser printed, on both outputs. `None` when there is none.
+pub fn chromium(arguments: &[&str], url: &str) -> Option<(String, String)> {
+    let home = tempfile::tempdir().unwrap();
+    let profile = format!("--user-data-dir={}", home.path().display());
+    // A browser that hangs is ended, so that the test does.
+    let output = Command::new("timeout")
+        .args(["120", "chromium"])
+        .args(ARGUMENTS)
+        .args(["--enable-logging=stderr", &profile])
+        .args(arguments)
+        .arg(url)
+        .env("HOME", home.path())
+        .output()
+        .expect("timeout is a part of every system");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.code() == Some(127) {
+        left_out("Chromium", &said);
+        return None;
+    }
+    assert!(output.status.success(), "{}: {said}", output.status);
+    Some((String::from_utf8_lossy(&output.stdout).into_owned(), said))
+}
+
+/// A picture of the page, which stays in the target folder for people.
+fn picture(name: &str, arguments: &[&str], url: &str) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file: PathBuf = folder.join(name);
+    let _ = std::fs::remove_file(&file);
+    let screenshot = format!("--screenshot={}", file.display());
+    let arguments: Vec<&str> = arguments.iter().copied().chain([&*screenshot]).collect();
+    if chromium(&arguments, url).is_some() {
+        let picture = std::fs::read(&file).unwrap();
+        assert!(picture.starts_with(b"\x89PNG"));
+        // One that shows nothing is smaller.
+        assert!(
+            picture.len() > 10_000,
+            "{}: {} bytes",
+            file.display(),
+            picture.len()
+        );
+    }
+}
+
+#[test]
+fn a_browser_shows_captures_and_calendar() {
+    let (_dir, stage) = archive();
+    let url = format!(
+        "{}{}",
+        stage.url(),
+        search("both", "example.com/*", "201501")
+    );
+    let Some((dom, said)) = chromium(&["--dump-dom"], &url) else {
+        return;
+    };
+    for expected in [
+        "<caption>Captures of January 2015</caption>",
+        "<td class=\"time\">2015-01-01 00:00:00</td>",
+        "<option value=\"both\" selected=\"\">both</option>",
+    ] {
+        assert!(dom.contains(expected), "{expected} in {dom}");
+    }
+    assert!(!said.contains("Content Security Policy"), "{said}");
+    picture("wide.png", &["--window-size=1000,1000"], &url);
+    picture("phone.png", &["--window-size=420,1000"], &url);
+    picture(
+        "dark.png",
+        &[
+            "--window-size=1000,1000",
+            "--blink-settings=preferredColorScheme=0",
+        ],
+        &url,
+    );
+    let years = format!("{}{}", stage.url(), search("both", "example.com/*", ""));
+    picture("years.png", &["--window-size=1000,1000"], &years);
+}
+
+/// Reports where the ways to captures are, and the parts of the page that are wider than it.
+const MEASURE: &str = "<script>
+    const width = document.documentElement.clientWidth;
+    const right = [...document.querySelectorAll('.get a, .more a, form *')].map(it => it.getBoundingClientRect().right);
+    const page = document.documentElement.scrollWidth;
+    document.title = `width ${width} links ${right.length} farthest ${Math.ceil(Math.max(...right))} page ${page}`;
+</script>";
+
+#[test]
+fn on_a_phone_the_ways_to_captures_are_in_sight() {
+    let (_dir, stage) = archive();
+    let target = search("both", "example.com/*", "2015");
+    let html = get(stage.address(), &target).text();
+    let style = get(stage.address(), "/static/page.css").text();
+    // The policy of the page allows no script, so a copy of it is measured.
+    let link = "<link rel=\"stylesheet\" href=\"./static/page.css\">";
+    assert!(html.contains(link), "{html}");
+    let copy = html.replace(link, &format!("<style>{style}</style>"));
+    let copy = copy.replace("</body>", &format!("{MEASURE}</body>"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("page.html");
+    std::fs::write(&file, copy).unwrap();
+    let url = format!("file://{}", file.display());
+    let arguments = ["--window-size=360,800", "--dump-dom"];
+    let Some((dom, _)) = chromium(&arguments, &url) else {
+        return;
+    };
+    let title = dom.split("<title>").nth(1).unwrap();
+    let title = title.split('<').next().unwrap();
+    let words: Vec<&str> = title.split(' ').collect();
+    let number = |name: &str| -> f64 {
+        let at = words.iter().position(|word| *word == name);
+        let at = at.unwrap_or_else(|| panic!("no {name} in {title:?}"));
+        words[at + 1].parse().unwrap()
+    };
+    let width = number("width");
+    assert!((300.0..=512.0).contains(&width), "{title}");
+    // Content and record of each of three captures.
+    assert!(number("links") >= 6.0, "{title}");
+    assert!(number("farthest") <= width, "{title}");
+    assert!(number("page") <= width, "{title}");
+}
+
+#[test]
+fn a_browser_runs_nothing_that_strangers_wrote() {
+    let (_dir, stage) = hostile_archive();
+    let url = format!("{}{}", stage.url(), search("both", "example.com", ""));
+    let Some((dom, said)) = chromium(&["--dump-dom"], &url) else {
+        return;
+    };
+    assert!(
+        dom.contains("&lt;script&gt;alert(1)&lt;/script&gt;"),
+        "{dom}"
+    );
+    for element in ["<script", "<img", "<iframe", "href=\"javascript:"] {
+        assert!(!dom.contains(element), "{element} in {dom}");
+    }
+    assert!(!said.contains("Content Security Policy"), "{said}");
+}

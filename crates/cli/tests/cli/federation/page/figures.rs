@@ -1,0 +1,173 @@
+//! `/_status` and `/_metrics`.
+
+use std::collections::HashMap;
+
+use redis_tests::http::get;
+use serde_json::Value;
+
+use super::hostile_archive;
+use crate::serving::Stage;
+
+fn status(stage: &Stage) -> Value {
+    let answer = get(stage.operator(), "/_status");
+    assert_eq!(
+        (answer.status, answer.media_type()),
+        (200, "application/json")
+    );
+    assert_eq!(answer.field("cache-control"), Some("no-store"));
+    serde_json::from_str(&answer.text()).unwrap()
+}
+
+/// Every sample of the metrics by its name and labels, of a text whose every line is one that Prometheus reads.
+fn metrics(stage: &Stage) -> HashMap<String, f64> {
+    let answer = get(stage.operator(), "/_metrics");
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.field("content-type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    let text = answer.text();
+    assert!(text.ends_with('\n'));
+    let mut kinds = HashMap::new();
+    let mut samples = HashMap::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(kinds.insert(name, kind).is_none(), "{name} is there twice");
+            continue;
+        }
+        if line.starts_with("# HELP crawlspace_") {
+            continue;
+        }
+        let (sample, value) = line.rsplit_once(' ').unwrap();
+        let (name, labels) = sample.split_once('{').unwrap();
+        assert!(labels.ends_with("\"}"), "{line}");
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|end| name.strip_suffix(end))
+            .filter(|family| kinds.get(family) == Some(&"histogram"));
+        assert!(kinds.contains_key(family.unwrap_or(name)), "{line}");
+        assert!(name.starts_with("crawlspace_"), "{line}");
+        let before = samples.insert(sample.to_owned(), value.parse().unwrap());
+        assert!(before.is_none(), "{sample} is there twice");
+    }
+    samples
+}
+
+#[test]
+fn what_was_asked_is_counted() {
+    let (_dir, stage) = hostile_archive();
+    for (target, times) in [
+        ("/good/index?url=example.com", 3),
+        ("/good/index", 2),
+        ("/good/nothing", 1),
+    ] {
+        for _ in 0..times {
+            get(stage.address(), target);
+        }
+    }
+    let status = status(&stage);
+    let good = &status["collections"][0];
+    assert_eq!(good["name"], "good");
+    assert_eq!(
+        good["requests"],
+        serde_json::json!({"index": {"2xx": 3, "4xx": 2}, "other": {"4xx": 1}})
+    );
+    let source = &good["sources"][0];
+    for (name, value) in [
+        ("name", Value::from("good")),
+        ("type", "file".into()),
+        ("step", 1.into()),
+        ("health", "ok".into()),
+        ("requests", 3.into()),
+        ("rows", 9.into()),
+        ("errors", serde_json::json!({})),
+        ("breaker", serde_json::json!({"state": "closed"})),
+    ] {
+        assert_eq!(source[name], value, "{source}");
+    }
+    assert!(
+        source["latency_ms"]["mean"].as_f64().unwrap() > 0.0,
+        "{source}"
+    );
+    assert!(
+        source["latency_ms"]["p99"].as_f64().unwrap() > 0.0,
+        "{source}"
+    );
+
+    let metrics = metrics(&stage);
+    let labels = "collection=\"good\",step=\"1\",source=\"good\",type=\"file\"";
+    for (sample, value) in [
+        (
+            "crawlspace_requests_total{collection=\"good\",api=\"index\",status=\"2xx\"}"
+                .to_owned(),
+            3.0,
+        ),
+        (format!("crawlspace_source_requests_total{{{labels}}}"), 3.0),
+        (format!("crawlspace_source_rows_total{{{labels}}}"), 9.0),
+        (format!("crawlspace_source_healthy{{{labels}}}"), 1.0),
+        (format!("crawlspace_source_skipped{{{labels}}}"), 0.0),
+        (
+            format!("crawlspace_source_errors_total{{{labels},error=\"timeout\"}}"),
+            0.0,
+        ),
+        (
+            format!("crawlspace_source_duration_seconds_bucket{{{labels},le=\"+Inf\"}}"),
+            3.0,
+        ),
+        (
+            format!("crawlspace_source_duration_seconds_count{{{labels}}}"),
+            3.0,
+        ),
+    ] {
+        assert_eq!(metrics.get(&sample), Some(&value), "{sample}");
+    }
+}
+
+#[test]
+fn a_source_that_is_missing_or_keeps_failing_is_seen() {
+    let (dir, stage) = hostile_archive();
+    for page in 0..7 {
+        let answer = get(
+            stage.address(),
+            &format!("/both/index?url=example.com/{page}"),
+        );
+        assert_eq!(answer.status, 200);
+        assert!(answer.field("source-errors").is_some());
+    }
+    let status = status(&stage);
+    let dead = &status["collections"][1]["sources"][1];
+    assert_eq!(dead["breaker"]["state"], "open", "{dead}");
+    assert!(
+        dead["breaker"]["seconds_left"].as_f64().unwrap() > 0.0,
+        "{dead}"
+    );
+    assert_eq!(dead["errors"]["connection"], 5, "{dead}");
+    assert_eq!(dead["errors"]["skipped"], 2, "{dead}");
+    assert_eq!(dead["requests"], 5, "{dead}");
+    let last = &dead["last_error"];
+    assert_eq!(last["time"].as_str().unwrap().len(), 14, "{dead}");
+    // With the address, which strangers are not told.
+    let reason = last["reason"].as_str().unwrap();
+    assert!(reason.contains("redis://127.0.0.1:"), "{dead}");
+    let missing = &status["collections"][2]["sources"][0];
+    let health = missing["health"].as_str().unwrap();
+    assert!(health.contains("none.cdxj: No such file"), "{health}");
+
+    let metrics = metrics(&stage);
+    let labels = "collection=\"both\",step=\"1\",source=\"<i>&\\\"\",type=\"redis\"";
+    assert_eq!(
+        metrics[&format!("crawlspace_source_skipped{{{labels}}}")],
+        1.0
+    );
+    let labels = "collection=\"missing\",step=\"1\",source=\"missing\",type=\"file\"";
+    assert_eq!(
+        metrics[&format!("crawlspace_source_healthy{{{labels}}}")],
+        0.0
+    );
+
+    std::fs::write(dir.path().join("none.cdxj"), "").unwrap();
+    redis_tests::until("what came is seen", || {
+        super::figures::status(&stage)["collections"][2]["sources"][0]["health"] == "ok"
+    });
+}

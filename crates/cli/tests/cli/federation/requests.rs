@@ -1,0 +1,224 @@
+//! Requests that are not as they should be.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+
+use redis_tests::http::Connection;
+
+use crate::federation::index_api::archive;
+use crate::serving::Stage;
+
+/// What comes for these bytes, until the server ends the connection.
+fn answer_to(stage: &Stage, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(stage.address()).unwrap();
+    // The server may have had enough before all of it is sent.
+    let _ = stream.write_all(request);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or("none")
+}
+
+#[test]
+fn what_is_no_request_ends_its_connection_and_no_other_one() {
+    let (_dir, stage) = archive();
+    let mut good = Connection::open(stage.address()).unwrap();
+    let huge = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(300_000));
+    let long = format!(
+        "GET /both/index?url={} HTTP/1.1\r\n\r\n",
+        "x".repeat(300_000)
+    );
+    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(5_000));
+    for (request, statuses) in [
+        (&b"\x16\x03\x01\x02\x00\x01\r\n\r\n"[..], &["400"][..]),
+        (b"hello\r\n\r\n", &["400"]),
+        (
+            b"GET nonsense HTTP/1.1\r\nConnection: close\r\n\r\n",
+            &["400"],
+        ),
+        (b"GET /both/index?url=a.com HTTP/1.1\r\nConnection: close\r\n\r\n", &["400"]),
+        (
+            b"GET /both/index?url=a.com HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n",
+            &["400"],
+        ),
+        (b"GET /both/index?url=a.com HTTP/1.0\r\n\r\n", &["200"]),
+        (b"GET /both/index HTTP/7.3\r\n\r\n", &["400"]),
+        (huge.as_bytes(), &["431", "400"]),
+        (long.as_bytes(), &["414", "431", "400"]),
+        (many.as_bytes(), &["431", "400"]),
+    ] {
+        let answer = answer_to(&stage, request);
+        let shown = String::from_utf8_lossy(&request[..request.len().min(40)]).into_owned();
+        assert!(statuses.contains(&status(&answer)), "{shown}: {answer}");
+        let there = good
+            .ask("GET", "/both/index?url=example.com", &[], b"")
+            .unwrap();
+        assert_eq!(there.status, 200);
+    }
+}
+
+#[test]
+fn an_index_is_only_read() {
+    let (_dir, stage) = archive();
+    let mut connection = Connection::open(stage.address()).unwrap();
+    let head = connection
+        .ask("HEAD", "/both/index?url=example.com", &[], b"")
+        .unwrap();
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    for method in ["PUT", "DELETE", "PATCH"] {
+        let refused = connection
+            .ask(method, "/both/index?url=example.com", &[], b"")
+            .unwrap();
+        assert_eq!(refused.status, 405);
+        assert_eq!(refused.field("allow"), Some("GET, HEAD"));
+    }
+}
+
+#[test]
+fn strange_queries_get_an_answer() {
+    let (_dir, stage) = archive();
+    let mut connection = Connection::open(stage.address()).unwrap();
+    let mut rng = redis_tests::Rng::new("strange_queries_get_an_answer");
+    let pieces = [
+        "url=",
+        "http://",
+        "example.com",
+        "%00",
+        "%ff",
+        "%",
+        "*",
+        "*.",
+        "&",
+        "=",
+        ":",
+        "/",
+        "?",
+        "#",
+        "[",
+        "]",
+        "@",
+        "closest=",
+        "from=",
+        "to=",
+        "limit=",
+        "sort=",
+        "filter=",
+        "collapse=",
+        "fl=",
+        "output=",
+        "page=",
+        "99999999999999999999",
+        "-1",
+        "2016",
+        "%0d%0a",
+        "%F0%9F%98%80",
+        "..",
+        "%2e%2e",
+        "~",
+        "!",
+        "((",
+        "{",
+        "}",
+        "matchType=",
+        "domain",
+        "prefix",
+        "host",
+        "xn--",
+        "1.2.3.4",
+        "[::1]",
+        "sources=",
+        "ap/",
+        "a.b.c.d",
+        "urn:",
+        "dns:",
+        "json",
+        "link",
+        "text",
+        "status:",
+    ];
+    for _ in 0..3_000 {
+        let count = rng.below(12);
+        let query: String = (0..count).map(|_| *rng.pick(&pieces)).collect();
+        let target = format!(
+            "/both/index?{}{query}",
+            if rng.below(2) == 0 {
+                "url=example.com&"
+            } else {
+                ""
+            }
+        );
+        let answer = connection
+            .ask("GET", &target.replace(['#', ' '], ""), &[], b"")
+            .unwrap();
+        assert!(
+            matches!(answer.status, 200 | 400),
+            "{target}: {} {}",
+            answer.status,
+            answer.text()
+        );
+    }
+}
+
+#[test]
+fn a_head_and_a_body_that_are_too_large_are_refused_at_once() {
+    let stage = Stage::start("collections:\n  live: $live\n");
+    let status = |request: &str| {
+        let mut stream = TcpStream::connect(stage.address()).unwrap();
+        // What is refused may be before all of it is sent.
+        _ = stream.write_all(request.as_bytes());
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        line.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    let head = |size: usize| {
+        let field = "x".repeat(1000);
+        let fields: String = (0..size / 1000)
+            .map(|n| format!("A{n}: {field}\r\n"))
+            .collect();
+        format!("GET /live/index?url=a.com HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
+    };
+    assert_eq!(status(&head(50_000)), "200");
+    for size in [140_000, 300_000] {
+        assert_eq!(status(&head(size)), "431", "{size}");
+    }
+    for path in [
+        "resource?url=a.com",
+        "resource-post?url=a.com",
+        "resource/postreq?url=a.com",
+    ] {
+        for length in ["67108865", "4611686018427387904"] {
+            let request = format!(
+                "POST /live/{path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\nx"
+            );
+            assert_eq!(status(&request), "413", "{path} {length}");
+        }
+    }
+}
+
+#[test]
+fn servers_that_ask_each_other_in_a_circle_notice() {
+    // Each is a source of itself, which is the smallest cycle; the address is known when it runs.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = port.local_addr().unwrap();
+    drop(port);
+    let config = format!(
+        "collections:\n  up: upstream+http://{address}/up\n  cdx:\n    index:\n      type: cdx\n      \
+         api_url: http://{address}/cdx/index\n      replay_url: http://{address}/{{timestamp}}/{{url}}\n  live: $live\n"
+    );
+    let stage = Stage::start_at(&config, address);
+    let mut connection = Connection::open(stage.address()).unwrap();
+    for collection in ["up", "cdx"] {
+        let target = format!("/{collection}/index?url=example.com");
+        let answer = connection.ask("GET", &target, &[], b"").unwrap();
+        assert_eq!(answer.status, 502);
+        let errors = answer.field("source-errors").unwrap();
+        assert!(errors.contains("508"), "{errors}");
+    }
+    let again = format!("http://{address}/live/id_/");
+    let target = format!("/live/id_/{again}{again}http://example.com/");
+    let answer = connection.ask("GET", &target, &[], b"").unwrap();
+    assert_eq!(answer.status, 508, "{}", answer.text());
+}

@@ -1,0 +1,290 @@
+//! Revisits, whose payload is in another record.
+
+use redis_tests::archive::collection::sha1_base32;
+use redis_tests::http::{Answer, get};
+
+use crate::federation::disclosure::logged;
+use crate::federation::resource::{check, field, record, target};
+use crate::federation::shelf::{HTTP, Shelf, Slot, iso};
+use crate::serving::Stage;
+
+const URL: &str = "http://example.com/";
+const FIRST: &str = "20150101000000";
+const LATER: &str = "20160101000000";
+const TEXT: &[u8] = b"what was there both times";
+
+/// A revisit in `revisits.warc.gz`, with its line.
+fn revisit(shelf: &mut Shelf, url: &str, fields: &[(&str, &str)], http: &str, more: &str) -> Slot {
+    let date = iso(LATER);
+    let id = format!("<urn:uuid:revisit-{}>", sha1_base32(url.as_bytes()));
+    let mut all = vec![
+        ("WARC-Type", "revisit"),
+        ("WARC-Record-ID", &*id),
+        ("WARC-Date", &*date),
+        ("WARC-Target-URI", url),
+        ("Content-Type", "application/http; msgtype=response"),
+    ];
+    all.extend_from_slice(fields);
+    let slot = shelf.record("revisits.warc.gz", &all, http.as_bytes());
+    shelf.line(
+        url,
+        LATER,
+        &slot,
+        &format!(", \"mime\": \"warc/revisit\"{more}"),
+    );
+    slot
+}
+
+fn digest() -> String {
+    format!("sha1:{}", sha1_base32(TEXT))
+}
+
+/// HTTP header and payload of a record of this time.
+fn parts(answer: &Answer) -> (String, Vec<u8>) {
+    let (head, block) = record(answer);
+    assert_eq!(field(&head, "WARC-Type"), "response");
+    assert_eq!(field(&head, "WARC-Date"), iso(LATER));
+    let at = block
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .unwrap()
+        + 4;
+    (
+        String::from_utf8(block[..at].to_vec()).unwrap(),
+        block[at..].to_vec(),
+    )
+}
+
+#[test]
+fn a_revisit_is_answered_with_the_payload_of_its_original() {
+    let mut shelf = Shelf::new();
+    let digest = digest();
+    let own = "HTTP/1.1 200 OK\r\nX-Own: yes\r\n\r\n";
+    let refers = |url: &'static str| {
+        [
+            ("WARC-Refers-To-Target-URI", url),
+            ("WARC-Payload-Digest", "-"),
+        ]
+    };
+    // Each in a collection of its own: the original, the revisit, and what is asked for.
+    let mut config = String::from("collections:\n");
+    let mut asked: Vec<(&str, bool)> = Vec::new();
+    let mut add = |shelf: &mut Shelf, name: &'static str, has_own: bool| {
+        let index = shelf.write_index(&format!("{name}.cdxj"));
+        config.push_str(&format!(
+            "  {name}:\n    index: {index}\n    resource: {}\n",
+            shelf.warcs()
+        ));
+        asked.push((name, has_own));
+    };
+    let with_digest = [("WARC-Payload-Digest", &*digest)];
+
+    shelf.capture("a.warc.gz", URL, FIRST, TEXT);
+    shelf.capture("a.warc.gz", URL, "20150601000000", b"something else");
+    revisit(&mut shelf, URL, &with_digest, own, "");
+    add(&mut shelf, "same_url", true);
+
+    shelf.capture("b.warc", "http://other.example/x", FIRST, TEXT);
+    let date = iso(FIRST);
+    let mut fields = refers("http://other.example/x").to_vec();
+    fields[1].1 = &digest;
+    fields.push(("WARC-Refers-To-Date", &date));
+    revisit(&mut shelf, URL, &fields, own, "");
+    add(&mut shelf, "other_url", true);
+
+    // Neither digest nor anything else but where and when.
+    let slot = shelf.response("c.warc.gz", "http://other.example/y", FIRST, TEXT);
+    shelf.line("http://other.example/y", FIRST, &slot, "");
+    let fields = [
+        ("WARC-Refers-To-Target-URI", "<http://other.example/y>"),
+        ("WARC-Refers-To-Date", &*date),
+    ];
+    revisit(&mut shelf, URL, &fields, own, "");
+    add(&mut shelf, "no_digest", true);
+
+    shelf.capture("d.warc.gz", URL, FIRST, TEXT);
+    revisit(&mut shelf, URL, &with_digest, "", "");
+    add(&mut shelf, "no_header", false);
+
+    shelf.capture("e.warc.gz", URL, FIRST, TEXT);
+    revisit(
+        &mut shelf,
+        URL,
+        &with_digest,
+        "HTTP/1.1 304 Not Modified\r\n\r\n",
+        "",
+    );
+    add(&mut shelf, "not_modified", false);
+
+    // The row alone knows where it is.
+    let slot = shelf.response("f.warc.gz", "http://hidden.example/", FIRST, TEXT);
+    let more = format!(
+        ", \"orig.filename\": \"{}\", \"orig.offset\": \"{}\", \"orig.length\": \"{}\"",
+        slot.file, slot.offset, slot.length
+    );
+    revisit(&mut shelf, URL, &with_digest, own, &more);
+    add(&mut shelf, "in_the_row", true);
+
+    revisit(&mut shelf, URL, &with_digest, own, "");
+    add(&mut shelf, "elsewhere", true);
+
+    let stage = Stage::start(&config);
+    let mut records = Vec::new();
+    for (name, has_own) in asked {
+        let answer = get(stage.address(), &target(name, URL, LATER));
+        assert_eq!(answer.status, 200, "{name}: {}", answer.text());
+        let (http, payload) = parts(&answer);
+        assert_eq!(payload, TEXT, "{name}");
+        assert_eq!(http, if has_own { own } else { HTTP }, "{name}");
+        let (head, _) = record(&answer);
+        assert_eq!(field(&head, "WARC-Target-URI"), URL);
+        assert_eq!(field(&head, "WARC-Payload-Digest"), digest, "{name}");
+        assert_eq!(field(&head, "WARC-Refers-To-Date"), iso(FIRST), "{name}");
+        assert!(answer.field("warcserver-cdx").unwrap().contains(LATER));
+        records.extend_from_slice(&answer.body);
+    }
+    check(&records, shelf.path());
+}
+
+#[test]
+fn the_header_fits_the_payload() {
+    let mut shelf = Shelf::new();
+    let chunked = b"19\r\nwhat was there both times\r\n0\r\n\r\n";
+    let digest = format!("sha1:{}", sha1_base32(chunked));
+    let http = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX: theirs\r\n\r\n";
+    let date = iso(FIRST);
+    let fields = [
+        ("WARC-Type", "response"),
+        ("WARC-Record-ID", "<urn:uuid:original>"),
+        ("WARC-Date", &*date),
+        ("WARC-Target-URI", URL),
+        ("WARC-Payload-Digest", &digest),
+    ];
+    let slot = shelf.record("a.warc.gz", &fields, &[http.as_bytes(), chunked].concat());
+    shelf.line(URL, FIRST, &slot, &format!(", \"digest\": \"{digest}\""));
+    let own = "HTTP/1.1 200 OK\r\nContent-Length: 25\r\nX: own\r\n\r\n";
+    revisit(
+        &mut shelf,
+        URL,
+        &[("WARC-Payload-Digest", &digest)],
+        own,
+        "",
+    );
+    let index = shelf.write_index("index.cdxj");
+    let stage = Stage::start(&format!(
+        "collections:\n  c:\n    index: {index}\n    resource: {}\n",
+        shelf.warcs()
+    ));
+    let answer = get(stage.address(), &target("c", URL, LATER));
+    let (http, payload) = parts(&answer);
+    assert_eq!(
+        http,
+        "HTTP/1.1 200 OK\r\nX: own\r\nTransfer-Encoding: chunked\r\n\r\n"
+    );
+    assert_eq!(payload, chunked);
+    check(&answer.body, shelf.path());
+}
+
+#[test]
+fn some_revisits_need_no_original() {
+    let mut shelf = Shelf::new();
+    let empty = format!("sha1:{}", sha1_base32(b""));
+    let moved = "HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 25\r\n\r\n";
+    let digest = digest();
+    revisit(
+        &mut shelf,
+        URL,
+        &[("WARC-Payload-Digest", &digest)],
+        moved,
+        "",
+    );
+    let nothing = "http://example.com/nothing";
+    revisit(
+        &mut shelf,
+        nothing,
+        &[("WARC-Payload-Digest", &empty)],
+        HTTP,
+        "",
+    );
+    let index = shelf.write_index("index.cdxj");
+    let stage = Stage::start(&format!(
+        "collections:\n  c:\n    index: {index}\n    resource: {}\n",
+        shelf.warcs()
+    ));
+    let mut records = Vec::new();
+    for (url, head) in [
+        (
+            URL,
+            "HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n",
+        ),
+        (
+            nothing,
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n",
+        ),
+    ] {
+        let answer = get(stage.address(), &target("c", url, LATER));
+        assert_eq!(parts(&answer), (head.to_owned(), Vec::new()));
+        records.extend_from_slice(&answer.body);
+    }
+    check(&records, shelf.path());
+}
+
+#[test]
+fn an_original_that_is_nowhere_is_no_endless_search() {
+    let mut shelf = Shelf::new();
+    let digest = digest();
+    let other = "http://example.com/other";
+    // Each other's original, and its own.
+    let fields = |url| {
+        [
+            ("WARC-Payload-Digest", &*digest),
+            ("WARC-Refers-To-Target-URI", url),
+            ("WARC-Refers-To-Date", "2016-01-01T00:00:00Z"),
+        ]
+    };
+    revisit(&mut shelf, URL, &fields(other), HTTP, "");
+    revisit(&mut shelf, other, &fields(URL), HTTP, "");
+    let itself = "http://example.com/itself";
+    let slot = revisit(&mut shelf, itself, &fields(itself), HTTP, "");
+    // An index that does not say that they are revisits.
+    let (first, _) = shelf
+        .index
+        .split_once('\n')
+        .map(|(a, b)| (a.to_owned(), b))
+        .unwrap();
+    shelf
+        .index
+        .push_str(&first.replace("warc/revisit", "text/plain"));
+    shelf.index.push('\n');
+    shelf.line(itself, FIRST, &slot, ", \"mime\": \"text/plain\"");
+    // Another payload under the same digest.
+    let wrong = shelf.response("a.warc.gz", "http://example.com/lie", FIRST, b"a lie");
+    shelf.line(
+        "http://example.com/lie",
+        FIRST,
+        &wrong,
+        &format!(", \"digest\": \"{digest}\""),
+    );
+    revisit(
+        &mut shelf,
+        "http://example.com/lie",
+        &fields("http://example.com/lie"),
+        HTTP,
+        "",
+    );
+    let index = shelf.write_index("index.cdxj");
+    let stage = Stage::start(&format!(
+        "collections:\n  c:\n    index: {index}\n    resource: {}\n",
+        shelf.warcs()
+    ));
+    for url in [URL, other, itself, "http://example.com/lie"] {
+        let answer = get(stage.address(), &(target("c", url, LATER) + "&from=2016"));
+        assert_eq!(answer.status, 404, "{url}: {}", answer.text());
+        let json: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        let tried = json["tried"].as_array().unwrap().len();
+        for event in logged(&stage, &answer, "a record cannot be loaded", tried) {
+            let error = event["error"].as_str().unwrap();
+            assert!(error.contains("the original of the revisit"), "{event}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Copies of an index.
+
+use std::fs;
+use std::path::Path;
+
+use crate::index_cache::stage::{Stage, ends};
+
+#[test]
+fn a_copy_is_whole_and_of_its_own() {
+    let stage = Stage::of([1, 2]);
+    let out = stage.path().join("some/where/copy");
+    let get = |kind: &str, status: i32| {
+        ends(
+            stage.get(kind, "1-2", &["--json", "--out", out.to_str().unwrap()]),
+            status,
+        )
+    };
+    let answer = get("full", 0).object();
+    assert_eq!(answer["out"], out.to_str().unwrap());
+    let entry = stage.entry("fullcrawllogindex", "1-2-cache");
+    let names = |folder: &Path| {
+        let names = fs::read_dir(folder)
+            .unwrap()
+            .map(|file| file.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&out), names(&entry));
+    for name in names(&entry) {
+        use std::os::unix::fs::MetadataExt;
+        let (copy, own) = (out.join(&name), entry.join(&name));
+        assert_eq!(fs::read(&copy).unwrap(), fs::read(&own).unwrap(), "{name}");
+        assert_ne!(
+            copy.metadata().unwrap().ino(),
+            own.metadata().unwrap().ino(),
+            "{name}"
+        );
+    }
+    // What is written into the copy is not written into the cache.
+    fs::write(out.join("url.idx"), "spoilt").unwrap();
+    ends(stage.index(&["verify"]), 0);
+
+    // A copy is replaced by the next one, also of another kind, and nothing is left of the former.
+    get("full", 0);
+    assert_eq!(
+        fs::read(out.join("url.idx")).unwrap(),
+        fs::read(entry.join("url.idx")).unwrap()
+    );
+    get("cdx", 0);
+    assert_eq!(names(&out), ["1-2-cache", "manifest.json"]);
+    assert_eq!(names(out.parent().unwrap()), ["copy"]);
+
+    // What is no copy is not touched.
+    fs::remove_file(out.join("manifest.json")).unwrap();
+    let refused = get("full", 1);
+    assert!(
+        refused
+            .errors
+            .contains("something else than a copy of an index"),
+        "{}",
+        refused.errors
+    );
+    assert_eq!(names(&out), ["1-2-cache"]);
+}
+
+#[test]
+fn a_copy_for_which_there_is_no_room_is_not_there() {
+    let stage = Stage::of([1]);
+    fs::write(stage.path().join("file"), "").unwrap();
+    let out = stage.path().join("file/copy");
+    let failed = ends(stage.get("full", "1", &["--out", out.to_str().unwrap()]), 1);
+    assert!(failed.errors.contains("/file"), "{}", failed.errors);
+}

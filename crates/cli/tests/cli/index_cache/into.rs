@@ -1,0 +1,283 @@
+//! `--into`: from metadata files to a dedupe index.
+
+use crawlspace_archive::zipnum::Lookup;
+use crawlspace_client::dedupe::{CrawlState, Index};
+use redis_tests::{
+    Cluster, Options, Program, Relay, Server, Snapshot, assert_consistent, ok, until,
+};
+use serde_json::Value;
+
+use crate::index_cache::stage::{Stage, ends};
+
+const PREFIX: &str = "{coll-42}:";
+
+fn get(
+    stage: &Stage,
+    server: &Server,
+    kind: &str,
+    jobs: &str,
+    words: &[&str],
+) -> std::process::Command {
+    let url = server.url();
+    let into = ["--json", "--into", &url, "--prefix", PREFIX];
+    stage.get(kind, jobs, &[&into, words].concat())
+}
+
+fn outcomes(answer: &Value) -> Vec<(u64, &str)> {
+    let jobs = answer["loaded"]["jobs"].as_array().unwrap().iter();
+    jobs.map(|one| {
+        (
+            one["job"].as_u64().unwrap(),
+            one["outcome"].as_str().unwrap(),
+        )
+    })
+    .collect()
+}
+
+fn keys(server: &Server) -> Snapshot {
+    let mut c = server.wire();
+    assert_consistent(&mut c, PREFIX);
+    let all = Snapshot::of_keys(&mut c, |key| key.starts_with(PREFIX.as_bytes()));
+    all.without(|key| key.ends_with(b":seq"))
+}
+
+#[test]
+fn a_crawler_finds_what_a_job_has_stored() {
+    let (stage, server) = (Stage::of([3, 7]), Server::start());
+    let answer = ends(get(&stage, &server, "dedup", "3,7", &["--strict"]), 0).object();
+    assert_eq!(outcomes(&answer), [(3, "committed"), (7, "committed")]);
+    let index = Index::open(&server.url(), PREFIX).unwrap();
+    let mut c = server.wire();
+    assert_consistent(&mut c, PREFIX);
+    let mut looked_up = 0;
+    for (job, crawl) in [(3, "job-3"), (7, "job-7")] {
+        let entry = stage.entry("dedupcrawllogindex", &format!("{job}-cache"));
+        let stats = index.crawl_stats(crawl.as_bytes()).unwrap();
+        assert_eq!(stats.state, CrawlState::Committed);
+        let lookup = Lookup::open(&entry).unwrap();
+        let mut records = 0;
+        for row in lookup.all().unwrap() {
+            let row = row.unwrap();
+            let is_loaded =
+                !row.field("filename").is_empty() && row.field("url").starts_with("http");
+            if !is_loaded {
+                continue;
+            }
+            records += 1;
+            let hash = format!("sha1:{}", row.field("digest"));
+            let found = index.lookup_with_wacz(None, &[hash.as_bytes()]).unwrap();
+            let found = found[0]
+                .as_ref()
+                .unwrap_or_else(|| panic!("{hash} of {crawl}"));
+            let original = &found.original;
+            // Its record is one of the index of the job that owns it, in the file that this has.
+            let owner = std::str::from_utf8(&original.crawl)
+                .unwrap()
+                .replace("job-", "");
+            let owner = stage.entry("dedupcrawllogindex", &format!("{owner}-cache"));
+            let url = String::from_utf8(original.url.clone()).unwrap();
+            let owns = Lookup::open(&owner).unwrap();
+            let file = found
+                .filename
+                .as_ref()
+                .map(|name| String::from_utf8_lossy(name).into_owned());
+            let is_it = owns.by_url(&url).unwrap().any(|own| {
+                let own = own.unwrap();
+                own.timestamp() == original.date && Some(own.field("filename")) == file
+            });
+            assert!(is_it, "{hash}: {found:?}");
+            looked_up += 1;
+        }
+        assert!(stats.total_urls > 0 && stats.total_urls <= records);
+    }
+    assert!(looked_up > 100, "{looked_up}");
+}
+
+#[test]
+fn loading_twice_is_loading_once_also_in_another_set() {
+    let (stage, server) = (Stage::of([1, 2, 3]), Server::start());
+    ends(get(&stage, &server, "dedup", "1-2", &[]), 0);
+    let once = server.snapshot();
+    let again = ends(get(&stage, &server, "dedup", "1-2", &[]), 0).object();
+    assert_eq!(outcomes(&again), [(1, "known"), (2, "known")]);
+    server.snapshot().assert_same(&once, "the second time");
+    let more = ends(get(&stage, &server, "dedup", "1-3", &[]), 0).object();
+    assert_eq!(
+        outcomes(&more),
+        [(1, "known"), (2, "known"), (3, "committed")]
+    );
+
+    // As if all had been loaded at once, and also after the caches were lost.
+    let fresh = Server::start();
+    std::fs::remove_dir_all(stage.cache()).unwrap();
+    ends(get(&stage, &fresh, "dedup", "1-3", &[]), 0);
+    keys(&server).assert_same(&keys(&fresh), "one after the other, and at once");
+    let known = ends(get(&stage, &server, "dedup", "1-3", &[]), 0).object();
+    assert_eq!(outcomes(&known), [(1, "known"), (2, "known"), (3, "known")]);
+}
+
+#[test]
+fn a_load_that_is_killed_goes_on_when_it_is_repeated() {
+    let stage = Stage::of([1]);
+    stage.add(2, 20_000);
+    // All is built, so that what is killed is loading.
+    ends(stage.get("full", "1-2", &[]), 0);
+    let (whole, server) = (Server::start(), Server::start());
+    ends(get(&stage, &whole, "full", "1-2", &[]), 0);
+    let index = Index::open(&server.url(), PREFIX).unwrap();
+    for least in [1, 4_000, 9_000] {
+        let loading = Program::start(get(&stage, &server, "full", "1-2", &[]));
+        let is_far = || {
+            index
+                .crawl_stats(b"job-2")
+                .is_ok_and(|stats| stats.total_urls >= least)
+        };
+        until("some of the second job is in", is_far);
+        loading.kill9();
+    }
+    let done = ends(get(&stage, &server, "full", "1-2", &[]), 0).object();
+    assert_eq!(outcomes(&done)[0], (1, "known"));
+    keys(&server).assert_same(&keys(&whole), "killed, and not");
+}
+
+#[test]
+fn the_crawls_may_be_called_otherwise() {
+    let (stage, server) = (Stage::of([7]), Server::start());
+    ends(
+        get(
+            &stage,
+            &server,
+            "dedup",
+            "7",
+            &["--crawl-id", "snapshot/{job}"],
+        ),
+        0,
+    );
+    let index = Index::open(&server.url(), PREFIX).unwrap();
+    assert_eq!(
+        index.crawl_stats(b"snapshot/7").unwrap().state,
+        CrawlState::Committed
+    );
+    assert!(index.crawl_stats(b"job-7").is_err());
+}
+
+#[test]
+fn what_is_refused_is_told_and_other_jobs_go_on() {
+    let (stage, server) = (Stage::of([1, 2]), Server::start());
+    let hash = redis_tests::sha256_of(1);
+    ok!(
+        server.wire(),
+        "DEDUPE.ADD",
+        PREFIX,
+        "job-1",
+        hash,
+        0,
+        "20260101000000",
+        "http://a/",
+        9
+    );
+    let some = ends(get(&stage, &server, "dedup", "1-2,9", &[]), 1);
+    let answer = some.object();
+    assert_eq!(outcomes(&answer), [(2, "committed")]);
+    assert_eq!(answer["loaded"]["failed"][0]["job"], 1);
+    assert!(
+        some.errors.contains("crawlspace dedupe cancel job-1"),
+        "{}",
+        some.errors
+    );
+    assert!(
+        some.errors.contains("job 9: no such job"),
+        "{}",
+        some.errors
+    );
+}
+
+#[test]
+fn a_server_that_is_none_is_named_before_anything_is_built() {
+    let stage = Stage::of([1]);
+    let bare = Options::new().no_module().start();
+    for url in ["redis://127.0.0.1:1/", &bare.url()] {
+        let failed = ends(stage.get("dedup", "1", &["--into", url]), 1);
+        assert!(
+            failed.errors.starts_with("crawlspace: "),
+            "{}",
+            failed.errors
+        );
+        assert!(
+            !stage.entry("dedupcrawllogindex", "1-cache").exists(),
+            "{url}"
+        );
+    }
+}
+
+#[test]
+fn the_outcome_is_told_to_people_too() {
+    let (stage, server) = (Stage::of([1]), Server::start());
+    // Without a CDX, nobody knows where some of the captures are.
+    let (crawl_log, _) = redis_tests::harvest::logs(2, 4711, 100);
+    stage.add_of(2, &crawl_log, None);
+    let url = server.url();
+    let told = ends(stage.get("full", "1-2", &["--into", &url]), 0);
+    assert!(
+        told.out.contains("committed            2  now, with "),
+        "{}",
+        told.out
+    );
+    assert!(
+        told.errors.contains("since the index does not say where"),
+        "{}",
+        told.errors
+    );
+    let told = ends(stage.get("full", "1-2", &["--into", &url]), 0).out;
+    assert!(
+        told.contains("known                2  committed before"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_server_that_goes_away_is_named_and_the_same_command_goes_on() {
+    let stage = Stage::of([1]);
+    stage.add(2, 5_000);
+    ends(stage.get("full", "1-2", &[]), 0);
+    let (whole, server) = (Server::start(), Server::start());
+    ends(get(&stage, &whole, "full", "1-2", &[]), 0);
+    let relay = Relay::to(&server);
+    let url = relay.url();
+    let load = || stage.get("full", "1-2", &["--into", &url, "--prefix", PREFIX]);
+    for bytes in [40_000, 200_000] {
+        relay.hold_after(bytes);
+        let mut program = Program::start(load());
+        until("it is in the middle", || {
+            relay.holds() || program.ended().is_some()
+        });
+        relay.refuse(true);
+        relay.cut();
+        let ended = program.end();
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+        assert!(ended.errors.contains("not loaded: "), "{}", ended.errors);
+        relay.refuse(false);
+    }
+    ends(load(), 0);
+    keys(&server).assert_same(&keys(&whole), "with a connection that broke");
+}
+
+#[test]
+fn an_index_may_be_in_a_cluster() {
+    let stage = Stage::of([1, 2]);
+    let cluster = Cluster::start(3);
+    let url = cluster.url();
+    let load = |prefix| {
+        stage.get(
+            "dedup",
+            "1-2",
+            &["--into", &url, "--prefix", prefix, "--json"],
+        )
+    };
+    for expected in ["committed", "known"] {
+        let answer = ends(load(PREFIX), 0).object();
+        assert_eq!(outcomes(&answer), [(1, expected), (2, expected)]);
+    }
+    let refused = ends(load("without a hash tag:"), 1);
+    assert!(refused.errors.contains("BADPREFIX"), "{}", refused.errors);
+}

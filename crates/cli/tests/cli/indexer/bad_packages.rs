@@ -1,0 +1,345 @@
+//! Packages that are damaged, missing, or not what they are said to be.
+
+use std::fs;
+
+use redis_tests::archive::{Entry, Layout, Shape, store};
+use redis_tests::{Options, Rng, ok, plain_hash, sha256_of};
+use serde_json::json;
+
+use crate::indexer::stage::{COPY, Outcome, Stage, assert_over, report};
+
+/// Crawls in which no payload is stored twice, so that it does not matter which file came first.
+fn plain() -> Shape {
+    Shape {
+        plain: true,
+        captures: 250,
+        ..Shape::default()
+    }
+}
+
+/// What happens to a file, what is left of it, and what has to be said of it. Nothing is left of a file that is gone.
+type Damage = (&'static str, Option<Vec<u8>>, &'static [&'static str]);
+
+/// What can happen to a file.
+fn damages(bytes: &[u8], rng: &mut Rng) -> Vec<Damage> {
+    let cut = rng.below(bytes.len() as u64) as usize;
+    let index = |bytes: &[u8]| store(&[("indexes/index.cdx.gz", bytes)]);
+    let gzipped = {
+        // Of many lines, so that a part of them can be unpacked.
+        let lines: String = (0..5000)
+            .map(|n| {
+                format!(
+                    "org,example)/{n} 20240101000000 {{\"url\": \"http://example.org/{n}\", \"digest\": \"{}\", \
+                     \"length\": \"100\", \"mime\": \"text/html\"}}\n",
+                    sha256_of(1 << 50 | n)
+                )
+            })
+            .collect();
+        gzip(lines.as_bytes())
+    };
+    let mut flipped = gzipped.clone();
+    let at = flipped.len() - 6;
+    flipped[at] ^= 1;
+    let mut torn = gzipped.clone();
+    let at = torn.len() / 2;
+    torn[at..at + 40].fill(0xff);
+    let half = gzipped[..gzipped.len() / 2].to_vec();
+    let mut headless = bytes.to_vec();
+    let end = headless.len() - 22;
+    headless[end + 16..end + 20].fill(0xff);
+    let bomb = gzip(&vec![b'a'; 400 << 20]);
+    let endless = gzip(&[&vec![b'a'; 3 << 20][..], b"\n"].concat());
+    let words = b"no line of any index\n".repeat(300);
+    vec![
+        ("gone", None, &[]),
+        ("empty", Some(Vec::new()), &[]),
+        ("cut off", Some(bytes[..cut].to_vec()), &[]),
+        (
+            "no zip",
+            Some(b"<html>no zip</html>\n".repeat(100)),
+            &["not a WACZ file"],
+        ),
+        ("a directory that is elsewhere", Some(headless), &[]),
+        (
+            "no index",
+            Some(store(&[("archive/data.warc.gz", b"WARC")])),
+            &["CDX"],
+        ),
+        (
+            "index of something else",
+            Some(index(&gzip(&words))),
+            &["line"],
+        ),
+        ("no gzip", Some(index(b"no gzip at all")), &[]),
+        ("a checksum that is wrong", Some(index(&flipped)), &[]),
+        ("torn", Some(index(&torn)), &[]),
+        ("half", Some(index(&half)), &[]),
+        (
+            "a bomb",
+            Some(index(&bomb)),
+            &["limit", "large", "much", "times"],
+        ),
+        ("a line without end", Some(index(&endless)), &["line"]),
+        (
+            "a name that leaves",
+            Some(store(&[("../../etc/index.cdxj", b"x")])),
+            &[".."],
+        ),
+    ]
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(bytes).expect("memory takes it");
+    packed.finish().expect("memory takes it")
+}
+
+#[test]
+fn a_damaged_file_is_named_and_the_others_are_imported() {
+    let mut stage = Stage::with("damaged", Options::new(), 2, plain());
+    let mut rng = Rng::seeded(stage.rng.bits());
+    let damaged = stage.rng.pick(&stage.folder.entries).clone();
+    let file = stage.folder.file(&damaged.path);
+    let bytes = fs::read(&file).expect("it is there");
+    // No sizes or hashes, which would tell at once.
+    let resources: Vec<_> = stage
+        .folder
+        .entries
+        .iter()
+        .map(|e| json!({"name": e.name, "path": e.path, "crawlId": e.crawl}))
+        .collect();
+    let manifest = stage.folder.file("unsized.json");
+    fs::write(&manifest, json!({"resources": resources}).to_string()).expect("it is written");
+    for (n, (damage, instead, why)) in damages(&bytes, &mut rng).into_iter().enumerate() {
+        let prefix = format!("{{bad-{n}}}:");
+        match instead {
+            Some(bytes) => fs::write(&file, bytes),
+            None => fs::remove_file(&file),
+        }
+        .expect("the folder is writable");
+        let import = stage
+            .import_of(manifest.to_str().expect("a path"))
+            .prefix(&prefix);
+        let failed = import.fails_some();
+        let reasons: Vec<(&String, &String)> = failed.iter().collect();
+        println!("{damage}: {reasons:?}");
+        assert_eq!(reasons.len(), 1, "{damage}: {reasons:?}");
+        let (name, reason) = reasons[0];
+        assert_eq!(*name, damaged.name, "{damage}");
+        let said = why.is_empty() || why.iter().any(|why| reason.contains(why));
+        assert!(said, "{damage}: {reason}");
+        let mut c = stage.server.wire();
+        let done = redis_tests::set_key(&mut c, &format!("{prefix}src:d"));
+        assert_eq!(done.len(), stage.folder.entries.len() - 1, "{damage}");
+        assert!(
+            !done.contains(&damaged.name),
+            "{damage}: it is not in the index"
+        );
+        let progress = ok!(c, "HGET", format!("{prefix}allcounts"), "updateProgress");
+        assert_eq!(progress.text(), "1", "a failed file is finished");
+        redis_tests::assert_consistent(&mut c, &prefix);
+
+        // The next run tries it again, and says the same.
+        assert_eq!(import.fails_some(), failed, "{damage}");
+        // When it is whole again, nothing is missing.
+        fs::write(&file, &bytes).expect("the folder is writable");
+        import.succeeds();
+        stage.assert_once_in(&prefix);
+    }
+}
+
+#[test]
+fn a_file_of_another_size_or_hash_is_refused() {
+    let stage = Stage::with("another", Options::new(), 2, plain());
+    let entries = &stage.folder.entries;
+    let wrong = |n: usize, change: &dyn Fn(&mut Entry)| {
+        let mut listed = entries.clone();
+        // Every other entry says its size and hash.
+        change(&mut listed[n]);
+        stage.folder.manifest_of("wrong.json", &listed)
+    };
+    let source = wrong(2, &|entry| entry.size += 1);
+    let failed = stage.import_of(&source).fails_some();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), [&entries[2].name]);
+    let reason = &failed[&entries[2].name];
+    let sizes = [entries[2].size, entries[2].size + 1].map(|size| size.to_string());
+    assert!(sizes.iter().all(|size| reason.contains(size)), "{reason}");
+    stage.import().succeeds();
+    stage.assert_once();
+
+    let source = wrong(0, &|entry| entry.hash = sha256_of(7));
+    let verifying = stage
+        .import_of(&source)
+        .prefix("{verified}:")
+        .flag("--verify");
+    let failed = verifying.fails_some();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), [&entries[0].name]);
+    let reason = &failed[&entries[0].name];
+    assert!(
+        reason.contains(&sha256_of(7)) && reason.contains(&entries[0].hash),
+        "{reason}"
+    );
+    stage
+        .import()
+        .prefix("{verified}:")
+        .flag("--verify")
+        .succeeds();
+    stage.assert_once_in("{verified}:");
+
+    // Without --verify it is believed, and stands in the list of files.
+    stage.import_of(&source).prefix("{believed}:").succeeds();
+    let mut c = stage.server.wire();
+    let list = ok!(
+        c,
+        "LINDEX",
+        format!("{{believed}}:c:{}:wacz", entries[0].crawl),
+        0
+    );
+    assert!(list.text().contains(&sha256_of(7)), "{list:?}");
+}
+
+#[test]
+fn other_spellings_of_a_hash_are_verified_as_well() {
+    let stage = Stage::with("spelled", Options::new(), 1, plain());
+    for spell in [
+        &|hash: &str| hash["sha256:".len()..].to_owned() as String,
+        &|hash: &str| hash.replace("sha256:", "sha-256:"),
+        &|hash: &str| hash.to_ascii_uppercase(),
+    ] as [&dyn Fn(&str) -> String; 3]
+    {
+        let mut listed = stage.folder.entries.clone();
+        for entry in &mut listed {
+            entry.hash = spell(&entry.hash);
+        }
+        let source = stage.folder.manifest_of("spelled.json", &listed);
+        stage
+            .import_of(&source)
+            .prefix(&spell("sha256:{x}:"))
+            .flag("--verify")
+            .succeeds();
+    }
+}
+
+#[test]
+fn entries_that_are_none_are_named() {
+    let stage = Stage::with("entries", Options::new(), 1, plain());
+    let good: Vec<_> = stage
+        .folder
+        .entries
+        .iter()
+        .map(|e| json!({"name": e.name, "path": e.path, "crawlId": e.crawl}))
+        .collect();
+    let bad = [
+        (json!(7), "entry 1"),
+        (json!({"name": "no path"}), "no path"),
+        (json!({"path": 7.5, "name": "number"}), "number"),
+        (json!({"path": "s3://bucket/a.wacz"}), "a.wacz"),
+        (json!({"path": "a.wacz", "size": "many"}), "a.wacz"),
+        (json!({"path": "b.wacz", "size": -1}), "b.wacz"),
+        (json!({"path": "c.wacz", "crawlId": ["x"]}), "c.wacz"),
+        (json!({"path": "d\u{1}.wacz"}), "entry 1"),
+        (
+            json!({"path": "e.wacz", "crawlId": "crawl:counts"}),
+            "e.wacz",
+        ),
+        (
+            json!({"path": stage.folder.entries[0].path, "crawlId": "x:wacz", "name": "f"}),
+            "f",
+        ),
+    ];
+    for (entry, name) in bad {
+        let resources: Vec<_> = [&entry].into_iter().chain(&good).collect();
+        let manifest = stage.folder.file("entries.json");
+        fs::write(&manifest, json!({"resources": resources}).to_string()).expect("it is written");
+        let mut c = stage.server.wire();
+        ok!(
+            c,
+            "EVAL",
+            "for _, k in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', k) end",
+            0,
+            format!("{COPY}*")
+        );
+        let import = stage.import_of(manifest.to_str().expect("a path"));
+        let failed = import.fails_some();
+        assert_eq!(failed.len(), 1, "{entry}: {failed:?}");
+        let (named, reason) = failed.iter().next().expect("one");
+        assert!(named.contains(name), "{entry}: {named}: {reason}");
+        stage.assert_once();
+    }
+}
+
+#[test]
+fn lines_that_cannot_be_used_are_counted_and_shown() {
+    let stage = Stage::with("lines", Options::new(), 1, plain());
+    let good = |n: u64| {
+        format!(
+            "org,example)/{n} 20240101000000 {{\"url\": \"http://example.org/{n}\", \"digest\": \"{}\", \
+             \"length\": \"{}\", \"mime\": \"text/html\"}}",
+            sha256_of(1 << 50 | n),
+            1000 + n
+        )
+    };
+    let digest = sha256_of(1);
+    let bad = [
+        "org,example)/ 20240101000000 {\"url\": \"http://example.org/\", \"length\": \"100\"}".to_owned(),
+        "org,example)/ 20240101000000 {\"url\": \"http://example.org/\", \"digest\": \"sha1:X\", \"length\": \"1\"}".to_owned(),
+        format!("org,example)/ 2024 {{\"url\": \"http://example.org/\", \"digest\": \"{digest}\", \"length\": \"1\"}}"),
+        format!("org,example)/ 20240101000000 {{\"url\": \"http://example.org/\", \"digest\": \"{digest}\", \"length\": \"-1\"}}"),
+        format!("org,example)/ 20240101000000 {{\"url\": \"http://example.org/\", \"digest\": \"{digest}\", \"length\": 1"),
+        "garbage".to_owned(),
+    ];
+    let mut lines: Vec<String> = (0..200).map(good).collect();
+    for (n, line) in bad.iter().enumerate() {
+        lines.insert(n * 30 + 5, line.clone());
+    }
+    // A line that stands there twice is one capture; an empty one is none.
+    lines.push(lines[lines.len() - 1].clone());
+    lines.push(String::new());
+    let mut folder = redis_tests::archive::Folder::new();
+    let text = lines.join("\n").into_bytes();
+    folder.put("lines.wacz", "lines", &[("indexes/index.cdxj", text)]);
+    let import = stage.import_of(&folder.manifest()).prefix("{lines}:");
+    let ended = import.run();
+    assert!(ended.status.success(), "{}", ended.errors);
+    let report = report(&ended);
+    assert_eq!(report["badLines"], bad.len());
+    assert_eq!(report["responses"], 200);
+    let examples = report["badLineExamples"].as_array().expect("an array");
+    assert_eq!(examples.len(), bad.len());
+    for example in examples {
+        let example = example.as_str().expect("a text");
+        assert!(example.starts_with("lines.wacz: line "), "{example}");
+    }
+    let mut c = stage.server.wire();
+    assert_over(&mut c, "{lines}:");
+    let outcome = Outcome::of(&mut c, "{lines}:");
+    assert_eq!((outcome.hashes(), outcome.count("totalUrls")), (200, 200));
+}
+
+#[test]
+fn all_layouts_of_an_index_say_the_same() {
+    let stage = Stage::with(
+        "layouts",
+        Options::new(),
+        1,
+        Shape {
+            waczs: 1,
+            ..plain()
+        },
+    );
+    let records = format!("h:{}", stage.crawls[0].id);
+    let of = |prefix: &str| plain_hash(&mut stage.server.wire(), prefix, &records);
+    let live = of(crate::indexer::stage::LIVE);
+    assert!(!live.is_empty());
+    for (n, layout) in Layout::ALL.into_iter().enumerate() {
+        let mut folder = redis_tests::archive::Folder::new();
+        folder.write_as(&stage.crawls[0], layout);
+        let prefix = format!("{{layout-{n}}}:");
+        stage
+            .import_of(&folder.manifest())
+            .prefix(&prefix)
+            .succeeds();
+        assert_eq!(of(&prefix), live, "{layout:?}");
+    }
+}

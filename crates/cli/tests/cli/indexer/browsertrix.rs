@@ -1,0 +1,384 @@
+//! Beside Browsertrix's own importer: its queue entries, its guards, its counts and its names of options.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use redis_tests::archive::{Crawl, Kind, Shape};
+use redis_tests::{Options, Relay, Reply, Server, Wire, counts, int, ok, set_key, until};
+use serde_json::{Value, json};
+
+use crate::indexer::guards::larger;
+use crate::indexer::stage::{COPY, LIVE, Stage, assert_over, report, succeeded};
+
+/// What a revisit is taken to have, in bytes.
+const REVISIT: u64 = 1000;
+
+/// Queues files as Browsertrix's importer does: an entry of a manifest as it is, with `url`.
+fn queue(c: &mut Wire, stage: &Stage, names: impl Iterator<Item = usize>) {
+    for n in names {
+        let entry = &stage.folder.entries[n];
+        let path = stage.folder.file(&entry.path);
+        let item = match n % 2 {
+            0 => json!({"name": entry.name, "path": path, "hash": entry.hash, "size": entry.size,
+                "crawlId": entry.crawl, "url": path, "other": [1]}),
+            _ => json!({"url": path, "name": entry.name, "crawlId": entry.crawl}),
+        };
+        ok!(c, "SADD", format!("{COPY}src:qset"), &entry.name);
+        ok!(c, "LPUSH", format!("{COPY}src:q"), item.to_string());
+    }
+}
+
+#[test]
+fn packages_that_browsertrix_queued_are_imported_and_their_crawls_committed() {
+    let stage = Stage::new("queued by Browsertrix");
+    let mut c = stage.server.wire();
+    queue(&mut c, &stage, 0..stage.folder.entries.len());
+    stage.import().jobs(2).succeeds();
+    stage.assert_once();
+}
+
+#[test]
+fn packages_that_browsertrix_queued_are_committed_whatever_the_manifest_lists() {
+    let stage = Stage::new("queued and not listed");
+    let mut c = stage.server.wire();
+    let last = &stage.crawls[2].id;
+    let is_last = |n: &usize| stage.folder.entries[*n].crawl == *last;
+    let (listed, queued): (Vec<_>, Vec<_>) = (0..stage.folder.entries.len()).partition(is_last);
+    queue(&mut c, &stage, queued.into_iter());
+    let files: Vec<_> = listed
+        .iter()
+        .map(|&n| stage.folder.entries[n].clone())
+        .collect();
+    let source = stage.folder.manifest_of("last.json", &files);
+    stage.import_of(&source).succeeds();
+    assert_over(&mut c, COPY);
+    assert_eq!(set_key(&mut c, &format!("{COPY}allcrawls")).len(), 3);
+    assert_eq!(
+        set_key(&mut c, &format!("{COPY}uncommittedcrawls")).len(),
+        0
+    );
+    let [live, copy] = stage.both();
+    assert_eq!(copy.count("removedCrawls"), 2, "two are not listed");
+    copy.without_removed().assert_same(&live, "queued by both");
+}
+
+#[test]
+fn entries_of_the_queue_that_cannot_be_read_are_named_and_the_others_are_imported() {
+    let stage = Stage::new("entries that cannot be read");
+    let mut c = stage.server.wire();
+    queue(&mut c, &stage, 0..stage.folder.entries.len());
+    let bad = [
+        r#"{"url": "/crawls/a.wacz"}"#,
+        r#"{"name": 7, "path": "/crawls/b.wacz"}"#,
+        r#"{"name": "lost.wacz"}"#,
+        "[1]",
+        "\"text\"",
+        "7",
+        "no JSON",
+        "",
+        "\u{e9}{",
+    ];
+    for (n, item) in bad.into_iter().enumerate() {
+        let push = if n % 2 == 0 { "LPUSH" } else { "RPUSH" };
+        ok!(c, push, format!("{COPY}src:q"), item);
+    }
+    ok!(
+        c,
+        "LPUSH",
+        format!("{COPY}pending:q"),
+        b"\xff\xfe".as_slice()
+    );
+    let ended = stage.import().jobs(2).run();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+    let report = report(&ended);
+    assert_eq!(report["imported"], stage.folder.entries.len());
+    let failed = report["failed"].as_array().expect("a list");
+    assert_eq!(failed.len(), bad.len() + 1, "{failed:?}");
+    for one in failed {
+        let reason = one["reason"].as_str().expect("a text");
+        assert!(
+            reason.starts_with("it stands in src:q, and cannot be read: "),
+            "{one}"
+        );
+    }
+    let named = failed.iter().filter(|one| one["name"] == "lost.wacz");
+    assert_eq!(named.count(), 1, "{failed:?}");
+    for key in ["src:q", "pending:q", "pending:q:", "pending:q:lost.wacz"] {
+        assert_eq!(ok!(c, "EXISTS", format!("{COPY}{key}")), int(0), "{key}");
+    }
+    stage.import().succeeds();
+    stage.assert_once();
+}
+
+#[test]
+fn browsertrix_finds_in_our_entries_where_the_file_is_and_who_is_at_work_on_it() {
+    let stage = Stage::with("entries of ours", Options::new(), 3, larger());
+    let relay = Relay::to(&stage.server);
+    relay.hold_after(60_000);
+    let mut import = stage
+        .import_over(&relay, COPY)
+        .with("--lease", "600")
+        .start();
+    until("it is in the middle", || {
+        relay.holds() || import.ended().is_some()
+    });
+    let mut c = stage.server.wire();
+    let mut items = |queue: &str| -> Vec<Value> {
+        let items = ok!(c, "LRANGE", format!("{COPY}{queue}"), 0, -1);
+        let item = |item: &Reply| serde_json::from_slice(item.bytes()).expect("JSON");
+        items.items().iter().map(item).collect()
+    };
+    let (queued, pending) = (items("src:q"), items("pending:q"));
+    assert!(!queued.is_empty() && !pending.is_empty());
+    for item in queued.iter().chain(&pending) {
+        let url = item["url"].as_str().expect("a text");
+        assert!(fs::exists(url).expect("a path"), "{item}");
+    }
+    for item in &pending {
+        let id = item["id"].as_str().expect("a text");
+        assert_eq!(ok!(c, "EXISTS", format!("{COPY}pending:q:{id}")), int(1));
+    }
+    import.kill9();
+    relay.cut();
+}
+
+/// An import that waits for a package which Browsertrix's importer has: it took it out of the queue, and keeps a guard.
+fn waiting(stage: &Stage, name: &str) -> redis_tests::Program {
+    let mut c = stage.server.wire();
+    ok!(c, "SET", format!("{COPY}pending:q:{name}"), "1", "EX", 300);
+    let mut import = stage.import().start();
+    until("it waits", || {
+        import.errors().contains("waiting for other indexers: 1") || import.ended().is_some()
+    });
+    assert!(import.ended().is_none());
+    import
+}
+
+#[test]
+fn a_package_that_browsertrix_has_is_left_to_it() {
+    let stage = Stage::new("left to Browsertrix");
+    let name = &stage.folder.entries[1].name;
+    let import = waiting(&stage, name);
+    // It finishes, and its guard stays.
+    ok!(stage.server.wire(), "SADD", format!("{COPY}src:d"), name);
+    let report = succeeded(&import.end());
+    let others = stage.folder.entries.len() as u64 - 1;
+    assert_eq!(report["imported"], others);
+}
+
+#[test]
+fn a_package_whose_browsertrix_importer_died_is_taken_over() {
+    let stage = Stage::new("taken over from Browsertrix");
+    let name = &stage.folder.entries[1].name;
+    let import = waiting(&stage, name);
+    ok!(
+        stage.server.wire(),
+        "DEL",
+        format!("{COPY}pending:q:{name}")
+    );
+    succeeded(&import.end());
+    stage.assert_once();
+}
+
+/// A server whose two indexes have Browsertrix's names.
+fn browsertrix() -> Server {
+    let server = Options::new().start();
+    for prefix in [LIVE, COPY] {
+        ok!(server.wire(), "DEDUPE.PROFILE", prefix, "browsertrix");
+    }
+    server
+}
+
+/// What could have been saved, in bytes and records: of all responses of a payload but the original.
+fn redundant(c: &mut Wire, crawls: &[Crawl]) -> (i64, i64) {
+    // A record that is there twice is one.
+    let mut records: BTreeMap<(u64, &str, &str, &str), (String, u64)> = BTreeMap::new();
+    for crawl in crawls {
+        for capture in crawl.captures.iter().filter(|c| c.kind == Kind::Response) {
+            let key = (
+                capture.payload,
+                &crawl.id[..],
+                &capture.date[..],
+                &capture.url[..],
+            );
+            records.insert(key, (capture.hash(), capture.size));
+        }
+    }
+    let (mut size, mut urls) = (0, 0);
+    for ((_, crawl, date, url), (hash, bytes)) in &records {
+        let found = ok!(c, "DEDUPE.LOOKUP", COPY, hash);
+        let original = found.items()[0].items();
+        let is_original = original[0].text() == *crawl
+            && original[2].text() == *date
+            && original[3].text() == url.replace(' ', "%20");
+        if !is_original && *bytes > REVISIT {
+            size += (bytes - REVISIT) as i64;
+            urls += 1;
+        }
+    }
+    (size, urls)
+}
+
+fn counted(c: &mut Wire) -> (i64, i64) {
+    let counts = counts(c, &format!("{COPY}allcounts"));
+    let of = |field: &str| counts.get(field).copied().unwrap_or(0);
+    (of("estimatedRedundantSize"), of("redundantUrls"))
+}
+
+#[test]
+fn redundant_responses_are_counted_once_in_the_browsertrix_profile() {
+    let mut stage = Stage::on(browsertrix(), "redundant", 3, larger());
+    let mut c = stage.server.wire();
+    let relay = Relay::to(&stage.server);
+    let mut expected = None;
+    for round in 0..3 {
+        if round > 0 {
+            // Cut off somewhere, and shared by two.
+            relay.hold_after(20_000 + stage.rng.below(400_000));
+            let mut first = stage.import_over(&relay, COPY).jobs(2).start();
+            until("it is in the middle", || {
+                relay.holds() || first.ended().is_some()
+            });
+            first.kill9();
+            relay.cut();
+        }
+        let import = stage.import().jobs(2);
+        for one in [import.start(), import.start()] {
+            succeeded(&one.end());
+        }
+        import.succeeds();
+        let expected = *expected.get_or_insert_with(|| redundant(&mut c, &stage.crawls));
+        assert!(expected.1 > 0, "{expected:?}");
+        assert_eq!(counted(&mut c), expected, "round {round}");
+        for key in ok!(c, "KEYS", format!("{COPY}*")).items() {
+            ok!(c, "DEL", key.bytes());
+        }
+        ok!(c, "DEDUPE.PROFILE", COPY, "browsertrix");
+    }
+}
+
+#[test]
+fn redundant_responses_are_no_count_of_the_documents() {
+    let stage = Stage::new("documented counts");
+    stage.import().succeeds();
+    assert_eq!(counted(&mut stage.server.wire()), (0, 0));
+}
+
+#[test]
+fn computed_hashes_of_files_are_spelled_as_the_profile_spells_them() {
+    let documents = Stage::new("spelled with its algorithm");
+    let theirs = Stage::on(browsertrix(), "spelled bare", 1, Shape::default());
+    for (stage, algorithm) in [(&documents, "sha256:"), (&theirs, "")] {
+        let entry = &stage.folder.entries[0];
+        let path = stage.folder.file(&entry.path);
+        let source = path.to_str().expect("a plain path");
+        stage.import_of(source).with("--crawl-id", "one").succeeds();
+        let list = ok!(
+            stage.server.wire(),
+            "LRANGE",
+            format!("{COPY}c:one:wacz"),
+            0,
+            -1
+        );
+        let written: Value = serde_json::from_slice(list.items()[0].bytes()).expect("JSON");
+        let hash = entry.hash.replace("sha256:", algorithm);
+        assert_eq!(written["hash"], hash);
+    }
+}
+
+#[test]
+fn the_options_of_browsertrix_mean_ours() {
+    let stage = Stage::new("options of Browsertrix");
+    let source = stage.folder.manifest();
+    let import = stage
+        .import()
+        .without("--source-url")
+        .without("--redis")
+        .with("--sourceUrl", &source)
+        .with("--redisDedupeUrl", &stage.server.url())
+        .flag("--removing");
+    import.succeeds();
+    stage.assert_once();
+    let one = &stage.folder.entries[0];
+    let path = stage.folder.file(&one.path);
+    import
+        .without("--removing")
+        .with("--prefix", "{one}:")
+        .with("--sourceUrl", path.to_str().expect("a plain path"))
+        .with("--sourceCrawlId", "one")
+        .succeeds();
+    assert_eq!(
+        set_key(&mut stage.server.wire(), "{one}:allcrawls"),
+        ["one"]
+    );
+}
+
+#[test]
+fn a_crawl_is_committed_or_cancelled_and_again_without_harm() {
+    let stage = Stage::new("committed and cancelled");
+    let mut c = stage.server.wire();
+    for crawl in ["good", "bad"] {
+        let hash = format!("sha256:{crawl:0>64}").replace(['g', 'o'], "a");
+        ok!(
+            c,
+            "DEDUPE.ADD",
+            COPY,
+            crawl,
+            hash,
+            0,
+            "20260319102015",
+            "https://e/",
+            10
+        );
+    }
+    let command = stage.import().without("--source-url").without("--lease");
+    let commit_it = command.clone().with("--commitCrawlId", "good");
+    assert_eq!(
+        commit_it.succeeds(),
+        json!({"crawl": "good", "new": 1, "known": 0})
+    );
+    commit_it.succeeds();
+    let cancel_it = command.clone().with("--cancelCrawlId", "bad");
+    assert_eq!(cancel_it.succeeds(), json!({"crawl": "bad", "canceled": 1}));
+    assert_eq!(cancel_it.succeeds(), json!({"crawl": "bad", "canceled": 0}));
+    assert_eq!(set_key(&mut c, &format!("{COPY}allcrawls")), ["good"]);
+    assert_eq!(ok!(c, "EXISTS", format!("{COPY}h:bad")), int(0));
+
+    let errors = command.clone().with("--cancel-crawl-id", "good").fails();
+    assert!(errors.contains("COMMITTED"), "{errors}");
+    let errors = command.clone().with("--commit-crawl-id", "none").fails();
+    assert!(errors.contains("NOCRAWL"), "{errors}");
+    // One thing at a time.
+    for wrong in [
+        command.clone(),
+        commit_it.with("--cancelCrawlId", "bad"),
+        cancel_it.flag("--remove"),
+        stage.import().with("--commitCrawlId", "good"),
+    ] {
+        assert_eq!(wrong.run().status.code(), Some(2));
+    }
+}
+
+#[test]
+fn failed_packages_can_be_no_failure_of_the_import() {
+    let stage = Stage::new("failures ignored");
+    let gone = &stage.folder.entries[0];
+    let source = stage.folder.manifest();
+    fs::remove_file(stage.folder.file(&gone.path)).expect("it was there");
+    let ended = stage.import_of(&source).flag("--ignore-failed").run();
+    assert_eq!(
+        ended.status.code(),
+        Some(0),
+        "{}{}",
+        ended.out,
+        ended.errors
+    );
+    let report = report(&ended);
+    assert_eq!(report["failed"][0]["name"], gone.name);
+    assert!(ended.errors.contains(&gone.name), "{}", ended.errors);
+    // Other failures stay what they are.
+    stage
+        .import_of("/nothing/there.json")
+        .flag("--ignore-failed")
+        .fails();
+}

@@ -1,0 +1,184 @@
+//! Indexers, servers and connections that die at any point, again and again.
+
+use redis_tests::archive::Shape;
+use redis_tests::{Ended, Options, Program, Relay, Rng, ok, until};
+
+use crate::indexer::guards::larger;
+use crate::indexer::stage::{COPY, Indexer, Stage, report};
+
+/// How many bytes an import sends that nothing disturbs.
+fn undisturbed(stage: &Stage, relay: &Relay) -> u64 {
+    let before = relay.sent();
+    let import = stage.import_over(relay, "{undisturbed}:").run();
+    assert!(import.status.success(), "{}", import.errors);
+    relay.sent() - before
+}
+
+/// Starts an import again and again. `strike` is called when it has sent a random number of bytes, each time in
+/// a new place, and gives how it ended, after which it is started anew. The last time nothing strikes.
+fn until_done(
+    import: &Indexer,
+    relay: &Relay,
+    all: u64,
+    rng: &mut Rng,
+    mut strike: impl FnMut(Program, &mut Rng) -> Ended,
+) {
+    let (mut struck, mut last) = (0, String::new());
+    for _ in 0..12 {
+        // Far enough for some of the files to get done, so that the next place is another one.
+        let farthest = all / rng.pick(&[2, 6, 12]);
+        relay.hold_after(1 + rng.below(farthest));
+        let mut program = import.start();
+        until("it is in the middle, or has ended", || {
+            relay.holds() || program.ended().is_some()
+        });
+        if relay.holds() {
+            struck += 1;
+            last = strike(program, rng).errors;
+            continue;
+        }
+        relay.go_on();
+        if program.end().status.success() {
+            break;
+        }
+    }
+    relay.go_on();
+    println!("struck {struck} times");
+    let ended = import.run();
+    assert!(ended.status.success(), "{}\nbefore: {last}", ended.errors);
+}
+
+#[test]
+fn killed_again_and_again_it_counts_everything_once() {
+    for jobs in [1, 3] {
+        let mut stage = Stage::with("killed", Options::new(), 3, larger());
+        let relay = Relay::to(&stage.server);
+        let all = undisturbed(&stage, &relay);
+        for round in 0..2 {
+            let prefix = format!("{{killed-{round}}}:");
+            let import = stage.import_over(&relay, &prefix).jobs(jobs);
+            until_done(&import, &relay, all, &mut stage.rng, |program, _| {
+                let ended = program.kill9();
+                relay.cut();
+                ended
+            });
+            stage.assert_once_in(&prefix);
+        }
+    }
+}
+
+#[test]
+fn killed_while_files_are_small_and_many_it_counts_everything_once() {
+    // Most of what is sent are the steps of the queue, the lists of files and commits.
+    let shape = Shape {
+        captures: 40,
+        waczs: 20,
+        known: 60,
+        ..Shape::default()
+    };
+    let mut stage = Stage::with("small", Options::new(), 4, shape);
+    let relay = Relay::to(&stage.server);
+    let all = undisturbed(&stage, &relay);
+    for round in 0..4 {
+        let prefix = format!("{{small-{round}}}:");
+        let import = stage.import_over(&relay, &prefix);
+        until_done(&import, &relay, all, &mut stage.rng, |program, _| {
+            let ended = program.kill9();
+            relay.cut();
+            ended
+        });
+        stage.assert_once_in(&prefix);
+    }
+}
+
+#[test]
+fn connections_that_break_count_nothing_twice() {
+    let mut stage = Stage::with("cut", Options::new(), 3, larger());
+    let relay = Relay::to(&stage.server);
+    let all = undisturbed(&stage, &relay);
+    let import = stage.import_over(&relay, COPY).jobs(2);
+    until_done(&import, &relay, all, &mut stage.rng, |mut program, rng| {
+        // It connects again, and so there is more to be cut.
+        for cuts in 1.. {
+            relay.cut();
+            relay.hold_after(1 + rng.below(all / 3));
+            until("it is in the middle again, or has ended", || {
+                relay.holds() || program.ended().is_some()
+            });
+            if program.ended().is_some() {
+                println!("cut {cuts} times");
+                break;
+            }
+        }
+        program.end()
+    });
+    stage.assert_once();
+}
+
+#[test]
+fn a_server_that_is_killed_and_comes_back_has_everything_once() {
+    let mut stage = Stage::with("server killed", Options::new().aof(true), 3, larger());
+    let relay = Relay::to(&stage.server);
+    let all = undisturbed(&stage, &relay);
+    let import = stage.import_over(&relay, COPY).jobs(2);
+    let Stage { server, rng, .. } = &mut stage;
+    until_done(&import, &relay, all, rng, |mut program, rng| {
+        // It connects again, and so there is more to be done while the server dies.
+        for deaths in 1.. {
+            // What is held back never arrives: it was on its way when the power went.
+            server.kill9();
+            relay.cut();
+            server.restart();
+            relay.hold_after(1 + rng.below(all / 3));
+            until("it is in the middle again, or has ended", || {
+                relay.holds() || program.ended().is_some()
+            });
+            if program.ended().is_some() {
+                println!("died {deaths} times");
+                break;
+            }
+        }
+        program.end()
+    });
+    stage.assert_once();
+}
+
+#[test]
+fn an_interrupted_import_says_so_and_goes_on_where_it_was() {
+    let mut stage = Stage::with("interrupted", Options::new(), 3, larger());
+    let relay = Relay::to(&stage.server);
+    let all = undisturbed(&stage, &relay);
+    let import = stage.import_over(&relay, COPY).jobs(2);
+    until_done(&import, &relay, all, &mut stage.rng, |mut program, _| {
+        program.interrupt();
+        relay.go_on();
+        let ended = program.end();
+        // It may have been at its last step, which is not worth stopping at.
+        if ended.status.success() {
+            return ended;
+        }
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+        assert!(ended.errors.contains("stopped"), "{}", ended.errors);
+        assert_eq!(report(&ended)["stopped"], true);
+        ended
+    });
+    stage.assert_once();
+}
+
+#[test]
+fn after_an_interruption_nobody_waits_for_a_lease() {
+    let stage = Stage::with("no lease", Options::new(), 2, larger());
+    let relay = Relay::to(&stage.server);
+    let all = undisturbed(&stage, &relay);
+    relay.hold_after(all / 2);
+    let import = stage.import_over(&relay, COPY).with("--lease", "3600");
+    let mut program = import.start();
+    until("it is in the middle", || relay.holds());
+    program.interrupt();
+    relay.go_on();
+    assert_eq!(program.end().status.code(), Some(1));
+    let guards = ok!(stage.server.wire(), "KEYS", format!("{COPY}pending:?:*"));
+    assert_eq!(guards.items(), [], "guards that nobody would renew");
+    import.succeeds();
+    stage.assert_once();
+}

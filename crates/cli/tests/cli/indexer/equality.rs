@@ -1,0 +1,191 @@
+//! What was crawled live, and what an import makes of the files.
+
+use redis_tests::archive::{Entry, Shape};
+use redis_tests::{Cluster, Options, is_packed, ok, plain_hash};
+use serde_json::json;
+
+use crate::indexer::stage::{COPY, Indexer, LIVE, Outcome, Stage, assert_over};
+
+#[test]
+fn an_import_gives_what_the_live_crawls_gave() {
+    let stage = Stage::with("live", Options::new(), 5, Shape::default());
+    let report = stage.import().succeeds();
+    stage.assert_once();
+    let captures = stage.crawls.iter().flat_map(|crawl| &crawl.captures);
+    let all = captures.clone().count();
+    let kinds = captures.fold([0; 3], |mut kinds, capture| {
+        kinds[capture.kind as usize] += 1;
+        kinds
+    });
+    let figure = |name: &str| report[name].as_u64().expect(name) as usize;
+    assert_eq!(figure("listed"), stage.folder.entries.len());
+    assert_eq!(figure("imported"), stage.folder.entries.len());
+    assert_eq!(figure("responses"), kinds[0]);
+    assert_eq!(figure("revisits"), kinds[1]);
+    assert_eq!(figure("other"), kinds[2]);
+    assert_eq!([figure("badLines"), figure("unresolved")], [0, 0]);
+    // Indexes in columns have a headline.
+    assert!(figure("lines") >= all, "{report}");
+    assert_eq!(report["failed"].as_array().map(Vec::len), Some(0));
+
+    let [live, _] = stage.both();
+    assert_eq!(live.count("totalUrls") as usize, kinds[0] + kinds[1]);
+    assert_eq!(live.count("dupeUrls") as usize, kinds[1]);
+    assert!(live.count("conservedSize") > 0 && live.count("totalCrawlSize") > 0);
+}
+
+#[test]
+fn several_workers_give_what_one_gives() {
+    for jobs in [2, 8] {
+        let stage = Stage::with("jobs", Options::new(), 4, Shape::default());
+        stage.import().jobs(jobs).succeeds();
+        stage.assert_once();
+    }
+}
+
+#[test]
+fn an_import_into_a_packed_index_is_that_of_the_live_crawls() {
+    // The live crawls' index is packed only at its end, so that both ways of getting there are compared.
+    let plain = Options::new().plain();
+    let stage = Stage::with("packed", plain, 4, Shape::default());
+    let mut c = stage.server.wire();
+    ok!(c, "DEDUPE.PACK", COPY);
+    stage.import().jobs(2).succeeds();
+    stage.assert_once();
+    assert!(is_packed(&mut c, COPY) && !is_packed(&mut c, LIVE));
+    ok!(c, "DEDUPE.PACK", LIVE);
+    stage.assert_once();
+    stage.import().succeeds();
+    stage.assert_once();
+    for prefix in [LIVE, COPY] {
+        ok!(c, "DEDUPE.UNPACK", prefix);
+    }
+    stage.assert_once();
+}
+
+#[test]
+fn a_second_import_changes_nothing() {
+    let stage = Stage::new("twice");
+    stage.import().succeeds();
+    let again = stage.import().succeeds();
+    stage.assert_once();
+    let files = stage.folder.entries.len();
+    assert_eq!(again["alreadyImported"], files);
+    assert_eq!(again["imported"], 0);
+    assert_eq!(again["lines"], 0);
+}
+
+#[test]
+fn crawls_that_come_one_by_one_give_what_all_at_once_give() {
+    let stage = Stage::with("one by one", Options::new(), 4, Shape::default());
+    for crawls in 1..=stage.crawls.len() {
+        let listed = |entry: &&Entry| stage.crawls[..crawls].iter().any(|c| c.id == entry.crawl);
+        let files: Vec<Entry> = stage
+            .folder
+            .entries
+            .iter()
+            .filter(listed)
+            .cloned()
+            .collect();
+        let source = stage.folder.manifest_of("growing.json", &files);
+        stage.import_of(&source).succeeds();
+    }
+    stage.assert_once();
+}
+
+#[test]
+fn files_that_come_one_by_one_give_what_all_at_once_give() {
+    // No payload is stored twice here: of two records in files of one crawl, the one that is committed first stays.
+    let shape = Shape {
+        plain: true,
+        ..Shape::default()
+    };
+    let stage = Stage::with("file by file", Options::new(), 3, shape);
+    let files = &stage.folder.entries;
+    for listed in 1..=files.len() {
+        let source = stage.folder.manifest_of("growing.json", &files[..listed]);
+        stage.import_of(&source).succeeds();
+    }
+    stage.assert_once();
+}
+
+#[test]
+fn what_is_removed_later_leaves_the_same() {
+    // Holders of shared hashes, and the order in which they come into their own, are those of the live crawls.
+    let shape = Shape {
+        known: 70,
+        ..Shape::default()
+    };
+    let stage = Stage::with("removed later", Options::new(), 5, shape);
+    stage.import().jobs(2).succeeds();
+    let mut ids: Vec<&String> = stage.crawls.iter().map(|crawl| &crawl.id).collect();
+    let mut rng = redis_tests::Rng::new("which first");
+    rng.shuffle(&mut ids);
+    let mut c = stage.server.wire();
+    for id in &ids[..4] {
+        for prefix in [LIVE, COPY] {
+            ok!(c, "DEDUPE.REMOVE", prefix, id);
+        }
+        let [live, copy] = stage.both();
+        copy.assert_same(&live, &format!("after the removal of {id}"));
+    }
+}
+
+#[test]
+fn the_browsertrix_profile_has_its_own_names() {
+    let server = Options::new().start();
+    for prefix in [LIVE, COPY] {
+        ok!(server.wire(), "DEDUPE.PROFILE", prefix, "browsertrix");
+    }
+    let stage = Stage::on(server, "browsertrix", 3, Shape::default());
+    // Hashes of files are those of the manifest, as the live crawls wrote them.
+    let entries = stage.folder.entries.iter();
+    let resources: Vec<_> = entries
+        .map(|e| json!({"name": e.name, "path": e.path, "hash": e.hash, "crawlId": e.crawl}))
+        .collect();
+    let source = stage.folder.file("hashed.json");
+    let manifest = json!({ "resources": resources }).to_string();
+    std::fs::write(&source, manifest).expect("the folder is writable");
+    let import = stage.import_of(source.to_str().expect("a plain path"));
+    import.succeeds();
+    // Figures of imports alone, which live crawls do not count.
+    let mut c = stage.server.wire();
+    for field in ["estimatedRedundantSize", "redundantUrls"] {
+        ok!(c, "HDEL", format!("{COPY}allcounts"), field);
+    }
+    stage.assert_once();
+    let hashes = plain_hash(&mut c, COPY, "alldupes");
+    assert!(hashes.len() > 100, "{} hashes", hashes.len());
+}
+
+#[test]
+fn an_index_without_prefix_has_the_documented_names() {
+    let stage = Stage::new("no prefix");
+    stage.import().prefix("").succeeds();
+    let live = Outcome::of(&mut stage.server.wire(), LIVE);
+    // Without a prefix, the other index would be part of it.
+    let mut c = stage.server.wire();
+    for key in ok!(c, "KEYS", format!("{LIVE}*")).items() {
+        ok!(c, "DEL", key.bytes());
+    }
+    Outcome::of(&mut c, "").assert_same(&live, "imported and live");
+    assert_over(&mut c, "");
+}
+
+#[test]
+fn an_index_may_lie_in_a_cluster() {
+    let cluster = Cluster::start(3);
+    let stage = Stage::new("cluster");
+    let live = Outcome::of(&mut stage.server.wire(), LIVE);
+    for (at, prefix) in ["{coll-1}:", "{coll-2}:", "{coll-3}:", "{coll-7}:"]
+        .iter()
+        .enumerate()
+    {
+        let first = &cluster.nodes()[at % 3];
+        let import = Indexer::new(&stage.folder.manifest()).redis(&first.url());
+        import.prefix(prefix).jobs(2).succeeds();
+        let mut c = cluster.owner(prefix).wire();
+        Outcome::of(&mut c, prefix).assert_same(&live, "in a cluster and live");
+        assert_over(&mut c, prefix);
+    }
+}

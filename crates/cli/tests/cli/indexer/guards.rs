@@ -1,0 +1,119 @@
+//! Several indexers share the work, and some of them die, or sleep for too long.
+
+use redis_tests::archive::Shape;
+use redis_tests::{Options, Relay, ok, until};
+
+use crate::indexer::stage::{Stage, succeeded};
+
+/// Larger crawls, so that there is a middle to be interrupted in.
+pub fn larger() -> Shape {
+    Shape {
+        captures: 1500,
+        ..Shape::default()
+    }
+}
+
+#[test]
+fn four_indexers_at_once_count_everything_once() {
+    let stage = Stage::with("four", Options::new(), 4, larger());
+    let import = stage.import().jobs(2);
+    let started: Vec<_> = (0..4).map(|_| import.start()).collect();
+    let reports: Vec<_> = started
+        .into_iter()
+        .map(|one| succeeded(&one.end()))
+        .collect();
+    stage.assert_once();
+    // Each package was imported by one of them.
+    let imported = |report: &serde_json::Value| report["imported"].as_u64();
+    let imported: u64 = reports.iter().filter_map(imported).sum();
+    assert_eq!(imported as usize, stage.folder.entries.len(), "{reports:?}");
+}
+
+#[test]
+fn another_indexer_takes_over_what_a_killed_one_had() {
+    let mut stage = Stage::with("taken over", Options::new(), 3, larger());
+    let relay = Relay::to(&stage.server);
+    for round in 0..3 {
+        let prefix = format!("{{over-{round}}}:");
+        relay.hold_after(20_000 + stage.rng.below(200_000));
+        let mut first = stage.import_over(&relay, &prefix).start();
+        until("it is in the middle", || {
+            relay.holds() || first.ended().is_some()
+        });
+        // The other one is there before the first one dies, and has no reason to touch what that one has.
+        let mut second = stage.import().prefix(&prefix).start();
+        until("the other one has begun", || {
+            second.errors().contains("waiting") || second.ended().is_some()
+        });
+        first.kill9();
+        relay.cut();
+        succeeded(&second.end());
+        stage.assert_once_in(&prefix);
+    }
+}
+
+#[test]
+fn an_indexer_that_wakes_up_beyond_its_lease_changes_nothing() {
+    let mut stage = Stage::with("asleep", Options::new(), 3, larger());
+    let relay = Relay::to(&stage.server);
+    for round in 0..4 {
+        let prefix = format!("{{asleep-{round}}}:");
+        let import = stage.import().prefix(&prefix);
+        // What it had sent arrives when the others are done, too: the network was slow.
+        relay.hold_after(5_000 + stage.rng.below(300_000));
+        let mut first = stage.import_over(&relay, &prefix).start();
+        until("it is in the middle", || {
+            relay.holds() || first.ended().is_some()
+        });
+        first.pause();
+        succeeded(&import.run());
+        stage.assert_once_in(&prefix);
+        relay.go_on();
+        first.go_on();
+        let ended = first.end();
+        assert!(ended.status.success(), "{}", ended.errors);
+        stage.assert_once_in(&prefix);
+    }
+}
+
+#[test]
+fn whatever_it_was_about_to_do_is_not_done_when_it_wakes_up() {
+    let shape = Shape {
+        captures: 60,
+        waczs: 3,
+        ..Shape::default()
+    };
+    let stage = Stage::with("any step", Options::new(), 2, shape);
+    let relay = Relay::to(&stage.server);
+    let all = {
+        stage.import_over(&relay, "{undisturbed}:").succeeds();
+        relay.sent()
+    };
+    // So dense that each of its steps is met in some round.
+    let mut at = 300;
+    while at < all {
+        let prefix = format!("{{step-{at}}}:");
+        relay.hold_after(at);
+        let mut first = stage
+            .import_over(&relay, &prefix)
+            .with("--lease", "60")
+            .start();
+        until("it is in the middle", || {
+            relay.holds() || first.ended().is_some()
+        });
+        first.pause();
+        // It has slept for longer than its lease.
+        let mut c = stage.server.wire();
+        for guard in ok!(c, "KEYS", format!("{prefix}pending:?:*")).items() {
+            ok!(c, "DEL", guard.bytes());
+        }
+        stage.import().prefix(&prefix).succeeds();
+        stage.assert_once_in(&prefix);
+        relay.go_on();
+        first.go_on();
+        let ended = first.end();
+        assert!(ended.status.success(), "{at}: {}", ended.errors);
+        stage.assert_once_in(&prefix);
+        at += 400;
+    }
+}

@@ -1,0 +1,392 @@
+//! What a manifest says, and what is taken for granted where it says nothing.
+
+use std::fs;
+
+use redis_tests::archive::{Crawl, Crawler, Entry, Folder, Layout, Shape, crawl};
+use redis_tests::{Options, Relay, Rng, Server, ok, plain_hash, set_key, until};
+use serde_json::json;
+
+use crate::indexer::guards::larger;
+use crate::indexer::stage::{COPY, Indexer, Outcome, Stage, assert_over, succeeded};
+
+/// A server, and one file of a plain crawl of so many captures in a folder.
+fn one_file(captures: u64) -> (Server, Folder, Crawl) {
+    let shape = Shape {
+        captures,
+        waczs: 1,
+        plain: true,
+        ..Shape::default()
+    };
+    let crawl = Crawler::new(Rng::seeded(1), shape).next_crawl();
+    let mut folder = Folder::new();
+    folder.write_as(&crawl, Layout::CdxjGzip);
+    (Server::start(), folder, crawl)
+}
+
+/// Names of the WACZ files of a crawl.
+fn waczs(server: &Server, crawl: &str) -> Vec<String> {
+    let list = ok!(
+        server.wire(),
+        "LRANGE",
+        format!("{COPY}c:{crawl}:wacz"),
+        0,
+        -1
+    );
+    let name = |entry: &redis_tests::Reply| {
+        let entry: serde_json::Value = serde_json::from_slice(entry.bytes()).expect("JSON");
+        entry["filename"].as_str().expect("a name").to_owned()
+    };
+    list.items().iter().map(name).collect()
+}
+
+fn crawls(server: &Server) -> Vec<String> {
+    set_key(&mut server.wire(), &format!("{COPY}allcrawls"))
+}
+
+#[test]
+fn one_file_is_a_crawl_by_its_own_name_or_by_the_one_given() {
+    let (server, folder, _) = one_file(50);
+    let source = folder.file("0.wacz");
+    let import = Indexer::new(source.to_str().expect("a plain path"));
+    let import = import.redis(&server.url()).prefix(COPY);
+    import.succeeds();
+    assert_eq!(crawls(&server), ["0.wacz"]);
+    assert_eq!(waczs(&server, "0.wacz"), ["0.wacz"]);
+    for (option, crawl) in [("--crawl-id", "été 1"), ("--crawlId", "other")] {
+        ok!(server.wire(), "FLUSHALL");
+        import.clone().with(option, crawl).succeeds();
+        assert_eq!(crawls(&server), [crawl]);
+        assert_eq!(waczs(&server, crawl), ["0.wacz"]);
+    }
+}
+
+#[test]
+fn the_source_may_be_spelled_as_the_crawler_spells_it() {
+    let (server, folder, _) = one_file(50);
+    let source = folder.file("0.wacz");
+    let import = Indexer::new("").redis(&server.url()).prefix(COPY);
+    let import = import.without("--source-url");
+    import
+        .with("--sourceUrl", source.to_str().expect("a plain path"))
+        .succeeds();
+    assert_eq!(crawls(&server), ["0.wacz"]);
+}
+
+#[test]
+fn what_an_entry_does_not_say_is_taken_from_its_path() {
+    let (server, folder, crawl) = one_file(50);
+    let bytes = fs::read(folder.file("0.wacz")).expect("it is there");
+    for path in ["a.wacz", "sub/b c.wacz", "sub/é.wacz", "d.wacz"] {
+        let file = folder.file(path);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        fs::write(file, &bytes).expect("it is written");
+    }
+    let absolute = folder.file("d.wacz");
+    let manifest = folder.file("some.json");
+    let size = bytes.len();
+    let hash = &folder.entries[0].hash;
+    let resources = json!({"resources": [
+        {"path": "a.wacz"},
+        {"path": "sub/b c.wacz", "crawlId": "b"},
+        {"path": "./sub/../sub/é.wacz", "name": "named", "hash": hash, "bytes": size},
+        {"path": absolute, "crawlId": "b", "name": "d", "size": size},
+    ]});
+    fs::write(&manifest, resources.to_string()).expect("it is written");
+    let import = Indexer::new(manifest.to_str().expect("a plain path"));
+    let import = import.redis(&server.url()).prefix(COPY);
+    import.succeeds();
+    assert_eq!(crawls(&server), ["a.wacz", "b", "named"]);
+    assert_eq!(waczs(&server, "b"), ["b c.wacz", "d"]);
+    let names = set_key(&mut server.wire(), &format!("{COPY}src:d"));
+    assert_eq!(names, ["a.wacz", "b c.wacz", "d", "named"]);
+
+    // With an id for those that have none.
+    ok!(server.wire(), "FLUSHALL");
+    import.with("--crawl-id", "rest").succeeds();
+    assert_eq!(crawls(&server), ["b", "rest"]);
+    assert_eq!(waczs(&server, "rest"), ["a.wacz", "named"]);
+    let responses = crawl
+        .captures
+        .iter()
+        .filter(|c| c.kind == redis_tests::archive::Kind::Response);
+    let records = plain_hash(&mut server.wire(), COPY, "h:b");
+    assert_eq!(records.len(), responses.count());
+}
+
+#[test]
+fn a_name_is_imported_once_wherever_it_lies() {
+    let stage = Stage::new("moved");
+    let twice: Vec<Entry> = stage
+        .folder
+        .entries
+        .iter()
+        .flat_map(|entry| {
+            let moved = Entry {
+                path: format!("moved {}.wacz", entry.size),
+                ..entry.clone()
+            };
+            fs::copy(
+                stage.folder.file(&entry.path),
+                stage.folder.file(&moved.path),
+            )
+            .expect("a copy");
+            [entry.clone(), moved]
+        })
+        .collect();
+    let source = stage.folder.manifest_of("twice.json", &twice);
+    stage.import_of(&source).jobs(2).succeeds();
+    stage.assert_once();
+    // And it stays so when all of them are somewhere else.
+    let moved: Vec<Entry> = twice.into_iter().skip(1).step_by(2).collect();
+    let source = stage.folder.manifest_of("moved.json", &moved);
+    let report = stage.import_of(&source).succeeds();
+    assert_eq!(report["imported"], 0);
+    stage.assert_once();
+}
+
+/// The crawl with its files in another order: the `n`-th was the `order[n]`-th.
+pub fn reordered(made: &Crawl, order: &[usize]) -> Crawl {
+    let mut crawl = made.clone();
+    crawl.waczs = order.iter().map(|&old| made.waczs[old].clone()).collect();
+    for capture in &mut crawl.captures {
+        let new = order.iter().position(|&old| old == capture.wacz);
+        capture.wacz = new.expect("every file has a new place");
+    }
+    crawl
+}
+
+#[test]
+fn files_have_the_numbers_of_their_places_in_the_manifest_whoever_is_quickest() {
+    let shape = Shape {
+        waczs: 8,
+        captures: 900,
+        ..Shape::default()
+    };
+    let mut stage = Stage::with("shuffled", Options::new(), 3, shape);
+    let mut c = stage.server.wire();
+    for round in 0..3 {
+        let (live, copy) = (format!("{{live-{round}}}:"), format!("{{copy-{round}}}:"));
+        // Each crawl's files in a new order; crawls begin in the old one, and are mixed after that.
+        let mut rest = stage.folder.entries.clone();
+        stage.rng.shuffle(&mut rest);
+        let mut listed = Vec::new();
+        for made in &stage.crawls {
+            let first = rest.iter().position(|entry| entry.crawl == made.id);
+            listed.push(rest.remove(first.expect("each crawl has a file")));
+        }
+        listed.extend(rest);
+        for made in &stage.crawls {
+            let files: Vec<Entry> = listed
+                .iter()
+                .filter(|entry| entry.crawl == made.id)
+                .cloned()
+                .collect();
+            let order: Vec<usize> = files
+                .iter()
+                .map(|file| {
+                    made.waczs
+                        .iter()
+                        .position(|name| *name == file.name)
+                        .expect("it is the crawl's")
+                })
+                .collect();
+            crawl(&mut c, &live, &reordered(made, &order), &files);
+        }
+        let source = stage.folder.manifest_of("shuffled.json", &listed);
+        let import = stage.import_of(&source).prefix(&copy).jobs(4);
+        for one in [import.start(), import.start()] {
+            succeeded(&one.end());
+        }
+        assert_over(&mut c, &copy);
+        let live = Outcome::of(&mut c, &live);
+        Outcome::of(&mut c, &copy).assert_same(&live, "a manifest in another order");
+    }
+}
+
+#[test]
+fn what_a_crashed_import_left_is_finished_by_the_next_one_whatever_it_lists() {
+    let stage = Stage::with("leftover", Options::new(), 4, larger());
+    let relay = Relay::to(&stage.server);
+    relay.hold_after(100_000);
+    let mut first = stage.import_over(&relay, COPY).start();
+    until("it is in the middle", || {
+        relay.holds() || first.ended().is_some()
+    });
+    first.kill9();
+    relay.cut();
+    // Of the last crawl only, which has been queued already.
+    let last = &stage.crawls[3].id;
+    let files: Vec<Entry> = stage
+        .folder
+        .entries
+        .iter()
+        .filter(|entry| entry.crawl == *last)
+        .cloned()
+        .collect();
+    let source = stage.folder.manifest_of("last.json", &files);
+    stage.import_of(&source).succeeds();
+    let mut c = stage.server.wire();
+    assert_over(&mut c, COPY);
+    let [live, copy] = stage.both();
+    assert_eq!(copy.count("removedCrawls"), 3, "three are not listed");
+    let size: i64 = stage
+        .folder
+        .entries
+        .iter()
+        .filter(|e| e.crawl != *last)
+        .map(|e| e.size as i64)
+        .sum();
+    assert_eq!(copy.count("removedCrawlSize"), size);
+    copy.without_removed()
+        .assert_same(&live, "finished by another manifest");
+}
+
+#[test]
+fn one_file_after_a_crash_finishes_what_was_left_too() {
+    let stage = Stage::with("leftover file", Options::new(), 3, larger());
+    let relay = Relay::to(&stage.server);
+    relay.hold_after(150_000);
+    let mut first = stage.import_over(&relay, COPY).start();
+    until("it is in the middle", || {
+        relay.holds() || first.ended().is_some()
+    });
+    first.kill9();
+    relay.cut();
+    let (server, folder, _) = one_file(20);
+    drop(server);
+    let source = folder.file("0.wacz");
+    stage
+        .import_of(source.to_str().expect("a plain path"))
+        .with("--crawl-id", "one more")
+        .succeeds();
+    ok!(stage.server.wire(), "DEDUPE.REMOVE", COPY, "one more");
+    stage.assert_once();
+}
+
+#[test]
+fn one_file_that_is_not_there_is_named() {
+    let stage = Stage::new("no file");
+    let source = stage.folder.file("nothing.wacz");
+    let failed = stage
+        .import_of(source.to_str().expect("a plain path"))
+        .fails_some();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), ["nothing.wacz"]);
+    stage.import().succeeds();
+    stage.assert_once();
+}
+
+#[test]
+fn a_source_that_cannot_be_read_is_named() {
+    let (server, folder, _) = one_file(10);
+    let path = |name: &str, text: &str| {
+        let path = folder.file(name);
+        fs::write(&path, text).expect("it is written");
+        path.to_string_lossy().into_owned()
+    };
+    for (source, why) in [
+        (
+            folder.file("nothing.json").to_string_lossy().into_owned(),
+            "",
+        ),
+        (path("empty.json", ""), "empty"),
+        (path("text.json", "no JSON"), ""),
+        (path("list.json", "[]"), "resources"),
+        (path("other.json", "{\"profile\": \"x\"}"), "resources"),
+        (
+            path("cut.json", "{\"resources\": [{\"path\": \"0.wacz\"}"),
+            "",
+        ),
+        ("ftp://example.org/a.json".into(), "ftp"),
+    ] {
+        let errors = Indexer::new(&source).redis(&server.url()).fails();
+        assert!(
+            errors.contains(&source) && errors.contains(why),
+            "{source}: {errors}"
+        );
+        assert_eq!(ok!(server.wire(), "DBSIZE").int(), 0, "{source}");
+    }
+}
+
+#[test]
+fn a_source_that_is_no_regular_file_is_refused_and_not_waited_for() {
+    let (server, folder, _) = one_file(10);
+    let pipe = folder.file("pipe.json");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let source = pipe.to_str().expect("a plain path");
+    for source in [source, folder.path().to_str().expect("a plain path")] {
+        let errors = Indexer::new(source).redis(&server.url()).fails();
+        let told = format!("{source}: it is not a regular file");
+        assert!(errors.contains(&told), "{errors}");
+    }
+    // Also as a list within a list.
+    let outer = folder.file("outer.json");
+    let manifest = json!({"resources": [{"path": "pipe.json"}, {"path": "0.wacz"}]});
+    fs::write(&outer, manifest.to_string()).expect("it is written");
+    let import = Indexer::new(outer.to_str().expect("a plain path"));
+    let failed = import.redis(&server.url()).prefix(COPY).fails_some();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), ["pipe.json"]);
+    assert!(
+        failed["pipe.json"].contains("not a regular file"),
+        "{failed:?}"
+    );
+    assert_eq!(crawls(&server), ["0.wacz"]);
+}
+
+#[test]
+fn a_name_may_have_a_kibibyte_and_no_more() {
+    let (server, mut folder, made) = one_file(50);
+    let long = "n".repeat(1024);
+    let path = folder.entries[0].path.clone();
+    folder.entries.clear();
+    folder.list(&long, &path, &"c".repeat(1024));
+    let import = Indexer::new(&folder.manifest()).redis(&server.url());
+    let import = import.prefix(COPY);
+    import.succeeds();
+    assert_eq!(
+        waczs(&server, &"c".repeat(1024)),
+        std::slice::from_ref(&long)
+    );
+    let revisits = made
+        .captures
+        .iter()
+        .any(|c| c.kind == redis_tests::archive::Kind::Revisit);
+    assert!(
+        revisits,
+        "the name of the file is part of what is noted of these"
+    );
+
+    let (name, crawl) = (format!("{long}n"), "c".repeat(1025));
+    folder.list(&name, &path, "c");
+    folder.list("short", &path, &crawl);
+    let source = folder.manifest();
+    let failed = import.with("--source-url", &source).fails_some();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), [&name, "short"]);
+}
+
+#[test]
+fn lists_in_a_manifest_are_part_of_it_and_nothing_is_removed_while_one_cannot_be_read() {
+    let stage = Stage::new("nested");
+    let entries = &stage.folder.entries;
+    let half = entries.len() / 2;
+    let inner = stage.folder.manifest_of("inner.json", &entries[half..]);
+    let outer = stage.folder.file("outer.json");
+    let mut resources: Vec<_> = entries[..half]
+        .iter()
+        .map(|e| json!({"name": e.name, "path": e.path, "crawlId": e.crawl}))
+        .collect();
+    resources.push(json!({"path": "inner.json"}));
+    let manifest = json!({"resources": resources}).to_string();
+    fs::write(&outer, manifest).expect("it is written");
+    let import = stage.import_of(outer.to_str().expect("a plain path"));
+    let import = import.flag("--remove");
+    import.succeeds();
+    stage.assert_once();
+    // Gone, and what it listed might be anything.
+    fs::remove_file(inner).expect("it was there");
+    let failed = import.fails_some();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), ["inner.json"]);
+    stage.assert_once();
+    assert_eq!(crawls(&stage.server).len(), 3);
+    let ended = import.flag("--ignore-failed").run();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+}

@@ -1,0 +1,235 @@
+//! What the documented keys say while an import runs, and what is left of it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redis_tests::archive::{Entry, Shape};
+use redis_tests::{Options, Relay, ok, until};
+
+use crate::indexer::guards::larger;
+use crate::indexer::stage::{COPY, Stage, succeeded};
+
+#[test]
+fn progress_goes_from_nothing_to_all_and_never_back() {
+    let shape = Shape {
+        captures: 200,
+        waczs: 12,
+        ..Shape::default()
+    };
+    let stage = Stage::with("progress", Options::new(), 4, shape);
+    let mut c = stage.server.wire();
+    let counts = format!("{COPY}allcounts");
+    let mut program = stage.import().start();
+    let mut seen = vec![0.0];
+    until("it ends", || {
+        let progress = ok!(c, "HGET", counts, "updateProgress");
+        if !progress.is_nil() {
+            let progress: f64 = progress.text().parse().expect("a number");
+            assert!((0.0..=1.0).contains(&progress), "{progress}");
+            let last = seen[seen.len() - 1];
+            assert!(progress >= last, "{progress} after {last}");
+            if progress != last {
+                seen.push(progress);
+            }
+        }
+        program.ended().is_some()
+    });
+    succeeded(&program.end());
+    assert_eq!(seen.last(), Some(&1.0), "{seen:?}");
+    let stats = ok!(c, "DEDUPE.STATS", COPY).field("updateProgress");
+    assert_eq!(stats.text().parse(), Ok(1.0));
+}
+
+#[test]
+fn progress_of_a_second_import_is_its_own() {
+    let stage = Stage::with("second progress", Options::new(), 3, larger());
+    let id = &stage.crawls[0].id;
+    let files: Vec<_> = stage
+        .folder
+        .entries
+        .iter()
+        .filter(|entry| entry.crawl == *id)
+        .cloned()
+        .collect();
+    let first = stage.folder.manifest_of("first.json", &files);
+    stage.import_of(&first).succeeds();
+    let mut c = stage.server.wire();
+    let counts = format!("{COPY}allcounts");
+    assert_eq!(ok!(c, "HGET", counts, "updateProgress").text(), "1");
+    let relay = Relay::to(&stage.server);
+    // All of the manifest is queued, and nothing of it is done.
+    let queued = || ok!(stage.server.wire(), "SCARD", format!("{COPY}src:qset")).int() > 0;
+    let mut bytes = 500;
+    let mut program = loop {
+        relay.hold_after(bytes);
+        let program = stage.import_over(&relay, COPY).start();
+        until("it is held", || relay.holds());
+        if queued() {
+            break program;
+        }
+        program.kill9();
+        relay.cut();
+        bytes += 500;
+    };
+    let progress = ok!(c, "HGET", counts, "updateProgress").text();
+    relay.go_on();
+    assert!(program.ended().is_none());
+    succeeded(&program.end());
+    stage.assert_once();
+    assert_eq!(progress, "0", "of an import of which nothing is done");
+}
+
+#[test]
+fn a_file_that_failed_is_finished() {
+    let stage = Stage::new("failed");
+    let missing = |n: usize| Entry {
+        name: format!("missing {n}"),
+        path: "missing.wacz".into(),
+        ..stage.folder.entries[0].clone()
+    };
+    let good = &stage.folder.entries[..2];
+    let files = [&[missing(0), missing(1)], good].concat();
+    let source = stage.folder.manifest_of("half.json", &files);
+    let mut monitor = stage.server.wire();
+    ok!(monitor, "MONITOR");
+    let failed = stage.import_of(&source).fails_some();
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    ok!(stage.server.wire(), "PING", "the end");
+    let mut told: Vec<f64> = Vec::new();
+    loop {
+        let line = monitor.try_recv().expect("a line").text();
+        if line.contains("the end") {
+            break;
+        }
+        let set = line.split("\"updateProgress\" \"").nth(1);
+        if let Some(progress) = set.and_then(|rest| rest.split('"').next()) {
+            told.push(progress.parse().expect("a number"));
+        }
+    }
+    told.dedup();
+    assert_eq!(told, [0.0, 0.25, 0.5, 0.75, 1.0]);
+}
+
+#[test]
+fn the_time_of_the_last_import_is_noted() {
+    let stage = Stage::new("time");
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("later");
+    let from = now();
+    stage.import().succeeds();
+    let (noted, to) = (noted(&stage), now());
+    // In milliseconds, so the first one may be cut off.
+    assert!(
+        noted + Duration::from_millis(1) > from && noted <= to,
+        "{from:?} {noted:?} {to:?}"
+    );
+    let mut again = self::noted(&stage);
+    until("another import has another time", || {
+        stage.import().succeeds();
+        again = self::noted(&stage);
+        again > noted
+    });
+}
+
+/// `last_update_ts`, which has the form `2026-03-19T10:20:15.123Z`.
+fn noted(stage: &Stage) -> Duration {
+    let text = ok!(stage.server.wire(), "GET", format!("{COPY}last_update_ts")).text();
+    let shape: String = text
+        .chars()
+        .map(|c| if c.is_ascii_digit() { '0' } else { c })
+        .collect();
+    assert_eq!(shape, "0000-00-00T00:00:00.000Z", "{text}");
+    let number = |at: std::ops::Range<usize>| text[at].parse::<u64>().expect("digits");
+    let (year, month, day) = (number(0..4), number(5..7), number(8..10));
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let months = |year| {
+        [
+            31,
+            28 + u64::from(leap(year)),
+            31,
+            30,
+            31,
+            30,
+            31,
+            31,
+            30,
+            31,
+            30,
+            31,
+        ]
+    };
+    let years: u64 = (1970..year).map(|year| 365 + u64::from(leap(year))).sum();
+    let days = years + months(year)[..month as usize - 1].iter().sum::<u64>() + day - 1;
+    let seconds = (days * 24 + number(11..13)) * 3600 + number(14..16) * 60 + number(17..19);
+    Duration::from_millis(seconds * 1000 + number(20..23))
+}
+
+#[test]
+fn the_queue_is_that_of_the_documents() {
+    let stage = Stage::with("queue", Options::new(), 3, larger());
+    let relay = Relay::to(&stage.server);
+    let mut c = stage.server.wire();
+    let key = |name: &str| format!("{COPY}{name}");
+    let mut bytes = 10_000;
+    // Held where one file is in work and others wait.
+    let program = loop {
+        relay.hold_after(bytes);
+        let program = stage
+            .import_over(&relay, COPY)
+            .with("--lease", "30")
+            .start();
+        until("it is held", || relay.holds());
+        if ok!(c, "LLEN", key("pending:q")).int() == 1 && ok!(c, "LLEN", key("src:q")).int() > 0 {
+            break program;
+        }
+        program.kill9();
+        relay.cut();
+        bytes += 5_000;
+        ok!(c, "FLUSHALL");
+    };
+    let mut names: Vec<String> = stage
+        .folder
+        .entries
+        .iter()
+        .map(|entry| entry.name.clone())
+        .collect();
+    names.sort();
+    assert_eq!(redis_tests::set_key(&mut c, &key("src:qset")), names);
+    let [pending, queued] = ["pending:q", "src:q"].map(|list| ok!(c, "LRANGE", key(list), 0, -1));
+    let all = pending.items().iter().chain(queued.items());
+    let mut listed: Vec<String> = all
+        .map(|item| {
+            let item: serde_json::Value = serde_json::from_slice(item.bytes()).expect("JSON");
+            let name = item["name"].as_str().expect("a name").to_owned();
+            let entry = stage.folder.entries.iter().find(|entry| entry.name == name);
+            let entry = entry.expect("it is in the manifest");
+            assert_eq!(item["crawlId"], entry.crawl);
+            let path = stage.folder.file(&entry.path);
+            assert_eq!(item["path"].as_str(), path.to_str());
+            for (field, value) in [
+                ("hash", serde_json::Value::from(&entry.hash[..])),
+                ("size", entry.size.into()),
+            ] {
+                assert!(item[field] == value || item[field].is_null(), "{item}");
+            }
+            name
+        })
+        .collect();
+    listed.sort();
+    assert_eq!(listed, names);
+    let guards = ok!(c, "KEYS", key("pending:q:*"));
+    let [guard] = guards.items() else {
+        panic!("one file in work: {guards:?}");
+    };
+    let left = ok!(c, "PTTL", guard.bytes()).int();
+    assert!(
+        (1..=30_000).contains(&left),
+        "a guard goes by itself: {left} ms"
+    );
+    assert_eq!(
+        ok!(c, "SCARD", key("src:d")).int(),
+        0,
+        "nothing is committed"
+    );
+    drop(program);
+}

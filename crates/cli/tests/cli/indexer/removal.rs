@@ -1,0 +1,398 @@
+//! Crawls that the manifest lists no more.
+
+use std::fs;
+
+use redis_tests::archive::{Entry, Shape};
+use redis_tests::{Options, ok, plain_hash};
+
+use crate::indexer::stage::{COPY, Indexer, LIVE, Outcome, Stage, assert_over};
+
+impl Stage {
+    /// The files of all crawls but these.
+    fn without(&self, crawls: &[usize]) -> Vec<Entry> {
+        let gone = |entry: &&Entry| !crawls.iter().any(|&n| self.crawls[n].id == entry.crawl);
+        self.folder.entries.iter().filter(gone).cloned().collect()
+    }
+
+    /// An import of the files of all crawls but these.
+    fn import_without(&self, crawls: &[usize]) -> Indexer {
+        let files = self.without(crawls);
+        self.import_of(&self.folder.manifest_of("without.json", &files))
+    }
+
+    /// Bytes of the files of these crawls.
+    fn size_of(&self, crawls: &[usize]) -> i64 {
+        let all: u64 = self.folder.entries.iter().map(|entry| entry.size).sum();
+        let rest: u64 = self.without(crawls).iter().map(|entry| entry.size).sum();
+        (all - rest) as i64
+    }
+}
+
+#[test]
+fn crawls_that_are_not_listed_are_tracked_and_stay() {
+    let stage = Stage::with("tracked", Options::new(), 4, Shape::default());
+    stage.import().succeeds();
+    let [live, _] = stage.both();
+    for gone in [&[1, 3][..], &[0], &[], &[0, 1, 2]] {
+        let report = stage.import_without(gone).succeeds();
+        assert_eq!(report["unlistedCrawls"], gone.len());
+        assert_eq!(report["removedCrawls"], 0);
+        let copy = Outcome::of(&mut stage.server.wire(), COPY);
+        assert_eq!(copy.count("removedCrawls") as usize, gone.len());
+        assert_eq!(copy.count("removedCrawlSize"), stage.size_of(gone));
+        copy.without_removed()
+            .assert_same(&live, "nothing is removed");
+    }
+}
+
+#[test]
+fn removing_leaves_what_the_rest_alone_would_have_made() {
+    for gone in [&[1, 3][..], &[0, 4], &[0, 1, 2, 3]] {
+        let stage = Stage::with("removed", Options::new(), 5, Shape::default());
+        stage.import().succeeds();
+        let report = stage.import_without(gone).flag("--remove").succeeds();
+        assert_eq!(report["removedCrawls"], gone.len());
+        let mut c = stage.server.wire();
+        for &crawl in gone {
+            ok!(c, "DEDUPE.REMOVE", LIVE, stage.crawls[crawl].id);
+        }
+        stage.assert_once();
+        let copy = Outcome::of(&mut c, COPY);
+        assert_eq!(
+            [copy.count("removedCrawls"), copy.count("removedCrawlSize")],
+            [0, 0]
+        );
+        // Built anew of the files that are left, it has the same hashes and owners.
+        stage.import_without(gone).prefix("{anew}:").succeeds();
+        let hashes = |c: &mut redis_tests::Wire, p| plain_hash(c, p, "allhashes");
+        assert_eq!(hashes(&mut c, COPY), hashes(&mut c, "{anew}:"));
+    }
+}
+
+#[test]
+fn removing_the_last_crawls_is_as_if_they_had_never_been() {
+    let stage = Stage::with("last ones", Options::new(), 4, Shape::default());
+    stage.import().jobs(2).succeeds();
+    stage.import_without(&[2, 3]).flag("--remove").succeeds();
+    // Nothing depends on these, so that even counts and dependencies are the same.
+    stage.import_without(&[2, 3]).prefix("{anew}:").succeeds();
+    let mut c = stage.server.wire();
+    let anew = Outcome::of(&mut c, "{anew}:");
+    Outcome::of(&mut c, COPY).assert_same(&anew, "removed, and never imported");
+    // And they can come again.
+    stage.import().succeeds();
+    stage.assert_once();
+}
+
+#[test]
+fn what_could_not_be_loaded_is_not_removed() {
+    let stage = Stage::with("failed", Options::new(), 3, Shape::default());
+    stage.import().succeeds();
+    let files: Vec<Entry> = stage
+        .without(&[2])
+        .into_iter()
+        .map(|entry| Entry {
+            // Another name, so that it is looked for again.
+            name: format!("new {}", entry.name),
+            path: format!("missing/{}", entry.path),
+            ..entry
+        })
+        .collect();
+    let source = stage.folder.manifest_of("missing.json", &files);
+    let failed = stage.import_of(&source).flag("--remove").fails_some();
+    let names: Vec<&String> = failed.keys().collect();
+    let mut listed: Vec<&String> = files.iter().map(|entry| &entry.name).collect();
+    listed.sort();
+    assert_eq!(names, listed);
+    let mut c = stage.server.wire();
+    ok!(c, "DEDUPE.REMOVE", LIVE, stage.crawls[2].id);
+    stage.assert_once();
+
+    // An entry of which only the crawl can be read keeps it as well.
+    let manifest = stage.folder.file("bad.json");
+    let id = redis_tests::archive::json_text(&stage.crawls[0].id);
+    fs::write(
+        &manifest,
+        format!("{{\"resources\": [{{\"name\": \"x\", \"crawlId\": {id}}}]}}"),
+    )
+    .expect("it is written");
+    let import = stage.import_of(manifest.to_str().expect("a plain path"));
+    let failed = import.flag("--remove").fails_some();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), ["x"]);
+    ok!(c, "DEDUPE.REMOVE", LIVE, stage.crawls[1].id);
+    stage.assert_once();
+}
+
+#[test]
+fn a_file_that_is_listed_for_another_crawl_keeps_the_one_that_it_was_imported_for() {
+    let stage = Stage::with("moved", Options::new(), 3, Shape::default());
+    stage.import().succeeds();
+    let moved = &stage.crawls[1].id;
+    let mut names = Vec::new();
+    let all = stage.folder.entries.iter().cloned();
+    let files: Vec<Entry> = all
+        .map(|mut entry| {
+            if entry.crawl == *moved {
+                names.push(entry.name.clone());
+                "another".clone_into(&mut entry.crawl);
+            }
+            entry
+        })
+        .collect();
+    names.sort();
+    let source = stage.folder.manifest_of("moved.json", &files);
+    for flags in [&[][..], &["--remove"]] {
+        let import = flags
+            .iter()
+            .fold(stage.import_of(&source), |i, f| i.flag(f));
+        let failed = import.fails_some();
+        assert_eq!(
+            failed.keys().collect::<Vec<_>>(),
+            names.iter().collect::<Vec<_>>()
+        );
+        assert!(
+            failed.values().all(|reason| reason.contains("another")),
+            "{failed:?}"
+        );
+        stage.assert_once();
+    }
+}
+
+#[test]
+fn nothing_is_removed_while_a_listed_file_might_be_of_any_crawl() {
+    let stage = Stage::with("whose", Options::new(), 3, Shape::default());
+    stage.import().succeeds();
+    let whole = stage.folder.manifest_of("two.json", &stage.without(&[2]));
+    let two = fs::read_to_string(&whole).expect("it was written");
+    let name = redis_tests::archive::json_text(&stage.without(&[0, 1])[0].name);
+    for entry in [
+        format!("{{\"name\": {name}}}"),
+        format!("{{\"name\": {name}, \"path\": \"x.wacz\", \"crawlId\": {{}}}}"),
+        "null".to_owned(),
+        name.clone(),
+    ] {
+        let manifest = stage.folder.file("whose.json");
+        let listed = two.replacen('[', &format!("[{entry}, "), 1);
+        fs::write(&manifest, listed).expect("it is written");
+        let import = stage.import_of(manifest.to_str().expect("a plain path"));
+        let failed = import.flag("--remove").fails_some();
+        assert_eq!(failed.len(), 1, "{entry}: {failed:?}");
+        stage.assert_once();
+    }
+    // Listed twice, the list is none.
+    let manifest = stage.folder.file("twice.json");
+    fs::write(&manifest, "{\"resources\": [], \"resources\": []}").expect("it is written");
+    let import = stage.import_of(manifest.to_str().expect("a plain path"));
+    let refused = import.flag("--remove").flag("--allow-empty").fails();
+    assert!(refused.contains("duplicate"), "{refused}");
+    stage.assert_once();
+}
+
+#[test]
+fn one_file_is_no_list_of_a_collection() {
+    let stage = Stage::new("one file");
+    stage.import().succeeds();
+    let file = stage.folder.file(&stage.folder.entries[0].path);
+    let one = stage.import_of(file.to_str().expect("a path"));
+    let errors = one.clone().flag("--remove").fails();
+    assert!(errors.contains("manifest"), "{errors}");
+    stage.assert_once();
+    one.with("--crawl-id", "one more").succeeds();
+    let copy = Outcome::of(&mut stage.server.wire(), COPY);
+    assert_eq!(
+        [copy.count("removedCrawls"), copy.count("removedCrawlSize")],
+        [0, 0]
+    );
+}
+
+#[test]
+fn an_empty_manifest_removes_nothing_unless_that_is_meant() {
+    let stage = Stage::new("empty");
+    stage.import().succeeds();
+    let empty = stage.import_of(&stage.folder.manifest_of("empty.json", &[]));
+    let errors = empty.clone().flag("--remove").fails();
+    assert!(errors.contains("empty.json"), "{errors}");
+    stage.assert_once();
+
+    let report = empty.succeeds();
+    assert_eq!(report["unlistedCrawls"], 3);
+    let copy = Outcome::of(&mut stage.server.wire(), COPY);
+    assert_eq!(copy.count("removedCrawls"), 3);
+    assert_eq!(copy.count("removedCrawlSize"), stage.size_of(&[0, 1, 2]));
+
+    let report = empty.flag("--remove").flag("--allow-empty").succeeds();
+    assert_eq!(report["removedCrawls"], 3);
+    let mut c = stage.server.wire();
+    let copy = Outcome::of(&mut c, COPY);
+    assert_eq!(
+        (
+            copy.hashes(),
+            copy.count("removedCrawls"),
+            copy.count("totalUrls")
+        ),
+        (0, 0, 0)
+    );
+    assert_eq!(ok!(c, "EXISTS", format!("{COPY}src:d")).int(), 0);
+    stage.import().succeeds();
+    stage.assert_once();
+}
+
+#[test]
+fn a_manifest_of_which_nothing_is_there_removes_nothing_unless_that_is_meant() {
+    let stage = Stage::new("nothing there");
+    stage.import().succeeds();
+    let missing = Entry {
+        name: "new.wacz".into(),
+        path: "missing.wacz".into(),
+        crawl: "new".into(),
+        ..stage.folder.entries[0].clone()
+    };
+    let import = stage.import_of(&stage.folder.manifest_of("missing.json", &[missing]));
+    let import = import.flag("--remove");
+    let errors = import.fails();
+    assert!(errors.contains("empty"), "{errors}");
+    let [live, copy] = stage.both();
+    copy.without_removed()
+        .assert_same(&live, "nothing was removed");
+    let failed = import.flag("--allow-empty").fails_some();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), ["new.wacz"]);
+    let copy = Outcome::of(&mut stage.server.wire(), COPY);
+    assert_eq!(copy.hashes(), 0);
+}
+
+#[test]
+fn an_empty_manifest_that_is_meant_removes_what_browsertrix_put_aside_too() {
+    let stage = Stage::new("put aside");
+    stage.import().succeeds();
+    let mut c = stage.server.wire();
+    let empty = stage.import_of(&stage.folder.manifest_of("empty.json", &[]));
+    let empty = empty.flag("--remove").flag("--allow-empty");
+    for (crawl, aside) in [
+        (&stage.crawls[0].id, "canceledcrawls"),
+        (&stage.crawls[1].id, "to-remove-crawls"),
+        (&stage.crawls[2].id, "canceledcrawls"),
+    ] {
+        let moved = ok!(
+            c,
+            "SMOVE",
+            format!("{COPY}allcrawls"),
+            format!("{COPY}{aside}"),
+            crawl
+        );
+        assert_eq!(moved.int(), 1);
+    }
+    let report = empty.succeeds();
+    assert_eq!(
+        (&report["removedCrawls"], &report["unlistedCrawls"]),
+        (&3.into(), &3.into())
+    );
+    for key in ["canceledcrawls", "to-remove-crawls", "src:d"] {
+        assert_eq!(ok!(c, "EXISTS", format!("{COPY}{key}")).int(), 0, "{key}");
+    }
+    for crawl in &stage.crawls {
+        let hashes = format!("{COPY}h:{}", crawl.id);
+        assert_eq!(ok!(c, "EXISTS", hashes).int(), 0);
+    }
+    assert_eq!(ok!(c, "EXISTS", format!("{COPY}allhashes")).int(), 0);
+    let again = empty.succeeds();
+    assert_eq!(again["removedCrawls"], 0);
+    // They were in no count any more, as far as a plain client's SMOVE goes.
+    ok!(c, "DEDUPE.REPAIR", COPY);
+    stage.import().succeeds();
+    stage.assert_once();
+}
+
+#[test]
+fn uncommitted_crawls_of_others_are_left_alone() {
+    let stage = Stage::new("others");
+    let mut c = stage.server.wire();
+    let hash = redis_tests::sha256_of(1 << 40);
+    ok!(
+        c,
+        "DEDUPE.ADD",
+        COPY,
+        "running",
+        hash,
+        0,
+        "20240101000000",
+        "http://example.com/",
+        100
+    );
+    stage.import().flag("--remove").succeeds();
+    assert_over(&mut c, COPY);
+    let running = redis_tests::set_key(&mut c, &format!("{COPY}uncommittedcrawls"));
+    assert_eq!(running, ["running"]);
+    ok!(c, "DEDUPE.CANCEL", COPY, "running");
+    stage.assert_once();
+}
+
+#[test]
+fn a_file_that_is_listed_for_another_crawl_keeps_the_crawl_that_it_came_with() {
+    let stage = Stage::new("another crawl");
+    stage.import().succeeds();
+    let other = stage.crawls[0].id.clone();
+    let files: Vec<Entry> = stage
+        .folder
+        .entries
+        .iter()
+        .map(|entry| match &entry.crawl {
+            crawl if *crawl == stage.crawls[1].id => Entry {
+                crawl: other.clone(),
+                ..entry.clone()
+            },
+            _ => entry.clone(),
+        })
+        .collect();
+    let source = stage.folder.manifest_of("another.json", &files);
+    let failed = stage.import_of(&source).flag("--remove").fails_some();
+    let mut names: Vec<&String> = stage.crawls[1].waczs.iter().collect();
+    names.sort();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), names);
+    for reason in failed.values() {
+        assert!(
+            reason.contains(&stage.crawls[1].id) && reason.contains(&other),
+            "{reason}"
+        );
+    }
+    stage.assert_once();
+}
+
+#[test]
+fn a_name_that_is_listed_for_two_crawls_belongs_to_the_first() {
+    let stage = Stage::new("two crawls");
+    let mut files = stage.folder.entries.clone();
+    // Once more at the end, as part of another crawl.
+    let again = files[0].clone();
+    files.push(Entry {
+        crawl: "another".into(),
+        ..again
+    });
+    let source = stage.folder.manifest_of("two.json", &files);
+    for _ in 0..2 {
+        let ended = stage.import_of(&source).flag("--remove").run();
+        assert!(ended.status.code() < Some(2), "{}", ended.errors);
+        let [live, copy] = stage.both();
+        copy.assert_same(&live, "it is where it was listed first");
+    }
+}
+
+#[test]
+fn while_nobody_knows_whose_an_entry_is_nothing_is_removed() {
+    let stage = Stage::new("whose");
+    stage.import().succeeds();
+    let id = redis_tests::archive::json_text(&stage.crawls[0].id);
+    let manifest = stage.folder.file("whose.json");
+    // The second entry might be any file of any crawl.
+    let json = format!(
+        "{{\"resources\": [{{\"path\": \"missing.wacz\", \"crawlId\": {id}}}, {{\"name\": \"x\"}}]}}"
+    );
+    fs::write(&manifest, json).expect("it is written");
+    let import = stage.import_of(manifest.to_str().expect("a plain path"));
+    for import in [import.clone(), import.flag("--remove")] {
+        let ended = import.run();
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+        let [live, copy] = stage.both();
+        copy.assert_same(&live, "nothing is removed, and nothing counted as removed");
+    }
+    stage.assert_once();
+}

@@ -1,0 +1,235 @@
+//! Revisits and their originals, in whatever order they come.
+
+use redis_tests::archive::{Entry, Kind, Shape, crawl};
+use redis_tests::{Options, Relay, ok, until};
+
+use crate::indexer::manifests::reordered;
+use crate::indexer::stage::{COPY, Indexer, Outcome, Stage, assert_over, import_keys, succeeded};
+
+/// Crawls in which no payload is stored twice, so that it does not matter which of them is taken for the first.
+fn plain() -> Shape {
+    Shape {
+        plain: true,
+        known: 50,
+        waczs: 3,
+        captures: 700,
+        ..Shape::default()
+    }
+}
+
+/// An import of the files of one crawl alone.
+fn import_of(stage: &Stage, crawl: usize) -> Indexer {
+    let files = files_of(stage, crawl);
+    let source = stage
+        .folder
+        .manifest_of(&format!("crawl {crawl}.json"), &files);
+    stage.import_of(&source)
+}
+
+fn files_of(stage: &Stage, crawl: usize) -> Vec<Entry> {
+    let id = &stage.crawls[crawl].id;
+    let files = stage
+        .folder
+        .entries
+        .iter()
+        .filter(|entry| entry.crawl == *id);
+    files.cloned().collect()
+}
+
+/// How many revisits of a crawl are of payloads that only these other crawls stored.
+fn revisits_of(stage: &Stage, crawl: usize, originals: &[usize]) -> usize {
+    let stored = |payload: u64| {
+        originals.iter().any(|&crawl| {
+            let mut captures = stage.crawls[crawl].captures.iter();
+            captures.any(|c| c.kind == Kind::Response && c.payload == payload)
+        })
+    };
+    let revisits = stage.crawls[crawl].captures.iter();
+    let revisits = revisits.filter(|c| c.kind == Kind::Revisit && stored(c.payload));
+    revisits.count()
+}
+
+#[test]
+fn the_order_of_the_manifest_does_not_matter_to_revisits() {
+    let mut stage = Stage::with("any order", Options::new(), 4, plain());
+    let mut c = stage.server.wire();
+    for round in 0..3 {
+        let (live, copy) = (format!("{{live-{round}}}:"), format!("{{copy-{round}}}:"));
+        let mut listed = stage.folder.entries.clone();
+        match round {
+            0 => listed.reverse(),
+            _ => stage.rng.shuffle(&mut listed),
+        }
+        for made in &stage.crawls {
+            let files: Vec<Entry> = listed
+                .iter()
+                .filter(|e| e.crawl == made.id)
+                .cloned()
+                .collect();
+            let place = |file: &Entry| made.waczs.iter().position(|name| *name == file.name);
+            let order: Vec<usize> = files.iter().filter_map(place).collect();
+            crawl(&mut c, &live, &reordered(made, &order), &files);
+        }
+        let source = stage.folder.manifest_of("any.json", &listed);
+        stage
+            .import_of(&source)
+            .prefix(&copy)
+            .jobs(round + 1)
+            .succeeds();
+        let live = Outcome::of(&mut c, &live);
+        Outcome::of(&mut c, &copy).assert_same(&live, "in any order");
+        assert_over(&mut c, &copy);
+    }
+}
+
+#[test]
+fn a_revisit_waits_for_an_original_that_a_later_import_brings() {
+    let stage = Stage::with("later", Options::new(), 2, plain());
+    let report = import_of(&stage, 1).succeeds();
+    let waiting = revisits_of(&stage, 1, &[0]);
+    assert!(waiting > 10, "{waiting}");
+    assert_eq!(report["unresolved"], waiting);
+    let mut c = stage.server.wire();
+    let alone = Outcome::of(&mut c, COPY);
+    let own = revisits_of(&stage, 1, &[1]);
+    assert_eq!(
+        alone.count("dupeUrls") as usize,
+        own,
+        "revisits with an original"
+    );
+    assert!(import_keys(&mut c, COPY).contains(&"src:later".to_owned()));
+
+    // The same again brings nothing, and loses nothing.
+    let report = import_of(&stage, 1).succeeds();
+    assert_eq!(report["unresolved"], waiting);
+    Outcome::of(&mut c, COPY).assert_same(&alone, "imported again");
+
+    let report = stage.import().succeeds();
+    assert_eq!(report["unresolved"], 0);
+    stage.assert_once();
+}
+
+#[test]
+fn originals_may_come_bit_by_bit() {
+    let stage = Stage::with("bit by bit", Options::new(), 4, plain());
+    for crawl in [3, 1, 2, 0] {
+        // Each time nothing but this crawl is listed: the others are tracked as removed, and yet their revisits wait.
+        import_of(&stage, crawl).jobs(2).succeeds();
+    }
+    stage.import().succeeds();
+    stage.assert_once();
+}
+
+#[test]
+fn a_killed_import_settles_nothing_twice() {
+    let mut stage = Stage::with("settle", Options::new(), 3, plain());
+    let relay = Relay::to(&stage.server);
+    for round in 0..3 {
+        let prefix = format!("{{settle-{round}}}:");
+        for crawl in [2, 1] {
+            import_of(&stage, crawl).prefix(&prefix).succeeds();
+        }
+        let mut bytes = 1_000;
+        loop {
+            relay.hold_after(stage.rng.below(bytes));
+            let mut program = stage.import_over(&relay, &prefix).start();
+            until("it is in the middle, or has ended", || {
+                relay.holds() || program.ended().is_some()
+            });
+            if !relay.holds() {
+                relay.go_on();
+                succeeded(&program.end());
+                break;
+            }
+            program.kill9();
+            relay.cut();
+            // Farther each time, so that it comes to an end.
+            bytes = bytes * 3 / 2 + 1_000;
+        }
+        stage.assert_once_in(&prefix);
+    }
+}
+
+#[test]
+fn two_indexers_settle_what_waited_once() {
+    let stage = Stage::with("settle twice", Options::new(), 3, plain());
+    for crawl in [2, 1] {
+        import_of(&stage, crawl).succeeds();
+    }
+    for one in [stage.import().start(), stage.import().start()] {
+        succeeded(&one.end());
+    }
+    stage.assert_once();
+}
+
+#[test]
+fn revisits_of_a_crawl_that_was_removed_are_forgotten() {
+    let stage = Stage::with("forgotten", Options::new(), 2, plain());
+    import_of(&stage, 1).succeeds();
+    let mut c = stage.server.wire();
+    ok!(c, "DEDUPE.REMOVE", COPY, stage.crawls[1].id);
+    import_of(&stage, 0).succeeds();
+    assert_over(&mut c, COPY);
+    let crawls = redis_tests::set_key(&mut c, &format!("{COPY}allcrawls"));
+    assert_eq!(crawls, [stage.crawls[0].id.clone()]);
+    // And it may come back.
+    stage.import().succeeds();
+    stage.assert_once();
+}
+
+#[test]
+fn a_crawl_removed_before_its_revisits_are_counted_stays_away_until_it_is_imported_again() {
+    let stage = Stage::with("removed between", Options::new(), 3, plain());
+    let relay = Relay::to(&stage.server);
+    let mut c = stage.server.wire();
+    let id = &stage.crawls[1].id;
+    // Killed when all responses are in, and no revisit of this crawl is counted.
+    until("there is such a moment", || {
+        let mut program = stage.import_over(&relay, COPY).start();
+        until("all is committed", || {
+            program.ended().is_some() || ok!(c, "SCARD", format!("{COPY}allcrawls")).int() == 3
+        });
+        relay.hold_after(0);
+        program.kill9();
+        relay.cut();
+        let counted = ok!(c, "HGET", format!("{COPY}h:{id}:counts"), "dupeUrls");
+        if !counted.is_nil() {
+            for key in ok!(c, "KEYS", format!("{COPY}*")).items() {
+                ok!(c, "DEL", key.bytes());
+            }
+        }
+        counted.is_nil()
+    });
+    ok!(c, "DEDUPE.REMOVE", COPY, id);
+    import_of(&stage, 2).succeeds();
+    assert_over_with_waiting(&mut c);
+    let crawls = redis_tests::set_key(&mut c, &format!("{COPY}allcrawls"));
+    assert!(!crawls.contains(id), "{crawls:?}");
+    stage.import().succeeds();
+    stage.assert_once();
+}
+
+/// Nothing is queued any more; revisits may wait for originals.
+fn assert_over_with_waiting(c: &mut redis_tests::Wire) {
+    let queues = ["src:q", "src:r", "pending:q", "pending:r", "src:qset"];
+    let left = import_keys(c, COPY);
+    assert!(
+        !left.iter().any(|key| queues.contains(&&key[..])),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn a_file_removed_and_imported_again_has_its_revisits_once() {
+    let stage = Stage::with("again", Options::new(), 3, plain());
+    import_of(&stage, 1).succeeds();
+    ok!(
+        stage.server.wire(),
+        "DEDUPE.REMOVE",
+        COPY,
+        stage.crawls[1].id
+    );
+    import_of(&stage, 1).succeeds();
+    stage.import().succeeds();
+    stage.assert_once();
+}

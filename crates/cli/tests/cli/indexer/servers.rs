@@ -1,0 +1,153 @@
+//! Servers that are full, gone, locked, or none of ours.
+
+use redis_tests::{Options, Relay, ok, until};
+
+use crate::indexer::guards::larger;
+use crate::indexer::stage::{COPY, Indexer, Stage};
+
+#[test]
+fn a_server_that_goes_away_is_named_and_the_import_can_go_on() {
+    let mut stage = Stage::with("gone", Options::new().aof(true), 3, larger());
+    let relay = Relay::to(&stage.server);
+    for bytes in [0, 3_000, 60_000, 300_000] {
+        relay.hold_after(bytes);
+        let mut program = stage.import_over(&relay, COPY).jobs(2).start();
+        until("it is in the middle", || {
+            relay.holds() || program.ended().is_some()
+        });
+        stage.server.kill9();
+        relay.refuse(true);
+        relay.cut();
+        let ended = program.end();
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+        let last = ended.errors.lines().last().unwrap_or_default();
+        assert!(last.starts_with("crawlspace: "), "{}", ended.errors);
+        relay.refuse(false);
+        stage.server.restart();
+    }
+    stage.import().succeeds();
+    stage.assert_once();
+}
+
+#[test]
+fn a_server_that_is_full_says_so_and_the_import_can_go_on() {
+    let mut stage = Stage::with("full", Options::new(), 3, larger());
+    let mut c = stage.server.wire();
+    let relay = Relay::to(&stage.server);
+    for round in 0..4 {
+        relay.hold_after(1 + stage.rng.below(300_000));
+        let mut program = stage.import_over(&relay, COPY).start();
+        until("it is in the middle", || {
+            relay.holds() || program.ended().is_some()
+        });
+        let used = stage.server.info_number("used_memory");
+        ok!(c, "CONFIG", "SET", "maxmemory", used - 1);
+        relay.go_on();
+        let ended = program.end();
+        assert_eq!(
+            ended.status.code(),
+            Some(1),
+            "round {round}: {}",
+            ended.errors
+        );
+        let last = ended.errors.lines().last().unwrap_or_default();
+        assert!(
+            last.contains("OOM") && last.contains("maxmemory"),
+            "{}",
+            ended.errors
+        );
+        ok!(c, "CONFIG", "SET", "maxmemory", 0);
+    }
+    stage.import().succeeds();
+    stage.assert_once();
+}
+
+#[test]
+fn what_cannot_be_an_index_is_refused_with_a_reason() {
+    let stage = Stage::new("refused");
+    let plain = Options::new().no_module().start();
+    let errors = stage.import().redis(&plain.url()).fails();
+    assert!(errors.contains("module"), "{errors}");
+    assert_eq!(
+        ok!(plain.wire(), "DBSIZE").int(),
+        0,
+        "nothing is left there"
+    );
+
+    let locked = Options::new().start();
+    ok!(locked.wire(), "CONFIG", "SET", "requirepass", "s3cret");
+    let port = locked.port();
+    for (url, why) in [
+        (format!("redis://127.0.0.1:{port}/"), "NOAUTH"),
+        (format!("redis://:wr0ng@127.0.0.1:{port}/"), "WRONGPASS"),
+        ("redis://127.0.0.1:1/".to_owned(), "127.0.0.1:1"),
+        ("http://127.0.0.1/".to_owned(), ""),
+    ] {
+        let errors = stage.import().redis(&url).fails();
+        assert!(
+            errors.to_lowercase().contains(&why.to_lowercase()) || why == "WRONGPASS",
+            "{url}: {errors}"
+        );
+        assert!(
+            !errors.contains("wr0ng") && !errors.contains("s3cret"),
+            "{errors}"
+        );
+    }
+    stage
+        .import()
+        .redis(&format!("redis://:s3cret@127.0.0.1:{port}/"))
+        .succeeds();
+
+    let mut c = stage.server.wire();
+    ok!(c, "SET", format!("{COPY}src:q"), "no list");
+    let errors = stage.import().fails();
+    assert!(errors.contains("WRONGTYPE"), "{errors}");
+    ok!(c, "DEL", format!("{COPY}src:q"));
+    stage.import().succeeds();
+    stage.assert_once();
+
+    let replica = Options::new().replica_of(&stage.server).start();
+    stage.server.wait_for_replica_offset(&replica);
+    let errors = stage
+        .import()
+        .redis(&replica.url())
+        .prefix("{other}:")
+        .fails();
+    assert!(
+        errors.contains("READONLY") || errors.contains("replica"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_prefix_without_hash_tag_is_refused_in_a_cluster() {
+    let cluster = redis_tests::Cluster::start(3);
+    let stage = Stage::new("no tag");
+    let import = Indexer::new(&stage.folder.manifest()).redis(&cluster.url());
+    let errors = import.prefix("coll:").fails();
+    assert!(errors.contains("BADPREFIX"), "{errors}");
+}
+
+#[test]
+fn an_index_may_be_in_another_database() {
+    let stage = Stage::new("database");
+    let url = format!("{}3", stage.server.url());
+    stage.import().redis(&url).succeeds();
+    let live =
+        crate::indexer::stage::Outcome::of(&mut stage.server.wire(), crate::indexer::stage::LIVE);
+    let mut c = stage.server.wire();
+    ok!(c, "SELECT", 3);
+    crate::indexer::stage::Outcome::of(&mut c, COPY).assert_same(&live, "in database 3");
+    let socket = format!("unix://{}?db=5", stage.server.unix_path().display());
+    stage.import().redis(&socket).succeeds();
+    ok!(c, "SELECT", 5);
+    crate::indexer::stage::Outcome::of(&mut c, COPY).assert_same(&live, "over a socket");
+}
+
+#[test]
+fn replies_of_resp3_are_read_too() {
+    let stage = Stage::new("resp3");
+    let url = format!("{}?protocol=resp3", stage.server.url());
+    stage.import().redis(&url).jobs(2).succeeds();
+    stage.assert_once();
+}

@@ -1,0 +1,271 @@
+//! Packages and manifests on web servers, good ones and bad ones.
+
+use std::fs;
+
+use redis_tests::archive::{Entry, Shape, store};
+use redis_tests::{FileHost, Manners, Options, ok};
+use serde_json::json;
+
+use crate::indexer::stage::{COPY, Indexer, Stage};
+
+/// Crawls in which no payload is stored twice, so that it does not matter which file came first.
+fn plain() -> Shape {
+    Shape {
+        plain: true,
+        captures: 250,
+        ..Shape::default()
+    }
+}
+
+/// Puts all files on a host, each with its manners, under `/coll/<number>.wacz`.
+fn upload(stage: &Stage, host: &FileHost, manners: impl Fn(usize) -> Manners) {
+    for (n, entry) in stage.folder.entries.iter().enumerate() {
+        let bytes = fs::read(stage.folder.file(&entry.path)).expect("it is there");
+        host.put(&format!("/coll/{n}.wacz"), &bytes, manners(n));
+    }
+}
+
+/// Puts a manifest beside them. It says hashes, because nobody finds them out of a part of a file.
+fn manifest(stage: &Stage, host: &FileHost, path: impl Fn(usize, &Entry) -> String) -> Indexer {
+    let entries = stage.folder.entries.iter().enumerate();
+    let resources: Vec<_> = entries
+        .map(|(n, e)| json!({"name": e.name, "path": path(n, e), "crawlId": e.crawl, "hash": e.hash}))
+        .collect();
+    let text = json!({"resources": resources}).to_string();
+    host.put("/coll/all.json", text.as_bytes(), Manners::default());
+    stage.import_of(&host.url("/coll/all.json"))
+}
+
+fn relative(n: usize, _: &Entry) -> String {
+    format!("{n}.wacz")
+}
+
+#[test]
+fn a_collection_on_a_web_server_is_as_good_as_one_here() {
+    let stage = Stage::with("web", Options::new(), 3, Shape::default());
+    let host = FileHost::start();
+    upload(&stage, &host, |_| Manners::default());
+    manifest(&stage, &host, relative).jobs(3).succeeds();
+    stage.assert_once();
+    // By URLs of their own, from a manifest here.
+    let path = stage.folder.file("urls.json");
+    let entries = stage.folder.entries.iter().enumerate();
+    let resources: Vec<_> = entries
+        .map(|(n, e)| {
+            let url = host.url(&format!("/coll/{n}.wacz"));
+            json!({"name": e.name, "path": url, "crawlId": e.crawl, "hash": e.hash, "size": e.size})
+        })
+        .collect();
+    fs::write(&path, json!({"resources": resources}).to_string()).expect("it is written");
+    let import = stage.import_of(path.to_str().expect("a plain path"));
+    import.prefix("{urls}:").succeeds();
+    stage.assert_once_in("{urls}:");
+}
+
+#[test]
+fn what_a_server_does_badly_but_not_wrongly_does_no_harm() {
+    let stage = Stage::with("unwilling", Options::new(), 4, plain());
+    let host = FileHost::start();
+    let ways = [
+        Manners {
+            ranges: false,
+            ..Manners::default()
+        },
+        Manners {
+            failing: Some((503, 2)),
+            ..Manners::default()
+        },
+        Manners {
+            cut: Some((5_000, 2)),
+            ..Manners::default()
+        },
+        Manners {
+            ranges: false,
+            chunked: true,
+            ..Manners::default()
+        },
+        Manners {
+            shorter_ranges: Some(3_000),
+            ..Manners::default()
+        },
+        Manners {
+            etag: Some("\"1\"".into()),
+            ..Manners::default()
+        },
+    ];
+    upload(&stage, &host, |n| ways[n % ways.len()].clone());
+    manifest(&stage, &host, relative).succeeds();
+    stage.assert_once();
+}
+
+#[test]
+fn of_a_large_file_only_the_index_is_fetched() {
+    let stage = Stage::with(
+        "large",
+        Options::new(),
+        1,
+        Shape {
+            waczs: 1,
+            ..plain()
+        },
+    );
+    let layout = redis_tests::archive::Layout::CdxjGzip;
+    let captures: Vec<_> = stage.crawls[0].captures.iter().collect();
+    let indexes = layout.members(&captures);
+    let warc = vec![0x5a; 8 << 20];
+    let mut members: Vec<(&str, &[u8])> = vec![("archive/data.warc.gz", &warc)];
+    members.extend(indexes.iter().map(|(name, bytes)| (*name, &bytes[..])));
+    members.push(("archive/more.warc.gz", &warc));
+    let host = FileHost::start();
+    host.put("/large.wacz", &store(&members), Manners::default());
+    let import = stage.import_of(&host.url("/large.wacz"));
+    import
+        .clone()
+        .with("--crawl-id", &stage.crawls[0].id)
+        .succeeds();
+    let sent = host.sent();
+    assert!(sent < 1 << 20, "{sent} bytes were fetched");
+    let mut c = stage.server.wire();
+    let records = |c: &mut redis_tests::Wire, p: &str| {
+        redis_tests::plain_hash(c, p, &format!("h:{}", stage.crawls[0].id))
+    };
+    let live = records(&mut c, crate::indexer::stage::LIVE);
+    assert!(!live.is_empty());
+    assert_eq!(records(&mut c, COPY), live);
+    // Its hash is not known, and so the list of files has none.
+    let list = ok!(
+        c,
+        "LINDEX",
+        format!("{COPY}c:{}:wacz", stage.crawls[0].id),
+        0
+    );
+    let entry: serde_json::Value = serde_json::from_slice(list.bytes()).expect("JSON");
+    assert_eq!(entry["filename"], "large.wacz");
+    assert_eq!(entry["hash"], serde_json::Value::Null, "{entry}");
+    assert!(entry["size"].as_u64() > Some(16 << 20), "{entry}");
+    crate::indexer::stage::assert_over(&mut c, COPY);
+}
+
+#[test]
+fn a_file_that_a_server_does_not_give_is_named_and_the_others_are_imported() {
+    let stage = Stage::with("bad web", Options::new(), 2, plain());
+    let host = FileHost::start();
+    let ways = [
+        (
+            "gone",
+            Manners {
+                failing: Some((404, u32::MAX)),
+                ..Manners::default()
+            },
+        ),
+        (
+            "not allowed",
+            Manners {
+                failing: Some((403, u32::MAX)),
+                ..Manners::default()
+            },
+        ),
+        (
+            "another file each time",
+            Manners {
+                total_lie: 7,
+                ..Manners::default()
+            },
+        ),
+        (
+            "other bytes than asked for",
+            Manners {
+                range_lie: 5,
+                ..Manners::default()
+            },
+        ),
+        (
+            "round and round",
+            Manners {
+                redirect: Some("/coll/1.wacz".into()),
+                ..Manners::default()
+            },
+        ),
+    ];
+    for (n, (what, bad)) in ways.into_iter().enumerate() {
+        let prefix = format!("{{web-{n}}}:");
+        upload(&stage, &host, |n| {
+            if n == 1 {
+                bad.clone()
+            } else {
+                Manners::default()
+            }
+        });
+        let import = manifest(&stage, &host, relative).prefix(&prefix);
+        let failed = import.fails_some();
+        println!("{what}: {failed:?}");
+        assert_eq!(
+            failed.keys().collect::<Vec<_>>(),
+            [&stage.folder.entries[1].name],
+            "{what}"
+        );
+        let done = ok!(stage.server.wire(), "SCARD", format!("{prefix}src:d")).int();
+        assert_eq!(done as usize, stage.folder.entries.len() - 1, "{what}");
+        upload(&stage, &host, |_| Manners::default());
+        import.succeeds();
+        stage.assert_once_in(&prefix);
+    }
+}
+
+#[test]
+fn a_manifest_from_elsewhere_has_no_say_over_files_here() {
+    let stage = Stage::with("elsewhere", Options::new(), 1, plain());
+    let host = FileHost::start();
+    upload(&stage, &host, |_| Manners::default());
+    let here = stage.folder.file(&stage.folder.entries[0].path);
+    let url = format!("file://{}", here.display()).replace(' ', "%20");
+    for path in [here.to_string_lossy().into_owned(), url] {
+        let import = manifest(&stage, &host, |n, e| {
+            if n == 0 { path.clone() } else { relative(n, e) }
+        });
+        let failed = import.fails_some();
+        assert_eq!(
+            failed.keys().collect::<Vec<_>>(),
+            [&stage.folder.entries[0].name],
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn a_manifest_that_cannot_be_fetched_is_named() {
+    let stage = Stage::with("no manifest", Options::new(), 1, plain());
+    let host = FileHost::start();
+    host.put("/page.json", b"<html>Not found</html>", Manners::default());
+    for path in ["/nothing.json", "/page.json"] {
+        let errors = stage.import_of(&host.url(path)).fails();
+        assert!(errors.contains(path), "{errors}");
+    }
+    let keys = ok!(stage.server.wire(), "KEYS", format!("{COPY}*"));
+    assert_eq!(keys.items(), []);
+}
+
+#[test]
+fn secrets_in_urls_are_not_shown() {
+    let stage = Stage::with("secrets", Options::new(), 1, plain());
+    let host = FileHost::start();
+    upload(&stage, &host, |_| Manners::default());
+    let signed = |n: usize, _: &Entry| format!("missing/{n}.wacz?signature=s3cret");
+    let ended = manifest(&stage, &host, signed).run();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(!ended.errors.contains("s3cret"), "{}", ended.errors);
+    assert!(!ended.out.contains("s3cret"), "{}", ended.out);
+    let source = host.url("/nothing.json?signature=s3cret");
+    let ended = stage.import_of(&source).run();
+    assert!(!ended.errors.contains("s3cret"), "{}", ended.errors);
+
+    // And they are sent, of course.
+    let signed = |n: usize, e: &Entry| format!("{}?signature=s3cret", relative(n, e));
+    for (n, entry) in stage.folder.entries.iter().enumerate() {
+        let bytes = fs::read(stage.folder.file(&entry.path)).expect("it is there");
+        let path = format!("/coll/{n}.wacz?signature=s3cret");
+        host.put(&path, &bytes, Manners::default());
+    }
+    manifest(&stage, &host, signed).succeeds();
+    stage.assert_once();
+}

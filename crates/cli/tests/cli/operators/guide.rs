@@ -1,0 +1,93 @@
+//! The examples in docs/guide/cli.md and wacz.md: blocks ` ```console ` with lines `$ command`, each followed by what it prints,
+//! on both outputs. `<any>` stands for whatever is there.
+
+use std::path::Path;
+use std::process::Command;
+
+use redis_tests::examples::matches_line;
+use redis_tests::{Options, Server};
+
+use crate::operators::stage::{frontier, index, program_folder};
+use crate::operators::wacz::collection;
+
+struct Example {
+    line: usize,
+    command: String,
+    expected: Vec<String>,
+}
+
+fn examples(page: &str) -> Vec<Example> {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
+    let page = guide.join(page);
+    let text = std::fs::read_to_string(page).unwrap();
+    let mut examples: Vec<Example> = Vec::new();
+    let mut inside = false;
+    for (number, line) in text.lines().enumerate() {
+        if line.starts_with("```") {
+            inside = line == "```console";
+        } else if let (true, Some(command)) = (inside, line.strip_prefix("$ ")) {
+            examples.push(Example {
+                line: number + 1,
+                command: command.to_owned(),
+                expected: Vec::new(),
+            });
+        } else if inside {
+            let last = examples.last_mut().expect("a command comes first");
+            last.expected.push(line.to_owned());
+        }
+    }
+    assert!(!examples.is_empty());
+    examples
+}
+
+#[test]
+fn the_examples_print_what_the_page_shows() {
+    let server = Options::new().plain().start();
+    index(&server);
+    frontier(&server);
+    let folder = tempfile::tempdir().unwrap();
+    must_print("cli.md", &server, folder.path());
+}
+
+#[test]
+fn the_examples_with_wacz_files_print_what_their_page_shows() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    collection(&server, folder.path());
+    must_print("wacz.md", &server, folder.path());
+}
+
+/// Runs the examples of a page in that folder, one after the other.
+fn must_print(page: &str, server: &Server, folder: &Path) {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", program_folder().display());
+    let mut differences = Vec::new();
+    for example in examples(page) {
+        let output = Command::new("sh")
+            .args(["-c", &format!("exec 2>&1 </dev/null\n{}", example.command)])
+            .current_dir(folder)
+            .env("PATH", &path)
+            .env("CRAWLSPACE_REDIS", server.url())
+            .env_remove("CRAWLSPACE_PREFIX")
+            .output()
+            .unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let printed: Vec<&str> = printed.lines().collect();
+        let same = printed.len() == example.expected.len()
+            && example
+                .expected
+                .iter()
+                .zip(&printed)
+                .all(|(expected, printed)| matches_line(expected, printed));
+        if !same {
+            differences.push(format!(
+                "{}: $ {}\nexpected:\n{}\nprinted:\n{}",
+                example.line,
+                example.command,
+                example.expected.join("\n"),
+                printed.join("\n")
+            ));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n\n"));
+}

@@ -1,0 +1,98 @@
+//! Completions and manual pages.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+
+use crate::operators::stage::{program, run};
+
+/// The commands below this one, as its help lists them.
+fn commands_below(path: &[String]) -> Vec<Vec<String>> {
+    let help = run(program().args(path).arg("--help")).out;
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    listed
+        .take_while(|line| !line.is_empty())
+        // What a name means may go on in the next line, further to the right.
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(|name| [path, &[name.to_owned()]].concat())
+        .collect()
+}
+
+fn all_commands() -> Vec<Vec<String>> {
+    let mut all = vec![Vec::new()];
+    let mut at = 0;
+    while at < all.len() {
+        let below = commands_below(&all[at]);
+        all.extend(below);
+        at += 1;
+    }
+    assert!(all.len() > 30, "{all:?}");
+    all
+}
+
+#[test]
+fn every_command_has_a_manual_page_and_an_example_in_its_help() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("man1");
+    let done = run(program().args(["man", "--out"]).arg(&out));
+    assert_eq!((done.status, &done.out[..]), (0, ""), "{done:?}");
+    let pages: BTreeSet<String> = std::fs::read_dir(&out)
+        .unwrap()
+        .map(|page| page.unwrap().file_name().into_string().unwrap())
+        .collect();
+    for command in all_commands() {
+        let page = format!(
+            "{}.1",
+            [&["crawlspace".to_owned()], &command[..]]
+                .concat()
+                .join("-")
+        );
+        assert!(pages.contains(&page), "{page} is not in {pages:?}");
+        let text = std::fs::read_to_string(out.join(&page)).unwrap();
+        assert!(
+            text.contains(".TH ") && text.contains(".SH SYNOPSIS"),
+            "{page}"
+        );
+        if ["dedupe", "chg"]
+            .iter()
+            .any(|ours| command.len() == 2 && command[0] == *ours)
+        {
+            let help = run(program().args(&command).arg("--help"));
+            let example = format!("\n  crawlspace {}", command.join(" "));
+            assert!(help.out.contains(&example), "{}", help.out);
+            assert!(
+                help.out.contains("--json") && help.out.contains("--prefix"),
+                "{}",
+                help.out
+            );
+        }
+    }
+}
+
+#[test]
+fn completions_name_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let done = run(program().args(["completions", shell]));
+        assert_eq!(done.status, 0, "{done:?}");
+        for command in all_commands() {
+            let last = command.last().map_or("crawlspace", |name| &name[..]);
+            assert!(done.out.contains(last), "{shell}: {last}");
+        }
+        // The shell can read it, where there is one.
+        let check = Command::new(shell)
+            .args(["-n", "/dev/stdin"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        if let ("bash" | "zsh" | "fish", Ok(mut reader)) = (shell, check) {
+            use std::io::Write;
+            let mut input = reader.stdin.take().unwrap();
+            input.write_all(done.out.as_bytes()).unwrap();
+            drop(input);
+            let read = reader.wait_with_output().unwrap();
+            assert!(read.status.success(), "{shell}: {read:?}");
+        }
+    }
+    assert_eq!(run(program().args(["completions", "cmd"])).status, 2);
+}

@@ -1,0 +1,11 @@
+//! The command line for operators, against a live server.
+
+mod chg;
+mod config;
+mod dedupe;
+mod ends;
+mod guide;
+mod installed;
+mod stage;
+mod terminals;
+mod wacz;

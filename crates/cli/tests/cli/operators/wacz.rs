@@ -1,0 +1,511 @@
+//! `crawlspace wacz`: a collection of two crawls, the second one with revisits of the first.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crawlspace_archive::wacz::package::{self, Required};
+use crawlspace_archive::wacz::{self, Location, Options, Wacz, Writer};
+use crawlspace_client::dedupe::{Added, Adding, Index};
+use redis_tests::{DATE, FileHost, Manners, Rng, Server, sha256_of, until_some};
+use serde_json::json;
+
+use crate::operators::stage::{INDEX, crawlspace, program, run};
+
+/// A line of an index.
+pub fn line(n: u64, mime: &str) -> String {
+    let hash = sha256_of(n);
+    format!(
+        r#"com,example)/{n:06} 20260319102015 {{"url": "https://example.com/{n}", "mime": "{mime}", "status": "200", "digest": "{hash}", "length": "700", "offset": "0", "filename": "data.warc.gz"}}"#
+    )
+}
+
+/// Writes a package of these lines.
+pub fn write(path: &Path, lines: impl IntoIterator<Item = String>) -> PathBuf {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut wacz = Writer::create(path, "2026-03-19T10:20:15Z").unwrap();
+    wacz.warc("data.warc.gz", &b"not read"[..]).unwrap();
+    wacz.index(wacz::Index::Blocks(100), lines).unwrap();
+    wacz.finish().unwrap();
+    path.to_owned()
+}
+
+fn open(path: &Path) -> Wacz {
+    Wacz::open(&Location::from(path), &Options::default()).unwrap()
+}
+
+/// Puts a package with these responses into the index, as the only one of its crawl, and gives what others need of it.
+pub fn archive(
+    server: &Server,
+    crawl: &str,
+    path: &Path,
+    hashes: std::ops::Range<u64>,
+) -> Required {
+    let index = Index::open(&server.url(), INDEX).unwrap();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let number = index.wacz_open(crawl.as_bytes(), name.as_bytes()).unwrap();
+    for n in hashes {
+        let (hash, url) = (sha256_of(n), format!("https://example.com/{n}"));
+        let record = Added {
+            hash: hash.as_bytes(),
+            wacz_index: number,
+            date: DATE.as_bytes(),
+            url: url.as_bytes(),
+            size: 5000,
+        };
+        index
+            .add(crawl.as_bytes(), &Adding::default(), &[record])
+            .unwrap();
+    }
+    let wacz = open(path);
+    let (hash, size) = (wacz.digest(|_| ()).unwrap(), wacz.size());
+    index
+        .wacz_close(
+            crawl.as_bytes(),
+            number,
+            name.as_bytes(),
+            hash.as_bytes(),
+            size,
+        )
+        .unwrap();
+    Required {
+        filename: name.to_owned(),
+        hash: Some(hash),
+        size: Some(size),
+        crawl: Some(crawl.to_owned()),
+    }
+}
+
+/// Both packages in `crawls/`, and the first one in the index, committed.
+pub fn collection(server: &Server, folder: &Path) -> Required {
+    let crawls = folder.join("crawls");
+    let first = write(
+        &crawls.join("2026-02-0.wacz"),
+        (0..3).map(|n| line(n, "text/html")),
+    );
+    write(
+        &crawls.join("2026-03-0.wacz"),
+        [
+            line(0, "warc/revisit"),
+            line(2, "warc/revisit"),
+            line(7, "text/html"),
+        ],
+    );
+    let required = archive(server, "2026-02", &first, 0..3);
+    Index::open(&server.url(), INDEX)
+        .unwrap()
+        .commit(b"2026-02")
+        .unwrap();
+    required
+}
+
+fn requires(server: &Server, path: &Path, more: &[&str]) -> crate::operators::stage::Outcome {
+    let words = [
+        "wacz",
+        "requires",
+        path.to_str().unwrap(),
+        "--crawl",
+        "2026-03",
+    ];
+    crawlspace(server, INDEX, &[&words, more].concat())
+}
+
+fn list_in(path: &Path) -> Vec<Required> {
+    package::requires(&open(path)).unwrap()
+}
+
+#[test]
+fn the_originals_of_revisits_make_the_list_that_is_written() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let required = collection(&server, folder.path());
+    let path = folder.path().join("crawls/2026-03-0.wacz");
+    let shown = requires(&server, &path, &["--json"]);
+    assert_eq!(shown.status, 0, "{shown:?}");
+    let expected = json!({
+        "file": path, "requires": [required], "revisits": 2, "unknown": 0, "unlisted": [], "written": false,
+    });
+    assert_eq!(shown.object(), expected);
+    assert!(list_in(&path).is_empty(), "shown only");
+
+    let written = requires(&server, &path, &["--write"]);
+    assert_eq!(written.status, 0, "{written:?}");
+    assert!(
+        written.errors.contains("the list is in the file"),
+        "{written:?}"
+    );
+    assert_eq!(list_in(&path), [required]);
+    let bytes = fs::read(&path).unwrap();
+    let again = requires(&server, &path, &["--write"]);
+    assert_eq!(
+        (again.status, again.errors.contains("already")),
+        (0, true),
+        "{again:?}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+
+    // Now the two of them are a complete collection, and the second one alone is none.
+    let check = |file: &Path| run(program().args(["wacz", "check", "--json"]).arg(file));
+    let both = check(folder.path());
+    assert_eq!(
+        (both.status, &both.object()["complete"]),
+        (0, &json!(true)),
+        "{both:?}"
+    );
+    let one = check(&path);
+    assert_eq!(
+        (one.status, &one.object()["complete"]),
+        (1, &json!(false)),
+        "{one:?}"
+    );
+    assert_eq!(
+        one.object()["packages"][0]["requires"][0]["state"],
+        "missing"
+    );
+}
+
+#[test]
+fn an_unknown_original_lets_nothing_be_written_unless_that_is_meant() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let required = collection(&server, folder.path());
+    let unreadable = line(50, "warc/revisit").replace(&sha256_of(50), "none");
+    let lines = [
+        line(1, "warc/revisit"),
+        unreadable,
+        line(99, "warc/revisit"),
+    ];
+    let path = write(&folder.path().join("new.wacz"), lines);
+    let bytes = fs::read(&path).unwrap();
+    let refused = requires(&server, &path, &["--write", "--json"]);
+    assert_eq!(refused.status, 1, "{refused:?}");
+    let told = refused.object();
+    assert_eq!(
+        (&told["unknown"], &told["written"]),
+        (&json!(2), &json!(false))
+    );
+    assert!(refused.errors.contains(&sha256_of(99)), "{refused:?}");
+    assert!(
+        refused.errors.contains("indexes/index.cdx.gz, line 2"),
+        "{refused:?}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+    let partial = requires(&server, &path, &["--write", "--partial"]);
+    assert_eq!(partial.status, 1, "it is not complete all the same");
+    assert_eq!(list_in(&path), [required]);
+}
+
+#[test]
+fn files_of_the_crawl_itself_are_not_listed_and_each_other_one_once() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let first = folder.path().join("a-0.wacz");
+    let second = folder.path().join("a-1.wacz");
+    let own = folder.path().join("2026-03-0.wacz");
+    for (path, hashes) in [(&first, 0..400), (&second, 400..900), (&own, 900..1300)] {
+        write(path, hashes.map(|n| line(n, "text/html")));
+    }
+    let needed = [
+        archive(&server, "a", &first, 0..400),
+        archive(&server, "a", &second, 400..900),
+    ];
+    Index::open(&server.url(), INDEX)
+        .unwrap()
+        .commit(b"a")
+        .unwrap();
+    // Not committed, and known to its own revisits.
+    archive(&server, "2026-03", &own, 900..1300);
+    let path = write(
+        &folder.path().join("2026-03-1.wacz"),
+        (0..1300).map(|n| line(n, "warc/revisit")),
+    );
+    let shown = requires(&server, &path, &["--json", "--write"]);
+    assert_eq!(shown.status, 0, "{shown:?}");
+    assert_eq!(shown.object()["revisits"], 1300);
+    assert_eq!(list_in(&path), needed);
+}
+
+#[test]
+fn a_file_that_its_crawl_does_not_list_or_that_is_not_finished_is_told() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let index = Index::open(&server.url(), INDEX).unwrap();
+    index.wacz_open(b"old", b"old-0.wacz").unwrap();
+    for (n, wacz_index) in [(1, 0), (2, 5)] {
+        let (hash, url) = (sha256_of(n), format!("https://example.com/{n}"));
+        let record = Added {
+            hash: hash.as_bytes(),
+            wacz_index,
+            date: DATE.as_bytes(),
+            url: url.as_bytes(),
+            size: 5000,
+        };
+        index.add(b"old", &Adding::default(), &[record]).unwrap();
+    }
+    index.commit(b"old").unwrap();
+    let path = write(
+        &folder.path().join("new.wacz"),
+        (1..3).map(|n| line(n, "warc/revisit")),
+    );
+    let shown = requires(&server, &path, &["--json"]);
+    assert_eq!(shown.status, 1, "{shown:?}");
+    let told = shown.object();
+    assert_eq!(
+        told["requires"],
+        json!([{"filename": "old-0.wacz", "crawlId": "old"}])
+    );
+    assert_eq!(told["unlisted"], json!(["old 5"]));
+    assert!(
+        shown.errors.contains("no file is listed for 'old 5'"),
+        "{shown:?}"
+    );
+    assert!(
+        shown.errors.contains("old-0.wacz has no hash yet"),
+        "{shown:?}"
+    );
+}
+
+#[test]
+fn what_the_crawler_noted_is_asked_for_by_its_id() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let required = collection(&server, folder.path());
+    let hash = sha256_of(1);
+    let revisit = [
+        "DEDUPE.REVISIT",
+        INDEX,
+        "2026-03",
+        "REF",
+        "5c0a2b7e",
+        &hash,
+        "620",
+    ];
+    server.wire().expect_ok(&revisit);
+    let path = write(&folder.path().join("new.wacz"), [line(99, "warc/revisit")]);
+    let words = [
+        "wacz",
+        "requires",
+        path.to_str().unwrap(),
+        "--ref",
+        "5c0a2b7e",
+        "--write",
+    ];
+    let written = crawlspace(&server, INDEX, &words);
+    assert_eq!(written.status, 0, "{written:?}");
+    assert_eq!(list_in(&path), std::slice::from_ref(&required));
+
+    // Under another id nothing was noted, and a list that lacks something looks complete.
+    let path = write(&folder.path().join("typo.wacz"), [line(1, "warc/revisit")]);
+    let words = [
+        "wacz",
+        "requires",
+        path.to_str().unwrap(),
+        "--ref",
+        "5c0a2b7f",
+        "--write",
+    ];
+    let refused = crawlspace(&server, INDEX, &words);
+    assert_eq!(refused.status, 1, "{refused:?}");
+    assert!(refused.errors.contains("5c0a2b7f"), "{refused:?}");
+    assert_eq!(list_in(&path), []);
+    // A file without revisits needs nothing, whatever its id.
+    let path = write(&folder.path().join("none.wacz"), [line(2, "text/html")]);
+    let words = [
+        "wacz",
+        "requires",
+        path.to_str().unwrap(),
+        "--ref",
+        "5c0a2b7f",
+        "--write",
+    ];
+    let shown = crawlspace(&server, INDEX, &words);
+    assert_eq!(shown.status, 0, "{shown:?}");
+}
+
+#[test]
+fn a_remote_file_is_read_but_not_written() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    collection(&server, folder.path());
+    let host = FileHost::start();
+    let bytes = fs::read(folder.path().join("crawls/2026-03-0.wacz")).unwrap();
+    host.put("/new.wacz", &bytes, Manners::default());
+    let url = host.url("/new.wacz");
+    let shown = requires(&server, Path::new(&url), &["--json"]);
+    assert_eq!(
+        (shown.status, &shown.object()["revisits"]),
+        (0, &json!(2)),
+        "{shown:?}"
+    );
+    let refused = requires(&server, Path::new(&url), &["--write"]);
+    assert_eq!(refused.status, 1);
+    assert!(refused.errors.contains("into files only"), "{refused:?}");
+}
+
+#[test]
+fn wrong_command_lines_end_with_two() {
+    for words in [
+        &["wacz"][..],
+        &["wacz", "check"],
+        &["wacz", "requires", "a.wacz"],
+        &["wacz", "requires", "a.wacz", "--crawl", "a", "--partial"],
+        &[
+            "wacz",
+            "requires",
+            "a.wacz",
+            "--crawl",
+            "a",
+            "--drop-signature",
+        ],
+    ] {
+        let outcome = run(program().args(words));
+        assert_eq!(outcome.status, 2, "{words:?}: {outcome:?}");
+    }
+    let outcome = run(program().args(["wacz", "check", "/nowhere/a.wacz", "s3://bucket/b.wacz"]));
+    assert_eq!(outcome.status, 1);
+    assert!(
+        outcome.errors.contains("/nowhere/a.wacz: No such file"),
+        "{outcome:?}"
+    );
+    assert!(
+        outcome.errors.contains("s3: URLs cannot be read"),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let required = collection(&server, folder.path());
+    let path = folder.path().join("large.wacz");
+    let mut wacz = Writer::create(&path, "2026-03-19T10:20:15Z").unwrap();
+    wacz.warc("data.warc.gz", std::io::repeat(7).take(60_000_000))
+        .unwrap();
+    wacz.index(wacz::Index::Plain, [line(1, "warc/revisit")])
+        .unwrap();
+    wacz.finish().unwrap();
+    let old = fs::read(&path).unwrap();
+    let mut rng = Rng::new("whoever_is_killed_while_writing");
+    let (mut killed, mut finished) = (0, 0);
+    while killed < 8 {
+        fs::write(&path, &old).unwrap();
+        let mut program = program();
+        program.args([
+            "wacz",
+            "requires",
+            "--write",
+            "--crawl",
+            "2026-03",
+            "--prefix",
+            INDEX,
+            "--redis",
+            &server.url(),
+        ]);
+        let mut running = program
+            .arg(&path)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // The file beside it shows that it is at work; then after as long as it takes, or somewhat less.
+        let begun = until_some("a file beside it, or the end", || {
+            let beside = fs::read_dir(folder.path()).unwrap().count() > 2;
+            (beside || running.try_wait().unwrap().is_some()).then_some(beside)
+        });
+        if begun {
+            std::thread::sleep(Duration::from_micros(rng.below(120_000)));
+        }
+        running.kill().unwrap();
+        // A program that has ended by itself cannot be killed any more.
+        killed += u32::from(running.wait().unwrap().signal().is_some());
+        finished += 1;
+        let list = list_in(&path);
+        if list.is_empty() {
+            assert_eq!(fs::read(&path).unwrap(), old)
+        } else {
+            assert_eq!(list, std::slice::from_ref(&required))
+        }
+        for beside in fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+        {
+            if beside
+                .file_name()
+                .unwrap()
+                .to_string_lossy()
+                .starts_with(".wacz-")
+            {
+                fs::remove_file(beside).unwrap();
+            }
+        }
+        assert!(finished < 1000, "it cannot be killed in time");
+    }
+}
+
+/// A web server behind TLS, by OpenSSL, which knows no ranges.
+struct Tls(Child);
+
+impl Drop for Tls {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_server_behind_tls_is_believed_if_the_system_believes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(&folder.path().join("a.wacz"), [line(1, "text/html")]);
+    let key = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=crawlspace-test \
+        -addext subjectAltName=DNS:localhost -addext basicConstraints=CA:FALSE -keyout key.pem -out cert.pem";
+    let made = run(Command::new("sh")
+        .args(["-c", key])
+        .current_dir(folder.path()));
+    assert_eq!(made.status, 0, "{made:?}");
+    let serve = [
+        "s_server",
+        "-WWW",
+        "-accept",
+        "127.0.0.1:0",
+        "-key",
+        "key.pem",
+        "-cert",
+        "cert.pem",
+    ];
+    let mut server = Command::new("openssl");
+    server
+        .args(serve)
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    let mut server = Tls(server.stdout(Stdio::piped()).spawn().unwrap());
+    let told = BufReader::new(server.0.stdout.take().unwrap());
+    let mut told = told.lines().map_while(Result::ok);
+    let port =
+        told.find_map(|line| Some(line.strip_prefix("ACCEPT ")?.rsplit_once(':')?.1.to_owned()));
+    // What it says later goes nowhere, and must not make it wait.
+    std::thread::spawn(move || told.for_each(drop));
+    let url = format!("https://localhost:{}/a.wacz", port.unwrap());
+    let check = |authority: &str| {
+        run(program()
+            .args(["wacz", "check", "--json", &url])
+            .env_remove("SSL_CERT_DIR")
+            .env("SSL_CERT_FILE", folder.path().join(authority)))
+    };
+    let believed = check("cert.pem");
+    assert_eq!(believed.status, 0, "{believed:?}");
+    assert_eq!(believed.object()["packages"][0]["name"], "a.wacz");
+    fs::write(folder.path().join("none.pem"), "").unwrap();
+    let doubted = check("none.pem");
+    assert_eq!(doubted.status, 1, "{doubted:?}");
+    assert!(
+        doubted.errors.contains("its certificate is not valid here"),
+        "{doubted:?}"
+    );
+    assert!(doubted.errors.contains("SSL_CERT_FILE"), "{doubted:?}");
+    drop(path);
+}

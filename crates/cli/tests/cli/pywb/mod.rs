@@ -1,0 +1,61 @@
+//! The federation beside pywb (PyPI): the same answers from the same data, and each of them with the other one as
+//! a client. Where pywb cannot be installed, these tests say so and are left out.
+
+mod answer;
+mod both_ways;
+mod data;
+mod equal;
+mod jobs;
+mod record;
+mod replay;
+mod table;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::Stdio;
+
+use data::{Data, pywb};
+
+/// What is compared rests on the made-up archive being one that others can read.
+#[test]
+fn the_tools_find_the_made_up_archive_valid() {
+    let Some(pywb) = pywb() else { return };
+    let data = Data::new("the_tools_find_the_made_up_archive_valid");
+    let files = std::fs::read_dir(data.warcs("north")).unwrap();
+    let files = files.map(|entry| entry.unwrap().path());
+    // The tool knows WARC alone.
+    let files: Vec<_> = files
+        .filter(|path| !path.to_string_lossy().contains(".arc"))
+        .collect();
+    assert!(files.len() > 3);
+    pywb.warcio_check(&files)
+        .unwrap_or_else(|why| panic!("{why}"));
+
+    let urls: BTreeMap<String, &str> = (data.north.captures.iter())
+        .map(|capture| {
+            let posted = capture.posted.as_ref();
+            let more = posted.map(|posted| format!("?__wb_method=POST&{posted}"));
+            let url = format!("{}{}", capture.url, more.unwrap_or_default());
+            (url, &capture.key[..])
+        })
+        .collect();
+    let program = "import sys, surt\nfor line in sys.stdin: print(surt.surt(line.rstrip('\\n')))";
+    let mut python = std::process::Command::new(pywb.python())
+        .args(["-c", program])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines: String = urls.keys().map(|url| format!("{url}\n")).collect();
+    python
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(lines.as_bytes())
+        .unwrap();
+    let keys = String::from_utf8(python.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(keys.lines().count(), urls.len());
+    for (key, (url, expected)) in keys.lines().zip(urls) {
+        assert_eq!(key, expected, "{url}");
+    }
+}

@@ -1,0 +1,183 @@
+//! Servers that die, and a space that somebody else writes to.
+
+use redis_tests::{Options, until};
+
+use crate::tags_sync::stage::Stage;
+
+#[test]
+fn changes_made_while_nobody_listens_are_found() {
+    let mut stage = Stage::new(30);
+    let mut sync = stage.follow(&[]);
+    sync.loaded_after(0);
+    let before = stage.space();
+
+    stage.postgres.kill9();
+    until("the loss is noticed", || {
+        sync.errors().contains("trying again")
+    });
+    assert_eq!(stage.space(), before);
+    // It must not listen before the changes are made.
+    sync.signal("STOP");
+    stage.postgres.restart();
+    let mut sql = stage.sql();
+    sql.batch_execute(
+        "UPDATE collection SET private = NOT private WHERE id < 10; DELETE FROM collection WHERE id = 20",
+    )
+    .unwrap();
+    assert_eq!(stage.space(), before);
+    sync.signal("CONT");
+    sync.loaded_after(1);
+    stage.settled(&mut sql);
+
+    sql.batch_execute("UPDATE collection SET private = NOT private WHERE id = 11")
+        .unwrap();
+    stage.settled(&mut sql);
+    assert_eq!(sync.loads(), 2);
+    assert!(sync.is_alive());
+    assert!(!sync.errors().contains("cret"), "{}", sync.errors());
+}
+
+#[test]
+fn a_mirror_may_be_started_before_its_servers() {
+    let mut stage = Stage::new(10);
+    stage.postgres.kill9();
+    stage.redis.kill9();
+    let sync = stage.follow(&[]);
+    until("it tries again", || {
+        sync.errors()
+            .matches("connecting to postgresql://127.0.0.1")
+            .count()
+            > 1
+    });
+    stage.postgres.restart();
+    until("it waits for Redis", || {
+        sync.errors().contains("connecting to redis://127.0.0.1")
+    });
+    stage.redis.restart();
+    sync.loaded_after(0);
+    stage.settled(&mut stage.sql());
+}
+
+#[test]
+fn a_server_that_comes_back_empty_is_filled_again() {
+    let mut stage = Stage::new(30);
+    let mut sql = stage.sql();
+    let sync = stage.follow(&[]);
+    sync.loaded_after(0);
+    stage.redis.restart();
+    // Nothing changes in the database: the loss is noticed all the same.
+    sync.loaded_after(1);
+    stage.settled(&mut sql);
+
+    // And a change that comes at the same moment is not all there is.
+    stage.redis.kill9();
+    sql.batch_execute("UPDATE collection SET private = NOT private WHERE id = 1")
+        .unwrap();
+    stage.redis.restart();
+    until("everything is there, or nothing", || {
+        let there = stage.space().len();
+        assert!(there == 0 || there == 30, "{there} ids");
+        there == 30
+    });
+    stage.settled(&mut sql);
+}
+
+#[test]
+fn a_space_that_was_lost_is_filled_again_and_not_with_single_ids() {
+    let stage = Stage::new(30);
+    let mut sql = stage.sql();
+    let sync = stage.follow(&[]);
+    sync.loaded_after(0);
+    for (round, loss) in ["DEL tags", "FLUSHALL", "TAGS.LOAD tags TAG REPLACE"]
+        .iter()
+        .enumerate()
+    {
+        stage.redis.wire().line(loss);
+        sql.batch_execute("UPDATE collection SET private = NOT private WHERE id = 1")
+            .unwrap();
+        until("everything is there, or nothing", || {
+            let there = stage.space().len();
+            assert!(there == 0 || there == 30, "{there} ids");
+            there == 30
+        });
+        sync.loaded_after(round + 1);
+        stage.settled(&mut sql);
+    }
+    assert!(
+        sync.errors().contains("the space holds 0 ids with 0 tags"),
+        "{}",
+        sync.errors()
+    );
+}
+
+#[test]
+fn what_somebody_else_writes_does_not_stay() {
+    let stage = Stage::new(30);
+    let mut sql = stage.sql();
+    let sync = stage.follow(&[]);
+    sync.loaded_after(0);
+    stage.redis.wire().line("TAGS.ADD tags TAG coll:1 embargo");
+    sync.loaded_after(1);
+    stage.settled(&mut sql);
+    // Rules, points, files and captures are none of its business.
+    let mut wire = stage.redis.wire();
+    wire.line("TAGS.ADD tags FILE a.warc.gz coll:1");
+    wire.line("TAGS.POINTSET tags all coll:*&!private");
+    sql.batch_execute("UPDATE collection SET private = NOT private WHERE id = 1")
+        .unwrap();
+    stage.settled(&mut sql);
+    assert_eq!(sync.loads(), 2);
+    assert_eq!(stage.space_of("FILE").len(), 1);
+}
+
+#[test]
+fn a_staged_copy_that_was_lost_or_added_to_is_not_put_in_place() {
+    let mut stage = Stage::new(30);
+    stage.redis.restart_as(Options::new().aof_unsynced(true));
+    let mut sql = stage.sql();
+    sql.batch_execute(crate::tags_sync::readers::GATE).unwrap();
+    let sync = stage.follow(&["--query", crate::tags_sync::readers::GATED]);
+    sync.loaded_after(0);
+    for vandal in [
+        "TAGS.LOAD tags TAG STAGE coll:666 org:1",
+        "TAGS.SWAP tags TAG DISCARD",
+        "restart",
+    ] {
+        let loads = sync.loads();
+        sql.batch_execute("SELECT pg_advisory_lock(42); NOTIFY crawlspace_tags")
+            .unwrap();
+        until("the load is under way", || {
+            crate::tags_sync::readers::is_waiting(&stage)
+        });
+        match vandal {
+            "restart" => stage.redis.restart(),
+            line => drop(stage.redis.wire().line(line)),
+        }
+        sql.batch_execute("UPDATE collection SET private = NOT private WHERE id = 3; SELECT pg_advisory_unlock(42)")
+            .unwrap();
+        sync.loaded_after(loads);
+        stage.settled(&mut sql);
+    }
+}
+
+#[test]
+fn a_table_that_is_gone_for_a_while_leaves_the_space_as_it_was() {
+    let stage = Stage::new(30);
+    let mut sql = stage.sql();
+    let mut sync = stage.follow(&[]);
+    sync.loaded_after(0);
+    let before = stage.space();
+    sql.batch_execute("ALTER TABLE collection RENAME TO elsewhere; NOTIFY crawlspace_tags")
+        .unwrap();
+    until("it is told", || {
+        sync.errors()
+            .contains("relation \"collection\" does not exist")
+    });
+    assert_eq!(stage.space(), before);
+    sql.batch_execute(
+        "ALTER TABLE elsewhere RENAME TO collection; UPDATE collection SET private = NOT private",
+    )
+    .unwrap();
+    stage.settled(&mut sql);
+    assert!(sync.is_alive());
+}

@@ -1,0 +1,202 @@
+//! One load, and what it would change.
+
+use std::io::Write;
+
+use redis_tests::{Reply, Server};
+use serde_json::Value;
+
+use crate::tags_sync::stage::{Space, Stage, crawlspace};
+
+fn space(entries: &[(&str, &str)]) -> Space {
+    let own = |&(id, tags): &(&str, &str)| (id.to_owned(), tags.to_owned());
+    entries.iter().map(own).collect()
+}
+
+#[test]
+fn everything_is_loaded_and_what_is_null_is_private() {
+    let stage = Stage::new(4321);
+    let mut sql = stage.sql();
+    sql.batch_execute("UPDATE collection SET private = NULL WHERE id % 100 = 1; UPDATE collection SET organization_id = NULL WHERE id % 50 = 3")
+        .unwrap();
+    let output = stage.run(&["--once", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["event"], "loaded");
+    let expected = stage.expected(&mut sql);
+    assert_eq!(told["ids"], expected.len());
+    assert_eq!(stage.space(), expected);
+    assert_eq!(stage.tags("coll:101"), "org:1 private");
+    assert_eq!(stage.tags("coll:53"), "");
+    assert_eq!(stage.tags("coll:153"), "private");
+
+    // And what is loaded again is the same, nothing more.
+    let output = stage.run(&["--once"]);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        told.starts_with("loaded 4 ") && told.contains(" ids with "),
+        "{told}"
+    );
+    assert_eq!(stage.space(), expected);
+}
+
+#[test]
+fn a_column_of_what_is_public_and_a_tag_for_it() {
+    let stage = Stage::new(0);
+    stage
+        .sql()
+        .batch_execute(
+            r#"CREATE SCHEMA "Archive";
+            CREATE TABLE "Archive"."Coll ection" ("Id" text, "Org""" text, "visible?" boolean);
+            INSERT INTO "Archive"."Coll ection" VALUES ('a', 'x', true), ('b', 'y', false), ('c', 'z', NULL)"#,
+        )
+        .unwrap();
+    let output = stage.run(&[
+        "--once",
+        "--table",
+        "Archive.Coll ection",
+        "--id",
+        "Id",
+        "--organization",
+        "Org\"",
+        "--public",
+        "visible?",
+        "--public-tag",
+        "public",
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        stage.space(),
+        space(&[
+            ("coll:a", "org:x public"),
+            ("coll:b", "org:y private"),
+            ("coll:c", "org:z private")
+        ])
+    );
+}
+
+#[test]
+fn a_query_may_give_text_or_arrays_and_several_rows_of_an_id() {
+    let stage = Stage::new(0);
+    let text = "SELECT * FROM (VALUES ('b', 'x  y'), ('a', NULL), ('b', ' z '), ('B', 'x')) v(a, a) -- end\n;";
+    assert!(stage.run(&["--once", "--query", text]).status.success());
+    assert_eq!(stage.space(), space(&[("b", "x y z"), ("B", "x")]));
+
+    let array =
+        "SELECT 7, ARRAY['x', NULL, 'é'] UNION ALL SELECT 8, NULL UNION ALL SELECT 7, ARRAY['w']";
+    assert!(stage.run(&["--once", "--query", array]).status.success());
+    assert_eq!(stage.space(), space(&[("7", "w x é")]));
+}
+
+#[test]
+fn files_and_captures_are_mirrored_beside_tags() {
+    let stage = Stage::new(5);
+    assert!(stage.run(&["--once"]).status.success());
+    let before = stage.space();
+    let files = "SELECT 'A FILE-' || n || '.warc.gz', 'coll:' || n FROM generate_series(1, 3) n";
+    let output = stage.run(&["--once", "--kind", "file", "--query", files]);
+    assert!(output.status.success(), "{output:?}");
+    let expected = space(&[
+        ("A FILE-1.warc.gz", "coll:1"),
+        ("A FILE-2.warc.gz", "coll:2"),
+        ("A FILE-3.warc.gz", "coll:3"),
+    ]);
+    assert_eq!(stage.space_of("FILE"), expected);
+    assert_eq!(stage.space(), before);
+}
+
+#[test]
+fn a_dry_run_tells_the_difference_and_changes_nothing() {
+    let stage = Stage::new(30);
+    let output = stage.run(&["--dry-run"]);
+    assert!(output.status.success());
+    assert_eq!(stage.redis.wire().expect_ok(&["DBSIZE"]), Reply::Int(0));
+    assert!(stage.run(&["--once"]).status.success());
+
+    let mut wire = stage.redis.wire();
+    wire.line("TAGS.ADD tags TAG coll:100 org:1 private");
+    wire.line("TAGS.ADD tags TAG coll:4 embargo");
+    wire.line("TAGS.REM tags TAG coll:5 org:5");
+    let before = stage.redis.snapshot();
+    let output = stage.run(&["--dry-run"]);
+    assert!(output.status.success());
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "- coll:100 org:1 private\n~ coll:4 embargo org:4 -> org:4\n+ coll:5 org:5\n\
+         1 to add, 1 to remove, 1 to change, 28 are the same\n"
+    );
+    let output = stage.run(&["--dry-run", "--json"]);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 4);
+    assert_eq!(lines[0]["new"], Value::Null);
+    assert_eq!(lines[1]["old"], "embargo org:4");
+    assert_eq!(lines[3]["same"], 28);
+    assert_eq!(stage.redis.snapshot(), before);
+}
+
+/// Runs the tool on a CSV file.
+fn csv(redis: &Server, text: &str, more: &[&str]) -> (bool, String) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    let (url, path) = (redis.url(), file.path().to_str().unwrap().to_owned());
+    let mut arguments = vec!["--redis", &url, "--key", "tags", "--csv", &path];
+    arguments.extend(more);
+    let output = crawlspace(&arguments);
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn a_file_is_loaded_without_a_database() {
+    let redis = Server::start();
+    let mut wire = redis.wire();
+    wire.line("TAGS.ADD tags TAG old gone");
+    let text =
+        "id,tags\r\ncoll:1,org:7 private\r\n\"coll:2\",\"org:7\"\r\ncoll:3,\r\ncoll:1,org:8\r\n";
+    let (done, said) = csv(&redis, text, &["--dry-run"]);
+    assert!(done);
+    assert!(
+        said.ends_with("2 to add, 1 to remove, 0 to change, 0 are the same\n"),
+        "{said}"
+    );
+    let (done, said) = csv(&redis, text, &[]);
+    assert!(done, "{said}");
+    assert!(said.starts_with("loaded 2 ids with 4 tags"), "{said}");
+    let tags = |id: &str| {
+        let got = redis.wire().expect_ok(&["TAGS.GET", "tags", "TAG", id]);
+        got.texts().join(" ")
+    };
+    assert_eq!(tags("coll:1"), "org:7 org:8 private");
+    assert_eq!(tags("coll:2"), "org:7");
+    assert_eq!(tags("old"), "");
+
+    let before = redis.snapshot();
+    let (done, said) = csv(&redis, "coll:1,org:1\ncoll 2,org:1\n", &[]);
+    assert!(!done);
+    assert!(
+        said.contains("line 2: id 'coll 2': a tag cannot hold a space"),
+        "{said}"
+    );
+    let (done, said) = csv(&redis, "id,tags\n", &[]);
+    assert!(!done);
+    assert!(said.contains("--allow-empty"), "{said}");
+    assert_eq!(redis.snapshot(), before);
+    let (done, _) = csv(&redis, "", &["--allow-empty"]);
+    assert!(done);
+    assert_eq!(tags("coll:1"), "");
+}
+
+#[test]
+fn a_large_file_is_loaded_whole() {
+    let redis = Server::start();
+    let mut text = String::new();
+    for n in (0..25_000u32).chain(0..25_000) {
+        text.push_str(&format!("coll:{n},org:{}\n", n % 7));
+    }
+    let (done, said) = csv(&redis, &text, &["--json"]);
+    assert!(done, "{said}");
+    assert!(said.contains("\"ids\":25000"), "{said}");
+}

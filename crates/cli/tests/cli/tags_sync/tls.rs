@@ -1,0 +1,75 @@
+//! PostgreSQL over TLS.
+
+use std::process::Command;
+
+use redis_tests::certificates;
+
+use crate::tags_sync::stage::Stage;
+
+/// Gives the server a certificate for its address.
+fn certified(stage: &mut Stage) {
+    let dir = stage.postgres.dir();
+    certificates(dir, &["server"]);
+    let script = "cd \"$0\"; cp server.key data/server.key; cp server.pem data/server.crt
+        chown --reference=data data/server.key data/server.crt; chmod 600 data/server.key";
+    let done = Command::new("sh").args(["-euc", script]).arg(dir).status();
+    assert!(done.unwrap().success());
+    stage.postgres.restart_with("ssl=on");
+}
+
+#[test]
+fn the_server_must_prove_who_it_is_when_tls_is_required() {
+    let mut stage = Stage::new(5);
+    let url = |mode: &str| format!("{}?sslmode={mode}", stage.postgres.url());
+    let (require, prefer, disable, full) = (
+        url("require"),
+        url("prefer"),
+        url("disable"),
+        url("verify-full"),
+    );
+    let ca = stage.postgres.dir().join("ca.pem");
+    let ca = ca.to_str().unwrap();
+
+    let said = stage.refused(&["--postgres", &require]);
+    assert!(said.contains("TLS"), "{said}");
+    assert!(
+        stage
+            .run(&["--once", "--postgres", &prefer])
+            .status
+            .success()
+    );
+
+    certified(&mut stage);
+    for mode in [&require, &full] {
+        let said = stage.refused(&["--postgres", mode]);
+        assert!(said.contains("UnknownIssuer"), "{said}");
+        let output = stage.run(&["--once", "--postgres", mode, "--postgres-ca", ca]);
+        assert!(output.status.success(), "{output:?}");
+    }
+    for mode in [&prefer, &disable] {
+        let output = stage.run(&["--once", "--postgres", mode]);
+        assert!(output.status.success(), "{output:?}");
+    }
+    let elsewhere = require.replace("127.0.0.1", "localhost");
+    let said = stage.refused(&["--postgres", &elsewhere, "--postgres-ca", ca]);
+    assert!(said.contains("not valid for name"), "{said}");
+    let said = stage.refused(&["--postgres", &require, "--postgres-ca", "/no/such/file"]);
+    assert!(said.contains("/no/such/file"), "{said}");
+}
+
+#[test]
+fn changes_are_followed_over_tls() {
+    let mut stage = Stage::new(5);
+    certified(&mut stage);
+    let mut sql = stage.sql();
+    let url = format!("{}?sslmode=require", stage.postgres.url());
+    let ca = stage.postgres.dir().join("ca.pem");
+    let sync = stage.follow(&["--postgres", &url, "--postgres-ca", ca.to_str().unwrap()]);
+    sync.loaded_after(0);
+    let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+        WHERE ssl AND application_name = 'crawlspace tags sync'";
+    assert!(sql.query_one(encrypted, &[]).unwrap().get::<_, i64>(0) > 0);
+    sql.batch_execute("UPDATE collection SET private = NOT private")
+        .unwrap();
+    stage.settled(&mut sql);
+}

@@ -1,0 +1,361 @@
+//! Files and lines that are not what they should be, through all layers.
+
+use std::fs;
+use std::path::Path;
+
+use crawlspace_jobs::{Index, IndexCaches, IndexKind, Missing, MissingJob, Options, Work};
+use redis_tests::Rng;
+use redis_tests::harvest;
+use redis_tests::metadata::Form;
+
+use crate::durability::state::{State, assert_clean, state};
+use crate::stage::{Ask, Stage, set};
+
+/// A line as Heritrix writes it.
+const LINE: &str = "2013-05-22T08:29:58.007Z   200       1234 http://www.example.dk/a.png LE \
+    http://www.example.dk/ image/png #012 20130522082957456+512 \
+    sha1:2SB2HOZ6X7PL5SMUWCJSUXWJYHXPWVR3 - content-size:1700,3t";
+/// A line as NetarchiveSuite makes it.
+const CDX: &str = "http://www.example.dk/a.png 10.0.0.1 20130522082957 image/png 1234 \
+    1-3-20130522082957-00000-host.warc.gz 4711 0123456789abcdef0123456789abcdef";
+/// The longest line that is taken, in bytes.
+const MAX_LINE: usize = 1 << 20;
+
+fn get(caches: &IndexCaches, kind: IndexKind, jobs: &str) -> Index {
+    let jobs = set(jobs);
+    Ask { kind, jobs }.get(caches)
+}
+
+/// An index of a job, which may be missing.
+fn count(index: &Index, what: &str) -> u64 {
+    let counts = &index.entry.manifest().counts;
+    *counts
+        .get(what)
+        .unwrap_or_else(|| panic!("{what} in {counts:?}"))
+}
+
+/// What the indexes over the other jobs are, whatever there is of job 2.
+fn of_others(stage: &Stage) -> State {
+    let cache_dir = stage.path().join("others");
+    let caches = stage.caches_in(&cache_dir);
+    for kind in IndexKind::ALL {
+        assert!(get(&caches, kind, "1,3").missing.is_empty());
+    }
+    state(&cache_dir)
+}
+
+/// Asks for jobs 1 to 3, of which the second may be missing, in caches of their own. The others are what they are
+/// without it. Gives why it is missing, or the index.
+fn second(stage: &Stage, others: &State) -> Result<Index, Missing> {
+    let cache_dir = stage.path().join("cache");
+    let _ = fs::remove_dir_all(&cache_dir);
+    let options = Options {
+        retry_missing: std::time::Duration::ZERO,
+        ..stage.options_in(&cache_dir)
+    };
+    let caches = IndexCaches::open(options).expect("caches");
+    let index = get(&caches, IndexKind::Full, "1-3");
+    let there = state(&cache_dir);
+    for (entry, sum) in others
+        .iter()
+        .filter(|(entry, _)| there.contains_key(*entry))
+    {
+        assert_eq!(there.get(entry), Some(sum), "{entry}");
+    }
+    assert_clean(&cache_dir);
+    let mut missing = index.missing.iter();
+    match missing.next() {
+        Some(MissingJob { job, why }) => {
+            assert_eq!((job.0, missing.next()), (2, None));
+            assert_eq!(index.found, set("1,3"));
+            assert!(there.contains_key("fullcrawllogindex/1-3-cache"));
+            Err(why.clone())
+        }
+        None => {
+            assert_eq!(index.found, set("1-3"));
+            Ok(get(&caches, IndexKind::Full, "2"))
+        }
+    }
+}
+
+fn only_others() -> (Stage, State) {
+    let stage = Stage::with_jobs("1,3", 40);
+    let others = of_others(&stage);
+    (stage, others)
+}
+
+/// It could not be read, and it is said what, and where in it as far as that is known.
+fn assert_unreadable(missing: Missing, name: &str) -> String {
+    match missing {
+        Missing::Unreadable { why } => {
+            assert!(why.contains(name), "{why}");
+            why
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_off_is_named_and_concerns_no_other_job() {
+    let mut rng = Rng::new("cut files");
+    let (stage, others) = only_others();
+    let lines = 60;
+    let (crawl_log, cdx) = harvest::logs(2, 11, lines);
+    for form in Form::ALL {
+        let path = stage.add_logs(2, &crawl_log, Some(&cdx), form);
+        let bytes = fs::read(&path).expect("a file");
+        let whole = second(&stage, &others).expect("an index");
+        let rows = count(&whole, "rows");
+        drop(whole);
+        let size = bytes.len() as u64;
+        let mut cuts = vec![0, 1, size - 1, size - 2, size - 9];
+        cuts.extend((0..16).map(|_| rng.below(size)));
+        let mut unreadable = 0;
+        for cut in cuts {
+            fs::write(&path, &bytes[..cut as usize]).expect("a file");
+            match second(&stage, &others) {
+                Err(Missing::NoRecord { files, .. }) => {
+                    assert_eq!(files.len(), 1, "{form:?} {cut}");
+                }
+                Err(missing) => {
+                    let why = assert_unreadable(missing, "2-metadata-1");
+                    assert!(why.contains("offset"), "{form:?} {cut}: {why}");
+                    unreadable += 1;
+                }
+                // Between two records: nothing of the crawl.log is missing, and of the CDX it is said.
+                Ok(index) => {
+                    assert_eq!(count(&index, "rows"), rows, "{form:?} {cut} of {size}");
+                    let notes = &index.entry.manifest().notes;
+                    let told = notes.iter().any(|note| note.contains("no CDX"));
+                    assert!(
+                        told || cut + 9 >= size,
+                        "{form:?} {cut} of {size}: {notes:?}"
+                    );
+                }
+            }
+        }
+        assert!(unreadable > 3, "{form:?}");
+        fs::remove_file(&path).expect("removed");
+    }
+}
+
+#[test]
+fn a_damaged_byte_of_a_compressed_file_never_goes_unseen() {
+    let mut rng = Rng::new("damaged files");
+    let (stage, others) = only_others();
+    let (crawl_log, cdx) = harvest::logs(2, 11, 60);
+    for form in [Form::WarcGz, Form::ArcGz] {
+        let path = stage.add_logs(2, &crawl_log, Some(&cdx), form);
+        let bytes = fs::read(&path).expect("a file");
+        second(&stage, &others).expect("an index");
+        let whole = state(&stage.path().join("cache"));
+        for _ in 0..20 {
+            let mut damaged = bytes.clone();
+            let at = rng.below(bytes.len() as u64) as usize;
+            damaged[at] ^= 1 << rng.below(8);
+            fs::write(&path, damaged).expect("a file");
+            match second(&stage, &others) {
+                Err(missing) => {
+                    assert_unreadable(missing, "2-metadata-1");
+                }
+                // The time in the head of a gzip member, for example, changes nothing.
+                Ok(_) => assert_eq!(state(&stage.path().join("cache")), whole, "{form:?} {at}"),
+            }
+        }
+        fs::remove_file(&path).expect("removed");
+    }
+}
+
+#[test]
+fn what_is_no_archive_is_named() {
+    let mut rng = Rng::new("no archives");
+    let (stage, others) = only_others();
+    let random: Vec<u8> = (0..5_000).map(|_| rng.bits() as u8).collect();
+    let contents: [&[u8]; 6] = [
+        b"this is a text\n",
+        &[0; 3_000],
+        &random,
+        b"<html><body>404</body></html>",
+        b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03",
+        b"PK\x03\x04",
+    ];
+    for form in Form::ALL {
+        let path = stage
+            .archive()
+            .join(format!("2-metadata-1{}", form.ending()));
+        for content in contents {
+            fs::write(&path, content).expect("a file");
+            let missing = second(&stage, &others).expect_err("it is no archive");
+            assert_unreadable(missing, "2-metadata-1");
+        }
+        fs::write(&path, "").expect("a file");
+        second(&stage, &others).expect_err("there is nothing in it");
+        fs::remove_file(&path).expect("removed");
+        fs::create_dir(&path).expect("a folder");
+        let missing = second(&stage, &others).expect_err("it is a folder");
+        assert!(
+            matches!(missing, Missing::Unreadable { .. } | Missing::NoJob),
+            "{missing:?}"
+        );
+        fs::remove_dir(&path).expect("removed");
+    }
+}
+
+/// Everything that a line can be instead, and how many of them are none.
+fn instead(line: &str, least: usize) -> Vec<Vec<u8>> {
+    let mut bad: Vec<Vec<u8>> = Vec::new();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    bad.extend((1..least).map(|fields| words[..fields].join(" ").into_bytes()));
+    bad.push(vec![b'x'; MAX_LINE + 1]);
+    bad.push([line.as_bytes(), b" ", &vec![b'x'; MAX_LINE][..]].concat());
+    bad.push(vec![0xff; 100]);
+    bad.push(vec![0; 100]);
+    bad
+}
+
+#[test]
+fn bad_lines_are_counted_and_named_and_the_others_stay() {
+    let (stage, others) = only_others();
+    let bad = instead(LINE, 10);
+    let bad_cdx = instead(CDX, 7);
+    let mut crawl_log = format!("{LINE}\n").into_bytes();
+    for line in &bad {
+        crawl_log.extend_from_slice(line);
+        crawl_log.push(b'\n');
+    }
+    // Without an end.
+    crawl_log.extend_from_slice(LINE.replace("a.png", "b.png").as_bytes());
+    let mut cdx = format!("{CDX}\n").into_bytes();
+    for line in &bad_cdx {
+        cdx.extend_from_slice(line);
+        cdx.push(b'\n');
+    }
+    stage.add_logs(2, &crawl_log, Some(&cdx), Form::WarcGz);
+    let index = second(&stage, &others).expect("an index");
+    assert_eq!(count(&index, "rows"), 2);
+    assert_eq!(count(&index, "lines"), 2);
+    assert_eq!(
+        count(&index, "badLines"),
+        (bad.len() + bad_cdx.len()) as u64
+    );
+    let notes = &index.entry.manifest().notes;
+    let is_named = |what: &str| {
+        notes
+            .iter()
+            .any(|note| note.contains("2-metadata-1.warc.gz") && note.contains(what))
+    };
+    assert!(is_named("crawl.log") && is_named("cdx"), "{notes:?}");
+    // What is said of a part is said of the whole.
+    let caches = stage.caches_in(&stage.path().join("cache"));
+    let whole = get(&caches, IndexKind::Full, "1-3");
+    assert_eq!(
+        count(&whole, "badLines"),
+        (bad.len() + bad_cdx.len()) as u64
+    );
+    let index = get(&caches, IndexKind::Cdx, "2");
+    assert_eq!(count(&index, "lines"), 1);
+    assert_eq!(
+        fs::read_to_string(index.entry.path()).expect("a file"),
+        format!("{CDX}\n")
+    );
+}
+
+#[test]
+fn lines_that_are_cut_anywhere_are_rows_or_counted() {
+    let (stage, others) = only_others();
+    let mut crawl_log = String::new();
+    for end in 1..=LINE.len() {
+        crawl_log.push_str(&LINE[..end]);
+        crawl_log.push('\n');
+    }
+    let blank = (1..=LINE.len()).filter(|end| LINE[..*end].trim().is_empty());
+    let mut cdx = String::new();
+    for end in 1..=CDX.len() {
+        cdx.push_str(&CDX[..end]);
+        cdx.push('\n');
+    }
+    stage.add_logs(2, crawl_log.as_bytes(), Some(cdx.as_bytes()), Form::Warc);
+    let index = second(&stage, &others).expect("an index");
+    let cache_dir = stage.path().join("cache");
+    let raw = |path: &str| {
+        let bytes = fs::read(cache_dir.join(path)).expect("a manifest");
+        crawlspace_jobs::Manifest::parse(&bytes).expect("a manifest")
+    };
+    let of_crawl_log = raw("crawllog/crawllog-2-cache.manifest.json").counts;
+    let of_cdx = raw("cdxdata/cdxdata-2-cache.manifest.json").counts;
+    assert_eq!(
+        of_crawl_log["lines"] + of_crawl_log["badLines"],
+        (LINE.len() - blank.count()) as u64
+    );
+    assert_eq!(of_cdx["lines"] + of_cdx["badLines"], CDX.len() as u64);
+    let lines = count(&index, "lines");
+    assert_eq!(lines, of_crawl_log["lines"]);
+    assert_eq!(
+        lines,
+        count(&index, "rows") + count(&index, "noCaptures") + count(&index, "text")
+    );
+    assert!(lines > 0 && of_crawl_log["badLines"] > 100);
+}
+
+#[test]
+fn a_job_without_a_good_line_is_missing_and_never_an_empty_index() {
+    let (stage, others) = only_others();
+    let (crawl_log, cdx) = harvest::logs(2, 11, 20);
+    for (crawl_log, cdx, name) in [
+        (&b"none\nof\nthese\n"[..], &cdx[..], "crawl.log"),
+        (&crawl_log[..], &b"nor\nof these\n"[..], "CDX"),
+        (&cdx[..], &cdx[..], "crawl.log"),
+    ] {
+        stage.add_logs(2, crawl_log, Some(cdx), Form::Warc);
+        let missing = second(&stage, &others).expect_err("there is no line");
+        let why = assert_unreadable(missing, "2-metadata-1.warc");
+        assert!(why.contains(name), "{why}");
+    }
+    // Without a record of a crawl.log it is another answer.
+    let path = stage.archive().join("2-metadata-1.warc");
+    let mut other =
+        redis_tests::metadata::Metadata::begin(Vec::new(), "2-metadata-1.warc", Form::Warc)
+            .expect("memory");
+    let added = other.record(
+        "metadata://example.dk/crawl/setup/order.xml?jobid=2",
+        "text/xml",
+        b"<order/>",
+    );
+    added.expect("memory");
+    fs::write(&path, other.finish().expect("memory")).expect("a file");
+    match second(&stage, &others) {
+        Err(Missing::NoRecord { files, .. }) => assert_eq!(files, ["2-metadata-1.warc"]),
+        other => panic!("{other:?}"),
+    }
+    fs::remove_file(&path).expect("removed");
+    assert_eq!(second(&stage, &others).err(), Some(Missing::NoJob));
+    assert!(!Path::new(&path).exists());
+}
+
+/// What cannot be read now is tried again, and what is there then is taken.
+#[test]
+fn a_job_that_was_repaired_is_there_the_next_time() {
+    let (stage, others) = only_others();
+    let (crawl_log, cdx) = harvest::logs(2, 11, 20);
+    let path = stage.add_logs(2, &crawl_log, Some(&cdx), Form::WarcGz);
+    let bytes = fs::read(&path).expect("a file");
+    let cache_dir = stage.path().join("repaired");
+    let options = Options {
+        retry_missing: std::time::Duration::ZERO,
+        ..stage.options_in(&cache_dir)
+    };
+    let caches = IndexCaches::open(options).expect("caches");
+    fs::write(&path, &bytes[..bytes.len() / 2]).expect("a file");
+    assert_eq!(get(&caches, IndexKind::Full, "1-3").found, set("1,3"));
+    fs::write(&path, &bytes).expect("a file");
+    for kind in IndexKind::ALL {
+        let index = caches.get_index(kind, &set("1-3"), &Work::default());
+        let index = index.expect("an index");
+        assert_eq!((index.found, index.missing), (set("1-3"), Vec::new()));
+    }
+    let there = state(&cache_dir);
+    assert_eq!(
+        there.get("fullcrawllogindex/1-3-cache"),
+        others.get("fullcrawllogindex/1-3-cache")
+    );
+}

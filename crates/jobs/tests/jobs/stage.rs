@@ -1,0 +1,177 @@
+//! An archive with the metadata files of some jobs, and caches over it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crawlspace_archive::zipnum::Blocks;
+use crawlspace_jobs::{Entry, Index, IndexCaches, IndexKind, JobSet, Options, Work};
+use redis_tests::harvest;
+use redis_tests::metadata::{Form, write_metadata};
+use tempfile::TempDir;
+
+/// What makes one archive another one.
+const SEED: u64 = 11;
+
+/// Folders that go away with it.
+pub struct Stage {
+    folder: TempDir,
+}
+
+impl Stage {
+    /// Without any jobs.
+    pub fn new() -> Stage {
+        let folder = folder();
+        fs::create_dir(folder.path().join("archive")).expect("a folder");
+        Stage { folder }
+    }
+
+    /// With some jobs, each of so many lines.
+    pub fn with_jobs(jobs: &str, lines: u64) -> Stage {
+        let stage = Stage::new();
+        for (job, form) in set(jobs).iter().zip(Form::ALL.iter().cycle()) {
+            stage.add(job.0, lines, *form);
+        }
+        stage
+    }
+
+    /// Puts the metadata file of a job into the archive.
+    pub fn add(&self, job: u64, lines: u64, form: Form) -> PathBuf {
+        let (crawl_log, cdx) = self.logs(job, lines);
+        self.add_logs(job, &crawl_log, Some(&cdx), form)
+    }
+
+    /// Puts a metadata file of a job with these logs into the archive.
+    pub fn add_logs(&self, job: u64, crawl_log: &[u8], cdx: Option<&[u8]>, form: Form) -> PathBuf {
+        let path = self
+            .archive()
+            .join(format!("{job}-metadata-1{}", form.ending()));
+        write_metadata(&path, job, 1, crawl_log, cdx, form);
+        path
+    }
+
+    /// What was logged of a job.
+    pub fn logs(&self, job: u64, lines: u64) -> (Vec<u8>, Vec<u8>) {
+        harvest::logs(job, SEED, lines)
+    }
+
+    /// The folder of metadata files.
+    pub fn archive(&self) -> PathBuf {
+        self.path().join("archive")
+    }
+
+    /// The folder of the caches.
+    pub fn cache_dir(&self) -> PathBuf {
+        self.path().join("cache")
+    }
+
+    /// The folder of all.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// How caches over the archive are opened.
+    pub fn options(&self) -> Options {
+        self.options_in(&self.cache_dir())
+    }
+
+    /// How caches in a folder are opened.
+    pub fn options_in(&self, cache_dir: &Path) -> Options {
+        Options {
+            cache_dir: cache_dir.to_owned(),
+            metadata: vec![self.archive().display().to_string()],
+            ..Options::default()
+        }
+    }
+
+    /// Caches over the archive.
+    pub fn caches(&self) -> IndexCaches {
+        self.caches_in(&self.cache_dir())
+    }
+
+    /// Caches in a folder.
+    pub fn caches_in(&self, cache_dir: &Path) -> IndexCaches {
+        IndexCaches::open(self.options_in(cache_dir)).expect("caches")
+    }
+}
+
+/// Gets an index.
+pub fn get(caches: &IndexCaches, kind: IndexKind, jobs: &str) -> Index {
+    let jobs = set(jobs);
+    Ask { kind, jobs }.get(caches)
+}
+
+/// The lines of an index in one of its orders.
+pub fn lines(entry: &Entry, stem: &str) -> Vec<String> {
+    let mut blocks = Blocks::open(entry.path(), stem).expect("blocks");
+    let mut lines = Vec::new();
+    while let Some(block) = blocks.next().expect("a block") {
+        let text = std::str::from_utf8(block).expect("text");
+        lines.extend(text.lines().map(str::to_owned));
+    }
+    lines
+}
+
+/// Names of what is in a folder, without what stands beside entries.
+pub fn entries(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).expect("a folder");
+    let names = files.map(|file| {
+        file.expect("a file")
+            .file_name()
+            .into_string()
+            .expect("text")
+    });
+    let beside = [".working", ".seen", ".manifest.json", ".owner"];
+    let mut names: Vec<_> = names
+        .filter(|name| !beside.iter().any(|end| name.ends_with(end)))
+        .collect();
+    names.sort();
+    names
+}
+
+/// The members of the JSON of a row.
+pub fn members(line: &str) -> BTreeMap<String, String> {
+    let json = line.splitn(3, ' ').nth(2).expect("JSON");
+    serde_json::from_str(json).expect(json)
+}
+
+/// A new folder. It is in memory where that is possible: no power fails here, so that nothing is gained by waiting for
+/// a disk.
+pub fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    tempfile::tempdir_in(memory)
+        .or_else(|_| tempfile::tempdir())
+        .expect("a folder")
+}
+
+/// Jobs.
+pub fn set(jobs: &str) -> JobSet {
+    jobs.parse().expect(jobs)
+}
+
+/// What is asked for: a kind of index, and jobs.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub kind: IndexKind,
+    pub jobs: JobSet,
+}
+
+/// `full 1-4;cdx 2,3`.
+pub fn asks(text: &str) -> Vec<Ask> {
+    let ask = |text: &str| {
+        let (kind, jobs) = text.split_once(' ').expect(text);
+        Ask {
+            kind: kind.parse().expect(text),
+            jobs: set(jobs),
+        }
+    };
+    text.split(';').map(ask).collect()
+}
+
+impl Ask {
+    /// Gets it.
+    pub fn get(&self, caches: &IndexCaches) -> Index {
+        let index = caches.get_index(self.kind, &self.jobs, &Work::default());
+        index.unwrap_or_else(|error| panic!("{self:?}: {error}"))
+    }
+}

@@ -1,0 +1,30 @@
+//! Whatever comes from outside does no harm: no panic, no hang, no memory without bounds. `make fuzz` takes longer.
+
+mod samples;
+mod sources;
+mod stub;
+mod whole;
+
+use std::path::Path;
+
+use redis_tests::fuzz::Fuzz;
+
+/// In a process of its own: panics, memory and processor time are looked at as those of the whole process.
+#[test]
+fn no_input_does_harm() {
+    redis_tests::alone("fuzz::no_input_does_harm", || {
+        let mut fuzz = Fuzz::new(Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fuzz"));
+        let samples = samples::Samples::new();
+        sources::lines(&mut fuzz, &samples);
+        sources::indexes(&mut fuzz, &samples);
+        sources::clusters(&mut fuzz, &samples);
+        sources::time_maps(&mut fuzz);
+        sources::http_answers(&mut fuzz, &samples);
+        sources::configurations(&mut fuzz);
+        sources::queries(&mut fuzz);
+        whole::records(&mut fuzz, &samples);
+        whole::requests(&mut fuzz);
+        whole::live(&mut fuzz);
+        fuzz.finish();
+    });
+}

@@ -1,0 +1,439 @@
+//! What sources read: lines, indexes, clusters, TimeMaps, answers of other servers; configurations and queries.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::net::Network;
+use crawlspace_archive::row::Row;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::Limits;
+use crawlspace_cdx::{Field, Format, Line, Read};
+use crawlspace_serve::config::{self, Config, Secrets, SourceKind};
+use crawlspace_serve::query::Query;
+use crawlspace_serve::source::{Lookup, Source};
+use crawlspace_serve::sources::{Identity, open};
+use futures_util::StreamExt;
+use redis_tests::fuzz::Fuzz;
+use tokio::runtime::Runtime;
+
+use crate::fuzz::samples::Samples;
+use crate::fuzz::stub::Stub;
+
+const WORDS: [&str; 24] = [
+    "com,example)/ 20180601120000 {",
+    "\"url\": \"http://example.com/\"",
+    "\"filename\": \"../../etc/passwd\"",
+    "\"offset\": ",
+    "\"source\": ",
+    "\"live_url\": ",
+    "\"status\": 200",
+    "warc/revisit",
+    " CDX N b a m s k r M S V g",
+    " CDX ",
+    "20180601120000",
+    "99999999999999",
+    "\u{2028}",
+    "\t1\t",
+    "cdx-00000.gz",
+    "!meta 0 {}",
+    "<http://example.com/>; rel=\"original\"",
+    "; rel=\"first memento\"; datetime=\"Fri, 01 Jun 2018 12:00:00 GMT\"",
+    "rel=memento",
+    "Content-Length: ",
+    "Transfer-Encoding: chunked\r\n",
+    "Content-Encoding: gzip\r\n",
+    "Location: /\r\n",
+    "HTTP/1.1 100 Continue\r\n\r\n",
+];
+
+fn source(kind: SourceKind, net: &Arc<Net>) -> Arc<dyn Source> {
+    let word = kind.word();
+    let limits = Limits {
+        rows: 10_000,
+        bytes: 4 << 20,
+        first: Duration::from_secs(20),
+        ..Limits::default()
+    };
+    let source = config::Source {
+        name: "fuzzed".into(),
+        kind,
+        timeout: limits.first,
+        max_bytes: Some(limits.bytes),
+        max_rows: Some(limits.rows),
+    };
+    let identity = Identity {
+        name: "fuzzed".into(),
+        kind: word,
+        members: format!("\"source\": \"fuzzed\", \"source_type\": \"{word}\"").into(),
+        limits,
+        live: true,
+    };
+    open(&source, identity, net)
+}
+
+fn net() -> Arc<Net> {
+    let loopback = Network {
+        address: "127.0.0.0".parse().unwrap(),
+        bits: 8,
+    };
+    Net::new(&[loopback]).unwrap()
+}
+
+/// Asks for a page, everything of a site, and what is closest; rows must be what they claim to be.
+/// Rows that are said to be in order are, or the source says for the operator that what it reads is not sorted.
+fn ask(runtime: &Runtime, source: &Arc<dyn Source>, queries: &[&str]) -> Result<(), String> {
+    for query in queries {
+        let parameters = query.split('&').filter_map(|pair| pair.split_once('='));
+        let query = Arc::new(Query::parse(parameters, None).map_err(|bad| bad.to_string())?);
+        let lookup = Arc::new(Lookup {
+            order: query.order,
+            query: Arc::clone(&query),
+            at_most: None,
+            collection: "fuzz".into(),
+        });
+        runtime.block_on(async {
+            let Ok(rows) = source.rows(lookup).await else {
+                return Ok(());
+            };
+            let ordered = rows.ordered && query.order == Order::Ascending;
+            let mut batches = rows.batches;
+            let mut last: Option<Row> = None;
+            while let Some(batch) = batches.next().await {
+                let Ok(batch) = batch else { break };
+                for row in batch {
+                    check(&row, &query)?;
+                    let before = last.as_ref().map(|last| last.urlkey() <= row.urlkey());
+                    let noted = || {
+                        let problem = source.health().err();
+                        problem.is_some_and(|why| why.contains("not sorted"))
+                    };
+                    if ordered && before == Some(false) && !noted() {
+                        return Err(format!(
+                            "rows are not in order: {:?}, {row:?}",
+                            last.map(|row| row.line().clone())
+                        ));
+                    }
+                    last = Some(row);
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn check(row: &Row, query: &Query) -> Result<(), String> {
+    let text = String::from_utf8_lossy(row.line()).into_owned();
+    let wrong = |why: &str| Err(format!("{why}: {text:?}"));
+    if Row::new(Bytes::copy_from_slice(row.line())).is_none() || text.contains('\n') {
+        return wrong("no row");
+    }
+    if row.urlkey() < &query.keys.from[..query.keys.from.len().min(row.urlkey().len())] {
+        return wrong("not asked for");
+    }
+    if row.field("source") != "fuzzed" && row.capture().is_some() {
+        return wrong("its source is another");
+    }
+    Ok(())
+}
+
+const QUERIES: [&str; 4] = [
+    "url=http://example.com/",
+    "url=*.example.com",
+    "url=http://example.com/&closest=20180601120000",
+    "url=http://example.com/*&sort=reverse&from=2017&to=2019",
+];
+
+/// Lines by themselves.
+pub fn lines(fuzz: &mut Fuzz, samples: &Samples) {
+    let collection = &samples.collection;
+    let mut lines: Vec<Vec<u8>> = collection
+        .cdxj()
+        .lines()
+        .step_by(9)
+        .map(|line| line.as_bytes().to_vec())
+        .collect();
+    lines.extend(
+        collection
+            .cdx()
+            .lines()
+            .step_by(9)
+            .map(|line| line.as_bytes().to_vec()),
+    );
+    let fields = [
+        "url",
+        "status",
+        "timestamp",
+        "mime",
+        "offset",
+        "source",
+        "requestBody",
+    ]
+    .map(|name| Field::named(name.as_bytes()));
+    fuzz.target("line", &lines, &WORDS, |input| {
+        for format in [Format::Auto, Format::Cdxj, Format::Cdx] {
+            if let Ok(Read::Capture(line)) = Line::read(input, format) {
+                for field in &fields {
+                    let _ = line.field(field);
+                }
+            }
+        }
+        if let Some(row) = Row::new(Bytes::copy_from_slice(input)) {
+            let with = row.with("\"source\": \"fuzzed\"");
+            if row.capture().is_some() && with.capture().is_none() {
+                return Err("a member makes it unreadable".into());
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Files of lines, sorted or not.
+pub fn indexes(fuzz: &mut Fuzz, samples: &Samples) {
+    let runtime = Runtime::new().unwrap();
+    let net = net();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("index.cdxj");
+    let mut indexes = samples.indexes();
+    // A file that is not sorted, and small enough for samples to show it.
+    indexes.push(include_bytes!("corpus/unsorted.cdxj").to_vec());
+    fuzz.target("index", &indexes, &WORDS, |input| {
+        put(&path, input);
+        let file = SourceKind::File { path: path.clone() };
+        ask(&runtime, &source(file, &net), &QUERIES)
+    });
+}
+
+/// A file in the place of the one that was there.
+fn put(path: &Path, bytes: &[u8]) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, bytes).unwrap();
+    std::fs::rename(new, path).unwrap();
+}
+
+/// Each of the three files of a cluster in turn.
+pub fn clusters(fuzz: &mut Fuzz, samples: &Samples) {
+    let runtime = Runtime::new().unwrap();
+    let net = net();
+    let dir = tempfile::tempdir().unwrap();
+    let index = samples.collection.cluster(dir.path(), 5);
+    for name in ["cluster.idx", "cluster.loc", "cdx-00000.gz"] {
+        let file = dir.path().join(name);
+        let right = std::fs::read(&file).unwrap();
+        // An input that does harm has to do it in another folder as well.
+        let here = format!("{}/", dir.path().display());
+        let right = if name.ends_with(".loc") {
+            String::from_utf8(right).unwrap().replace(&here, "").into()
+        } else {
+            right
+        };
+        fuzz.target(
+            &name.replace('.', "_"),
+            std::slice::from_ref(&right),
+            &WORDS,
+            |input| {
+                put(&file, input);
+                let cluster = SourceKind::ZipNum {
+                    path: index.clone(),
+                };
+                ask(&runtime, &source(cluster, &net), &QUERIES)
+            },
+        );
+        put(&file, &right);
+    }
+}
+
+const TIME_MAP: &str = "<http://example.com/>; rel=\"original\",\n\
+    <http://a.example.net/timemap/link/http://example.com/>; rel=\"self\"; type=\"application/link-format\"; \
+    from=\"Fri, 01 Jan 2016 00:00:00 GMT\"; until=\"Fri, 01 Jun 2018 12:00:00 GMT\",\n\
+    <http://a.example.net/20160101000000/http://example.com/>; rel=\"first memento\"; datetime=\"Fri, 01 Jan 2016 00:00:00 GMT\",\n\
+    <http://a.example.net/20180601120000/http://example.com/>; rel=\"last memento\"; datetime=\"Fri, 01 Jun 2018 12:00:00 GMT\"\n";
+
+/// TimeMaps, and the links in the header of a timegate's answer.
+pub fn time_maps(fuzz: &mut Fuzz) {
+    let runtime = Runtime::new().unwrap();
+    let (net, stub) = (net(), Stub::start());
+    let at = stub.address;
+    let memento = SourceKind::Memento {
+        timegate_url: format!("http://{at}/{{url}}"),
+        timemap_url: format!("http://{at}/timemap/link/{{url}}"),
+        replay_url: format!("http://{at}/{{timestamp}}id_/{{url}}"),
+    };
+    let samples = [
+        TIME_MAP.as_bytes().to_vec(),
+        b"<http://example.com/>; rel=original".to_vec(),
+    ];
+    fuzz.target("timemap", &samples, &WORDS, |input| {
+        let line = String::from_utf8_lossy(input).replace(['\r', '\n'], " ");
+        let mut answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/link-format\r\nLink: {line}\r\nContent-Length: {}\r\n\r\n",
+            input.len()
+        )
+        .into_bytes();
+        answer.extend_from_slice(input);
+        stub.answers(&answer);
+        let queries = ["url=http://example.com/", "url=http://example.com/&closest=20180601"];
+        ask(&runtime, &source(memento.clone(), &net), &queries)
+    });
+}
+
+/// Answers of a CDX server, head and all.
+pub fn http_answers(fuzz: &mut Fuzz, samples: &Samples) {
+    let runtime = Runtime::new().unwrap();
+    let (net, stub) = (net(), Stub::start());
+    let at = stub.address;
+    let cdx = SourceKind::Cdx {
+        api_url: format!("http://{at}/a-cdx?url={{url}}"),
+        replay_url: Some(format!("http://{at}/a/{{timestamp}}id_/{{url}}")),
+        dialect: None,
+    };
+    let answers: Vec<Vec<u8>> = samples
+        .indexes()
+        .iter()
+        .flat_map(|index| {
+            let text = String::from_utf8_lossy(index);
+            let length = text.len();
+            [
+                format!("HTTP/1.1 200 OK\r\nContent-Type: text/x-cdxj\r\nContent-Length: {length}\r\n\r\n{text}"),
+                format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n{text}\r\n0\r\nA: b\r\n\r\n"),
+                format!("HTTP/1.0 200 OK\r\n\r\n{text}"),
+            ]
+        })
+        .map(String::into_bytes)
+        .collect();
+    fuzz.target("cdxanswer", &answers, &WORDS, |input| {
+        stub.answers(input);
+        ask(&runtime, &source(cdx.clone(), &net), &QUERIES[..2])
+    });
+}
+
+const CONFIG: &str = "\
+allow_private: [127.0.0.0/8, '::1']
+collections:
+  local:
+    index:
+      type: file
+      path: file:///local/index/
+    resource:
+      - file:///local/warcs
+      - http://remote/path/to/warcs
+  aqpt:
+    index:
+      type: memento
+      timegate_url: http://arquivo.pt/wayback/{url}
+      timemap_url: http://arquivo.pt/wayback/timemap/link/{url}
+      replay_url: http://arquivo.pt/wayback/{timestamp}id_/{url}
+    resource: $live
+  rhiz: cdx+http://webenact.rhizome.org/all-cdx
+  live: $live
+  many:
+    index_group:
+      ia: cdx+http://web.archive.org/cdx /web
+      local: ./local/index
+      other: {type: redis, redis_url: 'redis://localhost/0/key'}
+    resource: [$live, warc-prefix+file:///local/warcs, warc-index+redis://redis/0/hash_key]
+    index_timeout: 5.0
+  seq_fallback:
+    sequence:
+      - index: zipnum+./local/index/
+        resource: ./local/warcs
+      - index: $live
+";
+
+/// Configurations.
+pub fn configurations(fuzz: &mut Fuzz) {
+    let words = [
+        "&a",
+        "*a",
+        "<<: *a",
+        "!!binary",
+        "? ",
+        "---\n",
+        "|\n",
+        ">-\n",
+        "index: ",
+        "sequence:\n",
+        "index_group: ",
+        "$live",
+        "cdx+",
+        "memento+",
+        "redis://",
+        "zipnum+",
+        "{url}",
+        "{coll}",
+        "{",
+        "}",
+        "[",
+        "]",
+        "- ",
+        "  ",
+        "index_timeout: -1",
+        "index_timeout: .inf",
+        "\t",
+        "#",
+        "x: &x [*x, *x]",
+    ];
+    let samples = [
+        CONFIG.as_bytes().to_vec(),
+        b"collections:\n  a: $live\n".to_vec(),
+    ];
+    fuzz.target("config", &samples, &words, |input| {
+        let text = String::from_utf8_lossy(input);
+        match Config::parse(&text, "config.yaml", Path::new("/srv/archive")) {
+            Ok((config, _)) => {
+                let shown = config.to_yaml(Secrets::Shown);
+                let again = Config::parse(&shown, "shown.yaml", Path::new("/srv/archive"));
+                match again {
+                    Ok((again, _)) if again == config => Ok(()),
+                    other => Err(format!(
+                        "what is shown is another configuration:\n{shown}\n{other:?}"
+                    )),
+                }
+            }
+            Err(errors) if errors.to_string().is_empty() => Err("an error without a word".into()),
+            Err(_) => Ok(()),
+        }
+    });
+}
+
+/// Query strings.
+pub fn queries(fuzz: &mut Fuzz) {
+    let samples: Vec<Vec<u8>> = [
+        "url=http://example.com/&from=2016&to=2018&closest=20170101&limit=5&output=json",
+        "url=*.example.com&filter=!~status:[45]..&filter==mime:text/html&collapseTime=8&sort=reverse",
+        "url=http://example.com/*&fl=url,timestamp&resolveRevisits=true&page=1&pageSize=50&showNumPages=false",
+        "url=http://b\u{fc}cher.example/%7Ea?b=c&matchType=domain&sources=!a,b&collapse=timestamp:6",
+    ]
+    .iter()
+    .map(|text| text.as_bytes().to_vec())
+    .collect();
+    let words = [
+        "&url=",
+        "&filter=",
+        "~url:(a*)*b",
+        "(?i)",
+        "matchType=prefix",
+        "[::1]",
+        "http://",
+        "xn--",
+        "%00",
+        "&limit=",
+        "user:pw@",
+        ":99999",
+    ];
+    fuzz.target("query", &samples, &words, |input| {
+        let text = String::from_utf8_lossy(input);
+        let parameters = text.split('&').filter_map(|pair| pair.split_once('='));
+        match Query::parse(parameters, None) {
+            Ok(query) if !query.keys.to.is_empty() && query.keys.from > query.keys.to => {
+                Err(format!("an empty range: {:?}", query.keys))
+            }
+            Ok(_) => Ok(()),
+            Err(bad) if bad.to_string().is_empty() => Err("an error without a word".into()),
+            Err(_) => Ok(()),
+        }
+    });
+}

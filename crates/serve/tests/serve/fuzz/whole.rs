@@ -1,0 +1,277 @@
+//! The server as a whole, in this process: records of damaged files, strange requests, strange answers of the live web.
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use crawlspace_serve::config::Config;
+use crawlspace_serve::{Federation, server};
+use crawlspace_warc::Reader;
+use redis_tests::fuzz::Fuzz;
+use redis_tests::http::{Answer, ask, get};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+use crate::fuzz::samples::Samples;
+use crate::fuzz::stub::Stub;
+
+/// A server, until it is dropped.
+struct Server {
+    address: SocketAddr,
+    _runtime: Runtime,
+}
+
+impl Server {
+    fn start(config: &str, folder: &Path) -> Server {
+        let config = format!("allow_private: [127.0.0.0/8]\n{config}");
+        let (config, _) = Config::parse(&config, "config.yaml", folder).unwrap();
+        let federation = Federation::open(&config).unwrap();
+        let runtime = Runtime::new().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        runtime.spawn(server::serve(
+            federation,
+            listener,
+            server::Options::default(),
+            std::future::pending(),
+        ));
+        Server {
+            address,
+            _runtime: runtime,
+        }
+    }
+}
+
+/// A record that is given out is one, whatever it was made of; an error is JSON that says why.
+fn check(answer: &Answer) -> Result<(), String> {
+    match (answer.status, answer.media_type()) {
+        (200, "application/warc-record") => {
+            let mut reader = Reader::new("the answer", &answer.body[..]);
+            let valid = reader
+                .next()
+                .and_then(|record| record.map(|record| record.finish()).transpose());
+            match valid {
+                Ok(Some(_)) => Ok(()),
+                other => Err(format!("no valid record: {other:?}: {}", answer.text())),
+            }
+        }
+        (400..=599, "application/json") if answer.text().contains("message") => Ok(()),
+        (200, "text/x-cdxj" | "text/html" | "application/json" | "text/plain") => Ok(()),
+        _ => Err(format!(
+            "a strange answer: {} {}",
+            answer.status,
+            answer.text()
+        )),
+    }
+}
+
+/// Whatever was captured, nothing of it acts for the server that replays it.
+fn check_replay(answer: &Answer) -> Result<(), String> {
+    let is_own = (400..=599).contains(&answer.status)
+        && answer.media_type() == "application/json"
+        && answer.text().contains("message");
+    let is_sandboxed = answer.field("content-security-policy") == Some("sandbox");
+    let acts = ["set-cookie", "refresh", "clear-site-data", "server"]
+        .into_iter()
+        .find(|name| answer.field(name).is_some());
+    match (is_own || is_sandboxed, acts) {
+        (true, None) => Ok(()),
+        _ => Err(format!("what was captured acts here: {answer:?}")),
+    }
+}
+
+/// Files of records, WARC and ARC, packed and plain.
+pub fn records(fuzz: &mut Fuzz, samples: &Samples) {
+    let words = [
+        "WARC/1.0\r\n",
+        "WARC/1.1\r\n",
+        "WARC/9.9\r\n",
+        "WARC-Type: revisit\r\n",
+        "WARC-Type: response\r\n",
+        "Content-Length: ",
+        "WARC-Refers-To-Date: ",
+        "WARC-Truncated: length\r\n",
+        "WARC-Segment-Number: 2\r\n",
+        "HTTP/1.1 200 OK\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "filedesc://",
+        "\r\n\r\n",
+        "WARC-Target-URI: urn:x\r\n",
+        "WARC-Date: 0000-00-00T99:99:99Z\r\n",
+        "Content-Type: text/html\r\n",
+    ];
+    for ending in [".warc.gz", ".warc", ".arc.gz"] {
+        let (file, places) = samples.file(ending);
+        let dir = tempfile::tempdir().unwrap();
+        let name = format!("fuzzed{ending}");
+        // The index stays right; the first few records are asked for.
+        let mut index = String::new();
+        for (number, (offset, length)) in places.iter().take(4).enumerate() {
+            let _ = writeln!(
+                index,
+                "com,example)/{number} 20180601120000 {{\"url\": \"http://example.com/{number}\", \"mime\": \"text/html\", \
+                 \"status\": \"200\", \"digest\": \"A\", \"length\": \"{length}\", \"offset\": \"{offset}\", \"filename\": \"{name}\"}}"
+            );
+        }
+        std::fs::write(dir.path().join("index.cdxj"), index).unwrap();
+        let server = Server::start(
+            "collections:\n  a:\n    index: index.cdxj\n    resource: ./\n",
+            dir.path(),
+        );
+        // As much of the file as has these records.
+        let enough = places
+            .iter()
+            .take(4)
+            .map(|(offset, length)| (offset + length) as usize)
+            .max()
+            .unwrap();
+        let sample = file[..enough].to_vec();
+        fuzz.target(&ending[1..].replace('.', "_"), &[sample], &words, |input| {
+            let new = dir.path().join("new");
+            std::fs::write(&new, input).unwrap();
+            std::fs::rename(new, dir.path().join(&name)).unwrap();
+            for number in 0..4 {
+                // A record that turns out to be broken when much of it has gone out ends with its connection.
+                let path = format!("/a/resource?url=http://example.com/{number}");
+                let replay = format!("/a/20180601id_/http://example.com/{number}");
+                type Check = fn(&Answer) -> Result<(), String>;
+                for (path, check) in [(path, check as Check), (replay, check_replay)] {
+                    match ask(server.address, "GET", &path, &[], b"") {
+                        Ok(answer) => check(&answer)?,
+                        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                            return Err("no answer".into());
+                        }
+                        Err(_) => {}
+                    }
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Requests as they come over the wire, and messages within them.
+pub fn requests(fuzz: &mut Fuzz) {
+    let dir = tempfile::tempdir().unwrap();
+    let row =
+        "com,example)/ 20180601120000 {\"url\": \"http://example.com/\", \"status\": \"200\"}\n";
+    std::fs::write(dir.path().join("index.cdxj"), row).unwrap();
+    let server = Server::start(
+        "collections:\n  a:\n    index: index.cdxj\n    resource: ./\n",
+        dir.path(),
+    );
+    let samples: Vec<Vec<u8>> = [
+        "GET /a/index?url=http%3A%2F%2Fexample.com%2F*&filter=~status:2..&output=json HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(),
+        "GET /a/timemap/link/http://example.com/ HTTP/1.1\r\nHost: x\r\n\r\n".into(),
+        "GET /a/20180601id_/http://example.com/?a=b+c HTTP/1.1\r\nHost: x\r\n\r\n".into(),
+        "GET /a/timegate/http://example.com/ HTTP/1.1\r\nHost: x\r\nAccept-Datetime: Fri, 01 Jun 2018 12:00:00 GMT\r\n\r\n".into(),
+        "HEAD /a/ap/public/resource?url=http://example.com/ HTTP/1.1\r\nHost: x\r\nRange: bytes=0-1\r\n\r\n".into(),
+        "POST /a/resource?url=http://example.com/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 7\r\n\r\na=1&b=2".into(),
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /_status HTTP/1.1\r\nHost: x\r\n\r\nGET /_metrics HTTP/1.1\r\nHost: x\r\n\r\n".into(),
+    ]
+    .into_iter()
+    .map(String::into_bytes)
+    .collect();
+    let words = [
+        "%00",
+        "%ff",
+        "+",
+        "/a/",
+        "/ap/",
+        "/resource-post",
+        "/resource/postreq",
+        "HTTP/1.0",
+        "HTTP/9.9",
+        "Transfer-Encoding: chunked\r\n",
+        "Expect: 100-continue\r\n",
+        "Content-Type: multipart/form-data; boundary=x\r\n",
+        "Content-Type: application/json\r\n",
+        "Content-Length: 0\r\n",
+        "closest=",
+        "url=",
+        "\r\n",
+    ];
+    fuzz.target("request", &samples, &words, |input| {
+        let mut stream = TcpStream::connect(server.address).map_err(|why| why.to_string())?;
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .map_err(|why| why.to_string())?;
+        let _ = stream.write_all(input);
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut answer = Vec::new();
+        match stream.read_to_end(&mut answer) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                Err("the connection stays open".into())
+            }
+            _ => Ok(()),
+        }
+    });
+
+    let messages: Vec<Vec<u8>> = [
+        "GET / HTTP/1.1\r\nHost: example.com\r\nUser-Agent: x\r\n\r\n",
+        "GET /\r\nUser-Agent: x\r\n\r\n",
+        "POST / HTTP/1.0\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b",
+        "POST / HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=x\r\nTransfer-Encoding: chunked\r\n\r\n\
+         2c\r\n--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x--\r\n\r\n0\r\n\r\n",
+        "PUT / HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"a\": [1, \"b\"]}\n",
+    ]
+    .iter()
+    .map(|text| text.as_bytes().to_vec())
+    .collect();
+    fuzz.target("message", &messages, &words, |input| {
+        match ask(
+            server.address,
+            "POST",
+            "/a/resource-post?url=http://example.com/",
+            &[],
+            input,
+        ) {
+            Ok(answer) => check(&answer),
+            Err(error) => Err(format!("no answer: {error}")),
+        }
+    });
+    let alive = get(server.address, "/a/index?url=http://example.com/");
+    assert_eq!(alive.status, 200);
+}
+
+/// Answers of the live web that become records.
+pub fn live(fuzz: &mut Fuzz) {
+    let stub = Stub::start();
+    let server = Server::start("collections:\n  live: $live\n", Path::new("/nowhere"));
+    let samples: Vec<Vec<u8>> = [
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: A\r\n\r\n5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nA: b\r\n\r\n",
+        "HTTP/1.0 404 Nothing\r\n\r\nnothing here",
+        "HTTP/1.1 301 Moved\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 304 Same\r\nETag: \"a\"\r\nContent-Length: 17\r\n\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 None\r\nX-Folded: a\r\n b\r\n\r\n",
+    ]
+    .iter()
+    .map(|text| text.as_bytes().to_vec())
+    .collect();
+    let words = [
+        "HTTP/1.1 200\r\n",
+        "HTTP/2 200 OK\r\n",
+        "Content-Length: ",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Content-Encoding: br\r\n",
+        "WARC/1.0\r\n",
+        "Memento-Datetime: Fri, 01 Jun 2018 12:00:00 GMT\r\n",
+        "Set-Cookie: a=b\r\n",
+        "\n\n",
+        ": \r\n",
+        "ffffffffffffffff\r\n",
+        "Link: <x>; rel=original\r\n",
+    ];
+    let target = format!("/live/resource?url=http://{}/page", stub.address);
+    fuzz.target("answer", &samples, &words, |input| {
+        stub.answers(input);
+        match ask(server.address, "GET", &target, &[], b"") {
+            Ok(answer) => check(&answer),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Err("no answer".into()),
+            Err(_) => Ok(()),
+        }
+    });
+}

@@ -1,0 +1,342 @@
+//! Answers that never end, lie, or are none: an error within the limits, and never a record.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use crawlspace_archive::net::Net;
+use crawlspace_archive::net::exchange::MAX_HEAD;
+use crawlspace_archive::source::{Limits, SourceError};
+use crawlspace_serve::resource::client_request::ClientRequest;
+use crawlspace_serve::resource::live;
+use crawlspace_serve::resource::record::LoadError;
+use http::Method;
+
+use crate::live::{limits, live_row, load_live};
+use redis_tests::stub::{Stub, be_silent, send, send_for_ever};
+
+/// Why there is no record of what the stub answers.
+async fn refused(stub: &Stub, limits: &Limits) -> LoadError {
+    match load_live(&stub.url("/"), &ClientRequest::default(), limits).await {
+        Ok(record) => panic!("{:?}", String::from_utf8_lossy(&record.head)),
+        Err(error) => error,
+    }
+}
+
+#[track_caller]
+fn must_be(error: &LoadError, word: &str, what: &str) {
+    assert_eq!(error.word(), word, "{what}: {error}");
+}
+
+#[tokio::test]
+async fn what_is_cut_off_is_no_record() {
+    for answer in [
+        "",
+        "HTTP/1.1 200 OK",
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nA: b\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\n",
+    ] {
+        must_be(
+            &refused(&Stub::answering(answer), &limits()).await,
+            "connection",
+            answer,
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_no_record() {
+    for answer in [
+        "hello",
+        "<html>no header at all</html>",
+        "ICY 200 OK\r\n\r\n",
+        "HTTP/2 200\r\n\r\n",
+        "HTTP/1.2 200 OK\r\n\r\n",
+        "HTTP/1.1 2000 OK\r\n\r\n",
+        "HTTP/1.1 20 OK\r\n\r\n",
+        "HTTP/1.1 abc OK\r\n\r\n",
+        "HTTP/1.1\r\n\r\n",
+        "http/1.1 200 OK\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\nx",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nx",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\nx",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\nhello\n0\n\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n",
+    ] {
+        must_be(
+            &refused(&Stub::answering(answer), &limits()).await,
+            "answer",
+            answer,
+        );
+    }
+    let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(100);
+    must_be(
+        &refused(&Stub::answering(interim), &limits()).await,
+        "answer",
+        "interim answers",
+    );
+}
+
+#[tokio::test]
+async fn what_never_ends_is_cut() {
+    let few = Limits {
+        bytes: 1_000_000,
+        ..limits()
+    };
+    type Endless = (&'static str, &'static [u8], &'static [u8], &'static str);
+    let endless: [Endless; 8] = [
+        (
+            "body",
+            b"HTTP/1.1 200 OK\r\n\r\n",
+            &[b'x'; 8192],
+            "too-large",
+        ),
+        (
+            "chunks",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"1\r\nx\r\n",
+            "too-large",
+        ),
+        (
+            "chunk",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFF\r\n",
+            b"x",
+            "too-large",
+        ),
+        (
+            "extension",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;",
+            b"x",
+            "answer",
+        ),
+        (
+            "trailer",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
+            b"A: b\r\n",
+            "answer",
+        ),
+        ("header", b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", "too-large"),
+        (
+            "line",
+            b"HTTP/1.1 200 OK\r\nA: ",
+            b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+            "too-large",
+        ),
+        ("blank lines", b"\r\n", b"\r\n\r\n\r\n\r\n", "answer"),
+    ];
+    for (what, begin, more, word) in endless {
+        let more = more.repeat(8192 / more.len());
+        let stub = Stub::start(move |_, stream| {
+            send(stream, begin);
+            send_for_ever(stream, &more);
+        });
+        must_be(&refused(&stub, &few).await, word, what);
+    }
+    let announced = "HTTP/1.1 200 OK\r\nContent-Length: 1000001\r\n\r\n";
+    must_be(
+        &refused(&Stub::answering(announced), &few).await,
+        "too-large",
+        announced,
+    );
+    let header = format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "x".repeat(MAX_HEAD));
+    must_be(
+        &refused(&Stub::answering(header), &few).await,
+        "too-large",
+        "long header",
+    );
+}
+
+#[tokio::test]
+async fn what_falls_silent_is_given_up() {
+    for (sent, impatient) in [
+        (
+            "",
+            Limits {
+                first: Duration::from_millis(50),
+                ..limits()
+            },
+        ),
+        (
+            "HTTP/1.1 200 OK\r\n",
+            Limits {
+                first: Duration::from_millis(50),
+                ..limits()
+            },
+        ),
+        (
+            "HTTP/1.1 100 Continue\r\n\r\n",
+            Limits {
+                first: Duration::from_millis(50),
+                ..limits()
+            },
+        ),
+        (
+            "HTTP/1.1 200 OK\r\n\r\nhello",
+            Limits {
+                silence: Duration::from_millis(50),
+                ..limits()
+            },
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
+            Limits {
+                silence: Duration::from_millis(50),
+                ..limits()
+            },
+        ),
+        (
+            "HTTP/1.1 200 OK\r\n\r\nhello",
+            Limits {
+                total: Duration::from_millis(50),
+                ..limits()
+            },
+        ),
+        (
+            "",
+            Limits {
+                total: Duration::from_millis(50),
+                ..limits()
+            },
+        ),
+    ] {
+        let stub = Stub::start(move |_, stream| {
+            send(stream, sent.as_bytes());
+            be_silent(stream);
+        });
+        must_be(&refused(&stub, &impatient).await, "timeout", sent);
+    }
+}
+
+#[tokio::test]
+async fn what_drips_is_cut_when_its_time_is_up() {
+    for begin in [
+        "HTTP/1.1 200 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nA: ",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;",
+    ] {
+        let stub = Stub::start(move |_, stream| {
+            send(stream, begin.as_bytes());
+            // As slow as it likes to be: it is never silent for as long as it may.
+            while stream.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let limits = Limits {
+            total: Duration::from_millis(100),
+            ..limits()
+        };
+        must_be(&refused(&stub, &limits).await, "timeout", begin);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_reset_is_no_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        // What is left unread when it is closed makes it a reset.
+        stream.read_exact(&mut [0; 10]).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhello").unwrap();
+    });
+    let Err(error) = load_live(&url, &ClientRequest::default(), &limits()).await else {
+        panic!("a record")
+    };
+    must_be(&error, "connection", "reset");
+    server.join().unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_where_nobody_listens() {
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let url = format!("http://{free}/");
+    let Err(error) = load_live(&url, &ClientRequest::default(), &limits()).await else {
+        panic!("a record")
+    };
+    must_be(&error, "connection", "refused");
+}
+
+#[tokio::test]
+async fn private_addresses_are_not_fetched_from() {
+    let stub = Stub::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let strict = Net::new(&[]).unwrap();
+    let port = stub.address().port();
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "2130706433",
+        "0x7f.1",
+        "0",
+    ] {
+        let row = live_row(&format!("http://{host}:{port}/"));
+        let Err(error) = live::load(&strict, &limits(), &row, &ClientRequest::default()).await
+        else {
+            panic!("{host}: a record")
+        };
+        assert!(
+            matches!(error, LoadError::Net(SourceError::Forbidden(_))),
+            "{host}: {error}"
+        );
+    }
+    assert!(stub.asked().is_empty());
+}
+
+#[tokio::test]
+async fn methods_that_are_for_proxies_are_refused() {
+    let stub = Stub::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    for method in [Method::CONNECT, Method::TRACE] {
+        let request = ClientRequest {
+            method,
+            ..ClientRequest::default()
+        };
+        let Err(error) = load_live(&stub.url("/"), &request, &limits()).await else {
+            panic!("a record")
+        };
+        must_be(&error, "request", "method");
+    }
+    assert!(stub.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_fetch_that_is_dropped_closes_its_connection() {
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let begun = std::sync::Mutex::new(Some(begun));
+    let (gone, is_gone) = std::sync::mpsc::channel();
+    let gone = std::sync::Mutex::new(gone);
+    let stub = Stub::start(move |_, stream| {
+        send(stream, b"HTTP/1.1 200 OK\r\n\r\nhello");
+        begun.lock().unwrap().take().unwrap().send(()).unwrap();
+        be_silent(stream);
+        gone.lock().unwrap().send(()).unwrap();
+    });
+    let (url, request, limits) = (stub.url("/"), ClientRequest::default(), limits());
+    tokio::select! {
+        _ = load_live(&url, &request, &limits) => panic!("it ended"),
+        begun = has_begun => begun.unwrap(),
+    }
+    // The stub would wait for ever otherwise.
+    tokio::task::spawn_blocking(move || is_gone.recv().unwrap())
+        .await
+        .unwrap();
+}

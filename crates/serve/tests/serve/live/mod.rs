@@ -1,0 +1,103 @@
+//! Records that are made of what other servers answer.
+
+mod answers;
+mod archives;
+mod hostile;
+mod memory;
+mod requests;
+mod tls;
+mod upstreams;
+mod warcio;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crawlspace_archive::net::Net;
+use crawlspace_archive::net::Network;
+use crawlspace_archive::row::{Row, build, member};
+use crawlspace_archive::source::Limits;
+use crawlspace_serve::resource::client_request::ClientRequest;
+use crawlspace_serve::resource::live;
+use crawlspace_serve::resource::record::{LoadError, Record};
+use crawlspace_warc::{Header, Reader};
+use futures_util::StreamExt;
+
+/// A way to other servers, those of this machine among them.
+fn net() -> Arc<Net> {
+    let loopback = Network {
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        bits: 8,
+    };
+    Net::new(&[loopback]).unwrap()
+}
+
+/// Limits that no test comes near to, but for those that it sets.
+fn limits() -> Limits {
+    Limits {
+        connect: Duration::from_secs(60),
+        first: Duration::from_secs(60),
+        silence: Duration::from_secs(60),
+        total: Duration::from_secs(600),
+        ..Limits::default()
+    }
+}
+
+/// A row of a source of that type.
+fn row(source_type: &str, timestamp: &str, fields: &[(&str, &str)]) -> Row {
+    let mut members = String::new();
+    for (name, value) in fields {
+        member(name, value, &mut members);
+    }
+    member("source_type", source_type, &mut members);
+    build("com,example)/", timestamp, &members).unwrap()
+}
+
+/// A row of the live web.
+fn live_row(url: &str) -> Row {
+    row("live", "20260101000000", &[("url", url), ("live_url", url)])
+}
+
+/// The record of a URL of the live web.
+async fn load_live(
+    url: &str,
+    request: &ClientRequest,
+    limits: &Limits,
+) -> Result<Record, LoadError> {
+    live::load(&net(), limits, &live_row(url), request).await
+}
+
+/// All bytes of a record.
+async fn bytes_of(record: Record) -> Result<Vec<u8>, LoadError> {
+    let mut bytes = record.head.to_vec();
+    let mut body = record.body;
+    while let Some(piece) = body.next().await {
+        bytes.extend_from_slice(&piece?);
+    }
+    assert_eq!(bytes.len() as u64, record.length);
+    Ok(bytes)
+}
+
+/// The header and the block of what must be one record.
+fn header_and_block(warc: &[u8]) -> (Header, Vec<u8>) {
+    let mut reader = Reader::new("record", warc);
+    let mut record = reader.next().unwrap().unwrap();
+    let header = record.header().clone();
+    let mut block = Vec::new();
+    std::io::Read::read_to_end(&mut record, &mut block).unwrap();
+    assert_eq!(record.finish().unwrap().size, warc.len() as u64);
+    assert!(reader.next().unwrap().is_none());
+    (header, block)
+}
+
+/// The header of the record, the HTTP header and the payload of what must be one record.
+fn taken_apart(warc: &[u8]) -> (Header, Vec<u8>, Vec<u8>) {
+    let (header, mut block) = header_and_block(warc);
+    let end = block
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .unwrap()
+        + 4;
+    let payload = block.split_off(end);
+    (header, block, payload)
+}

@@ -1,0 +1,4 @@
+//! Reading WARC and ARC files, and writing WARC files.
+
+mod arc;
+mod warc;
