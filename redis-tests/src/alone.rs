@@ -1,12 +1,12 @@
 //! A test in a process of its own.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Set in a process that is there for one test.
 const ALONE: &str = "CRAWLSPACE_TESTS_ALONE";
 
 /// Runs `work` in a process where no other test takes memory or time: this program once more, with the test `name`
-/// (`module::function`) alone. What it prints goes where this process prints.
+/// (`module::function`) alone. What it says on standard error is seen at once.
 ///
 /// # Panics
 /// When the test fails there, or is not found.
@@ -35,7 +35,8 @@ pub fn alone_with(name: &str, set: impl FnOnce(&mut Command), work: impl FnOnce(
     let mut command = Command::new(program);
     command
         .args(["--exact", name, "--nocapture"])
-        .env(ALONE, "1");
+        .env(ALONE, "1")
+        .stdout(Stdio::null());
     set(&mut command);
     let status = command.status().expect("this program starts");
     assert!(status.success(), "{name}");
