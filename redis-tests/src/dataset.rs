@@ -67,6 +67,14 @@ impl Snapshot {
         self
     }
 
+    /// This snapshot with what `change` makes of each line of a key.
+    pub fn map_lines(mut self, change: impl Fn(&[u8], &mut Vec<u8>)) -> Snapshot {
+        for (key, (_, lines)) in &mut self.keys {
+            lines.iter_mut().for_each(|line| change(key, line));
+        }
+        self
+    }
+
     /// This snapshot without keys for which `drop` holds.
     pub fn without(mut self, drop: impl Fn(&[u8]) -> bool) -> Snapshot {
         self.keys.retain(|key, _| !drop(key));

@@ -1,4 +1,4 @@
-//! Bad input that only a tag space can be given: hostile lines and regular expressions.
+//! No argument of any `TAGS.*` command harms the server, and an error changes nothing.
 
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,188 @@ fn space(server: &Server) -> TagSpace {
     s
 }
 
+/// A good call of every command and option.
+const CALLS: [&str; 33] = [
+    "ADD RECORD 'k 2020 f 5' t u",
+    "ADD FILE f t u",
+    "ADD TAG t u",
+    "REM FILE f of-file t",
+    "GET FILE f ALL",
+    "GET RECORD 'k 2020 f 5'",
+    "LOAD FILE MERGE f t g 't u'",
+    "LOAD RECORD SET f t",
+    "LOAD TAG REPLACE f t",
+    "LOAD FILE STAGE f t",
+    "SWAP FILE",
+    "SWAP FILE EXPECT 1",
+    "SWAP FILE DISCARD",
+    "RULESET r filename (.)(.) x:$1 $2",
+    "RULESET new status (?P<a>.) ${a}",
+    "RULEDEL r",
+    "RULES",
+    "POINTSET p 'of-file & !x'",
+    "POINTSET q-(.) org:$1",
+    "POINTDEL p",
+    "POINTS",
+    "POINTS p-7",
+    "FILTER POINT p-1 WHERE of-file DIALECT IA FILTER status:2.. tag.org:1 COLLAPSE timestamp:4 SKIP 0 LIMIT 5 FORMAT AUTO BADLINES DROP RETURN INDEX LINES 'k 2020 u m 200 d 7' x",
+    "FILTER FORMAT FILE BLOB f",
+    "FILTER FORMAT RECORD RETURN TAGS LINES 'k 2020 f 5'",
+    "FILTER FORMAT CDXJ RETURN BITS BADLINES ERROR LINES 'k 2020 {}'",
+    "EXPLAIN POINT p WHERE 'of-file | x' FILTER tag.org:1 FORMAT FILE LINES f",
+    "LIST 'of-* & org:1' PREFIX of CURSOR 0 COUNT 10",
+    "LIST *",
+    "SCAN FILE 0 PREFIX f COUNT 5",
+    "SCAN TAG 0",
+    "INFO",
+    "FILTER WHERE 'filename~\"^(f|g)$\" & url*=x | c:{a|b}' FORMAT FILE LINES f",
+];
+
+fn words() -> Vec<Vec<u8>> {
+    let all: Vec<u8> = (0..=255).collect();
+    let mut words: Vec<Vec<u8>> = [
+        "",
+        " ",
+        "0",
+        "1",
+        "-1",
+        "1.5",
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551616",
+        "1e9",
+        "nan",
+        "x",
+        "RECORD",
+        "FILE",
+        "TAG",
+        "ALL",
+        "MERGE",
+        "SET",
+        "REPLACE",
+        "STAGE",
+        "EXPECT",
+        "DISCARD",
+        "POINT",
+        "WHERE",
+        "FILTER",
+        "DIALECT",
+        "COLLAPSE",
+        "SKIP",
+        "LIMIT",
+        "FORMAT",
+        "BADLINES",
+        "RETURN",
+        "LINES",
+        "BLOB",
+        "PREFIX",
+        "CURSOR",
+        "COUNT",
+        "DROP",
+        "PYWB",
+        "CDX",
+        "BITS",
+        "status:200",
+        "tag.a:b",
+        "a:b:c",
+        ":",
+        "status",
+        "timestamp:",
+        "*",
+        "a|b&!c",
+        "@p-1",
+        "@nobody",
+        "((((",
+        "\"",
+        "'",
+        "\\",
+        "(a+)+$",
+        "(",
+        "[a",
+        "a{1000}{1000}",
+        "$1",
+        "${",
+        "%s%n",
+        "k 2020 u m 200 d 7",
+        "k 2020 {\"a\":1}",
+        " CDX",
+        "\n",
+        "\r\n",
+        "a\nb",
+        "k 2020 f 5",
+    ]
+    .map(|word| word.as_bytes().to_vec())
+    .to_vec();
+    words.extend([
+        b"\x00".to_vec(),
+        b"\xff\xfe".to_vec(),
+        all,
+        vec![b'x'; 70_000],
+        vec![b'('; 70_000],
+        vec![b'!'; 70_000],
+    ]);
+    words
+}
+
 fn panics(c: &mut Wire) -> i64 {
     let info = ok!(c, "INFO", "crawlspace").text();
     let line = info.lines().find_map(|l| l.split_once("panics:"));
     line.and_then(|(_, n)| n.trim().parse().ok())
         .expect("INFO has panics")
+}
+
+fn shown(words: &[Vec<u8>]) -> String {
+    let words = words
+        .iter()
+        .map(|w| w[..w.len().min(60)].escape_ascii().to_string());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn every_argument_position_of_every_command_takes_any_word() {
+    let mut server = Server::start();
+    let odd = words();
+    let digest = |s: &mut TagSpace| ok!(s.wire, "DEBUG", "DIGEST").text();
+    for line in CALLS {
+        let mut s = space(&server);
+        let mut before = digest(&mut s);
+        let good = s.words(line);
+        let reply = s.wire.call(&good);
+        assert!(!reply.is_error(), "{line}: {reply:?}");
+        let mut after = digest(&mut s);
+        for position in 1..=good.len() {
+            // Replaced, put in between, and everything after it left out.
+            for word in &odd {
+                for change in 0..2 {
+                    if after != before {
+                        s = space(&server);
+                        before = digest(&mut s);
+                    }
+                    let mut words = good.clone();
+                    let gone = (change == 0 && position < good.len()) as usize;
+                    words.splice(position..position + gone, [word.clone()]);
+                    let reply = s.wire.call(&words);
+                    after = digest(&mut s);
+                    if after != before {
+                        assert!(
+                            !reply.is_error(),
+                            "an error that changed: {} said {reply:?}",
+                            shown(&words)
+                        );
+                    }
+                    if let Reply::Error(line) = &reply {
+                        let code = line.split(|b| *b == b' ').next().unwrap_or_default();
+                        let is_code = code.len() > 2 && code.iter().all(u8::is_ascii_uppercase);
+                        assert!(is_code, "{} said {reply:?}", shown(&words));
+                    }
+                }
+            }
+            s.wire.call(&good[..position]);
+            after = digest(&mut s);
+        }
+        assert_eq!(panics(&mut s.wire), 0, "a panic: {line}");
+    }
+    assert!(server.is_alive());
 }
 
 #[test]

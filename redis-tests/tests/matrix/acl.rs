@@ -1,0 +1,244 @@
+//! A user with exactly what a command needs may run it; without any bit of it, nothing changes.
+
+use std::collections::BTreeMap;
+
+use redis_tests::matrix::{Family, PREFIX, families};
+use redis_tests::{Reply, Wire, array, bulk, ok};
+
+use crate::stage::{Outcome, Stage, changed, steady};
+
+/// Keys, and whether they may be written.
+type Grants = BTreeMap<String, bool>;
+
+/// A user whose permissions change.
+struct User {
+    admin: Wire,
+    wire: Wire,
+}
+
+impl User {
+    fn of(stage: &Stage) -> User {
+        let mut admin = stage.server.wire();
+        ok!(admin, "ACL", "SETUSER", "user", "on", "nopass", "+@all");
+        let mut wire = stage.server.wire();
+        ok!(wire, "AUTH", "user", "any");
+        User { admin, wire }
+    }
+
+    /// Takes its keys, and gives it those of these rules.
+    fn with(&mut self, rules: &[&str]) -> &mut Wire {
+        let words = [&["ACL", "SETUSER", "user", "resetkeys"], rules].concat();
+        self.admin.expect_ok(&words);
+        &mut self.wire
+    }
+
+    fn granted(&mut self, grants: &Grants) -> &mut Wire {
+        let rules = grants.iter().map(|(key, writes)| {
+            assert!(
+                !key.contains(['*', '?', '[', '\\', ' ']),
+                "{key} is a pattern"
+            );
+            format!("{}~{key}", if *writes { "" } else { "%R" })
+        });
+        let rules: Vec<String> = rules.collect();
+        self.with(&rules.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+}
+
+/// The line of a `NOPERM` error.
+fn denial(reply: &Reply) -> Option<String> {
+    let Reply::Error(line) = reply else {
+        return None;
+    };
+    let line = String::from_utf8_lossy(line).into_owned();
+    line.starts_with("NOPERM ").then_some(line)
+}
+
+#[track_caller]
+fn assert_denied(reply: &Reply, what: &str) {
+    assert!(denial(reply).is_some(), "{what}: {reply:?}");
+}
+
+/// The key that a denial names, and whether it was to be written.
+fn named(denial: &str) -> Option<(&str, bool)> {
+    let (before, rest) = denial.split_once(" key '")?;
+    Some((rest.split_once('\'')?.0, before.ends_with("write")))
+}
+
+/// Whether a key may be used, and whether it may be written. For a group that is not known before, permission
+/// is asked for the shortest name that one could have.
+fn granted(grants: &Grants, key: &str) -> Option<bool> {
+    let any_group = format!("{PREFIX}CHG:");
+    let found = grants.get(key);
+    let found = found.or_else(|| {
+        grants
+            .get(&any_group)
+            .filter(|_| key.starts_with(&any_group))
+    });
+    found.copied()
+}
+
+/// Whether nobody may change the key without permission: plain clients know it, it is not the module's
+/// own.
+fn is_shared(family: &Family, name: &str) -> bool {
+    let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| name.ends_with(suffix));
+    match family.name {
+        "DEDUPE" => {
+            ["allhashes", "allcounts", "allcrawls", "uncommittedcrawls", "src:d"].contains(&name)
+                || ends(&[":counts", ":wacz", ":reqCrawls", ":duperefs"])
+                // A commit of a packed index moves the records out of their key and may only read it.
+                || family.storage == "plain" && name.starts_with("h:") && name.matches(':').count() == 1
+        }
+        "CHG" => {
+            ["chg_wait", "chg_busy", "chg_ready", "EIDC", "QCT"].contains(&name)
+                || name.starts_with("CHG:")
+        }
+        _ => name.is_empty(),
+    }
+}
+
+#[test]
+fn each_sample_runs_with_exactly_the_keys_that_it_needs() {
+    for family in families() {
+        let mut stage = Stage::of(family);
+        stage.cold = true;
+        let mut user = User::of(&stage);
+        for line in stage.family.samples {
+            runs_with_exactly_what_it_needs(&mut stage, &mut user, line);
+        }
+    }
+}
+
+/// A user without keys is given what each denial names, until the line is run. A denial changes nothing;
+/// in the end there is nothing that the line could do without.
+fn runs_with_exactly_what_it_needs(stage: &mut Stage, user: &mut User, line: &str) {
+    let alone = stage.alone(line);
+    stage.reset();
+    let (words, digest) = (stage.words(line), stage.server.digest());
+    let mut grants = Grants::new();
+    let reply = loop {
+        stage.empty_caches();
+        let reply = user.granted(&grants).call(&words);
+        let Some(denial) = denial(&reply) else {
+            break reply;
+        };
+        assert_eq!(stage.server.digest(), digest, "{line}: {denial}");
+        // The server itself does not say which key it is.
+        let (key, writes) = named(&denial).unwrap_or((PREFIX, grants.contains_key(PREFIX)));
+        assert!(key.starts_with(PREFIX), "{line}: {denial}");
+        let had = grants.insert(key.to_owned(), writes);
+        assert!(had.is_none_or(|wrote| writes && !wrote), "{line}: {denial}");
+    };
+    Outcome::of(&reply, &mut stage.wire).assert_same(&alone, line);
+    assert!(!grants.is_empty(), "{line} needs no key");
+    let shared = |stage: &Stage, key: &str| is_shared(&stage.family, &key[PREFIX.len()..]);
+    for key in changed(&stage.before, &alone.data) {
+        let allowed = granted(&grants, &key) == Some(true) || !shared(stage, &key);
+        assert!(allowed, "{line} changes {key}, but needs {grants:?}");
+    }
+
+    stage.reset();
+    let digest = stage.server.digest();
+    for (key, writes) in &grants {
+        let mut fewer = grants.clone();
+        fewer.remove(key);
+        stage.empty_caches();
+        let reply = user.granted(&fewer).call(&words);
+        assert_denied(&reply, &format!("{line} without {key}"));
+        if *writes {
+            fewer.insert(key.clone(), false);
+            let reply = user.granted(&fewer).call(&words);
+            assert_denied(&reply, &format!("{line} may only read {key}"));
+        }
+    }
+    assert_eq!(stage.server.digest(), digest, "{line} was denied");
+    if alone.data != stage.before || stage.writes(line) && !line.starts_with("CLAIM") {
+        return;
+    }
+    // What may be read without permission tells nothing, but for what state a crawl is in. The records of
+    // a packed index are in its `allhashes`; permission is asked for `h:<crawl>` there, too.
+    let told = |key: &str| {
+        let packed = stage.family.storage == "packed";
+        key.ends_with("crawls") || packed && key.ends_with("allhashes")
+    };
+    let keys = stage.before.names().into_iter();
+    let keys =
+        keys.filter(|key| shared(stage, key) && granted(&grants, key).is_none() && !told(key));
+    for key in keys.collect::<Vec<_>>() {
+        stage.reset();
+        ok!(stage.wire, "DEL", key);
+        let reply = stage.wire.call(&words);
+        assert_eq!(steady(&reply), alone.reply, "{line} without {key}");
+    }
+}
+
+#[test]
+fn each_sample_needs_its_prefix_and_its_command() {
+    for family in families() {
+        let mut stage = Stage::of(family);
+        let mut user = User::of(&stage);
+        let everything = format!("~{PREFIX}*");
+        let to_read = format!("%R{everything}");
+        let to_write = format!("%W{everything}");
+        for line in stage.family.samples {
+            let alone = stage.alone(line);
+            stage.reset();
+            let words = stage.words(line);
+            let reply = user.with(&[&everything]).call(&words);
+            Outcome::of(&reply, &mut stage.wire).assert_same(&alone, line);
+
+            stage.reset();
+            let words = stage.words(line);
+            let writes = stage.writes(line);
+            let digest = stage.server.digest();
+            let reply = user.with(&[&to_read]).call(&words);
+            if !writes {
+                Outcome::of(&reply, &mut stage.wire).assert_same(&alone, line);
+                stage.empty_caches();
+                let reply = user.with(&[&to_write, "~other{m}:*"]).call(&words);
+                assert_denied(&reply, &format!("{line} may only write"));
+            } else if alone.data != stage.before {
+                assert_denied(&reply, &format!("{line} may only read"));
+            }
+            let reply = user.with(&["~other{m}:*", "~{m}", "~m:*"]).call(&words);
+            assert_denied(&reply, &format!("{line} elsewhere"));
+            // Servers before 7.2 put no command of a module into a category.
+            let reply = user.with(&["~*", "-@all", "+@read"]).call(&words);
+            assert!(!writes || denial(&reply).is_some(), "{line}: {reply:?}");
+            assert!(
+                denial(&reply).is_some() || !reply.is_error(),
+                "{line}: {reply:?}"
+            );
+            let command = format!("-{}", stage.family.command(line));
+            let reply = user.with(&["~*", "+@all", &command]).call(&words);
+            assert_denied(&reply, &format!("{line} without its command"));
+            user.with(&["+@all"]);
+            assert_eq!(stage.server.digest(), digest, "{line} was denied");
+        }
+    }
+}
+
+#[test]
+fn clients_are_told_the_key_and_what_becomes_of_it() {
+    for family in families() {
+        let mut stage = Stage::of(family);
+        let prefix_is_a_key = stage.family.name == "TAGS";
+        for line in stage.family.samples {
+            let writes = stage.writes(line);
+            let mut words = vec![b"COMMAND".to_vec(), b"GETKEYSANDFLAGS".to_vec()];
+            words.extend(stage.words(line));
+            let told = stage.wire.call(&words);
+            if !prefix_is_a_key {
+                assert!(told.is_error() || told == array([]), "{line}: {told:?}");
+                continue;
+            }
+            let [key] = told.items() else {
+                panic!("{line}: {told:?}");
+            };
+            assert_eq!(key.items()[0], bulk(PREFIX), "{line}");
+            let flags = key.items()[1].texts();
+            let may_write = flags.iter().any(|f| f == "RW" || f == "OW");
+            assert_eq!(may_write, writes, "{line}: {flags:?}");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! A server with the data of a family, put back to how they were before each sample.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use redis_tests::matrix::{Family, State};
+use redis_tests::{Reply, Server, Snapshot, Wire, bulk, int, ok};
+
+/// What a sample replied and left behind, without what the clock and memory decide.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub reply: Reply,
+    pub data: Snapshot,
+}
+
+impl Outcome {
+    /// A reply, and the database that `wire` has selected.
+    pub fn of(reply: &Reply, wire: &mut Wire) -> Outcome {
+        Outcome {
+            reply: steady(reply),
+            data: steady_data(wire),
+        }
+    }
+
+    #[track_caller]
+    pub fn assert_same(&self, other: &Outcome, what: &str) {
+        assert_eq!(self.reply, other.reply, "{what}");
+        self.data.assert_same(&other.data, what);
+    }
+}
+
+/// The selected database, without times of the server's clock.
+pub fn steady_data(wire: &mut Wire) -> Snapshot {
+    Snapshot::of(wire).map_lines(|_, line| {
+        let mut steady = Vec::new();
+        let by_digits = |a: &u8, b: &u8| a.is_ascii_digit() == b.is_ascii_digit();
+        for run in line.chunk_by(by_digits) {
+            let number = str::from_utf8(run).ok().and_then(|run| run.parse().ok());
+            let is_time = number.is_some_and(is_of_the_clock);
+            steady.extend_from_slice(if is_time { b"-" } else { run });
+        }
+        *line = steady;
+    })
+}
+
+/// Whether a number is a time of the server's clock, of which a few days come into question.
+fn is_of_the_clock(number: i64) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.expect("after 1970").as_millis() as i64;
+    (number - now).abs() < 2 * 24 * 3_600_000
+}
+
+/// Fields of `CHG.INFO` that say what this process has done.
+const OF_THE_PROCESS: &str = "leases releases expired rate-leases pauses-observed smallest-pause-ms \
+                              smallest-pause-asked-ms smallest-margin-ms token";
+
+/// A reply without times of the server's clock, sizes of memory, and metrics of the process.
+pub fn steady(reply: &Reply) -> Reply {
+    let items = match reply {
+        Reply::Array(items) => items,
+        Reply::Int(n) if is_of_the_clock(*n) => return int(0),
+        other => return other.clone(),
+    };
+    let mut steady: Vec<Reply> = items.iter().map(steady).collect();
+    match items.first() {
+        Some(first) if *first == bulk("PENDING") => steady[2] = int(0),
+        // A page of names, which come in the order of a table.
+        Some(Reply::Bulk(cursor)) if cursor.iter().all(u8::is_ascii_digit) => {
+            if let Some(Reply::Array(names)) = steady.get_mut(1)
+                && names.iter().all(|name| matches!(name, Reply::Bulk(_)))
+            {
+                names.sort();
+            }
+        }
+        _ => {}
+    }
+    let metrics = match items.first() {
+        Some(first) if *first == bulk("groups-waiting") => OF_THE_PROCESS,
+        _ => "",
+    };
+    for at in 1..items.len() {
+        let mut fields = metrics.split(' ').chain(["memory"]);
+        if fields.any(|field| items[at - 1] == bulk(field)) {
+            steady[at] = int(0);
+        }
+        // Why a file has its tags, in no order.
+        if items[at - 1] == bulk("tags")
+            && let Reply::Array(tags) = &mut steady[at]
+        {
+            tags.sort();
+        }
+    }
+    Reply::Array(steady)
+}
+
+/// A server with the data of a family.
+pub struct Stage {
+    pub family: Family,
+    pub server: Server,
+    pub wire: Wire,
+    pub state: State,
+    /// The data before each sample.
+    pub before: Snapshot,
+    /// Whether the module has nothing in its caches before each sample.
+    pub cold: bool,
+}
+
+impl Stage {
+    pub fn of(family: Family) -> Stage {
+        let server = family.options().start();
+        Stage::on(family, server)
+    }
+
+    pub fn on(family: Family, server: Server) -> Stage {
+        let mut wire = server.wire();
+        Stage {
+            state: family.refill(&mut wire),
+            before: steady_data(&mut wire),
+            family,
+            server,
+            wire,
+            cold: false,
+        }
+    }
+
+    pub fn reset(&mut self) {
+        self.state = self.family.refill(&mut self.wire);
+        if self.cold {
+            self.empty_caches();
+        }
+    }
+
+    /// The data as before each sample; then the lines that stand before the last `; ` are run, and that
+    /// one is given back.
+    pub fn prepare<'a>(&mut self, lines: &'a str) -> &'a str {
+        self.reset();
+        let mut lines: Vec<&str> = lines.split("; ").collect();
+        let last = lines.pop().expect("a line");
+        for line in lines {
+            self.wire.expect_ok(&self.state.words(line));
+        }
+        last
+    }
+
+    /// Makes the module read everything anew.
+    pub fn empty_caches(&mut self) {
+        for _ in 0..2 {
+            ok!(self.wire, "SWAPDB", 0, 15);
+        }
+    }
+
+    pub fn words(&self, line: &str) -> Vec<Vec<u8>> {
+        self.state.words(line)
+    }
+
+    /// What a line replies and leaves behind by itself.
+    #[track_caller]
+    pub fn alone(&mut self, line: &str) -> Outcome {
+        self.reset();
+        let reply = self.wire.expect_ok(&self.state.words(line));
+        Outcome::of(&reply, &mut self.wire)
+    }
+
+    /// Whether the command of a line says that it writes.
+    pub fn writes(&mut self, line: &str) -> bool {
+        self.has_flag(line, "write")
+    }
+
+    /// Whether the command of a line has this flag.
+    pub fn has_flag(&mut self, line: &str, flag: &str) -> bool {
+        let info = ok!(self.wire, "COMMAND", "INFO", self.family.command(line));
+        let flags = info.items()[0].items()[2].texts();
+        flags.iter().any(|f| f == flag)
+    }
+
+    /// What the lines that read the whole state reply.
+    pub fn reads(&self, wire: &mut Wire) -> Vec<(&'static str, Reply)> {
+        reads(&self.family, &self.state, wire)
+    }
+}
+
+/// Keys that are in one of them, or not the same in both.
+pub fn changed(before: &Snapshot, after: &Snapshot) -> Vec<String> {
+    let mut names = [before.names(), after.names()].concat();
+    names.sort();
+    names.dedup();
+    let only = |s: &Snapshot, name: &str| s.clone().without(|key| key != name.as_bytes());
+    names.retain(|name| only(before, name) != only(after, name));
+    names
+}
+
+/// What the lines that read the whole state reply.
+pub fn reads(family: &Family, state: &State, wire: &mut Wire) -> Vec<(&'static str, Reply)> {
+    let replies = state.replies(wire, family.reads);
+    let steadied = |(line, reply): (_, Reply)| (line, steady(&reply));
+    replies.into_iter().map(steadied).collect()
+}
+
+/// Lines that change nothing in their state, though their commands write: what was there already, what is
+/// not there, and what is refused. What stands before the last `; ` prepares the line.
+pub fn idle(family: &Family) -> &'static [&'static str] {
+    match family.name {
+        "DEDUPE" => &[
+            "ADD open <h20> 0 <date> http://example.com/page/20 1020",
+            "ADD open SEQ writer 3 <h77> 0 <date> http://e.com/ 5",
+            "REVISIT open SEQ writer 3 <h1> 5",
+            "REVISIT open <h77> 5",
+            "BEGIN open",
+            "WACZOPEN open open.wacz",
+            "WACZCLOSE open 0 open.wacz sha256:ab 7; WACZCLOSE open 0 open.wacz sha256:ab 7",
+            "WACZCLOSE open 0 open.wacz sha256:ab 7; WACZCLOSE open 0 open.wacz sha256:ab 7 RENAME",
+            "COMMIT b",
+            "CANCEL b",
+            "CANCEL nobody",
+            "REMOVE nobody",
+            "RETAIN nobody",
+            "RETAIN a; RETAIN a",
+            "CLAIM open <h1> PX 1000",
+            "CLAIM a <h30> PX 1000",
+            "UNCLAIM <h77> 1",
+            "UNCLAIM <h30> 99",
+        ],
+        "CHG" => &[
+            "RELEASE held <held> AT <soon> DONE crawl; RELEASE held <held> AT <soon> DONE crawl",
+            "RELEASE held 5 AT 0",
+            "RELEASE nobody 5 AT 0",
+            "EXTEND held 5 1000",
+            "ADD crawl SEQ writer 3 numbered 0",
+            "ADD crawl SEQ writer 2 numbered 0",
+            "ADD crawl host soon",
+            "ADDURI other kept 4000000000000 1 http://kept/2",
+            "BLOCK nobody UNTIL 0",
+            "BLOCK waiting UNTIL 0",
+            "PAUSE paused",
+            "RESUME waiting",
+            "PAUSE EXECUTION held-back",
+            "RESUME EXECUTION nobody",
+            "RESUME",
+            "LIMIT parallel PARALLEL 2",
+            "GROUP shared member1 member2",
+            "DROP nobody",
+            "DROP GROUP nobody",
+            "MOVE held waiting",
+            "NEXT COUNT 9; NEXT",
+            "NEXT COUNT 9; NEXT COUNT 5",
+            "SWEEP; SWEEP",
+            "EXPIRED; EXPIRED",
+        ],
+        _ => &[
+            "ADD FILE f of-file",
+            "ADD FILE f 'a b'",
+            "ADD TAG org:1 of-file",
+            "ADD TAG org:1 org:1",
+            "REM FILE f nothing",
+            "REM FILE nobody t",
+            "LOAD FILE MERGE",
+            "RULEDEL nobody",
+            "POINTDEL nobody",
+            "POINTSET p (",
+            "SWAP FILE EXPECT 5",
+            "SWAP RECORD",
+            "SWAP FILE DISCARD; SWAP FILE DISCARD",
+            "SWAP FILE DISCARD; SWAP FILE",
+        ],
+    }
+}
