@@ -1,6 +1,6 @@
 //! `CHG.*`: a frontier with a group in every state.
 
-use super::family::{Family, Invalid, State};
+use super::family::{Family, State};
 use crate::busy_frontier::BusyFrontier;
 use crate::frontier::{Frontier, T0, simulated};
 use crate::wire::Wire;
@@ -10,12 +10,17 @@ pub(super) fn family() -> Family {
         name: "CHG",
         storage: "",
         samples: SAMPLES,
-        refused: &[],
+        refused: REFUSED,
         reads: READS,
         without_memory: "next release extend sweep expired block pause resume drop",
         keys: KEYS,
+        fields: &[],
+        aliases: &[("now", ""), ("count", ""), ("n", "sequence number")],
+        resumed: &["DROP crawl"],
         invalid: INVALID,
+        unbounded: "",
         words: WORDS,
+        assert_consistent,
         options: simulated,
         fill,
     }
@@ -26,12 +31,21 @@ fn fill(c: &mut Wire, prefix: &str) -> State {
     f.now = Some(T0);
     let out = BusyFrontier::build(&mut f);
     let now = f.time();
+    let own = out.kept.execution.expect("a kept URI");
+    let other = if own == "crawl" { "other" } else { "crawl" };
     State::new("CHG", prefix, Some(now))
         .with("now", now)
         .with("soon", now + 5000)
         .with("held", out.held.token)
         .with("kept", out.kept.token)
-        .with("execution-of-kept", out.kept.execution.expect("a kept URI"))
+        .with("execution-of-kept", own)
+        .with("no-execution-of-kept", other)
+}
+
+fn assert_consistent(c: &mut Wire, state: &State) {
+    let mut f = Frontier::over(c.handle(), &state.prefix);
+    f.now = state.now;
+    f.assert_conserved();
 }
 
 const SAMPLES: &[&str] = &[
@@ -48,6 +62,7 @@ const SAMPLES: &[&str] = &[
     "RELEASE held <held> AT <soon> DONE crawl 2 NEXT",
     "RELEASE held <held> DELAY 1000 DONE crawl",
     "RELEASE kept <kept> DELAY 1000 RETRY <soon>",
+    "RELEASE kept <kept> DELAY 1000 RETRY <soon> NEXT",
     "RELEASE kept <kept> ELAPSED 5 DONE <execution-of-kept>",
     "RELEASE held <held> ELAPSED 1000 FACTOR 1.5 MIN 10 MAX 5000 CRAWLDELAY 10 RETRYAFTER 10 STATUS 200",
     "RELEASE held <held> ELAPSED 1000 STATUS 503 DONE crawl NEXT LEASE 5",
@@ -85,6 +100,41 @@ const SAMPLES: &[&str] = &[
     "MOVE ready later",
 ];
 
+/// Options that contradict each other or lack something, and what the state does not allow.
+const REFUSED: &[(&str, &str)] = &[
+    ("RELEASE held <held>", "ERR"),
+    ("RELEASE held <held> AT 0 DELAY 5", "ERR"),
+    ("RELEASE held <held> DELAY 5 MIN 3", "ERR"),
+    ("RELEASE held <held> ELAPSED 5 MIN 30 MAX 20", "ERR"),
+    ("RELEASE held <held> AT 0 DONE crawl RETRY 0", "ERR"),
+    ("RELEASE held <held> AT 0 RETRY 0 DONE crawl", "ERR"),
+    ("RELEASE held <held> AT 0 NEXT DONE crawl", "ERR"),
+    ("RELEASE NOW <now> held <held> AT 0 NEXT BLOCK 5", "ERR"),
+    (
+        "RELEASE kept <kept> AT 0 DONE <no-execution-of-kept>",
+        "ERR",
+    ),
+    ("RELEASE kept <kept> AT 0 DONE <execution-of-kept> 2", "ERR"),
+    ("RELEASE held <held> DONE crawl", "ERR"),
+    ("NEXT NOW <now> BLOCK 5", "ERR"),
+    ("NEXT LEASE 5 LEASE 6 LEASE 7 COUNT", "ERR"),
+    ("NEXT GROUP", "ERR"),
+    ("NEXT GROUP nowhere", "NOCHG"),
+    ("NEXT GROUP held COUNT 1", "ERR"),
+    ("NEXT BLOCK 0 GROUP held", "ERR"),
+    ("LIMIT held", "ERR"),
+    ("MOVE waiting waiting", "ERR"),
+    ("MOVE held elsewhere", "LEASED"),
+    ("ADD crawl", "ERR"),
+    ("ADD crawl host", "ERR"),
+    ("ADD crawl SEQ w 1", "ERR"),
+    ("ADDURI crawl WEIGHT 3", "ERR"),
+    ("ADDURI crawl host 0 0", "ERR"),
+    ("GROUP shared", "ERR"),
+    ("BLOCK waiting", "ERR"),
+    ("PAUSE EXECUTION", "NOCHG"),
+];
+
 const READS: &[&str] = &[
     "INFO",
     "LIST",
@@ -100,26 +150,63 @@ const READS: &[&str] = &[
     "CHECK",
 ];
 
-const KEYS: &[&str] = &[
-    "CHG:waiting",
-    "CHG:held",
-    "CHG:kept",
-    "chg_wait",
-    "chg_busy",
-    "chg_ready",
-    "EIDC",
-    "QCT",
-    "chg_uris:kept",
-    "chg_idle",
-    "chg_token",
-    "chg_past",
-    "chg_paused",
-    "chg_seq:crawl",
-    "chg_expired",
-    "chg_gate:shared",
-    "chg_gated:shared",
+const KEYS: &str = "\
+    CHG:waiting CHG:held CHG:kept chg_wait chg_busy chg_ready EIDC QCT chg_uris:kept chg_idle \
+    chg_token chg_past chg_paused chg_seq:crawl chg_expired chg_gate:shared chg_gated:shared";
+
+const INVALID: &[[&str; 4]] = &[
+    ["", "prefix", "x*1025", "prefix"],
+    ["", "chg from", "'' x*1025", "chg from"],
+    [
+        "RELEASE EXTEND BLOCK PAUSE RESUME MOVE WHY URIS",
+        "chg from",
+        "nobody %n%s \u{e9}\r\n",
+        "NOCHG",
+    ],
+    ["", "execution", "'' x*1025", "execution"],
+    ["", "writer", "'' x*1025", "writer"],
+    ["", "to", "'' x*1025", "'to '"],
+    ["GROUP", "group", "x*1025", "group"],
+    // The last but one is ten years and ten days after the simulated time.
+    [
+        "ADD ADDURI BLOCK RELEASE",
+        "at time",
+        "-1 4316396800000 9223372036854775807",
+        "at UNTIL RETRY",
+    ],
+    ["NEXT RELEASE EXTEND", "LEASE COUNT", "0", "LEASE COUNT"],
+    ["EXTEND", "milliseconds", "0", "milliseconds"],
+    [
+        "NEXT RELEASE EXTEND",
+        "LEASE BLOCK DELAY ELAPSED MIN MAX CRAWLDELAY RETRYAFTER milliseconds",
+        "-1 316396800000 9223372036854775807",
+        "LEASE BLOCK DELAY ELAPSED MIN MAX CRAWLDELAY RETRYAFTER milliseconds",
+    ],
+    ["", "GAP", "-1 316396800000 9223372036854775807", "GAP"],
+    ["NEXT EXPIRED LIST URIS", "COUNT", "0 -1 1001", "COUNT"],
+    ["", "PARALLEL", "0 -1 1001", "PARALLEL"],
+    ["LIMIT", "DELAY BUDGET", "-2", "DELAY BUDGET"],
+    ["SWEEP", "LIMIT", "0 -1", "LIMIT"],
+    ["", "WEIGHT", "0 -1 1000001", "WEIGHT"],
+    ["", "depth", "-1 4294967296", "depth"],
+    ["ADD", "n", "0 -1", "'sequence number'"],
+    ["ADD", "now", "0 -1", ""],
+    ["RELEASE", "count", "0 -1", ""],
+    [
+        "",
+        "factor",
+        "'' x -1 1001 nan inf 1e400 1,5 ' 1' 1.5.5",
+        "FACTOR",
+    ],
+    ["", "status", "1000 -10000 20.0 2e2", "STATUS"],
+    ["", "token", "-1 1 9223372036854775807", "STALE token"],
+    ["", "uri", "'' x*65537", "uri"],
+    ["", "cursor", "'' NONSENSE \0\r\n", "CURSOR"],
 ];
 
-const INVALID: &[Invalid] = &[];
-
-const WORDS: &[&str] = &["x"];
+const WORDS: &str = "\
+    0 1 2 3 -1 9 100 1000 60000 0.5 1e9 nan -9223372036854775808 4000000000000 4000000000500 \
+    4000000000000000 host-0 host-0 host-1 host-2 host-3 crawl-0 crawl-0 crawl-1 crawl-2 shared \
+    NOW SEQ WEIGHT LEASE COUNT BLOCK AT DELAY ELAPSED FACTOR MIN MAX CRAWLDELAY RETRYAFTER \
+    STATUS DONE RETRY NEXT LIMIT UNTIL EXECUTION PARALLEL GAP BUDGET GROUP STATE waiting CURSOR \
+    ready:9 busy:inf:x 0-1-2-3 429 503 http://e.com/ all e:crawl-0 n";

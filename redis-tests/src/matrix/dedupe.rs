@@ -1,8 +1,8 @@
 //! `DEDUPE.*`: an index with committed crawls, one that goes on, one that runs, and a claim.
 
-use super::family::{Family, Invalid, State};
+use super::family::{Family, State};
 use crate::corpus::{DATE, sha256_of};
-use crate::crawler::{add, commit};
+use crate::crawler::{add, assert_consistent, commit};
 use crate::server::Options;
 use crate::wire::Wire;
 
@@ -15,8 +15,13 @@ pub(super) fn family(storage: &'static str) -> Family {
         reads: READS,
         without_memory: "unclaim cancel retain remove pack profile",
         keys: KEYS,
+        fields: FIELDS,
+        aliases: &[("n", "sequence number"), ("revisit-size", "size")],
+        resumed: &["COMMIT open"],
         invalid: INVALID,
+        unbounded: "",
         words: WORDS,
+        assert_consistent: |c, state| assert_consistent(c, &state.prefix),
         options: Options::new,
         fill,
     }
@@ -60,6 +65,7 @@ const SAMPLES: &[&str] = &[
     "ADD new <h77> 0 <date> http://e.com/ 5",
     "ADD open TOKEN <token> SEQ writer 7 EARLIEST <h30> 0 <date> http://e.com/ 5 <h77> 1 <date> http://e.com/2 6",
     "ADD a EARLIEST <h77> 0 <date> http://e.com/ 5",
+    "ADD a SEQ w 9 <h77> 0 <date> http://e.com/ 5",
     "BEGIN a",
     "BEGIN new",
     "BEGIN new VISIBLE",
@@ -67,7 +73,10 @@ const SAMPLES: &[&str] = &[
     "REVISIT new <h1> 5 ORIGINAL other 0 9",
     "REVISIT new REF uuid SEQ writer 7 <h1> 5 ORIGINAL a 0 9 <h2> 5",
     "REVISIT a NOREF <h1> 5",
+    "REVISIT a REF u <h1> 5",
     "WACZOPEN new new.wacz",
+    "WACZOPEN a new.wacz",
+    "WACZCLOSE a 0 a.wacz sha256:ab 5",
     "WACZCLOSE open 0 open.wacz sha256:cd 5",
     "WACZCLOSE open 0 closed.wacz sha256:cd 5 RENAME",
     "WACZLIST a",
@@ -78,6 +87,7 @@ const SAMPLES: &[&str] = &[
     "RETAIN a",
     "RETAIN PURGE a b",
     "REMOVE a",
+    "REQUIRES a",
     "REMOVE b a",
     "REQUIRES b",
     "REQUIRES b TRANSITIVE",
@@ -113,32 +123,64 @@ const READS: &[&str] = &[
     "CHECK",
 ];
 
-const KEYS: &[&str] = &[
-    "h:a",
-    "h:a:counts",
-    "c:a:wacz",
-    "uncommittedcrawls",
-    "allcrawls",
-    "allhashes",
-    "allcounts",
-    "a:reqCrawls",
-    "u:duperefs",
-    "src:d",
-    "crawlspace",
-    "committing",
-    "removing",
-    "commits",
-    "holders",
-    "claims",
-    "h:a:baseline",
-    "h:a:added",
-    "h:a:merging",
-    "h:a:unstored",
-    "h:a:deps",
-    "h:a:refs",
-    "h:a:seq",
+const KEYS: &str = "\
+    h:a h:a:counts c:a:wacz uncommittedcrawls allcrawls allhashes allcounts a:reqCrawls \
+    u:duperefs src:d crawlspace committing removing commits holders claims h:a:baseline \
+    h:a:added h:a:merging h:a:unstored h:a:deps h:a:refs h:a:seq";
+
+const INVALID: &[[&str; 4]] = &[
+    ["", "prefix", "x*1025", "prefix"],
+    ["", "crawl", "'' a:counts a:wacz x*1025", "BADCRAWL"],
+    [
+        "WACZCLOSE WACZLIST COMMIT CANCEL RETAIN REMOVE REQUIRES REQUIREDBY STATS",
+        "crawl",
+        "unknown",
+        "unknown",
+    ],
+    [
+        "LOOKUP CLAIM UNCLAIM ADD REVISIT",
+        "hash",
+        "'' short x*257 'control\nbytes in a hash'",
+        "BADHASH",
+    ],
+    ["WACZCLOSE", "hash", "x*257", "hash"],
+    ["", "size revisit-size", "-1", "size"],
+    ["", "waczIndex index", "-1", "index"],
+    ["", "n", "-1 0", "'sequence number'"],
+    ["", "PX", "-1 0 86400001", "PX"],
+    ["", "BLOCK", "-1 86400001", "BLOCK"],
+    ["", "date", "'' yesterday '1 2' 2026-03-19\n", "date"],
+    ["", "url", "x*1048577", "url"],
+    ["", "writer", "x*1025", "writer"],
+    ["", "uuid", "x*1025", "uuid"],
+    ["", "filename", "x*4097", "filename"],
+    ["", "reference", "'' a 'a x'", "reference unexpected"],
 ];
 
-const INVALID: &[Invalid] = &[];
+/// Fields of hashes that the state does not have, or not all the time.
+const FIELDS: &[(&str, &str)] = &[
+    ("crawlspace", "profile"),
+    ("crawlspace", "format"),
+    ("committing", "open"),
+    ("committing", "nobody"),
+    ("removing", "a"),
+    ("removing", ""),
+    ("commits", "1"),
+    ("commits", "x"),
+    ("holders", "<h1>"),
+    ("claims", "<h77>"),
+    ("h:a:baseline", "x"),
+    ("h:a:baseline", "commits"),
+    ("h:a:deps", "b"),
+    ("h:a:added", "<h1>"),
+    ("h:a:merging", "<h1>"),
+    ("h:a:unstored", "<h1>"),
+    ("h:a:seq", "w"),
+    ("allhashes", "<h1>"),
+];
 
-const WORDS: &[&str] = &["x"];
+const WORDS: &str = "\
+    VISIBLE ORIGINAL RENAME a b a b c u 0 1 2 -1 x CRAWL WITHWACZ PX BLOCK TOKEN SEQ EARLIEST \
+    REF REFS NOREF PURGE TRANSITIVE FORMAT RESP JSON UNCOMMITTED COMMITTED UNLISTED document \
+    browsertrix 'a 0' 'b 1' w.wacz http://e.com/ a:counts <date> <date> <h1> <h2> <h20> <h30> \
+    <h77> <h1> <h2> <token>";

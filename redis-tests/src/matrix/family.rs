@@ -11,19 +11,6 @@ use crate::wire::{Reply, Wire};
 /// has everything under one key it is that key.
 pub const PREFIX: &str = "{m}:";
 
-/// Values that an argument must not have.
-#[derive(Clone, Debug)]
-pub struct Invalid {
-    /// Commands, without the family's name and parted by spaces; all when it is empty.
-    pub commands: &'static str,
-    /// Names of arguments as `COMMAND DOCS` has them, or the tokens before them, parted by spaces.
-    pub arguments: &'static str,
-    /// The values. `x*257` is 257 times the letter x.
-    pub values: &'static [&'static str],
-    /// Words of which the error must contain one; any error will do when there are none.
-    pub says: &'static [&'static str],
-}
-
 /// A family of commands.
 #[derive(Clone)]
 pub struct Family {
@@ -35,20 +22,33 @@ pub struct Family {
     /// [`TagSpace`](crate::TagSpace), and `<…>` is what only the [`State`] has. Each succeeds on it, has
     /// its arguments in the order of `COMMAND DOCS`, and together they have every argument of every command.
     pub samples: &'static [&'static str],
-    /// Lines that the state refuses, with the code word of the error: for what no state takes beside the
-    /// other samples.
+    /// Lines that the state refuses, with the code word of the error: options that contradict each other,
+    /// and what no state takes beside the other samples.
     pub refused: &'static [(&'static str, &'static str)],
     /// Lines whose replies describe the whole state.
     pub reads: &'static [&'static str],
     /// Commands that write and yet work when there is no memory left: they free some, or the crawl
     /// stands still without them.
     pub without_memory: &'static str,
-    /// Names of keys, without the prefix, that its commands may use.
-    pub keys: &'static [&'static str],
-    /// What arguments must not be.
-    pub invalid: &'static [Invalid],
-    /// Words that mean something to the family, for random calls.
-    pub words: &'static [&'static str],
+    /// Names of keys, without the prefix, that its commands may use; a list of words as in a line.
+    pub keys: &'static str,
+    /// Keys without the prefix, and fields of them, that may hold something else than the state has.
+    pub fields: &'static [(&'static str, &'static str)],
+    /// Arguments that may be of any size, parted by spaces.
+    pub unbounded: &'static str,
+    /// Arguments, and how errors name them when not by their name or token; an empty word when the server
+    /// cannot know that the argument was meant.
+    pub aliases: &'static [(&'static str, &'static str)],
+    /// Samples that run in slices, so that a key of another type that comes up late cuts them short. Sent
+    /// again when the key is gone, they are done.
+    pub resumed: &'static [&'static str],
+    /// What arguments must not be: commands (none for all), names or tokens of arguments, invalid values, and
+    /// words of which the error has one (none when any error will do); each a list of words as in a line.
+    pub invalid: &'static [[&'static str; 4]],
+    /// Words that mean something to the family, for random calls; `<…>` and `x*257` as elsewhere.
+    pub words: &'static str,
+    /// Fails when its own check finds something wrong in a state.
+    pub assert_consistent: fn(&mut Wire, &State),
     pub(super) options: fn() -> Options,
     pub(super) fill: fn(&mut Wire, &str) -> State,
 }
@@ -96,18 +96,21 @@ impl Family {
         format!("{}.{name}", self.name).to_lowercase()
     }
 
-    /// Values that a word of a call must not have, with what the error says of them.
-    pub fn invalid(&self, command: &str, slot: &Slot) -> Vec<(Vec<u8>, &'static [&'static str])> {
+    /// Values that a word of a call must not have, with words of which the error has one.
+    pub fn invalid(&self, command: &str, slot: &Slot) -> Vec<(Vec<u8>, Vec<&'static str>)> {
         let command = command.rsplit('.').next().unwrap_or_default();
         let has = |list: &str, word: &str| list.split(' ').any(|w| w.eq_ignore_ascii_case(word));
         let token = slot.token.as_deref().unwrap_or_default();
-        let of_slot = self.invalid.iter().filter(|rule| {
-            let named = has(rule.arguments, &slot.name) || has(rule.arguments, token);
-            let word = slot.kind == Kind::Word;
-            !word && named && (rule.commands.is_empty() || has(rule.commands, command))
+        let of_slot = self.invalid.iter().filter(|[commands, arguments, ..]| {
+            let named = has(arguments, &slot.name) || has(arguments, token);
+            slot.kind != Kind::Word && named && (commands.is_empty() || has(commands, command))
         });
-        let values = of_slot.flat_map(|rule| rule.values.iter().map(|value| (value, rule.says)));
-        values.map(|(value, says)| (spelled(value), says)).collect()
+        let values = of_slot.flat_map(|[.., values, says]| {
+            split(values)
+                .into_iter()
+                .map(|value| (spelled(value), split(says)))
+        });
+        values.collect()
     }
 }
 
@@ -119,6 +122,16 @@ fn spelled(value: &str) -> Vec<u8> {
     }
 }
 
+/// What is wrong with the form of an error line: a code word first, then a sentence, short, and ASCII.
+pub fn malformed(line: &[u8]) -> Option<&'static str> {
+    let code = line.split(|b| *b == b' ').next().unwrap_or_default();
+    let coded = !code.is_empty() && code.iter().all(u8::is_ascii_uppercase);
+    if !coded || line.len() < code.len() + 5 {
+        return Some("no code word and sentence");
+    }
+    (!line.is_ascii() || line.len() > 1000).then_some("not short ASCII")
+}
+
 /// A filled index, frontier or tag space.
 #[derive(Clone)]
 pub struct State {
@@ -126,7 +139,7 @@ pub struct State {
     /// Its prefix, or its key.
     pub prefix: String,
     /// The simulated time of calls that do not wait.
-    now: Option<i64>,
+    pub now: Option<i64>,
     values: BTreeMap<&'static str, String>,
 }
 
@@ -161,6 +174,15 @@ impl State {
         words
     }
 
+    /// A word of the family's lists: `<…>` is what this state has, `x*257` is 257 times x.
+    pub fn word(&self, word: &str) -> Vec<u8> {
+        if word.starts_with('<') {
+            self.value(word)
+        } else {
+            spelled(word)
+        }
+    }
+
     fn value(&self, word: &str) -> Vec<u8> {
         let name = word.strip_prefix('<').and_then(|w| w.strip_suffix('>'));
         match name {
@@ -183,7 +205,7 @@ impl State {
 }
 
 /// The words of a line. A word in single quotes ends at the next one.
-pub(crate) fn split(line: &str) -> Vec<&str> {
+pub fn split(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = line.trim_start_matches(' ');
     while !rest.is_empty() {
@@ -195,6 +217,16 @@ pub(crate) fn split(line: &str) -> Vec<&str> {
         rest = after.trim_start_matches(' ');
     }
     words
+}
+
+/// The family of this name, with this storage when there are two.
+///
+/// # Panics
+/// When there is none.
+pub fn family(name: &str, storage: &str) -> Family {
+    let mut all = families().into_iter();
+    let found = all.find(|family| family.name == name && family.storage == storage);
+    found.unwrap_or_else(|| panic!("no family {name} {storage}"))
 }
 
 /// All families; `DEDUPE` with each storage.

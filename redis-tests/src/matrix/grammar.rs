@@ -153,9 +153,18 @@ impl Grammar {
     /// What each word of a call is, the command's name left out; nothing when the call does not follow
     /// the grammar. A word that is a token of the command is never taken for a value.
     pub fn read(&self, words: &[impl AsRef<[u8]>]) -> Option<Vec<Slot>> {
+        self.read_with(self.tokens(), words)
+    }
+
+    /// Whether a call follows the grammar in any way, be it that a value is spelled like a token.
+    pub fn allows(&self, words: &[impl AsRef<[u8]>]) -> bool {
+        self.read_with(Vec::new(), words).is_some()
+    }
+
+    fn read_with(&self, tokens: Vec<&str>, words: &[impl AsRef<[u8]>]) -> Option<Vec<Slot>> {
         let words: Vec<&[u8]> = words.iter().skip(1).map(AsRef::as_ref).collect();
         let reading = Reading {
-            tokens: self.tokens(),
+            tokens,
             words: &words,
         };
         let ways = reading.sequence(&self.arguments, vec![Vec::new()]);
@@ -224,10 +233,9 @@ impl Reading<'_> {
 
     fn value(&self, argument: &Argument, way: &[Slot]) -> Vec<Vec<Slot>> {
         let fits = self.words.get(way.len()).is_some_and(|word| {
-            let is_number = || std::str::from_utf8(word).is_ok_and(|w| w.parse::<i64>().is_ok());
             let is_token = || self.tokens.iter().any(|token| token.as_bytes() == *word);
             match argument.kind {
-                Kind::Integer => is_number(),
+                Kind::Integer => is_integer(word),
                 Kind::Key => true,
                 _ => !is_token(),
             }
@@ -247,6 +255,12 @@ impl Reading<'_> {
         };
         vec![[way, &[slot]].concat()]
     }
+}
+
+/// Whether a word is a whole number as the server takes it, so without a plus.
+pub fn is_integer(word: &[u8]) -> bool {
+    let text = std::str::from_utf8(word).unwrap_or_default();
+    !text.starts_with('+') && text.parse::<i64>().is_ok()
 }
 
 #[cfg(test)]
@@ -327,5 +341,7 @@ mod tests {
         ] {
             assert_eq!(read(line), None, "{line}");
         }
+        assert!(grammar().allows(&["SET", "k", "ALL", "a"]));
+        assert!(!grammar().allows(&["SET", "k"]));
     }
 }

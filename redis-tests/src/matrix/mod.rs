@@ -22,6 +22,5 @@ mod family;
 mod grammar;
 mod tags;
 
-pub(crate) use family::split;
-pub use family::{Family, Invalid, PREFIX, State, families};
-pub use grammar::{Argument, Grammar, Kind, Slot};
+pub use family::{Family, PREFIX, State, families, family, malformed, split};
+pub use grammar::{Argument, Grammar, Kind, Slot, is_integer};

@@ -1,6 +1,6 @@
 //! `TAGS.*`: a tag space with something of everything.
 
-use super::family::{Family, Invalid, State};
+use super::family::{Family, State};
 use crate::server::Options;
 use crate::wire::Wire;
 
@@ -12,9 +12,19 @@ pub(super) fn family() -> Family {
         refused: &[("SWAP TAG", "NOSTAGE"), ("SWAP RECORD", "NOSTAGE")],
         reads: READS,
         without_memory: "rem ruledel pointdel swap",
-        keys: &[""],
+        keys: "''",
+        fields: &[],
+        aliases: &[
+            ("id", "tag"),
+            ("tags", "tag"),
+            ("name", "access point"),
+            ("field[:n]", "field"),
+        ],
+        resumed: &[],
         invalid: INVALID,
+        unbounded: "key line text spec prefix",
         words: WORDS,
+        assert_consistent: |_, _| (),
         options: Options::new,
         fill,
     }
@@ -99,6 +109,11 @@ const READS: &[&str] = &[
     "EXPLAIN POINT p FORMAT FILE LINES f",
 ];
 
-const INVALID: &[Invalid] = &[];
+const INVALID: &[[&str; 4]] = &[];
 
-const WORDS: &[&str] = &["x"];
+const WORDS: &str = "\
+    ' ' 0 1 -1 1.5 1e9 nan x RECORD FILE TAG ALL MERGE SET REPLACE STAGE EXPECT DISCARD POINT \
+    WHERE FILTER DIALECT COLLAPSE SKIP LIMIT FORMAT BADLINES RETURN LINES BLOB PREFIX CURSOR \
+    COUNT DROP PYWB CDX BITS status:200 tag.a:b a:b:c : status timestamp: * a|b&!c @p-1 @nobody \
+    (((( \" ' \\ (a+)+$ ( [a a{1000}{1000} $1 ${ 'k 2020 u m 200 d 7' 'k 2020 {\"a\":1}' ' CDX' \
+    \n \r\n a\nb 'k 2020 f 5' (*70000 !*70000";

@@ -2,7 +2,7 @@
 //! lives, nothing panics, and the replica and the reloaded data stay equal.
 
 use redis_tests::{
-    BusyFrontier, Frontier, Lease, Reply, Rng, Server, T0, Wire, ok, random_step, simulated, until,
+    Frontier, Lease, Reply, Rng, Server, T0, Wire, ok, random_step, simulated, until,
 };
 
 const COMMANDS: [&str; 22] = [
@@ -307,82 +307,6 @@ fn random_commands_on_spoiled_keys_do_no_harm() {
     let digest = server.digest();
     server.restart();
     assert_eq!(server.digest(), digest);
-}
-
-#[test]
-fn every_argument_position_of_every_command_takes_any_word() {
-    let mut server = simulated().start();
-    let build = |server: &Server| {
-        let mut f = Frontier::at(server, T0);
-        ok!(f.wire, "FLUSHALL");
-        let out = BusyFrontier::build(&mut f);
-        (f, out)
-    };
-    let (mut f, out) = build(&server);
-    let (held, kept) = (out.held.token, out.kept.token);
-    let lines = [
-        format!("ADD crawl SEQ w 9 host {T0} other {T0}"),
-        format!("ADDURI crawl WEIGHT 2 host {T0} 1 http://host/"),
-        "NEXT LEASE 1000 COUNT 2".to_owned(),
-        format!("RELEASE held {held} AT {T0} DONE crawl 1 NEXT LEASE 5"),
-        format!("RELEASE kept {kept} DELAY 100 RETRY {T0} NEXT"),
-        format!(
-            "RELEASE held {held} ELAPSED 5 FACTOR 1.5 MIN 1 MAX 9 CRAWLDELAY 2 RETRYAFTER 3 STATUS 503"
-        ),
-        format!("EXTEND held {held} 1000"),
-        "SWEEP LIMIT 3".to_owned(),
-        "EXPIRED COUNT 3".to_owned(),
-        format!("BLOCK waiting UNTIL {}", T0 + 9),
-        "PAUSE waiting".to_owned(),
-        "PAUSE EXECUTION crawl".to_owned(),
-        "RESUME paused".to_owned(),
-        "RESUME EXECUTION held-back".to_owned(),
-        "LIMIT waiting PARALLEL 2 GAP 5 DELAY 9 BUDGET 7".to_owned(),
-        "NEXT LEASE 1000 GROUP waiting".to_owned(),
-        "GROUP shared waiting ready".to_owned(),
-        "DROP crawl".to_owned(),
-        "MOVE waiting ready".to_owned(),
-        "WHY waiting".to_owned(),
-        "INFO".to_owned(),
-        "CHECK".to_owned(),
-        "REPAIR".to_owned(),
-    ];
-    let long = vec![b'x'; 70_000];
-    let all: Vec<u8> = (0..=255).collect();
-    let mut odd: Vec<&[u8]> = WORDS.to_vec();
-    odd.extend([long.as_slice(), &all]);
-    let mut before = server_is_as(&mut f.wire);
-    for line in &lines {
-        let good = f.words(line);
-        // The prefix too, and the words of NOW.
-        for position in 1..good.len() {
-            for word in &odd {
-                let mut words = good.clone();
-                words[position] = word.to_vec();
-                let reply = f.wire.call(&words);
-                let told = || {
-                    let short: Vec<Vec<u8>> = words
-                        .iter()
-                        .map(|w| w[..w.len().min(60)].to_vec())
-                        .collect();
-                    format!("{} said {reply:?}", shown(&short))
-                };
-                let after = server_is_as(&mut f.wire);
-                assert_eq!(after.1, 0, "a panic: {}", told());
-                if after.0 != before.0 {
-                    assert!(!reply.is_error(), "an error that changed: {}", told());
-                    (f, _) = build(&server);
-                    before = server_is_as(&mut f.wire);
-                }
-            }
-        }
-    }
-    assert!(server.is_alive());
-}
-
-/// The digest of the data, and how many panics there were.
-fn server_is_as(c: &mut Wire) -> (String, i64) {
-    (ok!(c, "DEBUG", "DIGEST").text(), panics(c))
 }
 
 #[test]

@@ -1,6 +1,25 @@
 //! Properties that all three families have, one a file.
 
+/// Makes a test of these functions for every family.
+macro_rules! for_every_family {
+    ($($property:ident),+ $(,)?) => {
+        for_every_family!(@ dedupe_plain "DEDUPE" "plain" $($property)+);
+        for_every_family!(@ dedupe_packed "DEDUPE" "packed" $($property)+);
+        for_every_family!(@ chg "CHG" "" $($property)+);
+        for_every_family!(@ tags "TAGS" "" $($property)+);
+    };
+    (@ $module:ident $name:literal $storage:literal $($property:ident)+) => {
+        mod $module {
+            $(#[test]
+            fn $property() {
+                super::$property(&redis_tests::matrix::family($name, $storage));
+            })+
+        }
+    };
+}
+
 mod acl;
+mod bad_input;
 mod cluster;
 mod coverage;
 mod databases;

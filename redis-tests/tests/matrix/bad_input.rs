@@ -1,0 +1,439 @@
+//! Bad input of every kind at every position of every sample: an error that names what is wrong, a data
+//! set that did not change, a server that lives.
+
+use std::collections::BTreeSet;
+
+use redis_tests::matrix::{Family, Grammar, Kind, Slot, State, is_integer, malformed, split};
+use redis_tests::{Reply, Server, Wire, is_packed, ok, plainly};
+
+for_every_family!(
+    refused_lines_change_nothing,
+    invalid_values_are_named_and_change_nothing,
+    calls_that_break_the_grammar_are_refused,
+    any_word_at_any_position_does_no_harm,
+    keys_of_another_type_are_named_and_nothing_is_half_written,
+    garbage_in_fields_does_no_harm,
+    prefixes_with_format_specifiers_do_no_harm,
+);
+
+/// What is no whole number.
+const NO_NUMBERS: [&str; 11] = [
+    "",
+    "x",
+    "1.5",
+    "1e3",
+    " 1",
+    "18446744073709551616",
+    "0x10",
+    "+1",
+    "5\0",
+    "soon",
+    "--1",
+];
+
+/// What is a mistake whatever it stands for.
+const ODD: [&[u8]; 11] = [
+    b"",
+    b"\0",
+    b"%1000000d",
+    b"\x00\xff",
+    b"\xf0\x28\x8c\x28",
+    b"\xff\xfe",
+    b"%s%n",
+    b"{",
+    b"http://e.com/ \x00\xff",
+    b"9223372036854775807",
+    b"18446744073709551616",
+];
+
+/// A server with the family's state, and what went wrong so far.
+struct Trial<'a> {
+    family: &'a Family,
+    server: Server,
+    c: Wire,
+    state: State,
+    before: String,
+    faults: Vec<String>,
+}
+
+impl Trial<'_> {
+    fn new(family: &Family) -> Trial<'_> {
+        let server = family.options().start();
+        let mut c = server.wire();
+        let state = family.refill(&mut c);
+        let before = digest(&mut c);
+        Trial {
+            family,
+            server,
+            c,
+            state,
+            before,
+            faults: Vec::new(),
+        }
+    }
+
+    /// Builds the state again, and spoils it.
+    fn rebuild(&mut self, spoil: &mut dyn FnMut(&mut Wire, &State)) {
+        self.state = self.family.refill(&mut self.c);
+        spoil(&mut self.c, &self.state);
+        self.before = digest(&mut self.c);
+    }
+
+    /// Runs a call. Whatever it replies: an error has the form of one and changes nothing. Afterwards the
+    /// state is as it was before.
+    fn call(&mut self, words: &[Vec<u8>]) -> Reply {
+        self.call_spoiled(words, &mut |_, _| ())
+    }
+
+    fn call_spoiled(
+        &mut self,
+        words: &[Vec<u8>],
+        spoil: &mut dyn FnMut(&mut Wire, &State),
+    ) -> Reply {
+        let reply = self.c.call(words);
+        let changed = digest(&mut self.c) != self.before;
+        if let Reply::Error(line) = &reply {
+            if let Some(why) = malformed(line) {
+                self.fault(words, &reply, why);
+            }
+            let line = String::from_utf8_lossy(line).into_owned();
+            if changed && !self.is_resumed(words, &line) {
+                self.fault(words, &reply, "an error, and the data set changed");
+            }
+        }
+        if changed {
+            self.rebuild(spoil);
+        }
+        reply
+    }
+
+    /// Whether a call was cut short by a key of another type, and is done when that is gone and it is sent
+    /// again.
+    fn is_resumed(&mut self, words: &[Vec<u8>], error: &str) -> bool {
+        let mut resumed = self
+            .family
+            .resumed
+            .iter()
+            .map(|line| self.state.words(line));
+        let key = error
+            .strip_prefix("WRONGTYPE key '")
+            .and_then(|rest| rest.split_once('\''));
+        let (true, Some((key, _))) = (resumed.any(|line| line == words), key) else {
+            return false;
+        };
+        ok!(self.c, "DEL", key);
+        self.c.expect_ok(words);
+        true
+    }
+
+    fn fault(&mut self, words: &[Vec<u8>], reply: &Reply, why: &str) {
+        self.faults
+            .push(format!("{}: {why}: {reply:?}", shown(words)));
+    }
+
+    /// Each sample as words, with its grammar and what each word is.
+    fn samples(&mut self) -> Vec<(Grammar, Vec<Vec<u8>>, Vec<Slot>)> {
+        let grammars = self.family.grammars(&mut self.c);
+        let samples = self.family.samples.iter().map(|line| {
+            let grammar = &grammars[&self.family.command(line)];
+            let words = self.state.words(line);
+            let slots = grammar.read(&words).expect("a sample follows its grammar");
+            (grammar.clone(), words, slots)
+        });
+        samples.collect()
+    }
+
+    fn end(mut self) {
+        assert!(self.server.is_alive());
+        assert_eq!(self.server.info_number("panics"), 0);
+        let faults = &self.faults;
+        assert!(
+            faults.is_empty(),
+            "{} faults\n{}",
+            faults.len(),
+            faults.join("\n")
+        );
+    }
+}
+
+fn digest(c: &mut Wire) -> String {
+    ok!(c, "DEBUG", "DIGEST").text()
+}
+
+fn shown(words: &[Vec<u8>]) -> String {
+    let words = words.iter().map(|word| {
+        let start = word[..word.len().min(60)].escape_ascii();
+        format!("'{start}'")
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Bad values of a word, with what the error must say: any of these words.
+fn mutations(family: &Family, grammar: &Grammar, slot: &Slot) -> Vec<(Vec<u8>, Vec<String>)> {
+    let texts = |words: &[&str]| {
+        words
+            .iter()
+            .map(|w| (*w).to_owned())
+            .collect::<Vec<String>>()
+    };
+    let of_family = family.invalid(&grammar.name, slot);
+    let mut all: Vec<(Vec<u8>, Vec<String>)> = of_family
+        .into_iter()
+        .map(|(value, says)| (value, texts(&says)))
+        .collect();
+    let aliases = family.aliases.iter().filter(|(name, _)| *name == slot.name);
+    let mut names = vec![slot.name.clone()];
+    names.extend(slot.token.clone());
+    names.extend(aliases.map(|(_, says)| (*says).to_owned()));
+    names.extend(all.iter().flat_map(|(_, says)| says.clone()));
+    match slot.kind {
+        Kind::Integer => {
+            let bad = NO_NUMBERS.map(|bad| (bad.as_bytes().to_vec(), names.clone()));
+            all.extend(bad);
+            // A cursor has all 64 bits.
+            if slot.name != "cursor" {
+                all.push((b"9223372036854775808".to_vec(), names.clone()));
+            }
+        }
+        Kind::Word => {
+            names.extend(texts(&["NONSENSE", "BADHASH", "unexpected", "syntax"]));
+            all.push((b"NONSENSE".to_vec(), names.clone()));
+            names.push(String::new());
+            let bad: [&[u8]; 2] = [b"", b"\0\r\n\xff"];
+            all.extend(bad.map(|bad| (bad.to_vec(), names.clone())));
+        }
+        _ => {}
+    }
+    let unbounded = family.unbounded.split(' ').any(|name| name == slot.name);
+    if !unbounded || slot.kind == Kind::Word {
+        all.push((vec![b'x'; 10 << 20], names));
+    }
+    all
+}
+
+/// Whether a word can be what the slot is, so that it must be its value that is invalid.
+fn slot_takes(slot: &Slot, word: &[u8]) -> bool {
+    match slot.kind {
+        Kind::Word => false,
+        Kind::Integer => is_integer(word),
+        _ => true,
+    }
+}
+
+fn refused_lines_change_nothing(family: &Family) {
+    let mut trial = Trial::new(family);
+    for (line, code) in family.refused {
+        let words = trial.state.words(line);
+        match trial.call(&words) {
+            Reply::Error(line) if line.starts_with(format!("{code} ").as_bytes()) => {}
+            reply => trial.fault(&words, &reply, &format!("not {code}")),
+        }
+    }
+    trial.end();
+}
+
+fn invalid_values_are_named_and_change_nothing(family: &Family) {
+    let mut trial = Trial::new(family);
+    for (grammar, good, slots) in trial.samples() {
+        for (at, slot) in slots.iter().enumerate() {
+            for (bad, says) in mutations(family, &grammar, slot) {
+                let mut words = good.clone();
+                words[at + 1] = bad;
+                match trial.call(&words) {
+                    Reply::Error(line) => {
+                        let lower = String::from_utf8_lossy(&line).to_lowercase();
+                        let said = says.iter().any(|s| lower.contains(&s.to_lowercase()));
+                        if !says.is_empty() && !said {
+                            let why = format!("{} is not named: {says:?}", slot.name);
+                            trial.fault(&words, &Reply::Error(line), &why);
+                        }
+                    }
+                    reply => {
+                        let misread = !slot_takes(slot, &words[at + 1]) && grammar.allows(&words);
+                        if !misread {
+                            let why = format!("no error for {}", slot.name);
+                            trial.fault(&words, &reply, &why);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    trial.end();
+}
+
+fn calls_that_break_the_grammar_are_refused(family: &Family) {
+    let mut trial = Trial::new(family);
+    for (grammar, good, slots) in trial.samples() {
+        let mut calls = vec![[&good[..], &[b"and more".to_vec()]].concat()];
+        for at in 1..good.len() {
+            let (before, after) = (&good[..at], &good[at + 1..]);
+            calls.push(before.to_vec());
+            calls.push([before, after].concat());
+            calls.push([before, &good[at..=at], &good[at..]].concat());
+            if slots[at - 1].kind == Kind::Word {
+                let misspelt = [&good[at][..], b"S"].concat();
+                calls.push([before, &[misspelt], after].concat());
+                calls.push([before, &[good[at][1..].to_vec()], after].concat());
+            }
+        }
+        for words in calls {
+            let reply = trial.call(&words);
+            if !reply.is_error() && !grammar.allows(&words) {
+                trial.fault(&words, &reply, "not as COMMAND DOCS has it, and no error");
+            }
+        }
+    }
+    trial.end();
+}
+
+fn any_word_at_any_position_does_no_harm(family: &Family) {
+    let mut trial = Trial::new(family);
+    let mut odd: BTreeSet<Vec<u8>> = ODD.iter().map(|word| word.to_vec()).collect();
+    odd.extend(
+        split(family.words)
+            .iter()
+            .map(|word| trial.state.word(word)),
+    );
+    odd.extend([(0..=255).collect(), vec![b'x'; 70_000]]);
+    for (_, good, _) in trial.samples() {
+        for at in 1..=good.len() {
+            for word in &odd {
+                // Put in between, and in the place of a word.
+                for end in [at, good.len().min(at + 1)] {
+                    let words = [&good[..at], std::slice::from_ref(word), &good[end..]].concat();
+                    if !waits(&words) {
+                        trial.call(&words);
+                    }
+                }
+            }
+        }
+    }
+    trial.end();
+}
+
+/// Whether a call may wait for longer than the millisecond of a sample.
+fn waits(words: &[Vec<u8>]) -> bool {
+    let blocks = words
+        .windows(2)
+        .filter(|pair| pair[0].eq_ignore_ascii_case(b"BLOCK"));
+    let now = words.get(2).is_some_and(|word| word == b"NOW");
+    let is_long = |word: &[u8]| word != b"1" && word.iter().all(u8::is_ascii_digit);
+    !now && blocks.into_iter().any(|pair| is_long(&pair[1]))
+}
+
+fn keys_of_another_type_are_named_and_nothing_is_half_written(family: &Family) {
+    let mut trial = Trial::new(family);
+    let mut named = BTreeSet::new();
+    for key in split(family.keys) {
+        let key = format!("{}{key}", trial.state.prefix);
+        for wrong in [
+            &["SET", &key, "x"][..],
+            &["RPUSH", &key, "x"],
+            &["HSET", &key, "f", "v"],
+            &["SADD", &key, "x"],
+        ] {
+            let mut spoil = |c: &mut Wire, _: &State| {
+                ok!(c, "DEL", key);
+                c.expect_ok(wrong);
+            };
+            trial.rebuild(&mut spoil);
+            for line in family.samples {
+                let words = trial.state.words(line);
+                let reply = trial.call_spoiled(&words, &mut spoil);
+                let Reply::Error(line) = &reply else { continue };
+                let line = String::from_utf8_lossy(line);
+                if line.starts_with("WRONGTYPE ") {
+                    if line.contains(&key) {
+                        named.insert(key.clone());
+                    } else {
+                        trial.fault(&words, &reply, &format!("{wrong:?}: not named"));
+                    }
+                }
+            }
+        }
+        if !named.contains(&key) {
+            trial
+                .faults
+                .push(format!("no command names {key} when it has a wrong type"));
+        }
+    }
+    trial.end();
+}
+
+fn garbage_in_fields_does_no_harm(family: &Family) {
+    let garbage: [&[u8]; 9] = [
+        b"",
+        b"x",
+        b"-1",
+        b"-1 -2 -3",
+        b"-9223372036854775808",
+        b"99999999999999999999",
+        b"\xff\0 \r\n",
+        b"1 2 3 4 5 6 7 8",
+        b"1e308",
+    ];
+    let mut trial = Trial::new(family);
+    let prefix = trial.state.prefix.clone();
+    let mut fields: BTreeSet<(String, Vec<u8>)> = BTreeSet::new();
+    for key in ok!(trial.c, "KEYS", "*").texts() {
+        if ok!(trial.c, "TYPE", key).text() == "hash" {
+            let names = ok!(trial.c, "HKEYS", key);
+            let names = names.items().iter();
+            fields.extend(names.map(|name| (key.clone(), name.bytes().to_vec())));
+        }
+    }
+    let more = family.fields.iter();
+    fields.extend(more.map(|(key, field)| (format!("{prefix}{key}"), trial.state.word(field))));
+    for (key, field) in fields {
+        for value in garbage {
+            trial.state = family.refill(&mut trial.c);
+            let kind = ok!(trial.c, "TYPE", key).text();
+            let spoil = |c: &mut Wire| drop(ok!(c, "HSET", key, field, value));
+            if kind == "hash" || kind == "none" && !is_packed_part(family, &mut trial.c, &key) {
+                spoil(&mut trial.c);
+            } else {
+                plainly(&mut trial.c, &prefix, spoil);
+            }
+            for line in family.samples {
+                let words = trial.state.words(line);
+                let reply = trial.c.call(&words);
+                if let Reply::Error(line) = &reply {
+                    let why = malformed(line).into_iter();
+                    why.for_each(|why| trial.fault(&words, &reply, why));
+                }
+            }
+            let panics = trial.server.info_number("panics");
+            let what = format!("{key} {} = {}", field.escape_ascii(), value.escape_ascii());
+            assert_eq!(panics, 0, "a panic: {what}");
+        }
+    }
+    let state = family.refill(&mut trial.c);
+    (family.assert_consistent)(&mut trial.c, &state);
+    trial.end();
+}
+
+/// Whether a key of the documents is a part of a packed index.
+fn is_packed_part(family: &Family, c: &mut Wire, key: &str) -> bool {
+    let merged = ["allhashes", "holders"]
+        .iter()
+        .any(|name| key.ends_with(name));
+    family.name == "DEDUPE" && merged && is_packed(c, redis_tests::matrix::PREFIX)
+}
+
+fn prefixes_with_format_specifiers_do_no_harm(family: &Family) {
+    let mut trial = Trial::new(family);
+    for prefix in ["%s%s%s%n%n", "%1000000d", "\u{0}%n", "\r\n{*} [a]?\\"] {
+        for line in family.samples {
+            ok!(trial.c, "FLUSHALL");
+            let state = family.fill(&mut trial.c, prefix);
+            let reply = trial.c.call(&state.words(line));
+            assert!(
+                !reply.is_error(),
+                "{} {line}: {reply:?}",
+                prefix.escape_debug()
+            );
+        }
+    }
+    trial.end();
+}
