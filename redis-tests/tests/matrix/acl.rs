@@ -2,10 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use redis_tests::matrix::{Family, PREFIX, families};
+use redis_tests::matrix::{Family, PREFIX};
 use redis_tests::{Reply, Wire, array, bulk, ok};
 
 use crate::stage::{Outcome, Stage, changed, steady};
+
+for_every_family!(
+    each_sample_runs_with_exactly_the_keys_that_it_needs,
+    each_sample_needs_its_prefix_and_its_command,
+    clients_are_told_the_key_and_what_becomes_of_it,
+);
 
 /// Keys, and whether they may be written.
 type Grants = BTreeMap<String, bool>;
@@ -97,15 +103,12 @@ fn is_shared(family: &Family, name: &str) -> bool {
     }
 }
 
-#[test]
-fn each_sample_runs_with_exactly_the_keys_that_it_needs() {
-    for family in families() {
-        let mut stage = Stage::of(family);
-        stage.cold = true;
-        let mut user = User::of(&stage);
-        for line in stage.family.samples {
-            runs_with_exactly_what_it_needs(&mut stage, &mut user, line);
-        }
+fn each_sample_runs_with_exactly_the_keys_that_it_needs(family: &Family) {
+    let mut stage = Stage::of(family);
+    stage.cold = true;
+    let mut user = User::of(&stage);
+    for line in stage.family.samples {
+        runs_with_exactly_what_it_needs(&mut stage, &mut user, line);
     }
 }
 
@@ -172,73 +175,67 @@ fn runs_with_exactly_what_it_needs(stage: &mut Stage, user: &mut User, line: &st
     }
 }
 
-#[test]
-fn each_sample_needs_its_prefix_and_its_command() {
-    for family in families() {
-        let mut stage = Stage::of(family);
-        let mut user = User::of(&stage);
-        let everything = format!("~{PREFIX}*");
-        let to_read = format!("%R{everything}");
-        let to_write = format!("%W{everything}");
-        for line in stage.family.samples {
-            let alone = stage.alone(line);
-            stage.reset();
-            let words = stage.words(line);
-            let reply = user.with(&[&everything]).call(&words);
-            Outcome::of(&reply, &mut stage.wire).assert_same(&alone, line);
+fn each_sample_needs_its_prefix_and_its_command(family: &Family) {
+    let mut stage = Stage::of(family);
+    let mut user = User::of(&stage);
+    let everything = format!("~{PREFIX}*");
+    let to_read = format!("%R{everything}");
+    let to_write = format!("%W{everything}");
+    for line in stage.family.samples {
+        let alone = stage.alone(line);
+        stage.reset();
+        let words = stage.words(line);
+        let reply = user.with(&[&everything]).call(&words);
+        Outcome::of(&reply, &mut stage.wire).assert_same(&alone, line);
 
-            stage.reset();
-            let words = stage.words(line);
-            let writes = stage.writes(line);
-            let digest = stage.server.digest();
-            let reply = user.with(&[&to_read]).call(&words);
-            if !writes {
-                Outcome::of(&reply, &mut stage.wire).assert_same(&alone, line);
-                stage.empty_caches();
-                let reply = user.with(&[&to_write, "~other{m}:*"]).call(&words);
-                assert_denied(&reply, &format!("{line} may only write"));
-            } else if alone.data != stage.before {
-                assert_denied(&reply, &format!("{line} may only read"));
-            }
-            let reply = user.with(&["~other{m}:*", "~{m}", "~m:*"]).call(&words);
-            assert_denied(&reply, &format!("{line} elsewhere"));
-            // Servers before 7.2 put no command of a module into a category.
-            let reply = user.with(&["~*", "-@all", "+@read"]).call(&words);
-            assert!(!writes || denial(&reply).is_some(), "{line}: {reply:?}");
-            assert!(
-                denial(&reply).is_some() || !reply.is_error(),
-                "{line}: {reply:?}"
-            );
-            let command = format!("-{}", stage.family.command(line));
-            let reply = user.with(&["~*", "+@all", &command]).call(&words);
-            assert_denied(&reply, &format!("{line} without its command"));
-            user.with(&["+@all"]);
-            assert_eq!(stage.server.digest(), digest, "{line} was denied");
+        stage.reset();
+        let words = stage.words(line);
+        let writes = stage.writes(line);
+        let digest = stage.server.digest();
+        let reply = user.with(&[&to_read]).call(&words);
+        if !writes {
+            Outcome::of(&reply, &mut stage.wire).assert_same(&alone, line);
+            stage.empty_caches();
+            let reply = user.with(&[&to_write, "~other{m}:*"]).call(&words);
+            assert_denied(&reply, &format!("{line} may only write"));
+        } else if alone.data != stage.before {
+            assert_denied(&reply, &format!("{line} may only read"));
         }
+        let reply = user.with(&["~other{m}:*", "~{m}", "~m:*"]).call(&words);
+        assert_denied(&reply, &format!("{line} elsewhere"));
+        // Servers before 7.2 put no command of a module into a category.
+        let reply = user.with(&["~*", "-@all", "+@read"]).call(&words);
+        assert!(!writes || denial(&reply).is_some(), "{line}: {reply:?}");
+        assert!(
+            denial(&reply).is_some() || !reply.is_error(),
+            "{line}: {reply:?}"
+        );
+        let command = format!("-{}", stage.family.command(line));
+        let reply = user.with(&["~*", "+@all", &command]).call(&words);
+        assert_denied(&reply, &format!("{line} without its command"));
+        user.with(&["+@all"]);
+        assert_eq!(stage.server.digest(), digest, "{line} was denied");
     }
 }
 
-#[test]
-fn clients_are_told_the_key_and_what_becomes_of_it() {
-    for family in families() {
-        let mut stage = Stage::of(family);
-        let prefix_is_a_key = stage.family.name == "TAGS";
-        for line in stage.family.samples {
-            let writes = stage.writes(line);
-            let mut words = vec![b"COMMAND".to_vec(), b"GETKEYSANDFLAGS".to_vec()];
-            words.extend(stage.words(line));
-            let told = stage.wire.call(&words);
-            if !prefix_is_a_key {
-                assert!(told.is_error() || told == array([]), "{line}: {told:?}");
-                continue;
-            }
-            let [key] = told.items() else {
-                panic!("{line}: {told:?}");
-            };
-            assert_eq!(key.items()[0], bulk(PREFIX), "{line}");
-            let flags = key.items()[1].texts();
-            let may_write = flags.iter().any(|f| f == "RW" || f == "OW");
-            assert_eq!(may_write, writes, "{line}: {flags:?}");
+fn clients_are_told_the_key_and_what_becomes_of_it(family: &Family) {
+    let mut stage = Stage::of(family);
+    let prefix_is_a_key = stage.family.name == "TAGS";
+    for line in stage.family.samples {
+        let writes = stage.writes(line);
+        let mut words = vec![b"COMMAND".to_vec(), b"GETKEYSANDFLAGS".to_vec()];
+        words.extend(stage.words(line));
+        let told = stage.wire.call(&words);
+        if !prefix_is_a_key {
+            assert!(told.is_error() || told == array([]), "{line}: {told:?}");
+            continue;
         }
+        let [key] = told.items() else {
+            panic!("{line}: {told:?}");
+        };
+        assert_eq!(key.items()[0], bulk(PREFIX), "{line}");
+        let flags = key.items()[1].texts();
+        let may_write = flags.iter().any(|f| f == "RW" || f == "OW");
+        assert_eq!(may_write, writes, "{line}: {flags:?}");
     }
 }

@@ -1,10 +1,19 @@
 //! In a cluster the keys of a family are in the slot of their prefix; whoever asks the wrong node is sent
 //! to the right one, also while the slot migrates.
 
-use redis_tests::matrix::{Family, PREFIX, State, families};
+use redis_tests::matrix::{Family, PREFIX, State};
 use redis_tests::{Cluster, Reply, Wire, int, ok, simple, until};
 
 use crate::stage::{Outcome, Stage, reads, steady, steady_data};
+
+for_every_family!(
+    each_sample_does_in_a_cluster_what_it_does_elsewhere_and_in_one_slot,
+    prefix_without_a_hash_tag_is_refused_clearly_and_a_key_needs_none,
+    each_sample_is_sent_to_the_node_of_its_slot,
+    migrating_slot_is_served_asked_for_and_moved_whole,
+    cluster_that_is_down_says_so,
+    replica_reads_after_readonly_and_sends_others_to_its_master,
+);
 
 fn first_word(reply: &Reply) -> String {
     match reply {
@@ -16,113 +25,92 @@ fn first_word(reply: &Reply) -> String {
     }
 }
 
-/// Runs a test for each family at once: most of the time clusters wait for their nodes.
-fn each_family(test: impl Fn(Family) + Sync) {
-    std::thread::scope(|scope| {
-        for family in families() {
-            scope.spawn(|| test(family));
-        }
-    });
-}
-
 /// The key of the prefix's name that makes the server look after the slot.
 fn has_anchor(family: &Family) -> bool {
     family.name != "TAGS"
 }
 
-#[test]
-fn each_sample_does_in_a_cluster_what_it_does_elsewhere_and_in_one_slot() {
-    each_family(|family| {
-        let mut stage = Stage::of(family.clone());
-        let cluster = Cluster::with(1, family.options());
-        let mut c = cluster.nodes()[0].wire();
-        let slot = ok!(c, "CLUSTER", "KEYSLOT", PREFIX);
-        for line in family.samples {
-            let alone = stage.alone(line);
-            let state = family.refill(&mut c);
-            let reply = c.expect_ok(&state.words(line));
-            let Outcome { reply, data } = Outcome::of(&reply, &mut c);
-            assert_eq!(reply, alone.reply, "{line}");
-            let anchor = has_anchor(&family).then_some(PREFIX.as_bytes());
-            assert!(data.names().contains(&PREFIX.to_owned()), "{line}");
-            let data = data.without(|key| Some(key) == anchor);
-            data.assert_same(&alone.data, line);
-            for key in ok!(c, "KEYS", "*").texts() {
-                assert_eq!(ok!(c, "CLUSTER", "KEYSLOT", key), slot, "{line}: {key}");
-            }
-            // What only reads, and what fails, creates nothing.
-            ok!(c, "FLUSHALL");
-            let reply = c.call(&state.words(line));
-            if reply.is_error() || !stage.writes(line) {
-                assert_eq!(ok!(c, "DBSIZE"), int(0), "{line}: {reply:?}");
-            }
+fn each_sample_does_in_a_cluster_what_it_does_elsewhere_and_in_one_slot(family: &Family) {
+    let mut stage = Stage::of(family);
+    let cluster = Cluster::with(1, family.options());
+    let mut c = cluster.nodes()[0].wire();
+    let slot = ok!(c, "CLUSTER", "KEYSLOT", PREFIX);
+    for line in family.samples {
+        let alone = stage.alone(line);
+        let state = family.refill(&mut c);
+        let reply = c.expect_ok(&state.words(line));
+        let Outcome { reply, data } = Outcome::of(&reply, &mut c);
+        assert_eq!(reply, alone.reply, "{line}");
+        let anchor = has_anchor(family).then_some(PREFIX.as_bytes());
+        assert!(data.names().contains(&PREFIX.to_owned()), "{line}");
+        let data = data.without(|key| Some(key) == anchor);
+        data.assert_same(&alone.data, line);
+        for key in ok!(c, "KEYS", "*").texts() {
+            assert_eq!(ok!(c, "CLUSTER", "KEYSLOT", key), slot, "{line}: {key}");
         }
-    });
-}
-
-#[test]
-fn prefix_without_a_hash_tag_is_refused_clearly_and_a_key_needs_none() {
-    each_family(|family| {
-        let cluster = Cluster::with(1, family.options());
-        let mut c = cluster.nodes()[0].wire();
-        if !has_anchor(&family) {
-            let state = family.refill(&mut c);
-            let all = |c: &mut Wire, state: &State| -> Vec<Reply> {
-                let replies = state.replies(c, family.samples);
-                replies.iter().map(|(_, reply)| steady(reply)).collect()
-            };
-            let replies = all(&mut c, &state);
-            for key in ["tags", "a:b", "{x}tags", "{}"] {
-                let state = family.fill(&mut c, key);
-                assert_eq!(all(&mut c, &state), replies, "{key}");
-            }
-            return;
-        }
-        let mut state = family.refill(&mut c);
+        // What only reads, and what fails, creates nothing.
         ok!(c, "FLUSHALL");
-        for prefix in ["f:", "", "{}:", "f}:{", "{f"] {
-            state.prefix = prefix.to_owned();
-            for line in family.samples {
-                let error = c.expect_error(&state.words(line));
-                let clear = error.starts_with("BADPREFIX ") && error.contains("hash tag");
-                assert!(clear, "{prefix} {line}: {error}");
-            }
+        let reply = c.call(&state.words(line));
+        if reply.is_error() || !stage.writes(line) {
+            assert_eq!(ok!(c, "DBSIZE"), int(0), "{line}: {reply:?}");
         }
-        assert_eq!(ok!(c, "DBSIZE"), int(0));
-    });
+    }
 }
 
-#[test]
-fn each_sample_is_sent_to_the_node_of_its_slot() {
-    each_family(|family| {
-        let cluster = Cluster::with(2, family.options());
-        let owner = cluster.owner(PREFIX);
-        let state = family.refill(&mut owner.wire());
-        let other = cluster
-            .nodes()
-            .iter()
-            .find(|node| node.port() != owner.port());
-        let other = other.expect("another node");
-        let port = format!(":{}", owner.port());
+fn prefix_without_a_hash_tag_is_refused_clearly_and_a_key_needs_none(family: &Family) {
+    let cluster = Cluster::with(1, family.options());
+    let mut c = cluster.nodes()[0].wire();
+    if !has_anchor(family) {
+        let state = family.refill(&mut c);
+        let all = |c: &mut Wire, state: &State| -> Vec<Reply> {
+            let replies = state.replies(c, family.samples);
+            replies.iter().map(|(_, reply)| steady(reply)).collect()
+        };
+        let replies = all(&mut c, &state);
+        for key in ["tags", "a:b", "{x}tags", "{}"] {
+            let state = family.fill(&mut c, key);
+            assert_eq!(all(&mut c, &state), replies, "{key}");
+        }
+        return;
+    }
+    let mut state = family.refill(&mut c);
+    ok!(c, "FLUSHALL");
+    for prefix in ["f:", "", "{}:", "f}:{", "{f"] {
+        state.prefix = prefix.to_owned();
         for line in family.samples {
-            let error = other.wire().expect_error(&state.words(line));
-            assert!(
-                error.starts_with("MOVED ") && error.ends_with(&port),
-                "{line}: {error}"
-            );
+            let error = c.expect_error(&state.words(line));
+            let clear = error.starts_with("BADPREFIX ") && error.contains("hash tag");
+            assert!(clear, "{prefix} {line}: {error}");
         }
-        assert_eq!(ok!(other.wire(), "DBSIZE"), int(0));
-    });
+    }
+    assert_eq!(ok!(c, "DBSIZE"), int(0));
 }
 
-#[test]
-fn migrating_slot_is_served_asked_for_and_moved_whole() {
-    each_family(|family| {
-        migrates(&family, |key| i32::from(key == PREFIX));
-        if has_anchor(&family) {
-            migrates(&family, |key| i32::from(key != PREFIX));
-        }
-    });
+fn each_sample_is_sent_to_the_node_of_its_slot(family: &Family) {
+    let cluster = Cluster::with(2, family.options());
+    let owner = cluster.owner(PREFIX);
+    let state = family.refill(&mut owner.wire());
+    let other = cluster
+        .nodes()
+        .iter()
+        .find(|node| node.port() != owner.port());
+    let other = other.expect("another node");
+    let port = format!(":{}", owner.port());
+    for line in family.samples {
+        let error = other.wire().expect_error(&state.words(line));
+        assert!(
+            error.starts_with("MOVED ") && error.ends_with(&port),
+            "{line}: {error}"
+        );
+    }
+    assert_eq!(ok!(other.wire(), "DBSIZE"), int(0));
+}
+
+fn migrating_slot_is_served_asked_for_and_moved_whole(family: &Family) {
+    migrates(family, |key| i32::from(key == PREFIX));
+    if has_anchor(family) {
+        migrates(family, |key| i32::from(key != PREFIX));
+    }
 }
 
 /// Moves the slot key by key, in this order.
@@ -138,7 +126,7 @@ fn migrates(family: &Family, order: impl Fn(&str) -> i32) {
     let state = family.refill(&mut here);
     let told = reads(family, &state, &mut here);
     let data = steady_data(&mut here);
-    let mut stage = Stage::of(family.clone());
+    let mut stage = Stage::of(family);
     let mut samples = family.samples.iter();
     let write = samples
         .find(|line| stage.writes(line))
@@ -192,81 +180,72 @@ fn migrates(family: &Family, order: impl Fn(&str) -> i32) {
     assert_eq!(steady(&reply), alone.reply, "{write}");
 }
 
-#[test]
-fn cluster_that_is_down_says_so() {
-    each_family(|family| {
-        let mut stage = Stage::of(family.clone());
-        let cluster = Cluster::with(1, family.options());
-        let node = &cluster.nodes()[0];
-        let mut c = node.wire();
-        let state = family.refill(&mut c);
-        let data = steady_data(&mut c);
-        let (slot, other) = (cluster.slot(PREFIX), cluster.slot("another"));
-        ok!(c, "CLUSTER", "DELSLOTS", other);
-        until("the cluster is down", || {
-            ok!(node.wire(), "CLUSTER", "INFO")
-                .text()
-                .contains("cluster_state:fail")
-        });
-        let mut all_say = |c: &mut Wire, error: &str| {
-            let may_read = error.ends_with("only accepts read commands");
-            for line in family.samples {
-                let words = state.words(line);
-                if may_read && !stage.writes(line) {
-                    until(line, || !c.call(&words).is_error());
-                } else {
-                    assert_eq!(c.expect_error(&words), error, "{line}");
-                }
-            }
-        };
-        all_say(&mut c, "CLUSTERDOWN The cluster is down");
-        ok!(c, "CONFIG", "SET", "cluster-allow-reads-when-down", "yes");
-        all_say(
-            &mut c,
-            "CLUSTERDOWN The cluster is down and only accepts read commands",
-        );
-        ok!(c, "CONFIG", "SET", "cluster-require-full-coverage", "no");
-        steady_data(&mut c).assert_same(&data, "refused");
-        ok!(c, "FLUSHALL");
-        ok!(c, "CLUSTER", "DELSLOTS", slot);
-        all_say(&mut c, "CLUSTERDOWN Hash slot not served");
+fn cluster_that_is_down_says_so(family: &Family) {
+    let mut stage = Stage::of(family);
+    let cluster = Cluster::with(1, family.options());
+    let node = &cluster.nodes()[0];
+    let mut c = node.wire();
+    let state = family.refill(&mut c);
+    let data = steady_data(&mut c);
+    let (slot, other) = (cluster.slot(PREFIX), cluster.slot("another"));
+    ok!(c, "CLUSTER", "DELSLOTS", other);
+    until("the cluster is down", || {
+        ok!(node.wire(), "CLUSTER", "INFO")
+            .text()
+            .contains("cluster_state:fail")
     });
+    let mut all_say = |c: &mut Wire, error: &str| {
+        let may_read = error.ends_with("only accepts read commands");
+        for line in family.samples {
+            let words = state.words(line);
+            if may_read && !stage.writes(line) {
+                until(line, || !c.call(&words).is_error());
+            } else {
+                assert_eq!(c.expect_error(&words), error, "{line}");
+            }
+        }
+    };
+    all_say(&mut c, "CLUSTERDOWN The cluster is down");
+    ok!(c, "CONFIG", "SET", "cluster-allow-reads-when-down", "yes");
+    all_say(
+        &mut c,
+        "CLUSTERDOWN The cluster is down and only accepts read commands",
+    );
+    ok!(c, "CONFIG", "SET", "cluster-require-full-coverage", "no");
+    steady_data(&mut c).assert_same(&data, "refused");
+    ok!(c, "FLUSHALL");
+    ok!(c, "CLUSTER", "DELSLOTS", slot);
+    all_say(&mut c, "CLUSTERDOWN Hash slot not served");
 }
 
-#[test]
-fn replica_reads_after_readonly_and_sends_others_to_its_master() {
-    each_family(|family| {
-        let mut stage = Stage::of(family.clone());
-        let cluster = Cluster::with(1, family.options());
-        let node = &cluster.nodes()[0];
-        let mut c = node.wire();
-        let state = family.refill(&mut c);
-        let replica = family.options().cluster_enabled().start();
-        let mut r = replica.wire();
-        let bus = ok!(c, "CONFIG", "GET", "cluster-port").pairs()[0].1.text();
-        ok!(r, "CLUSTER", "MEET", "127.0.0.1", node.port(), bus);
-        let id = ok!(c, "CLUSTER", "MYID").text();
-        until("the replica knows its master", || {
-            !r.call(&["CLUSTER", "REPLICATE", &id]).is_error()
-        });
-        node.wait_for_replica_offset(&replica);
-        let here = format!(":{}", node.port());
-        let read = state.words(family.reads[0]);
-        until("it is the master's slot", || {
-            let line = r.expect_error(&read);
-            line.starts_with("MOVED ") && line.ends_with(&here)
-        });
-        ok!(r, "READONLY");
-        assert_eq!(
-            reads(&family, &state, &mut r),
-            reads(&family, &state, &mut c)
-        );
-        for line in family.samples {
-            let reply = r.call(&state.words(line));
-            // Before the module is asked, Redis 8.6 says that this is a replica.
-            let sent = ["MOVED", "READONLY"].contains(&&*first_word(&reply));
-            assert_eq!(sent, stage.writes(line), "{line}: {reply:?}");
-        }
-        assert_eq!(replica.digest(), node.digest());
+fn replica_reads_after_readonly_and_sends_others_to_its_master(family: &Family) {
+    let mut stage = Stage::of(family);
+    let cluster = Cluster::with(1, family.options());
+    let node = &cluster.nodes()[0];
+    let mut c = node.wire();
+    let state = family.refill(&mut c);
+    let replica = family.options().cluster_enabled().start();
+    let mut r = replica.wire();
+    let bus = ok!(c, "CONFIG", "GET", "cluster-port").pairs()[0].1.text();
+    ok!(r, "CLUSTER", "MEET", "127.0.0.1", node.port(), bus);
+    let id = ok!(c, "CLUSTER", "MYID").text();
+    until("the replica knows its master", || {
+        !r.call(&["CLUSTER", "REPLICATE", &id]).is_error()
     });
+    node.wait_for_replica_offset(&replica);
+    let here = format!(":{}", node.port());
+    let read = state.words(family.reads[0]);
+    until("it is the master's slot", || {
+        let line = r.expect_error(&read);
+        line.starts_with("MOVED ") && line.ends_with(&here)
+    });
+    ok!(r, "READONLY");
+    assert_eq!(reads(family, &state, &mut r), reads(family, &state, &mut c));
+    for line in family.samples {
+        let reply = r.call(&state.words(line));
+        // Before the module is asked, Redis 8.6 says that this is a replica.
+        let sent = ["MOVED", "READONLY"].contains(&&*first_word(&reply));
+        assert_eq!(sent, stage.writes(line), "{line}: {reply:?}");
+    }
+    assert_eq!(replica.digest(), node.digest());
 }

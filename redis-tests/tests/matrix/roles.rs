@@ -1,40 +1,43 @@
 //! A replica has what its master has, answers what its master answers, refuses writes, and goes on where
 //! its master was.
 
-use redis_tests::matrix::{Family, families};
+use redis_tests::matrix::Family;
 use redis_tests::{Reply, Server, Wire, ok};
 
 use crate::stage::{Stage, idle, steady, steady_data};
 
-fn with_replica(family: Family) -> (Stage, Server) {
+for_every_family!(
+    each_sample_leaves_on_a_replica_what_it_leaves_on_the_master,
+    what_changes_nothing_is_not_replicated,
+    replicas_that_came_early_and_late_go_on_where_the_master_was,
+);
+
+fn with_replica(family: &Family) -> (Stage, Server) {
     let stage = Stage::of(family);
     let replica = stage.family.options().replica_of(&stage.server).start();
     (stage, replica)
 }
 
-#[test]
-fn each_sample_leaves_on_a_replica_what_it_leaves_on_the_master() {
-    for family in families() {
-        let (mut stage, replica) = with_replica(family);
-        let mut r = replica.wire();
-        for line in stage.family.samples {
-            let alone = stage.alone(line);
-            stage.server.wait_for_replica_offset(&replica);
-            let data = steady_data(&mut r);
-            data.assert_same(&alone.data, line);
-            assert_eq!(replica.digest(), stage.server.digest(), "{line}");
-            let reads = stage.reads(&mut stage.server.wire());
-            assert_eq!(stage.reads(&mut r), reads, "{line}");
-            if stage.writes(line) {
-                let error = r.expect_error(&stage.words(line));
-                assert!(error.starts_with("READONLY "), "{line}: {error}");
-            } else {
-                let reply = r.expect_ok(&stage.words(line));
-                assert_eq!(steady(&reply), alone.reply, "{line}");
-            }
+fn each_sample_leaves_on_a_replica_what_it_leaves_on_the_master(family: &Family) {
+    let (mut stage, replica) = with_replica(family);
+    let mut r = replica.wire();
+    for line in stage.family.samples {
+        let alone = stage.alone(line);
+        stage.server.wait_for_replica_offset(&replica);
+        let data = steady_data(&mut r);
+        data.assert_same(&alone.data, line);
+        assert_eq!(replica.digest(), stage.server.digest(), "{line}");
+        let reads = stage.reads(&mut stage.server.wire());
+        assert_eq!(stage.reads(&mut r), reads, "{line}");
+        if stage.writes(line) {
+            let error = r.expect_error(&stage.words(line));
+            assert!(error.starts_with("READONLY "), "{line}: {error}");
+        } else {
+            let reply = r.expect_ok(&stage.words(line));
+            assert_eq!(steady(&reply), alone.reply, "{line}");
         }
-        assert_eq!(replica.digest(), stage.server.digest(), "refused, and read");
     }
+    assert_eq!(replica.digest(), stage.server.digest(), "refused, and read");
 }
 
 /// The commands that the master sends while `run` runs.
@@ -57,50 +60,44 @@ fn replicated(stage: &mut Stage, monitor: &mut Wire, run: impl FnOnce(&mut Stage
         .collect()
 }
 
-#[test]
-fn what_changes_nothing_is_not_replicated() {
-    for family in families() {
-        let (mut stage, replica) = with_replica(family);
-        stage.server.wait_for_replica_offset(&replica);
-        let mut monitor = replica.wire();
-        ok!(monitor, "MONITOR");
-        for line in stage.family.samples.iter().chain(idle(&stage.family)) {
-            let mut call = "";
-            replicated(&mut stage, &mut monitor, |stage| call = stage.prepare(line));
-            let before = steady_data(&mut stage.wire);
-            let sent = replicated(&mut stage, &mut monitor, |stage| {
-                stage.wire.call(&stage.state.words(call));
-            });
-            let changed = steady_data(&mut stage.wire) != before;
-            assert!(
-                changed || sent.is_empty() || line == &"LOAD FILE STAGE",
-                "{line}: {sent:?}"
-            );
-        }
+fn what_changes_nothing_is_not_replicated(family: &Family) {
+    let (mut stage, replica) = with_replica(family);
+    stage.server.wait_for_replica_offset(&replica);
+    let mut monitor = replica.wire();
+    ok!(monitor, "MONITOR");
+    for line in stage.family.samples.iter().chain(idle(&stage.family)) {
+        let mut call = "";
+        replicated(&mut stage, &mut monitor, |stage| call = stage.prepare(line));
+        let before = steady_data(&mut stage.wire);
+        let sent = replicated(&mut stage, &mut monitor, |stage| {
+            stage.wire.call(&stage.state.words(call));
+        });
+        let changed = steady_data(&mut stage.wire) != before;
+        assert!(
+            changed || sent.is_empty() || line == &"LOAD FILE STAGE",
+            "{line}: {sent:?}"
+        );
     }
 }
 
-#[test]
-fn replicas_that_came_early_and_late_go_on_where_the_master_was() {
-    for family in families() {
-        let (mut stage, early) = with_replica(family);
-        let late = stage.family.options().replica_of(&stage.server).start();
-        for replica in [&early, &late] {
-            stage.server.wait_for_replica_offset(replica);
-            ok!(replica.wire(), "REPLICAOF", "NO", "ONE");
+fn replicas_that_came_early_and_late_go_on_where_the_master_was(family: &Family) {
+    let (mut stage, early) = with_replica(family);
+    let late = stage.family.options().replica_of(&stage.server).start();
+    for replica in [&early, &late] {
+        stage.server.wait_for_replica_offset(replica);
+        ok!(replica.wire(), "REPLICAOF", "NO", "ONE");
+    }
+    stage.empty_caches();
+    let all = |wire: &mut Wire| -> Vec<Reply> {
+        let replies = stage.state.replies(wire, stage.family.samples);
+        replies.iter().map(|(_, reply)| steady(reply)).collect()
+    };
+    let replies = all(&mut stage.server.wire());
+    for replica in [early, late] {
+        let mut r = replica.wire();
+        for ((line, is), should) in stage.family.samples.iter().zip(all(&mut r)).zip(&replies) {
+            assert_eq!(&is, should, "{line}");
         }
-        stage.empty_caches();
-        let all = |wire: &mut Wire| -> Vec<Reply> {
-            let replies = stage.state.replies(wire, stage.family.samples);
-            replies.iter().map(|(_, reply)| steady(reply)).collect()
-        };
-        let replies = all(&mut stage.server.wire());
-        for replica in [early, late] {
-            let mut r = replica.wire();
-            for ((line, is), should) in stage.family.samples.iter().zip(all(&mut r)).zip(&replies) {
-                assert_eq!(&is, should, "{line}");
-            }
-            steady_data(&mut r).assert_same(&steady_data(&mut stage.server.wire()), "promoted");
-        }
+        steady_data(&mut r).assert_same(&steady_data(&mut stage.server.wire()), "promoted");
     }
 }

@@ -105,17 +105,13 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub fn of(family: Family) -> Stage {
+    pub fn of(family: &Family) -> Stage {
         let server = family.options().start();
-        Stage::on(family, server)
-    }
-
-    pub fn on(family: Family, server: Server) -> Stage {
         let mut wire = server.wire();
         Stage {
             state: family.refill(&mut wire),
             before: steady_data(&mut wire),
-            family,
+            family: family.clone(),
             server,
             wire,
             cold: false,
