@@ -30,6 +30,7 @@ fn fill(c: &mut Wire, prefix: &str) -> State {
     let mut f = Frontier::over(c.handle(), prefix);
     f.now = Some(T0);
     let out = BusyFrontier::build(&mut f);
+    f.ok("LIMIT parallel DELAY 50");
     let now = f.time();
     let own = out.kept.execution.expect("a kept URI");
     let other = if own == "crawl" { "other" } else { "crawl" };
@@ -38,6 +39,7 @@ fn fill(c: &mut Wire, prefix: &str) -> State {
         .with("soon", now + 5000)
         .with("held", out.held.token)
         .with("kept", out.kept.token)
+        .with("parallel", out.parallel.token)
         .with("execution-of-kept", own)
         .with("no-execution-of-kept", other)
 }
@@ -61,6 +63,7 @@ const SAMPLES: &[&str] = &[
     "RELEASE held <held> AT 0 DONE crawl 1 NEXT LEASE 1000 BLOCK 1",
     "RELEASE held <held> AT <soon> DONE crawl 2 NEXT",
     "RELEASE held <held> DELAY 1000 DONE crawl",
+    "RELEASE parallel <parallel>",
     "RELEASE kept <kept> DELAY 1000 RETRY <soon>",
     "RELEASE kept <kept> DELAY 1000 RETRY <soon> NEXT",
     "RELEASE kept <kept> ELAPSED 5 DONE <execution-of-kept>",

@@ -7,7 +7,6 @@ mod cluster;
 mod counts;
 mod crash;
 mod databases;
-mod discovery;
 mod dropped;
 mod fuzz;
 mod gates;

@@ -8,7 +8,6 @@ mod cluster;
 mod commit;
 mod crash;
 mod databases;
-mod discovery;
 mod fuzz;
 mod jobs;
 mod memory;

@@ -20,9 +20,11 @@ macro_rules! for_every_family {
 
 mod acl;
 mod bad_input;
+mod clients;
 mod cluster;
 mod coverage;
 mod databases;
+mod discovery;
 mod restart;
 mod roles;
 mod stage;

@@ -26,56 +26,6 @@ fn panics(c: &mut Wire) -> i64 {
 }
 
 #[test]
-fn wrong_arity_is_an_error_that_names_the_command() {
-    let server = Server::start();
-    let mut c = server.wire();
-    for (name, least) in [
-        ("add", 5),
-        ("rem", 5),
-        ("get", 4),
-        ("load", 4),
-        ("swap", 3),
-        ("ruleset", 6),
-        ("ruledel", 3),
-        ("rules", 2),
-        ("pointset", 4),
-        ("pointdel", 3),
-        ("points", 2),
-        ("filter", 4),
-        ("explain", 4),
-        ("list", 3),
-        ("scan", 4),
-        ("info", 2),
-    ] {
-        let name = format!("tags.{name}");
-        for n in 1..least {
-            let mut words = vec![name.clone()];
-            words.resize(n, "FILE".to_owned());
-            let line = c.expect_error(&words);
-            assert!(
-                line.contains("wrong number of arguments"),
-                "{words:?}: {line}"
-            );
-        }
-    }
-    for (name, most) in [
-        ("get", 5),
-        ("swap", 5),
-        ("ruledel", 3),
-        ("rules", 2),
-        ("pointset", 4),
-        ("pointdel", 3),
-        ("points", 3),
-        ("info", 2),
-    ] {
-        let mut words = vec![format!("tags.{name}"), "k".into()];
-        words.resize(most + 1, "FILE".to_owned());
-        c.expect_error(&words);
-    }
-    assert_eq!(ok!(c, "DBSIZE"), int(0));
-}
-
-#[test]
 fn lines_of_ten_megabytes_and_of_any_bytes() {
     let server = Server::start();
     let mut s = space(&server);

@@ -5,7 +5,6 @@ mod bad_input;
 mod big_batches;
 mod cluster;
 mod dialects;
-mod discovery;
 mod edges;
 mod explain;
 mod expressions;

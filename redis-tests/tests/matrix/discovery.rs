@@ -1,0 +1,414 @@
+//! COMMAND INFO, COMMAND DOCS, CONFIG and INFO tell what there is, and the pages of the commands agree.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use redis_tests::matrix::{Family, Grammar, PREFIX};
+use redis_tests::{Options, Reply, Server, Wire, array, bulk, err, int, ok};
+
+for_every_family!(
+    command_info_tells_arity_flags_and_keys,
+    commands_that_read_change_nothing_and_those_that_write_do,
+    command_docs_are_complete,
+    pages_have_the_words_of_the_grammar,
+    wrong_arity_is_refused_by_the_server,
+    getkeys_gives_the_prefix_or_none,
+    replies_are_the_same_in_both_protocols,
+    info_counts_what_happens,
+);
+
+/// The samples of a command as words, without the `NOW` that all commands of a family with simulated time take.
+fn samples(family: &Family, c: &mut Wire, command: &str) -> Vec<Vec<Vec<u8>>> {
+    let mut state = family.refill(c);
+    state.now = None;
+    let lines = family.samples.iter();
+    let of_command = lines.filter(|line| family.command(line) == command);
+    of_command.map(|line| state.words(line)).collect()
+}
+
+fn command_info_tells_arity_flags_and_keys(family: &Family) {
+    let server = family.options().start();
+    let mut c = server.wire();
+    let without_memory: Vec<&str> = family.without_memory.split(' ').collect();
+    for (name, grammar) in family.grammars(&mut c) {
+        let info = ok!(c, "COMMAND", "INFO", name).items()[0].clone();
+        let items = info.items();
+        assert_eq!(items[0], bulk(&name));
+        let samples = samples(family, &mut c, &name);
+        let shortest = samples.iter().map(Vec::len).min().expect("a sample");
+        assert_eq!(
+            grammar.arity.unsigned_abs(),
+            shortest as u64,
+            "arity of {name}"
+        );
+        let varies = grammar.flat().iter().any(|a| a.optional || a.multiple);
+        assert_eq!(grammar.arity < 0, varies, "arity of {name}");
+
+        let flags = &grammar.flags;
+        let writes = grammar.writes();
+        assert_eq!(grammar.has("readonly"), !writes, "{name}: {flags:?}");
+        assert!(!grammar.has("no-cluster"), "{name}");
+        // What frees memory must work when there is none.
+        let frees = without_memory.contains(&name.split('.').next_back().unwrap_or_default());
+        assert!(writes || !frees, "{name} writes nothing");
+        assert_eq!(
+            grammar.has("denyoom"),
+            writes && !frees,
+            "{name}: {flags:?}"
+        );
+
+        assert_eq!(
+            [&items[3], &items[4], &items[5]],
+            [&int(1); 3],
+            "keys of {name}"
+        );
+        let specs = &items[8];
+        assert_eq!(specs.items().len(), 1, "{name}: {specs:?}");
+        let spec = &specs.items()[0];
+        let index = spec.field("begin_search").field("spec").field("index");
+        assert_eq!(index, int(1), "{name}: {specs:?}");
+        let flags = spec.field("flags").texts();
+        let access = |flag: &str| flags.iter().any(|f| f == flag);
+        if takes_prefix(&grammar) {
+            assert!(access("not_key"), "{name}: {flags:?}");
+        } else {
+            let [ro, rw] = [access("RO"), access("RW")];
+            assert_eq!([ro, rw], [!writes, writes], "{name}: {flags:?}");
+        }
+    }
+}
+
+fn takes_prefix(grammar: &Grammar) -> bool {
+    grammar.arguments[0].name == "prefix"
+}
+
+fn commands_that_read_change_nothing_and_those_that_write_do(family: &Family) {
+    let server = family.options().start();
+    let mut c = server.wire();
+    let mut changing = BTreeSet::new();
+    let grammars = family.grammars(&mut c);
+    for line in family.samples {
+        let name = family.command(line);
+        let state = family.refill(&mut c);
+        let before = server.digest();
+        c.expect_ok(&state.words(line));
+        if server.digest() != before {
+            assert!(grammars[&name].writes(), "{line} changed the data set");
+            changing.insert(name);
+        }
+    }
+    let writing = grammars.values().filter(|grammar| grammar.writes());
+    let writing: BTreeSet<String> = writing.map(|grammar| grammar.name.clone()).collect();
+    let idle: Vec<&str> = writing.difference(&changing).map(String::as_str).collect();
+    // There is nothing to repair, sweep, pack or unpack, and a profile cannot be changed any more.
+    let expected: &[&str] = match (family.name, family.storage) {
+        ("DEDUPE", "plain") => &["dedupe.profile", "dedupe.repair", "dedupe.unpack"],
+        ("DEDUPE", _) => &["dedupe.pack", "dedupe.profile", "dedupe.repair"],
+        ("CHG", _) => &["chg.repair", "chg.sweep"],
+        _ => &[],
+    };
+    assert_eq!(
+        idle, expected,
+        "commands that write, none of whose samples does"
+    );
+}
+
+fn command_docs_are_complete(family: &Family) {
+    let server = family.options().start();
+    let mut c = server.wire();
+    for (name, grammar) in family.grammars(&mut c) {
+        let docs = ok!(c, "COMMAND", "DOCS", name).field(&name);
+        for field in ["summary", "since", "group", "complexity"] {
+            assert!(!docs.field(field).text().is_empty(), "{field} of {name}");
+        }
+        let first = docs.field("arguments").items()[0].clone();
+        let called = if family.name == "TAGS" {
+            "key"
+        } else {
+            "prefix"
+        };
+        assert_eq!(first.field("name").text(), called, "{name}: {first:?}");
+        assert_eq!(first.field("type").text(), "key", "{name}: {first:?}");
+        assert_eq!(takes_prefix(&grammar), called == "prefix", "{name}");
+    }
+}
+
+fn page(name: &str) -> String {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/commands");
+    let page = docs.join(format!("{name}.md"));
+    std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()))
+}
+
+/// The words of a text that stand for themselves: capitals, or what the command has as a token.
+fn tokens_in(text: &str, grammar: &Grammar) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let tokens = grammar.tokens();
+    let is_token = |word: &str| {
+        let capital = word.len() > 1 && word.bytes().all(|b| b.is_ascii_uppercase());
+        capital || tokens.contains(&word)
+    };
+    words
+        .filter(|word| is_token(word))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn pages_have_the_words_of_the_grammar(family: &Family) {
+    let server = family.options().start();
+    for (name, grammar) in family.grammars(&mut server.wire()) {
+        let mut text = page(&name);
+        let tokens: BTreeSet<String> = grammar.tokens().iter().map(|t| (*t).to_owned()).collect();
+        // The syntax stands before all else.
+        let syntax = text.split("\n**Since**").next().unwrap_or_default();
+        let syntax = tokens_in(&syntax.replace(&name.to_uppercase(), ""), &grammar);
+        let unknown: Vec<_> = syntax.difference(&tokens).collect();
+        assert_eq!(unknown, [""; 0], "the syntax of {name}.md");
+
+        for other in family.grammars(&mut server.wire()).keys() {
+            if text.contains(&format!("({other}.md#arguments)")) {
+                text.push_str(&page(other));
+            }
+        }
+        let explained = tokens_in(&text.to_uppercase(), &grammar);
+        let missing: Vec<_> = tokens
+            .iter()
+            .filter(|t| !explained.contains(&t.to_uppercase()))
+            .collect();
+        assert_eq!(missing, [""; 0], "{name}.md does not have these");
+    }
+}
+
+fn wrong_arity_is_refused_by_the_server(family: &Family) {
+    let server = family.options().start();
+    let mut c = server.wire();
+    for (name, grammar) in family.grammars(&mut c) {
+        let refused = |c: &mut Wire, n: usize| {
+            let mut words = vec![name.clone()];
+            words.resize(n, "1".to_owned());
+            let line = c.expect_error(&words);
+            assert!(
+                line.contains("wrong number of arguments"),
+                "{words:?}: {line}"
+            );
+        };
+        let shortest = grammar.arity.unsigned_abs() as usize;
+        (1..shortest).for_each(|n| refused(&mut c, n));
+        if grammar.arity > 0 {
+            refused(&mut c, shortest + 1);
+        }
+    }
+    assert_eq!(ok!(c, "DBSIZE"), int(0));
+}
+
+fn getkeys_gives_the_prefix_or_none(family: &Family) {
+    let server = family.options().start();
+    let mut c = server.wire();
+    for (name, grammar) in family.grammars(&mut c) {
+        for words in samples(family, &mut c, &name) {
+            let get = [b"COMMAND".to_vec(), b"GETKEYS".to_vec()];
+            match c.call(&[&get[..], &words].concat()) {
+                // A prefix is no key, so there are none; a server may also name the prefix.
+                Reply::Error(line) if takes_prefix(&grammar) => {
+                    assert!(line.starts_with(b"ERR "), "{name}");
+                }
+                keys if takes_prefix(&grammar) && keys == array([]) => {}
+                keys => assert_eq!(keys, array([bulk(PREFIX)]), "{name}"),
+            }
+        }
+    }
+}
+
+/// Whether there is a map in a reply.
+fn has_map(reply: &Reply) -> bool {
+    match reply {
+        Reply::Map(_) => true,
+        Reply::Array(items) => items.iter().any(has_map),
+        _ => false,
+    }
+}
+
+fn replies_are_the_same_in_both_protocols(family: &Family) {
+    let server = family.options().start();
+    let (mut old, mut new) = (server.wire(), server.wire3());
+    let mut maps = BTreeSet::new();
+    for line in family.samples.iter().chain(family.reads) {
+        let words = family.refill(&mut old).words(line);
+        let reply = old.call(&words);
+        let words = family.refill(&mut old).words(line);
+        let reply3 = new.call(&words);
+        // Where the server's clock is, it goes on meanwhile.
+        if !line.starts_with("CLAIM") && !line.contains("BLOCK 1") {
+            assert_eq!(reply3.as_resp2(), reply, "{line}");
+        }
+        assert!(!has_map(&reply), "{line}: {reply:?}");
+        if has_map(&reply3) {
+            maps.insert(family.command(line));
+        }
+    }
+    let maps: Vec<&str> = maps
+        .iter()
+        .filter_map(|name| name.split('.').next_back())
+        .collect();
+    let expected = match family.name {
+        "DEDUPE" => "check crawls pack repair requires stats unpack waczlist",
+        "CHG" => "check info repair why",
+        _ => "explain info",
+    };
+    assert_eq!(maps.join(" "), expected);
+}
+
+fn info_counts_what_happens(family: &Family) {
+    let server = family.options().start();
+    let mut c = server.wire();
+    let rising = match family.name {
+        "DEDUPE" => "lookups hits adds revisits claims_granted jobs_done slices slice_longest_us",
+        "CHG" => "chg_added chg_leases chg_releases",
+        _ => "tags_batches",
+    };
+    let figures = |server: &Server| -> Vec<(String, i64)> {
+        let names = rising.split(' ').map(str::to_owned);
+        names
+            .map(|name| (name.clone(), server.info_number(&name)))
+            .collect()
+    };
+    let before = figures(&server);
+    for line in family.samples {
+        let state = family.refill(&mut c);
+        c.call(&state.words(line));
+    }
+    for ((name, before), (_, after)) in before.iter().zip(figures(&server)) {
+        assert!(after > *before, "{name}: {before} then {after}");
+    }
+    for none in [
+        "panics",
+        "jobs_running",
+        "claims_pending",
+        "chg_waiters",
+        "tags_batches_waiting",
+    ] {
+        assert_eq!(server.info_number(none), 0, "{none}");
+    }
+    let text = page("README");
+    let documented = text
+        .split("## INFO crawlspace")
+        .nth(1)
+        .expect("a part on INFO");
+    let rows = documented.lines().filter(|line| line.starts_with("| `"));
+    for row in rows {
+        let figures = row.split('|').nth(1).expect("a first column");
+        for name in figures.split('`').skip(1).step_by(2) {
+            assert!(server.info(name).is_some(), "INFO has no {name}");
+        }
+    }
+    for line in ok!(c, "INFO", "crawlspace").text().lines().skip(1) {
+        let (name, _) = line
+            .split_once(':')
+            .unwrap_or_else(|| panic!("a line of INFO: {line}"));
+        let name = name.strip_prefix("crawlspace_").unwrap_or(name);
+        assert!(
+            documented.contains(&format!("`{name}`")),
+            "{name} is not documented"
+        );
+    }
+}
+
+#[test]
+fn internal_command_is_refused_to_clients() {
+    let server = Server::start();
+    let mut c = server.wire();
+    for words in [
+        &["crawlspace.slice"][..],
+        &["crawlspace.slice", "1"],
+        &["crawlspace.slice", "a", "b"],
+        &["EVAL", "return redis.call('crawlspace.slice')", "0"],
+    ] {
+        c.expect_error(words);
+    }
+    ok!(c, "PING");
+}
+
+/// Settings: name, what it is at first, another value, and invalid ones.
+const SETTINGS: [(&str, &str, &str, &[&str]); 8] = [
+    (
+        "dedupe-profile",
+        "document",
+        "browsertrix",
+        &["warcprox", ""],
+    ),
+    ("dedupe-storage", "plain", "packed", &["compressed", ""]),
+    ("chg-lease", "600000", "1000", &["0", "-1", "x", ""]),
+    ("chg-attempts", "5", "3", &["0", "-1", "x"]),
+    ("chg-simulated-time", "no", "yes", &["maybe", "2"]),
+    (
+        "tags-inline-bytes",
+        "262144",
+        "1000",
+        &["-1", "67108865", "x"],
+    ),
+    (
+        "tags-batch-ms",
+        "60000",
+        "1000",
+        &["0", "-1", "86400001", "x"],
+    ),
+    ("slice-us", "500", "1000", &["49", "1001", "x"]),
+];
+
+fn setting(c: &mut Wire, name: &str) -> String {
+    ok!(c, "CONFIG", "GET", format!("crawlspace.{name}")).pairs()[0]
+        .1
+        .text()
+}
+
+#[test]
+fn settings_are_read_and_set_and_documented() {
+    let server = Options::new().plain().start();
+    let mut c = server.wire();
+    let there = ok!(c, "CONFIG", "GET", "crawlspace.*").pairs();
+    let there: BTreeSet<String> = there.iter().map(|(name, _)| name.text()).collect();
+    let known = SETTINGS
+        .iter()
+        .map(|(name, ..)| format!("crawlspace.{name}"));
+    assert_eq!(there, known.collect());
+    let readme = page("README");
+    for (name, default, other, bad) in SETTINGS {
+        let plain = format!("| `{name}` | {default} |");
+        let quoted = format!("| `{name}` | `{default}` |");
+        assert!(
+            readme.contains(&plain) || readme.contains(&quoted),
+            "{name} in the docs"
+        );
+        assert_eq!(setting(&mut c, name), default);
+        let full = format!("crawlspace.{name}");
+        ok!(c, "CONFIG", "SET", full, other);
+        assert_eq!(setting(&mut c, name), other);
+        for value in bad {
+            err!(c, "CONFIG", "SET", full, value);
+        }
+        assert_eq!(setting(&mut c, name), other);
+    }
+    assert_eq!(ok!(c, "DEDUPE.PROFILE", PREFIX).text(), "browsertrix");
+}
+
+#[test]
+fn module_arguments_and_configuration_lines_are_settings() {
+    let words: Vec<&str> = SETTINGS
+        .iter()
+        .flat_map(|(name, _, other, _)| [*name, *other])
+        .collect();
+    let lines: Vec<String> = SETTINGS
+        .iter()
+        .flat_map(|(name, _, other, _)| [format!("--crawlspace.{name}"), (*other).to_owned()])
+        .collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    for options in [
+        Options::new().packed().module_args(&words),
+        Options::new().packed().args(&lines),
+    ] {
+        let server = options.start();
+        let mut c = server.wire();
+        for (name, _, other, _) in SETTINGS {
+            assert_eq!(setting(&mut c, name), other, "{name}");
+        }
+    }
+}
