@@ -20,6 +20,7 @@ pub(super) fn family() -> Family {
         invalid: INVALID,
         unbounded: "",
         words: WORDS,
+        values: VALUES,
         assert_consistent,
         options: simulated,
         fill,
@@ -213,3 +214,21 @@ const WORDS: &str = "\
     NOW SEQ WEIGHT LEASE COUNT BLOCK AT DELAY ELAPSED FACTOR MIN MAX CRAWLDELAY RETRYAFTER \
     STATUS DONE RETRY NEXT LIMIT UNTIL EXECUTION PARALLEL GAP BUDGET GROUP STATE waiting CURSOR \
     ready:9 busy:inf:x 0-1-2-3 429 503 http://e.com/ all e:crawl-0 n";
+
+const VALUES: &[(&str, &str)] = &[
+    (
+        "chg from to",
+        "host-0 host-1 host-2 waiting ready held kept parallel member1",
+    ),
+    ("execution", "crawl crawl-0 crawl-1 other held-back"),
+    ("at time", "0 4000000000000 4000000000500 <soon>"),
+    ("token", "<held> <kept> <parallel>"),
+    ("group", "shared '' another"),
+    ("writer", "writer w"),
+    ("n count fetches uris groups weight depth status", "1 2 3 9"),
+    (
+        "milliseconds elapsed min max delay-milliseconds",
+        "1 5 60 1000",
+    ),
+    ("uri", "http://e.com/ http://kept/9"),
+];

@@ -21,6 +21,7 @@ pub(super) fn family(storage: &'static str) -> Family {
         invalid: INVALID,
         unbounded: "",
         words: WORDS,
+        values: VALUES,
         assert_consistent: |c, state| assert_consistent(c, &state.prefix),
         options: Options::new,
         fill,
@@ -184,3 +185,19 @@ const WORDS: &str = "\
     REF REFS NOREF PURGE TRANSITIVE FORMAT RESP JSON UNCOMMITTED COMMITTED UNLISTED document \
     browsertrix 'a 0' 'b 1' w.wacz http://e.com/ a:counts <date> <date> <h1> <h2> <h20> <h30> \
     <h77> <h1> <h2> <token>";
+
+const VALUES: &[(&str, &str)] = &[
+    ("crawl", "a b a b open"),
+    ("hash", "<h1> <h2> <h20> <h30> <h77>"),
+    ("date", "<date> 20200101000000 2030-01-01T00:00:00+01:00"),
+    ("url", "http://e.com/"),
+    ("size revisit-size", "0 7 300 899"),
+    ("waczIndex index", "0 1"),
+    ("filename", "w.wacz v.wacz a.wacz open.wacz"),
+    ("milliseconds", "50"),
+    ("token", "1 2 3 4"),
+    ("writer", "writer w"),
+    ("n", "1 2 7 9"),
+    ("uuid", "u"),
+    ("reference", "'a 0' 'b 1'"),
+];

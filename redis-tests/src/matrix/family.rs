@@ -47,6 +47,9 @@ pub struct Family {
     pub invalid: &'static [[&'static str; 4]],
     /// Words that mean something to the family, for random calls; `<…>` and `x*257` as elsewhere.
     pub words: &'static str,
+    /// Names of arguments, and values that they may well have in random calls; both lists of words as in a
+    /// line.
+    pub values: &'static [(&'static str, &'static str)],
     /// Fails when its own check finds something wrong in a state.
     pub assert_consistent: fn(&mut Wire, &State),
     pub(super) options: fn() -> Options,

@@ -24,6 +24,7 @@ pub(super) fn family() -> Family {
         invalid: INVALID,
         unbounded: "key line text spec prefix",
         words: WORDS,
+        values: VALUES,
         assert_consistent: |_, _| (),
         options: Options::new,
         fill,
@@ -118,3 +119,19 @@ const WORDS: &str = "\
     COUNT DROP PYWB CDX BITS status:200 tag.a:b a:b:c : status timestamp: * a|b&!c @p-1 @nobody \
     (((( \" ' \\ (a+)+$ ( [a a{1000}{1000} $1 ${ 'k 2020 u m 200 d 7' 'k 2020 {\"a\":1}' ' CDX' \
     \n \r\n a\nb 'k 2020 f 5' (*70000 !*70000";
+
+const VALUES: &[(&str, &str)] = &[
+    ("id", "f g 'k 2020 f 5' of-file"),
+    ("tag", "t u of-file org:1 of-record"),
+    ("tags", "t 't u' '' of-file"),
+    ("name point", "r new p p-1"),
+    ("field", "filename status"),
+    ("regex", "(.) (.)(.) ^f$"),
+    ("template", "x:$1 y"),
+    ("expression", "of-file 't & !u' * @p 'x:*'"),
+    ("spec", "status:2.. tag.org:1 filename:f"),
+    ("field[:n]", "timestamp:4 urlkey"),
+    ("line", "f g 'k 2020 u m 200 d 7' 'k 2020 f 5'"),
+    ("cursor skip limit count ids", "0 1 5"),
+    ("prefix", "f of"),
+];

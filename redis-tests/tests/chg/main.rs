@@ -8,7 +8,6 @@ mod counts;
 mod crash;
 mod databases;
 mod dropped;
-mod fuzz;
 mod gates;
 mod holds;
 mod kept_uris;

@@ -8,7 +8,6 @@ mod cluster;
 mod commit;
 mod crash;
 mod databases;
-mod fuzz;
 mod jobs;
 mod memory;
 mod model;

@@ -25,6 +25,7 @@ mod cluster;
 mod coverage;
 mod databases;
 mod discovery;
+mod fuzz;
 mod restart;
 mod roles;
 mod stage;

@@ -1,0 +1,449 @@
+//! Calls made of random words, between plain commands that spoil the keys: the server lives, nothing
+//! panics, the replica and the reloaded data are equal, and a repair mends what was spoiled.
+//!
+//! `CRAWLSPACE_FUZZ_STEPS` is how many calls a family gets; `SEED` chooses them.
+
+use std::collections::BTreeMap;
+
+use redis_tests::matrix::{
+    Argument, Family, Grammar, Kind, PREFIX, State, family, malformed, split,
+};
+use redis_tests::{
+    Frontier, Lease, Reply, Rng, Server, Snapshot, Wire, ok, random_step, simulated, until,
+};
+
+for_every_family!(random_calls_on_spoiled_keys_do_no_harm);
+
+/// How many calls there are between two repairs.
+const ROUND: u64 = 250;
+
+/// The prefixes of the calls: most have the filled one.
+const PREFIXES: [&str; 4] = [PREFIX, PREFIX, PREFIX, "{m}q:"];
+
+/// Names of keys that are used now and then, or never.
+const MORE_KEYS: [&str; 5] = ["", "crawlspace", "CHG:", "alldupes", "moving"];
+
+/// Words that mean something to nobody.
+const ODD: [&[u8]; 9] = [
+    b"",
+    b"9223372036854775807",
+    b"18446744073709551616",
+    b"%s%n",
+    b"{",
+    b"\x00\xff",
+    b"\xf0\x28\x8c\x28",
+    b"http://e.com/ \x00\xff",
+    b"e:",
+];
+
+/// How many calls a family gets.
+fn steps() -> u64 {
+    let steps = std::env::var("CRAWLSPACE_FUZZ_STEPS").ok();
+    steps.map_or(7500, |steps| steps.parse().expect("a number of steps"))
+}
+
+/// One who sends random calls.
+struct Player<'a> {
+    family: &'a Family,
+    grammars: BTreeMap<String, Grammar>,
+    state: State,
+    c: Wire,
+    /// The frontier and its leases, where there is one.
+    frontier: Option<(Frontier, Vec<Lease>)>,
+    log: Vec<String>,
+}
+
+impl<'a> Player<'a> {
+    /// On a server that is emptied and filled.
+    fn new(family: &'a Family, server: &Server) -> Player<'a> {
+        let mut c = server.wire();
+        let state = family.refill(&mut c);
+        let frontier = (family.name == "CHG").then(|| {
+            let mut f = Frontier::of(server, PREFIX);
+            f.now = state.now;
+            (f, Vec::new())
+        });
+        Player {
+            family,
+            grammars: family.grammars(&mut c),
+            state,
+            c,
+            frontier,
+            log: Vec::new(),
+        }
+    }
+
+    /// The last calls.
+    fn told(&self) -> String {
+        self.log[self.log.len().saturating_sub(30)..].join("\n")
+    }
+
+    /// Sends one call.
+    fn step(&mut self, rng: &mut Rng) {
+        let words = match rng.below(20) {
+            0..=3 if self.frontier.is_some() => {
+                let (f, held) = self.frontier.as_mut().expect("a frontier");
+                return self.log.push(random_step(f, rng, held));
+            }
+            0..=7 => self.sensible(rng),
+            8 => spoil(&mut self.c, rng, self.family, &self.state),
+            9 if rng.chance(20) => return self.refill(),
+            _ => self.nonsense(rng),
+        };
+        if waits(&words) {
+            return;
+        }
+        let reply = self.c.call(&words);
+        self.log.push(format!("{} -> {reply:?}", shown(&words)));
+        if let Reply::Error(line) = &reply {
+            let ours = words[0].contains(&b'.');
+            let why = malformed(line).filter(|_| ours);
+            assert_eq!(why, None, "{}", self.told());
+            if rng.chance(10) {
+                delete_named(&mut self.c, line);
+            }
+        }
+    }
+
+    /// Begins again with a filled state.
+    fn refill(&mut self) {
+        self.state = self.family.refill(&mut self.c);
+        self.log.push("filled again".to_owned());
+        if let Some((f, held)) = &mut self.frontier {
+            f.now = self.state.now;
+            held.clear();
+        }
+    }
+
+    fn begin(&self, rng: &mut Rng, name: &str) -> Vec<Vec<u8>> {
+        let mut words = vec![
+            name.as_bytes().to_vec(),
+            rng.pick(&PREFIXES).as_bytes().to_vec(),
+        ];
+        if let Some(now) = self.frontier.as_ref().and_then(|(f, _)| f.now) {
+            words.extend([b"NOW".to_vec(), now.to_string().into_bytes()]);
+        }
+        words
+    }
+
+    fn any_grammar(&self, rng: &mut Rng, wanted: impl Fn(&Grammar) -> bool) -> &Grammar {
+        let all = self.grammars.values().filter(|grammar| wanted(grammar));
+        let all: Vec<&Grammar> = all.collect();
+        rng.pick::<&Grammar>(&all)
+    }
+
+    /// A sample, or a call that follows the grammar.
+    fn sensible(&self, rng: &mut Rng) -> Vec<Vec<u8>> {
+        if rng.chance(30) {
+            let mut state = self.state.clone();
+            state.now = self.frontier.as_ref().and_then(|(f, _)| f.now);
+            return state.words(rng.pick::<&str>(self.family.samples));
+        }
+        // What adds something comes as often as all else together, so that there is something to spoil.
+        let grows = rng.chance(50);
+        let grammar = self.any_grammar(rng, |grammar| !grows || grammar.has("denyoom"));
+        let mut words = self.begin(rng, &grammar.name);
+        for argument in &grammar.arguments[1..] {
+            if argument.name != "now" {
+                self.derive(argument, rng, &mut words);
+            }
+        }
+        words
+    }
+
+    fn derive(&self, argument: &Argument, rng: &mut Rng, words: &mut Vec<Vec<u8>>) {
+        if argument.optional && rng.chance(60) {
+            return;
+        }
+        words.extend(
+            argument
+                .token
+                .iter()
+                .map(|token| token.clone().into_bytes()),
+        );
+        let times = if argument.multiple {
+            1 + rng.below(3)
+        } else {
+            1
+        };
+        for _ in 0..times {
+            match argument.kind {
+                Kind::Word => {}
+                Kind::OneOf => self.derive(rng.pick(&argument.parts), rng, words),
+                Kind::Block => argument
+                    .parts
+                    .iter()
+                    .for_each(|part| self.derive(part, rng, words)),
+                Kind::Key | Kind::Text | Kind::Integer => words.push(self.value(argument, rng)),
+            }
+        }
+    }
+
+    /// A value of an argument: one of those that it has in the family, or now and then any word.
+    fn value(&self, argument: &Argument, rng: &mut Rng) -> Vec<u8> {
+        let has = |list: &str| split(list).iter().any(|name| *name == argument.name);
+        let values = self.family.values.iter().find(|(names, _)| has(names));
+        match values {
+            Some((_, values)) if rng.chance(95) => {
+                self.state.word(rng.pick::<&str>(&split(values)))
+            }
+            _ => self.word(rng),
+        }
+    }
+
+    /// A command and words that have nothing to do with it.
+    fn nonsense(&self, rng: &mut Rng) -> Vec<Vec<u8>> {
+        let name = self.any_grammar(rng, |_| true).name.clone();
+        let mut words = self.begin(rng, &name);
+        words.extend((0..rng.below(11)).map(|_| self.word(rng)));
+        words
+    }
+
+    /// A random word; now and then the token of a lease that is out.
+    fn word(&self, rng: &mut Rng) -> Vec<u8> {
+        let leases = self.frontier.as_ref().map(|(_, held)| &held[..]);
+        match leases.filter(|held| !held.is_empty()) {
+            Some(held) if rng.chance(12) => rng.pick(held).token.to_string().into_bytes(),
+            _ => word(rng, self.family, &self.state),
+        }
+    }
+}
+
+fn word(rng: &mut Rng, family: &Family, state: &State) -> Vec<u8> {
+    if rng.chance(10) {
+        return rng.pick(&ODD).to_vec();
+    }
+    state.word(rng.pick::<&str>(&split(family.words)))
+}
+
+/// A plain command that changes one of the keys in a way that nobody should.
+fn spoil(c: &mut Wire, rng: &mut Rng, family: &Family, state: &State) -> Vec<Vec<u8>> {
+    let mut there = ok!(c, "KEYS", "*").texts();
+    there.sort();
+    let mut key = || {
+        if !there.is_empty() && rng.chance(50) {
+            return rng.pick(&there).clone().into_bytes();
+        }
+        let names = [split(family.keys), MORE_KEYS.to_vec()].concat();
+        [*rng.pick(&PREFIXES), *rng.pick::<&str>(&names)]
+            .concat()
+            .into_bytes()
+    };
+    let (key, other) = (key(), key());
+    let mut fields = Vec::new();
+    if ok!(c, "TYPE", key).text() == "hash" {
+        fields = ok!(c, "HKEYS", key).texts();
+        fields.sort();
+    }
+    let value = word(rng, family, state);
+    let field = if fields.is_empty() || rng.chance(30) {
+        word(rng, family, state)
+    } else {
+        rng.pick(&fields).clone().into_bytes()
+    };
+    let score = rng.pick(&["0", "-inf", "inf", "4000000000100", "5.5"]);
+    let w = |word: &str| word.as_bytes().to_vec();
+    match rng.below(46) {
+        0..=14 => vec![w("HSET"), key, field, value],
+        15..=21 => vec![w("HDEL"), key, field],
+        22..=24 => vec![w("SADD"), key, value],
+        25..=27 => vec![w("SREM"), key, value],
+        28..=32 => vec![w("ZADD"), key, w(score), value],
+        33..=35 => vec![w("ZREM"), key, value],
+        36..=38 => vec![w("RPUSH"), key, value],
+        39 => vec![w("LPOP"), key],
+        40 => vec![w("SET"), key, value],
+        41 => vec![w("RENAME"), key, other],
+        42 => vec![w("COPY"), key, other, w("REPLACE")],
+        _ => vec![w("DEL"), key],
+    }
+}
+
+/// A wait of this player would be one for ever: nobody else is there to end it. With simulated time a
+/// command refuses to wait.
+fn waits(words: &[Vec<u8>]) -> bool {
+    let has = |word: &[u8]| words.iter().any(|w| w.eq_ignore_ascii_case(word));
+    has(b"BLOCK") && words.get(2).is_none_or(|word| word != b"NOW")
+}
+
+fn shown(words: &[Vec<u8>]) -> String {
+    let words = words
+        .iter()
+        .map(|w| format!("'{}'", w[..w.len().min(100)].escape_ascii()));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Deletes the key that an error says is of a wrong type; whether it says so.
+fn delete_named(c: &mut Wire, error: &[u8]) -> bool {
+    let error = String::from_utf8_lossy(error).into_owned();
+    let rest = error.strip_prefix("WRONGTYPE key '");
+    let key = rest.and_then(|rest| rest.split_once('\''));
+    key.is_some_and(|(key, _)| c.expect_ok(&["DEL", key]).int() == 1)
+}
+
+fn panics(server: &Server) -> i64 {
+    server.info_number("panics")
+}
+
+fn random_calls_on_spoiled_keys_do_no_harm(family: &Family) {
+    let mut rng = Rng::new(&format!("random calls of {}", family.title()));
+    let mut server = family.options().aof_unsynced(false).start();
+    let replica = family.options().replica_of(&server).start();
+    let rounds = steps().div_ceil(ROUND);
+    let mut spoiled = 0;
+    for _ in 0..rounds {
+        let mut player = Player::new(family, &server);
+        for _ in 0..ROUND {
+            player.step(&mut rng);
+            assert_eq!(panics(&server), 0, "a panic after\n{}", player.told());
+        }
+        server.wait_for_replica_offset(&replica);
+        let (is, should) = (replica.snapshot(), server.snapshot());
+        is.assert_same(&should, "the replica");
+        if family.name != "TAGS" {
+            let now = player.frontier.as_ref().and_then(|(f, _)| f.now);
+            let log = player.log.join("\n");
+            for prefix in &PREFIXES[2..] {
+                let mut state = player.state.clone();
+                state.prefix = (*prefix).to_owned();
+                state.now = now;
+                spoiled += u64::from(repair_mends(family, &mut player.c, &state, &log));
+                assert_eq!(panics(&server), 0, "a panic in REPAIR\n{log}");
+            }
+        }
+    }
+    let enough = family.name == "TAGS" || 8 * spoiled > rounds;
+    assert!(enough, "only {spoiled} of {} were spoiled", 2 * rounds);
+    let digest = server.digest();
+    server.restart();
+    assert_eq!(server.digest(), digest);
+}
+
+/// Whatever was spoiled: once the keys of a wrong type are gone, REPAIR mends the rest, except for
+/// records that nobody can read and jobs that are to be run again. True when there was something to
+/// mend.
+fn repair_mends(family: &Family, c: &mut Wire, state: &State, log: &str) -> bool {
+    let before = c.call(&state.words("CHECK"));
+    let spoiled = Snapshot::of(c);
+    for _ in 0..1000 {
+        if let Reply::Error(line) = c.call(&state.words("REPAIR")) {
+            if line.starts_with(b"BADFORMAT ") {
+                ok!(c, "HDEL", format!("{}crawlspace", state.prefix), "format");
+            } else if !delete_named(c, &line) {
+                panic!("REPAIR said {}\n{log}", line.escape_ascii());
+            }
+            continue;
+        }
+        // A key of a wrong type where a group should be is told of, and left to whoever put it there.
+        let problems = ok_line(c, state, "CHECK").find("problems");
+        let problems = problems
+            .map(|problems| problems.texts())
+            .unwrap_or_default();
+        let wrong = problems.iter().find(|text| text.starts_with("WRONGTYPE "));
+        match wrong {
+            Some(line) => assert!(delete_named(c, line.as_bytes()), "{line}\n{log}"),
+            None => break,
+        }
+    }
+    let check = ok_line(c, state, "CHECK");
+    let number = |name: &&str| check.find(name).map_or(0, |n| n.int());
+    let findings = [
+        "danglingOwners",
+        "missingHashes",
+        "countDrift",
+        "leakedKeys",
+        "staleHolders",
+        "problems-total",
+    ];
+    let inconsistent = family.name == "CHG" && number(&"consistent") == 0;
+    if inconsistent || findings.iter().map(number).sum::<i64>() > 0 {
+        let mended = Snapshot::of(c).differences(&spoiled).join("\n");
+        panic!("REPAIR left {check:?}\n--- of\n{spoiled:?}\n--- by\n{mended}\n---\n{log}");
+    }
+    if family.name == "CHG" {
+        let mut f = Frontier::over(c.handle(), &state.prefix);
+        f.now = state.now;
+        assert_goes_on(&mut f, log);
+    }
+    let is_whole = |check: &Reply| match family.name {
+        "CHG" => check.field("problems-total").int() == 0,
+        _ => check.field("ok").int() == 1,
+    };
+    before.is_error() || !is_whole(&before)
+}
+
+fn ok_line(c: &mut Wire, state: &State, line: &str) -> Reply {
+    c.expect_ok(&state.words(line))
+}
+
+/// The frontier works, once keys of a wrong type are gone that no check looks at.
+fn assert_goes_on(f: &mut Frontier, log: &str) {
+    let now = f.time();
+    let paused = f.key("chg_paused");
+    ok!(f.wire, "DEL", paused);
+    let delete = |f: &mut Frontier, error: &[u8]| {
+        assert!(
+            delete_named(&mut f.wire, error),
+            "{}\n{log}",
+            error.escape_ascii()
+        );
+    };
+    while let Reply::Error(error) = f.call(format!("ADD after-all after-all {now}")) {
+        delete(f, &error);
+    }
+    for _ in 0..2000 {
+        match f.call("NEXT") {
+            Reply::Error(error) => delete(f, &error),
+            leases => {
+                if Lease::all(&leases).iter().any(|l| l.chg == "after-all") {
+                    return;
+                }
+            }
+        }
+    }
+    let (why, info) = (f.call("WHY after-all"), f.call("INFO"));
+    panic!("a new group is never leased: {why:?}\n{info:?}\n{log}");
+}
+
+#[test]
+fn random_waiters_and_random_commands_do_no_harm() {
+    let mut rng = Rng::new("random_waiters_and_random_commands_do_no_harm");
+    let chg = family("CHG", "");
+    // Clocks of the frontier are real: it is built aside, only for the words.
+    let state = chg.refill(&mut simulated().start().wire());
+    let mut server = Server::start();
+    let mut f = Frontier::of(&server, PREFIX);
+    let mut held = Vec::new();
+    let mut waiters: Vec<Frontier> = Vec::new();
+    for _ in 0..1500 {
+        match rng.below(10) {
+            0 => {
+                let mut waiter = Frontier::of(&server, PREFIX);
+                waiter.send(format!("NEXT LEASE {} BLOCK 0", 1 + rng.below(60)));
+                waiters.push(waiter);
+            }
+            1 if !waiters.is_empty() => {
+                let at = rng.below(waiters.len() as u64) as usize;
+                waiters.swap_remove(at).wire.hang_up();
+            }
+            2 => {
+                let words = spoil(&mut f.wire, &mut rng, &chg, &state);
+                f.wire.call(&words);
+            }
+            _ => {
+                random_step(&mut f, &mut rng, &mut held);
+            }
+        }
+    }
+    assert!(server.is_alive());
+    assert_eq!(panics(&server), 0);
+    for waiter in waiters {
+        waiter.wire.hang_up();
+    }
+    until("nobody waits any more", || {
+        server.info_number("blocked_clients") == 0
+    });
+    let mut real = state;
+    real.now = None;
+    repair_mends(&chg, &mut f.wire, &real, "");
+}
