@@ -238,6 +238,27 @@ fn fail(test: &str, seed: u64, (id, few): (usize, usize), what: &str, log: &Log)
     );
 }
 
+/// A reply that is not this one, though much like it: a model must notice it.
+pub fn altered(reply: &Reply, rng: &mut Rng) -> Reply {
+    match reply {
+        Reply::Nil => Reply::Int(0),
+        Reply::Int(n) => Reply::Int(n + if rng.chance(50) { 1 } else { -1 }),
+        Reply::Bulk(text) => Reply::Bulk([text, &b"x"[..]].concat()),
+        Reply::Array(items) if !items.is_empty() => {
+            let at = rng.below(items.len() as u64) as usize;
+            let mut items = items.clone();
+            if rng.chance(20) {
+                items.remove(at);
+            } else {
+                items[at] = altered(&items[at], rng);
+            }
+            Reply::Array(items)
+        }
+        Reply::Array(_) | Reply::Error(_) => Reply::Array(vec![Reply::Nil]),
+        _ => Reply::Nil,
+    }
+}
+
 /// A history that was found before.
 pub struct Found {
     /// The name of its file.

@@ -9,6 +9,7 @@
 //! * [`plain_view`] is the plain keys of an index, or what they would be if it were not packed.
 //! * [`Frontier`] is a connection for `CHG.*`: a command a line, at a simulated time or not.
 //! * [`DedupeIndex`] is a connection for `DEDUPE.*`: a command a line.
+//! * [`frontier_model`] computes what a frontier must reply.
 //! * [`TagSpace`] is a connection for `TAGS.*`: a command a line.
 //! * [`archive`] is crawls that never were, the WACZ files that they left, and the index that they made.
 //! * [`FileHost`] is a web server with files, as good or bad as a test wants it.
@@ -50,6 +51,7 @@ mod dedupe_index;
 pub mod examples;
 mod file_host;
 mod frontier;
+pub mod frontier_model;
 pub mod fuzz;
 pub mod harvest;
 pub mod history;

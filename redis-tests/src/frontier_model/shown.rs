@@ -1,12 +1,14 @@
-//! The plain keys of a frontier as a plain client reads them.
+//! The plain keys of a frontier as a plain client reads them, and as the model has them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use redis_tests::{Reply, Wire};
+use super::FrontierModel;
+use crate::history::Verdict;
+use crate::must;
+use crate::wire::{Reply, Wire};
 
 /// What the plain keys of a frontier say.
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Shown {
     /// `chg_ready`, from its head.
     pub ready: Vec<String>,
@@ -20,18 +22,8 @@ pub struct Shown {
     pub executions: BTreeMap<String, i64>,
     /// `QCT`.
     pub total: i64,
-    /// Groups queued behind a shared gate.
-    pub gated: Vec<String>,
-}
-
-impl fmt::Debug for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "chg_ready {:?}", self.ready)?;
-        writeln!(f, "chg_wait  {:?}", self.wait)?;
-        writeln!(f, "chg_busy  {:?}", self.busy)?;
-        writeln!(f, "gated     {:?}", self.gated)?;
-        write!(f, "n and c   {:?}", self.groups)
-    }
+    /// Groups queued behind each shared gate.
+    pub gated: Vec<Vec<String>>,
 }
 
 impl Shown {
@@ -75,7 +67,7 @@ impl Shown {
             groups: groups.collect(),
             executions: executions.filter(|(_, n)| *n != 0).collect(),
             total: number(total).unwrap_or(0),
-            gated: gated.iter().flat_map(Reply::texts).collect(),
+            gated: gated.iter().map(Reply::texts).collect(),
         }
     }
 }
@@ -90,4 +82,73 @@ fn scores(reply: &Reply) -> BTreeMap<String, f64> {
     let pairs = reply.pairs().into_iter();
     let scores = pairs.map(|(id, score)| (id.text(), score.text().parse().expect("a score")));
     scores.collect()
+}
+
+impl FrontierModel {
+    /// The plain keys as they must be.
+    pub fn shown(&self, gates: &[&str]) -> Shown {
+        let known = self.groups.iter().filter(|(_, group)| group.is_known());
+        let groups = known.map(|(chg, g)| {
+            let fields = if g.ours {
+                (Some(g.due), Some(g.uris))
+            } else {
+                (None, None)
+            };
+            (chg.clone(), fields)
+        });
+        let mut executions = BTreeMap::new();
+        for group in self.groups.values() {
+            let kept = group
+                .kept
+                .executions()
+                .into_iter()
+                .map(|(id, .., uris)| (id, uris));
+            let counted = group.counts.iter().map(|(id, n)| (id.clone(), *n));
+            for (id, n) in kept.chain(counted) {
+                *executions.entry(id).or_insert(0) += n;
+            }
+        }
+        let queue = |gate: &&str| self.gates.get(*gate).map(|gate| gate.queue.iter().cloned());
+        Shown {
+            ready: self.ready.iter().cloned().collect(),
+            wait: self
+                .wait
+                .iter()
+                .map(|(chg, score)| (chg.clone(), score.shown()))
+                .collect(),
+            busy: self
+                .busy
+                .iter()
+                .map(|(chg, at)| (chg.clone(), at as f64))
+                .collect(),
+            groups: groups.collect(),
+            executions,
+            total: self.total(),
+            gated: gates
+                .iter()
+                .map(|gate| queue(gate).into_iter().flatten().collect())
+                .collect(),
+        }
+    }
+
+    /// Compares the plain keys with the model.
+    ///
+    /// # Errors
+    /// The first that is different.
+    pub fn is_shown_by(&self, wire: &mut Wire, gates: &[&str]) -> Verdict {
+        let (shown, model) = (Shown::of(wire, &self.prefix, gates), self.shown(gates));
+        macro_rules! same {
+            ($($field:ident $name:literal),+) => {$(
+                must!(
+                    shown.$field == model.$field,
+                    "{} was to be {:?}, is {:?}", $name, model.$field, shown.$field
+                );
+            )+};
+        }
+        same!(
+            total "QCT", executions "EIDC", groups "n and c", ready "chg_ready", wait "chg_wait",
+            busy "chg_busy", gated "chg_gated"
+        );
+        Ok(())
+    }
 }

@@ -1,0 +1,126 @@
+//! Gates that groups share: closed while one of them is leased, and while its pause runs.
+//!
+//! One member waits for a closed gate in `chg_wait`; the others stand in a queue of the gate, in the
+//! order in which they were due.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::FrontierModel;
+use super::queues::Score;
+
+/// A gate.
+#[derive(Clone, Debug, Default)]
+pub struct Gate {
+    pub opens: i64,
+    /// The end of the longest pause.
+    pauses: i64,
+    /// The last deadline of each member that is leased.
+    leased: BTreeMap<String, i64>,
+    /// Who waits for the others, if it still does.
+    first: Option<String>,
+    pub queue: VecDeque<String>,
+}
+
+impl FrontierModel {
+    fn gate(&mut self, gate: &str) -> &mut Gate {
+        self.gates.entry(gate.to_owned()).or_default()
+    }
+
+    pub(super) fn gate_opens(&self, gate: &str) -> i64 {
+        self.gates.get(gate).map_or(0, |gate| gate.opens)
+    }
+
+    fn first_at(&mut self, gate: &str) -> Option<String> {
+        let first = self.gate(gate).first.clone()?;
+        self.wait.get(&first).map(|_| first)
+    }
+
+    /// Tells a gate of a member: until when it is leased and when its pause ends.
+    pub(super) fn tell_gate(&mut self, gate: &str, chg: &str, pause: i64) {
+        let group = self.group(chg);
+        let leased = group.last_deadline().filter(|_| group.options.gate == gate);
+        let entry = self.gate(gate);
+        entry.leased.remove(chg);
+        entry
+            .leased
+            .extend(leased.map(|deadline| (chg.to_owned(), deadline)));
+        entry.pauses = entry.pauses.max(pause);
+        let last = entry.leased.values().copied().max().unwrap_or(0);
+        entry.opens = last.max(entry.pauses);
+        let first = self.first_at(gate).filter(|first| first != chg);
+        if !first.is_some_and(|first| self.stand_first(&first, self.gates[gate].opens)) {
+            self.promote(gate);
+        }
+    }
+
+    /// A member finds the gate closed: it waits for all others, or stands behind the one that does. One
+    /// that is due later than the gate opens waits by itself.
+    pub(super) fn stand_behind(&mut self, chg: &str, until: i64) {
+        let gate = self.group(chg).options.gate.clone();
+        let first = self.first_at(&gate);
+        let others = first.is_some_and(|first| first != chg);
+        if others && self.group(chg).due_of() <= until {
+            self.gate(&gate).queue.push_back(chg.to_owned());
+            self.group(chg).due = until;
+        } else if self.stand_first(chg, until) && !others {
+            self.gate(&gate).first = Some(chg.to_owned());
+        }
+    }
+
+    /// A member that was just fetched from comes after all others.
+    pub(super) fn stand_last(&mut self, chg: &str, until: i64) {
+        let gate = self.group(chg).options.gate.clone();
+        if self.first_at(&gate).is_some() {
+            return self.stand_behind(chg, until);
+        }
+        let group = self.group(chg);
+        let due = group.due_of().max(until);
+        group.due = due;
+        self.enter_wait(chg, Score::last_of(due));
+    }
+
+    /// Puts a member into `chg_wait` for when the gate opens; true when it is due then.
+    fn stand_first(&mut self, chg: &str, until: i64) -> bool {
+        let own = self.group(chg).due_of();
+        self.wait_at(chg, own.max(until));
+        own <= until
+    }
+
+    /// The next member in the queue of a gate waits for the others.
+    fn promote(&mut self, gate: &str) {
+        let until = self.gate_opens(gate);
+        while let Some(chg) = self.gate(gate).queue.pop_front() {
+            if !self.group(&chg).is_runnable() || self.wait.get(&chg).is_some() {
+                continue;
+            }
+            if self.group(&chg).options.gate != gate {
+                self.stand_first(&chg, 0);
+            } else if self.stand_first(&chg, until) {
+                self.gate(gate).first = Some(chg);
+                return;
+            }
+        }
+        self.gate(gate).first = None;
+    }
+
+    /// A member no longer waits for the others; true when it did.
+    pub(super) fn hand_over(&mut self, chg: &str) -> bool {
+        let gate = self.group(chg).options.gate.clone();
+        let was_first = !gate.is_empty() && self.gate(&gate).first.as_deref() == Some(chg);
+        if was_first {
+            self.promote(&gate);
+        }
+        was_first
+    }
+
+    /// A member leaves the queue of its gate; true when it stood there.
+    pub(super) fn leave_gate(&mut self, chg: &str) -> bool {
+        let gate = self.group(chg).options.gate.clone();
+        if gate.is_empty() || self.hand_over(chg) {
+            return false;
+        }
+        let queue = &mut self.gate(&gate).queue;
+        let at = queue.iter().position(|other| other == chg);
+        at.is_some_and(|at| queue.remove(at).is_some())
+    }
+}

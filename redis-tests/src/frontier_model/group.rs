@@ -1,0 +1,183 @@
+//! One group: what is queued, who holds it, and from when on it may be fetched from.
+
+use std::collections::BTreeMap;
+
+use super::uris::Uris;
+
+/// The longest pause of a back-off.
+const DAY: i64 = 86_400_000;
+
+/// A lease that is held; it may have run out unnoticed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hold {
+    pub token: i64,
+    pub granted: i64,
+    pub deadline: i64,
+}
+
+/// The release that was last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Released {
+    pub token: i64,
+    /// What it was answered.
+    pub due: i64,
+    /// Group and token of the lease that its `NEXT` took.
+    pub next: Option<(String, i64)>,
+}
+
+/// What was set for a group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    pub parallel: i64,
+    pub gap: i64,
+    pub delay: Option<i64>,
+    pub budget: Option<i64>,
+    pub blocked: i64,
+    pub paused: bool,
+    /// The gate that it shares; empty for none.
+    pub gate: String,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            parallel: 1,
+            gap: 0,
+            delay: None,
+            budget: None,
+            blocked: 0,
+            paused: false,
+            gate: String::new(),
+        }
+    }
+}
+
+/// A group; the default is one that nobody has heard of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// Whether `n` and `c` are there.
+    pub ours: bool,
+    /// `n`.
+    pub due: i64,
+    /// `c`: URIs queued, leased ones included.
+    pub uris: i64,
+    /// The end of the pause after the last fetch.
+    pub gate: i64,
+    /// The end of the last fetch; 0 before the first.
+    pub released: i64,
+    /// Steps of back-off, and when the last one was taken.
+    pub steps: u32,
+    pub stepped: i64,
+    /// Leases that ran out in a row.
+    pub expired: i64,
+    pub holds: Vec<Hold>,
+    pub last: Option<Released>,
+    pub options: Options,
+    /// URIs that are only counted, by execution.
+    pub counts: BTreeMap<String, i64>,
+    pub kept: Uris,
+}
+
+/// What a worker knows of its fetch.
+#[derive(Debug, Default)]
+pub struct Facts {
+    pub elapsed: i64,
+    pub thousandths: i64,
+    pub min: i64,
+    pub max: Option<i64>,
+    /// The longer one of `CRAWLDELAY` and `RETRYAFTER`.
+    pub asked: i64,
+    pub status: Option<i64>,
+}
+
+impl Group {
+    pub fn is_known(&self) -> bool {
+        self.ours || self.options != Options::default()
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.uris == 0 && self.holds.is_empty()
+    }
+
+    /// Whether one more fetch could begin, now or later.
+    pub fn is_runnable(&self) -> bool {
+        let out = self.holds.len() as i64;
+        self.uris > out && out < self.options.parallel
+    }
+
+    /// Whether it stands in a queue while it is leased.
+    pub fn stands_beside_leases(&self) -> bool {
+        !self.holds.is_empty() && self.is_runnable()
+    }
+
+    /// No fetch begins before this.
+    pub fn closed_until(&self) -> i64 {
+        self.gate.max(self.options.blocked)
+    }
+
+    pub fn first_deadline(&self) -> Option<i64> {
+        self.holds.iter().map(|hold| hold.deadline).min()
+    }
+
+    pub fn last_deadline(&self) -> Option<i64> {
+        self.holds.iter().map(|hold| hold.deadline).max()
+    }
+
+    /// The lease of this token, if it has not run out.
+    pub fn hold(&self, token: i64, now: i64) -> Option<Hold> {
+        let held = self.holds.iter().find(|hold| hold.token == token);
+        held.copied().filter(|hold| now < hold.deadline)
+    }
+
+    /// When it is due: after its pause and its block, and when its first kept URI is, if it has only
+    /// such. URIs that are only counted go with the group.
+    pub fn due_of(&self) -> i64 {
+        let closed = self.closed_until();
+        match self.kept.earliest(|_| true) {
+            Some(earliest) if self.kept.len() >= self.uris => closed.max(earliest),
+            _ => closed,
+        }
+    }
+
+    /// Whether it has URIs of an execution.
+    pub fn has_of(&self, execution: &str) -> bool {
+        self.counts.contains_key(execution) || self.kept.count_of(execution) > 0
+    }
+
+    /// Takes URIs of an execution off the counts: at most so many, and no more than there are.
+    pub fn uncount(&mut self, execution: &str, most: i64) -> i64 {
+        let Some(there) = self.counts.get_mut(execution) else {
+            return 0;
+        };
+        let n = most.min(*there);
+        *there -= n;
+        if *there == 0 {
+            self.counts.remove(execution);
+        }
+        self.uris -= n;
+        n
+    }
+
+    /// The pause after a fetch that began at `begun`, and the back-off from then on.
+    pub fn pause(&mut self, facts: &Facts, begun: i64, now: i64) -> i64 {
+        // Never shorter than asked for, though times are whole milliseconds.
+        let computed = (facts.elapsed * facts.thousandths + 999) / 1000;
+        let computed = computed.max(facts.min).min(facts.max.unwrap_or(i64::MAX));
+        let asked = computed
+            .max(facts.asked)
+            .max(self.options.delay.unwrap_or(0));
+        let Some(status) = facts.status else {
+            return asked;
+        };
+        if !matches!(status, 429 | 502..=504 | 509 | 520..=530) && status >= 0 {
+            self.steps = 0;
+            self.stepped = 0;
+            return asked;
+        }
+        if self.steps == 0 || begun >= self.stepped {
+            self.steps = (self.steps + 1).min(17);
+            self.stepped = now;
+        }
+        asked.max((computed.max(1000) << self.steps).min(DAY))
+    }
+}

@@ -1,0 +1,156 @@
+//! `BLOCK`, `PAUSE`, `RESUME`, `LIMIT` and `GROUP`.
+
+use super::queues::Passed;
+use super::words::Args;
+use super::{FrontierModel, Outcome};
+use crate::wire::simple;
+
+impl FrontierModel {
+    pub(super) fn block(&mut self, args: &mut Args<'_>) -> Outcome {
+        let chg = args.id()?;
+        if !args.keyword("UNTIL") {
+            return Err("ERR");
+        }
+        let until = args.time()?;
+        args.end()?;
+        let now = self.now;
+        let group = self.known(chg)?;
+        let until = if until > now { until } else { 0 };
+        let before = std::mem::replace(&mut group.options.blocked, until);
+        group.ours = true;
+        self.figures.blocked += 1;
+        if before > 0 {
+            self.settle_in(chg, before);
+        }
+        Ok(simple("OK"))
+    }
+
+    /// A group that waits until what held it would have ended waits until it is due without that.
+    fn settle_in(&mut self, chg: &str, before: i64) {
+        let now = self.now;
+        let group = self.group(chg);
+        let due = group.due_of().max(now);
+        if group.due == before && self.wait.get(chg).is_some() {
+            self.wait_at(chg, due);
+        }
+    }
+
+    pub(super) fn pause(&mut self, args: &mut Args<'_>, on: bool) -> Outcome {
+        let is_other = if args.left() == 0 {
+            std::mem::replace(&mut self.all_paused, on) != on
+        } else if args.left() == 2 && args.keyword("EXECUTION") {
+            let execution = args.id()?;
+            if on {
+                self.paused.insert(execution.to_owned())
+            } else {
+                self.dropped.remove(execution);
+                self.paused.remove(execution)
+            }
+        } else {
+            let chg = args.id()?;
+            args.end()?;
+            let group = self.known(chg)?;
+            group.options.paused = on;
+            group.ours = true;
+            true
+        };
+        if is_other {
+            self.passed = Passed::default();
+        }
+        Ok(simple("OK"))
+    }
+
+    pub(super) fn limit(&mut self, args: &mut Args<'_>) -> Outcome {
+        let chg = args.id()?;
+        let (mut parallel, mut gap, mut delay, mut budget) = (None, None, None, None);
+        if args.left() == 0 {
+            return Err("ERR");
+        }
+        let unlimited = |n: i64| (n >= 0).then_some(n);
+        while args.left() > 0 {
+            if let Some(n) = args.option("PARALLEL", 1, 1000)? {
+                parallel = Some(n);
+            } else if let Some(ms) = args.span_option("GAP", 0)? {
+                gap = Some(ms);
+            } else if let Some(ms) = args.span_option("DELAY", -1)? {
+                delay = Some(unlimited(ms));
+            } else if let Some(n) = args.option("BUDGET", -1, i64::MAX)? {
+                budget = Some(unlimited(n));
+            } else {
+                return Err("ERR");
+            }
+        }
+        let now = self.now;
+        let group = self.group(chg);
+        let was_runnable = group.is_runnable();
+        let options = &mut group.options;
+        options.parallel = parallel.unwrap_or(options.parallel);
+        options.gap = gap.unwrap_or(options.gap);
+        options.delay = delay.unwrap_or(options.delay);
+        options.budget = budget.unwrap_or(options.budget);
+        let begun = group.holds.iter().map(|hold| hold.granted).max();
+        if let (Some(begun), 1..) = (begun, group.options.gap) {
+            group.gate = group.gate.max(begun + group.options.gap);
+        }
+        self.leave_queues(chg, was_runnable);
+        if !was_runnable && self.group(chg).is_runnable() {
+            let due = self.group(chg).due_of().max(now);
+            self.wait_from(chg, due);
+        }
+        self.save_options(chg);
+        Ok(simple("OK"))
+    }
+
+    pub(super) fn group_command(&mut self, args: &mut Args<'_>) -> Outcome {
+        let gate = args.text()?;
+        let mut members = Vec::new();
+        while args.left() > 0 {
+            members.push(args.id()?);
+        }
+        if gate.len() > 1024 || members.is_empty() {
+            return Err("ERR");
+        }
+        for chg in members {
+            self.join(chg, gate);
+        }
+        Ok(simple("OK"))
+    }
+
+    /// Puts a group behind another gate, or none.
+    fn join(&mut self, chg: &str, gate: &str) {
+        let now = self.now;
+        let old = self.group(chg).options.gate.clone();
+        if old == gate {
+            return;
+        }
+        let before = self.gate_opens(&old);
+        let stood_behind = self.leave_gate(chg);
+        let group = self.group(chg);
+        group.options.gate = gate.to_owned();
+        let is_held = !group.holds.is_empty();
+        if !old.is_empty() && is_held {
+            self.tell_gate(&old, chg, now);
+        }
+        if stood_behind && self.group(chg).is_runnable() {
+            let due = self.group(chg).due_of().max(now);
+            self.wait_from(chg, due);
+        } else {
+            self.settle_in(chg, before);
+        }
+        self.save_options(chg);
+        // What is being fetched from now, or pauses, closes the new gate too.
+        let pause = self.group(chg).gate;
+        if !gate.is_empty() && (is_held || pause > now) {
+            self.tell_gate(gate, chg, pause.max(now));
+        }
+    }
+
+    /// A group of which nothing but its options is known gets no `n`, so that a plain client that
+    /// queues its first URI sees that it is new.
+    fn save_options(&mut self, chg: &str) {
+        let group = self.group(chg);
+        if !group.ours && (!group.is_idle() || group.due != 0) {
+            group.ours = true;
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! A politeness frontier as `docs/commands/chg.*.md` have it, in maps: it computes what each command must
+//! reply and what the plain keys must hold afterwards, on its own, and shares no code with the module.
+//!
+//! What the contract leaves open is taken from the reply, in two places: [`FrontierModel::mint`] for the
+//! token after a restart, `pick` in [`uris`] for executions whose turn comes at the same moment.
+//!
+//! * [`group`] is one group: what it counts, who has it, when it may be fetched from.
+//! * [`uris`] are the URIs that are kept for a group, and whose turn it is.
+//! * [`queues`] is the order of groups; [`next`] grants, [`leases`] ends leases, [`gates`] are shared.
+//! * [`add`], [`holds`] and [`jobs`] are the other commands, [`shown`] compares the plain keys.
+
+mod add;
+mod gates;
+mod group;
+mod holds;
+mod jobs;
+mod leases;
+mod next;
+mod queues;
+mod reports;
+#[cfg(test)]
+mod self_test;
+mod shown;
+mod uris;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::history::Verdict;
+use crate::wire::{Reply, simple};
+use crate::{Lease, must};
+
+use gates::Gate;
+use group::{Group, Released};
+use queues::{Passed, Queue, Score};
+pub use shown::Shown;
+use words::Args;
+
+/// Idle groups that one command deletes at most.
+const TIDIED: usize = 4;
+
+/// What a command replies, or the first word of its error. Of a map only the fields that are listed
+/// count.
+type Outcome = Result<Reply, &'static str>;
+
+/// A frontier, its leases and its queues.
+#[derive(Clone, Debug, Default)]
+pub struct FrontierModel {
+    prefix: String,
+    /// How long a lease lasts that does not say it.
+    lease: i64,
+    /// Leases that run out with one URI before it is given up.
+    attempts: i64,
+    now: i64,
+    groups: BTreeMap<String, Group>,
+    ready: VecDeque<String>,
+    wait: Queue<Score>,
+    busy: Queue<i64>,
+    passed: Passed,
+    /// Groups with nothing queued, by the end of their pause.
+    idle: Queue<i64>,
+    gates: BTreeMap<String, Gate>,
+    paused: BTreeSet<String>,
+    all_paused: bool,
+    /// Executions that were dropped, by the end of the last lease that was held.
+    dropped: BTreeMap<String, i64>,
+    /// Groups that have URIs of an execution, in the order in which they got the first.
+    enlisted: BTreeMap<String, Vec<String>>,
+    /// The last number of each writer of an execution, and what it was answered.
+    numbered: BTreeMap<(String, String), (i64, Reply)>,
+    /// The last release of groups that were deleted since.
+    past: BTreeMap<String, Released>,
+    reports: VecDeque<Reply>,
+    token: i64,
+    /// The token that a reply tells, where the contract leaves it open.
+    told: Option<i64>,
+    reloaded: bool,
+    /// The last millisecond in which groups became due at once, and how many did.
+    arrivals: (i64, u32),
+    figures: Figures,
+}
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Leases granted.
+    pub leases: u64,
+    /// Releases that were carried out.
+    pub releases: u64,
+    /// Leases that ran out.
+    pub expired: u64,
+    /// Releases answered like the first time.
+    pub repeated: u64,
+    /// Releases and extensions with an old token.
+    pub stale: u64,
+    /// Deadlines put off.
+    pub extended: u64,
+    /// Groups blocked.
+    pub blocked: u64,
+    /// URIs that were given up.
+    pub given_up: u64,
+    /// Additions that were known, and numbers that came again.
+    pub known: u64,
+    /// Leases of groups behind a shared gate.
+    pub gated: u64,
+    /// Leases of groups of which another lease was held.
+    pub parallel: u64,
+}
+
+impl FrontierModel {
+    /// An empty frontier: its prefix, how long a lease lasts that does not say it, and how many leases
+    /// of a URI may run out.
+    pub fn new(prefix: &str, lease: i64, attempts: i64) -> FrontierModel {
+        FrontierModel {
+            prefix: prefix.to_owned(),
+            lease,
+            attempts,
+            ..FrontierModel::default()
+        }
+    }
+
+    /// Carries out a command, plain or of the module, and judges the reply to it.
+    ///
+    /// # Errors
+    /// What is wrong with the reply.
+    pub fn follow(&mut self, words: &[Vec<u8>], reply: &Reply) -> Verdict {
+        let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
+        let words: Vec<String> = words.iter().map(text).collect();
+        let told = if self.reloaded { tokens(reply) } else { None };
+        self.told = told;
+        let outcome = match words[0].strip_prefix("CHG.") {
+            Some(name) => self.command(name, &words[2..], reply),
+            None => return self.plain_command(&words, reply),
+        };
+        self.groups.retain(|_, group| *group != Group::default());
+        match (outcome, reply) {
+            (Ok(Reply::Map(fields)), reply) => {
+                must!(!reply.is_error(), "a map was to come, got {reply:?}");
+                for (name, value) in fields {
+                    let found = reply.find(name.bytes());
+                    let name = name.text();
+                    must!(
+                        found.as_ref() == Some(&value),
+                        "{name}: {value:?} was to come, got {found:?}"
+                    );
+                }
+            }
+            (Ok(expected), _) => {
+                must!(
+                    *reply == expected,
+                    "{expected:?} was to come, got {reply:?}"
+                );
+            }
+            (Err(word), Reply::Error(line)) => {
+                let line = String::from_utf8_lossy(line);
+                must!(
+                    line.split(' ').next() == Some(word),
+                    "{word} was to come, got {line:?}"
+                );
+            }
+            (Err(word), _) => return Err(format!("{word} was to come, got {reply:?}")),
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, name: &str, rest: &[String], reply: &Reply) -> Outcome {
+        let mut args = Args::new(rest);
+        if args.keyword("NOW") {
+            self.now = args.number(0, i64::MAX)?;
+        }
+        args.now = self.now;
+        let told = granted(reply);
+        match name {
+            "ADD" => self.add(&mut args),
+            "ADDURI" => self.add_uris(&mut args),
+            "NEXT" => self.next_command(&mut args, &told),
+            "RELEASE" => self.release_command(&mut args, &told),
+            "EXTEND" => self.extend(&mut args),
+            "SWEEP" => self.sweep(&mut args),
+            "EXPIRED" => self.expired(&mut args),
+            "BLOCK" => self.block(&mut args),
+            "PAUSE" => self.pause(&mut args, true),
+            "RESUME" => self.pause(&mut args, false),
+            "LIMIT" => self.limit(&mut args),
+            "GROUP" => self.group_command(&mut args),
+            "MOVE" => self.shift(&mut args),
+            "DROP" => self.drop_command(&mut args),
+            "WHY" => self.why(&mut args),
+            "INFO" => Ok(self.info()),
+            "CHECK" => Ok(self.check()),
+            // Nothing is damaged, so nothing changes.
+            "REPAIR" => Ok(Reply::Map(Vec::new())),
+            name => panic!("CHG.{name} is not modeled"),
+        }
+    }
+
+    /// What a plain client does, or the server itself.
+    fn plain_command(&mut self, words: &[String], reply: &Reply) -> Verdict {
+        must!(!reply.is_error(), "an error: {reply:?}");
+        self.passed = Passed::default();
+        match words[0].as_str() {
+            "RPUSH" => self.ready.push_back(words[2].clone()),
+            "ZADD" => self
+                .wait
+                .set(&words[3], Score::at(words[2].parse().expect("a time"))),
+            "DEBUG" => {
+                self.reloaded = true;
+                // The order in which groups came is in their scores; a simulated millisecond that goes
+                // on begins a new one.
+                self.arrivals = (0, 0);
+                must!(*reply == simple("OK"), "OK was to come, got {reply:?}");
+            }
+            name => panic!("{name} is not modeled"),
+        }
+        Ok(())
+    }
+
+    /// The time of the last command.
+    pub fn now(&self) -> i64 {
+        self.now
+    }
+
+    /// What happened so far.
+    pub fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    /// URIs queued in all.
+    pub fn total(&self) -> i64 {
+        self.groups.values().map(|group| group.uris).sum()
+    }
+
+    /// URIs queued for a group, and URIs that are not leased.
+    pub fn counts(&self, chg: &str) -> (i64, i64) {
+        let group = self.groups.get(chg);
+        group.map_or((0, 0), |g| (g.uris, g.uris - g.holds.len() as i64))
+    }
+
+    /// Whether a lease of this group is held, whatever its deadline.
+    pub fn is_held(&self, chg: &str, token: i64) -> bool {
+        let group = self.groups.get(chg);
+        group.is_some_and(|group| group.holds.iter().any(|hold| hold.token == token))
+    }
+
+    /// A lease that is held: its group and its token.
+    pub fn some_lease(&self) -> Option<(String, i64)> {
+        let (_, chg) = self.busy.first()?;
+        Some((chg.clone(), self.groups[&chg].holds[0].token))
+    }
+
+    /// Times after now at which something becomes due.
+    pub fn moments(&self) -> Vec<i64> {
+        let groups = self.groups.values();
+        let times = groups.flat_map(|g| {
+            [
+                g.due,
+                g.gate,
+                g.options.blocked,
+                g.first_deadline().unwrap_or(0),
+            ]
+        });
+        times.filter(|time| *time > self.now).collect()
+    }
+
+    /// Whether this group stands in a queue without a hash: a plain client is in the middle of its work.
+    pub fn is_in_the_middle(&self) -> bool {
+        let queued = self.ready.iter().chain(self.wait.names());
+        queued.into_iter().any(|chg| !self.groups.contains_key(chg))
+    }
+
+    /// Whether a plain client queued this group, or it is known.
+    pub fn has(&self, chg: &str) -> bool {
+        let queued = self.ready.iter().any(|other| other == chg) || self.wait.get(chg).is_some();
+        queued || self.groups.contains_key(chg)
+    }
+
+    fn group(&mut self, chg: &str) -> &mut Group {
+        self.groups.entry(chg.to_owned()).or_default()
+    }
+
+    /// A group that must be known.
+    fn known(&mut self, chg: &str) -> Result<&mut Group, &'static str> {
+        match self.groups.get_mut(chg) {
+            Some(group) if group.is_known() => Ok(group),
+            _ => Err("NOCHG"),
+        }
+    }
+
+    /// A new token: above the last one, and above the clock in microseconds. After a restart, when the
+    /// last ones may not have reached the disk, the contract says only that it is new.
+    fn mint(&mut self) -> i64 {
+        let least = (self.token + 1).max(self.now * 1000);
+        self.reloaded = false;
+        self.token = self.told.take().unwrap_or(least).max(least);
+        self.token
+    }
+
+    /// Deletes idle groups whose pause is over.
+    fn tidy(&mut self) {
+        let now = self.now;
+        let marks = self
+            .dropped
+            .iter()
+            .map(|(execution, until)| (*until, execution));
+        if let Some((until, execution)) = marks.min()
+            && until <= now
+        {
+            let execution = execution.clone();
+            self.dropped.remove(&execution);
+        }
+        for _ in 0..TIDIED {
+            let Some((_, chg)) = self.idle.first().filter(|(until, _)| *until <= now) else {
+                return;
+            };
+            self.idle.remove(&chg);
+            if self.group(&chg).is_idle() {
+                self.end(&chg);
+            }
+        }
+    }
+
+    /// Lays a group to rest that has nothing queued and nothing held: its pause outlives it.
+    fn rest(&mut self, chg: &str) {
+        if !self.group(chg).is_idle() {
+            return;
+        }
+        self.hand_over(chg);
+        let now = self.now;
+        let group = self.group(chg);
+        group.ours = true;
+        group.due = group.gate;
+        if group.gate <= now {
+            self.end(chg);
+            self.idle.remove(chg);
+        } else {
+            let gate = group.gate;
+            self.idle.set(chg, gate);
+        }
+    }
+
+    /// Deletes a group but for what was set for it, and remembers its last release.
+    fn end(&mut self, chg: &str) {
+        let group = std::mem::take(self.group(chg));
+        self.group(chg).options = group.options;
+        if let Some(last) = group.last {
+            self.past.insert(chg.to_owned(), last);
+        }
+    }
+
+    /// Takes note that a group has URIs of an execution, or none any more.
+    fn enlist(&mut self, execution: &str, chg: &str) {
+        let has = self.group(chg).has_of(execution);
+        let groups = self.enlisted.entry(execution.to_owned()).or_default();
+        let known = groups.iter().position(|other| other == chg);
+        match known {
+            Some(at) if !has => drop(groups.remove(at)),
+            None if has => groups.push(chg.to_owned()),
+            _ => {}
+        }
+    }
+}
+
+/// The leases in a reply of `NEXT` or `RELEASE … NEXT`.
+fn granted(reply: &Reply) -> Vec<Lease> {
+    let Reply::Array(items) = reply else {
+        return Vec::new();
+    };
+    let leases = items
+        .iter()
+        .filter(|item| matches!(item, Reply::Array(parts) if parts.len() == 7));
+    let right = |item: &&Reply| {
+        use Reply::{Bulk, Int, Nil};
+        let Reply::Array(parts) = item else {
+            return false;
+        };
+        matches!(
+            parts.as_slice(),
+            [
+                Bulk(_),
+                Int(_),
+                Int(_),
+                Int(_),
+                Int(_),
+                Bulk(_) | Nil,
+                Bulk(_) | Nil
+            ]
+        )
+    };
+    leases.filter(right).map(Lease::of).collect()
+}
+
+fn tokens(reply: &Reply) -> Option<i64> {
+    granted(reply).first().map(|lease| lease.token)
+}

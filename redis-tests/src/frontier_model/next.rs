@@ -1,0 +1,324 @@
+//! `NEXT`: which groups are leased, in which order, and with which URI.
+
+use super::group::Hold;
+use super::queues::Score;
+use super::words::Args;
+use super::{FrontierModel, Outcome};
+use crate::frontier::Lease;
+use crate::wire::{Reply, bulk, int};
+
+/// The most leases of a call.
+const COUNT: i64 = 1000;
+
+/// Where a candidate was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum From {
+    Ready,
+    Wait,
+    /// In `chg_wait`, among those that were passed.
+    Passed,
+    /// Its lease ran out just now.
+    Busy,
+}
+
+/// What becomes of a candidate.
+enum Fate {
+    /// It is leased, with a URI of this execution, or with one that is only counted.
+    Lease(Option<String>),
+    /// It is not due before this.
+    Park(i64),
+    /// It is paused, and keeps its place; something that is not paused is due then.
+    Pass(Option<i64>),
+    /// Its shared gate opens then.
+    Gate(i64),
+    /// It has no business here.
+    Remove,
+}
+
+/// What is asked for.
+pub struct Ask<'a> {
+    pub lease: i64,
+    pub count: usize,
+    /// The release that it is a part of.
+    pub after: Option<(&'a str, i64)>,
+    /// What was granted, where the contract leaves it open.
+    pub told: &'a [Lease],
+}
+
+impl FrontierModel {
+    pub(super) fn next_command(&mut self, args: &mut Args<'_>, told: &[Lease]) -> Outcome {
+        let (mut lease, mut count, mut group) = (self.lease, None, None);
+        while args.left() > 0 {
+            if let Some(ms) = args.span_option("LEASE", 1)? {
+                lease = ms;
+            } else if let Some(n) = args.option("COUNT", 1, COUNT)? {
+                count = Some(n);
+            } else if args.keyword("GROUP") {
+                group = Some(args.id()?);
+            } else {
+                return Err("ERR");
+            }
+        }
+        let ask = Ask {
+            lease,
+            count: count.unwrap_or(1) as usize,
+            after: None,
+            told,
+        };
+        let leases = match group {
+            Some(_) if count.is_some() => return Err("ERR"),
+            Some(chg) => self.next_of(chg, &ask)?.into_iter().collect(),
+            None => self.next(&ask),
+        };
+        Ok(match leases.is_empty() {
+            true => Reply::Nil,
+            false => Reply::Array(leases.iter().map(lease_reply).collect()),
+        })
+    }
+
+    /// Grants leases of the groups that are due for longest.
+    pub(super) fn next(&mut self, ask: &Ask<'_>) -> Vec<Lease> {
+        self.tidy();
+        let mut leases = Vec::new();
+        while leases.len() < ask.count && !self.all_paused {
+            let Some((from, chg)) = self.front() else {
+                break;
+            };
+            if from == From::Busy {
+                let was_queued = self.group(&chg).stands_beside_leases();
+                self.expire(&chg);
+                if was_queued || !self.group(&chg).is_runnable() {
+                    self.rest(&chg);
+                    continue;
+                }
+            }
+            let told = ask.told.get(leases.len());
+            let fate = self.fate(&chg, told);
+            leases.extend(self.place(from, &chg, fate, ask));
+        }
+        leases
+    }
+
+    /// The group that is due for longest; of equals one in `chg_ready`, then one in `chg_wait`.
+    fn front(&mut self) -> Option<(From, String)> {
+        let now = self.now;
+        if let Some(chg) = self.again() {
+            return Some((From::Passed, chg));
+        }
+        let wait = self.wait.nth(self.passed.wait);
+        let wait = wait.filter(|(score, _)| score.ms <= now);
+        let busy = self.busy.first().filter(|(deadline, _)| *deadline <= now);
+        let wait_from = wait.as_ref().map(|(score, _)| *score);
+        let busy_from = busy.as_ref().map(|(deadline, _)| Score::at(*deadline));
+        if let Some(chg) = self.ready.get(self.passed.ready) {
+            // What stands there is ready, whatever its due time says.
+            let since = self.groups.get(chg).map_or(0, |group| group.due.min(now));
+            let is_first =
+                |other: Option<Score>| other.is_none_or(|other| Score::at(since) <= other);
+            if is_first(wait_from) && is_first(busy_from) {
+                return Some((From::Ready, chg.clone()));
+            }
+        }
+        match (wait, busy) {
+            (wait, Some((_, chg))) if wait.is_none() || busy_from < wait_from => {
+                Some((From::Busy, chg))
+            }
+            (wait, _) => wait.map(|(_, chg)| (From::Wait, chg)),
+        }
+    }
+
+    /// Leases a candidate, or puts it where it belongs.
+    fn place(&mut self, from: From, chg: &str, fate: Fate, ask: &Ask<'_>) -> Option<Lease> {
+        let unqueue = |model: &mut FrontierModel| match from {
+            From::Ready => drop(model.ready.remove(model.passed.ready)),
+            From::Wait => drop(model.wait.remove(chg)),
+            From::Passed => {
+                model.wait.remove(chg);
+                model.passed.wait = model.passed.wait.saturating_sub(1);
+            }
+            From::Busy => {}
+        };
+        match fate {
+            Fate::Lease(execution) => {
+                unqueue(self);
+                return Some(self.grant(chg, execution, ask));
+            }
+            Fate::Park(due) => {
+                self.hand_over(chg);
+                unqueue(self);
+                // Behind all that were passed, so these stay so.
+                self.wait.set(chg, Score::at(due));
+                let group = self.group(chg);
+                group.due = due;
+                group.ours = true;
+            }
+            Fate::Gate(until) => {
+                unqueue(self);
+                self.stand_behind(chg, until);
+                self.group(chg).ours = true;
+            }
+            Fate::Pass(later) => {
+                if let Some(later) = later.filter(|_| from != From::Busy) {
+                    self.passed.later.insert((later, chg.to_owned()));
+                }
+                match from {
+                    From::Ready => self.passed.ready += 1,
+                    From::Wait => {
+                        self.passed.wait += 1;
+                        self.passed.score = self.wait.get(chg).unwrap_or_default();
+                    }
+                    From::Passed => {}
+                    From::Busy => {
+                        let due = self.group(chg).due_of();
+                        self.queue(chg, due);
+                    }
+                }
+                self.hand_over(chg);
+            }
+            Fate::Remove => {
+                unqueue(self);
+                if !self.group(chg).holds.is_empty() {
+                    self.show_busy(chg);
+                } else if self.group(chg).is_idle() {
+                    self.rest(chg);
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether a group may be fetched from, by everything that can hold it back.
+    fn fate(&mut self, chg: &str, told: Option<&Lease>) -> Fate {
+        let now = self.now;
+        let paused = self.paused.clone();
+        let allowed = |execution: &str| !paused.contains(execution);
+        let group = self.group(chg);
+        let held = group.holds.len() as i64;
+        // A plain client may queue a group of which nothing is known.
+        let from_outside = !group.ours && group.uris == 0;
+        if held >= group.options.parallel || group.uris <= held && !from_outside {
+            return Fate::Remove;
+        }
+        if group.options.paused {
+            return Fate::Pass(None);
+        }
+        let closed = group.closed_until();
+        if closed > now && (group.ours || group.options.blocked > now) {
+            return Fate::Park(closed);
+        }
+        let gate = group.options.gate.clone();
+        let opens = self.gate_opens(&gate);
+        if !gate.is_empty() && opens > now {
+            return Fate::Gate(opens);
+        }
+        let group = self.group(chg);
+        let told = told.and_then(|lease| lease.execution.as_deref());
+        if let Some(execution) = group.kept.pick(now, allowed, told) {
+            return Fate::Lease(Some(execution));
+        }
+        // Beside URIs that are kept there may be others that are only counted. For whom a lease of
+        // such a one is, nobody says.
+        let counted = group.uris - group.kept.len();
+        let kept_leases = group.kept.leases.len() as i64;
+        let free = (counted - (held - kept_leases).max(0)).max(0);
+        let counts = group
+            .counts
+            .iter()
+            .filter(|(execution, _)| !allowed(execution));
+        let unpaused = counted - counts.map(|(_, n)| n).sum::<i64>();
+        if free.min(unpaused) > 0 || from_outside {
+            return Fate::Lease(None);
+        }
+        match group.kept.earliest(|_| true) {
+            Some(earliest) if earliest > now && free == 0 => Fate::Park(earliest),
+            _ => Fate::Pass(group.kept.earliest(allowed)),
+        }
+    }
+
+    /// Leases a group that stands in no queue.
+    fn grant(&mut self, chg: &str, execution: Option<String>, ask: &Ask<'_>) -> Lease {
+        let now = self.now;
+        let token = self.mint();
+        let deadline = now + ask.lease;
+        let group = self.group(chg);
+        if !group.ours && group.uris == 0 && group.due == 0 {
+            group.due = now;
+        }
+        group.ours = true;
+        let (n, c) = (group.due, group.uris);
+        let is_parallel = !group.holds.is_empty();
+        group.holds.push(Hold {
+            token,
+            granted: now,
+            deadline,
+        });
+        if group.options.gap > 0 {
+            group.gate = group.gate.max(now + group.options.gap);
+        }
+        let is_first = group.released == 0 && group.last.is_none();
+        // A release is remembered until the next lease, unless that is a part of it.
+        group
+            .last
+            .take_if(|last| ask.after != Some((chg, last.token)));
+        let uri = execution
+            .as_ref()
+            .map(|execution| group.kept.take(token, execution, now).uri);
+        let gate = group.options.gate.clone();
+        if is_first {
+            self.past.remove(chg);
+        }
+        self.figures.leases += 1;
+        self.figures.parallel += u64::from(is_parallel);
+        self.figures.gated += u64::from(!gate.is_empty());
+        self.show_busy(chg);
+        if !gate.is_empty() {
+            self.tell_gate(&gate, chg, now);
+        }
+        if self.group(chg).is_runnable() {
+            // Beside its lease it waits for the next one.
+            let due = self.group(chg).due_of().max(now);
+            self.wait_from(chg, due);
+        }
+        let chg = chg.to_owned();
+        Lease {
+            chg,
+            token,
+            deadline,
+            n,
+            c,
+            execution,
+            uri,
+        }
+    }
+
+    /// Leases one group by its name, if it is due and nothing holds it back.
+    fn next_of(&mut self, chg: &str, ask: &Ask<'_>) -> Result<Option<Lease>, &'static str> {
+        self.tidy();
+        let now = self.now;
+        self.known(chg)?;
+        if self.busy.get(chg).is_some_and(|deadline| deadline <= now) {
+            self.make_ready(chg);
+        }
+        if self.all_paused {
+            return Ok(None);
+        }
+        let Fate::Lease(execution) = self.fate(chg, ask.told.first()) else {
+            return Ok(None);
+        };
+        let found = match self.wait.get(chg) {
+            Some(score) => score.ms <= now && self.leave_wait(chg),
+            None => self.leave_ready(chg) || self.leave_gate(chg),
+        };
+        Ok(found.then(|| self.grant(chg, execution, ask)))
+    }
+}
+
+/// A lease as it is replied.
+pub fn lease_reply(lease: &Lease) -> Reply {
+    let optional = |text: &Option<String>| text.as_ref().map_or(Reply::Nil, bulk);
+    let numbers = [lease.token, lease.deadline, lease.n, lease.c].map(int);
+    let mut parts = vec![bulk(&lease.chg)];
+    parts.extend(numbers);
+    parts.extend([optional(&lease.execution), optional(&lease.uri)]);
+    Reply::Array(parts)
+}

@@ -1,0 +1,241 @@
+//! The order of groups: who waits, who is ready, whose lease runs out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::FrontierModel;
+
+/// How far from its head and its tail `chg_ready` is searched for a group.
+const SEARCHED: usize = 100;
+
+/// How many groups that become due in one millisecond are told apart.
+const ARRIVALS: u32 = 2048;
+
+/// A place in `chg_wait`: a time, and the order within that millisecond.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Score {
+    pub ms: i64,
+    nth: u32,
+}
+
+impl Score {
+    /// The beginning of a millisecond.
+    pub fn at(ms: i64) -> Score {
+        Score { ms, nth: 0 }
+    }
+
+    /// After all that come in this millisecond.
+    pub fn last_of(ms: i64) -> Score {
+        let nth = ARRIVALS - 2;
+        Score { ms, nth }
+    }
+
+    /// As the plain key has it.
+    pub fn shown(self) -> f64 {
+        let is_last = self == Score::last_of(self.ms);
+        let part = f64::from(self.nth) / f64::from(ARRIVALS);
+        self.ms as f64 + if is_last { 0.999 } else { part }
+    }
+}
+
+/// Groups at the heads of the queues in which nothing may be leased, because it is paused: `NEXT` passes
+/// them once each. Which of them it looks at again, and when, the documents leave to the module; the
+/// model goes the same way, as order and places follow from it.
+#[derive(Clone, Debug, Default)]
+pub struct Passed {
+    /// How many, from the head of `chg_ready`.
+    pub ready: usize,
+    /// How many, from the head of `chg_wait`.
+    pub wait: usize,
+    /// The place of the last one of these.
+    pub score: Score,
+    /// Those that something was queued for since.
+    pub again: VecDeque<String>,
+    /// When something in them comes due that is not paused.
+    pub later: BTreeSet<(i64, String)>,
+}
+
+/// Names in the order of something, and then of the names themselves: a sorted set.
+#[derive(Clone, Debug, Default)]
+pub struct Queue<S: Ord> {
+    order: BTreeSet<(S, String)>,
+    scores: BTreeMap<String, S>,
+}
+
+impl<S: Ord + Copy> Queue<S> {
+    pub fn set(&mut self, name: &str, score: S) {
+        self.remove(name);
+        self.order.insert((score, name.to_owned()));
+        self.scores.insert(name.to_owned(), score);
+    }
+
+    /// Takes one out; true when it was there.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let score = self.scores.remove(name);
+        score.is_some_and(|score| self.order.remove(&(score, name.to_owned())))
+    }
+
+    pub fn get(&self, name: &str) -> Option<S> {
+        self.scores.get(name).copied()
+    }
+
+    pub fn nth(&self, n: usize) -> Option<(S, String)> {
+        self.order.iter().nth(n).cloned()
+    }
+
+    pub fn first(&self) -> Option<(S, String)> {
+        self.nth(0)
+    }
+
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.scores.keys()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&String, S)> {
+        self.scores.iter().map(|(name, score)| (name, *score))
+    }
+}
+
+impl FrontierModel {
+    /// Puts a group into `chg_wait`; those that are due at once in the order in which they come.
+    pub(super) fn wait_from(&mut self, chg: &str, due: i64) {
+        self.group(chg).due = due;
+        let mut score = Score::at(due);
+        // When simulated time goes back, what came at the later time keeps its order.
+        if due == self.now && self.now >= self.arrivals.0 {
+            let (ms, nth) = self.arrivals;
+            let nth = if ms == due {
+                (nth + 1).min(ARRIVALS - 1)
+            } else {
+                0
+            };
+            self.arrivals = (due, nth);
+            score.nth = nth;
+        }
+        self.enter_wait(chg, score);
+    }
+
+    /// Puts a group into `chg_wait` for a time, in the order of ids.
+    pub(super) fn wait_at(&mut self, chg: &str, due: i64) {
+        self.group(chg).due = due;
+        self.enter_wait(chg, Score::at(due));
+    }
+
+    /// Puts a group into `chg_wait`, or moves it there.
+    pub(super) fn enter_wait(&mut self, chg: &str, score: Score) {
+        if self.wait.get(chg).is_some() || score <= self.passed.score {
+            self.passed.wait = 0;
+        }
+        self.wait.set(chg, score);
+    }
+
+    /// Takes a group out of `chg_wait`; true when it was there.
+    pub(super) fn leave_wait(&mut self, chg: &str) -> bool {
+        let left = self.wait.remove(chg);
+        if left {
+            self.passed.wait = 0;
+        }
+        left
+    }
+
+    /// Something came for a group that may have been passed.
+    pub(super) fn look_again(&mut self, chg: &str) {
+        if self.passed.ready == 0 && self.passed.wait == 0 {
+            return;
+        }
+        match self.wait.get(chg) {
+            None => self.passed.ready = 0,
+            Some(score) if score <= self.passed.score => {
+                self.passed.again.push_back(chg.to_owned());
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// A group that was passed, and that something came for since.
+    pub(super) fn again(&mut self) -> Option<String> {
+        let now = self.now;
+        while self
+            .passed
+            .later
+            .first()
+            .is_some_and(|(due, _)| *due <= now)
+        {
+            let (_, chg) = self.passed.later.pop_first()?;
+            if self.wait.get(&chg).is_none() {
+                self.passed.ready = 0;
+            }
+            self.passed.again.push_back(chg);
+        }
+        while let Some(chg) = self.passed.again.pop_front() {
+            let score = self.wait.get(&chg);
+            if score.is_some_and(|score| score <= self.passed.score && score.ms <= now) {
+                return Some(chg);
+            }
+        }
+        None
+    }
+
+    /// Queues a group that stands in no queue.
+    pub(super) fn queue(&mut self, chg: &str, due: i64) {
+        if due <= self.now {
+            self.group(chg).due = due;
+            self.ready.push_back(chg.to_owned());
+        } else {
+            self.wait_at(chg, due);
+        }
+    }
+
+    /// Takes a group out of its queue that had something for a fetch, and has nothing any more.
+    pub(super) fn leave_queues(&mut self, chg: &str, was_runnable: bool) {
+        if !was_runnable || self.group(chg).is_runnable() || self.leave_wait(chg) {
+            return;
+        }
+        if !self.leave_gate(chg) {
+            self.leave_ready(chg);
+        }
+    }
+
+    /// Takes a group out of `chg_ready`, if it stands near an end of it.
+    pub(super) fn leave_ready(&mut self, chg: &str) -> bool {
+        let len = self.ready.len();
+        let tail = len.saturating_sub(SEARCHED).max(SEARCHED)..len;
+        let mut near = (0..len.min(SEARCHED)).chain(tail);
+        let at = near.find(|at| self.ready[*at] == chg);
+        if let Some(at) = at {
+            self.ready.remove(at);
+            self.passed.ready = 0;
+        }
+        at.is_some()
+    }
+
+    /// A lease ended of a group that stands in a queue beside its leases: what went back may be due
+    /// before what it waits for.
+    pub(super) fn come_forward(&mut self, chg: &str, counted: bool) {
+        self.look_again(chg);
+        let now = self.now;
+        let group = self.group(chg);
+        let earliest = if counted {
+            Some(0)
+        } else {
+            group.kept.earliest(|_| true)
+        };
+        let due = earliest.map(|due| due.max(group.closed_until()).max(now));
+        if let Some(due) = due.filter(|due| *due < group.due)
+            && self.wait.get(chg).is_some()
+        {
+            self.wait_from(chg, due);
+        }
+    }
+
+    /// Shows the first deadline of a group in `chg_busy`.
+    pub(super) fn show_busy(&mut self, chg: &str) {
+        match self.group(chg).first_deadline() {
+            Some(deadline) => self.busy.set(chg, deadline),
+            None => drop(self.busy.remove(chg)),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The URIs that are kept for a group, and whose turn it is.
+//!
+//! Executions take turns in proportion to their weights: each has a moment at which its turn comes, and
+//! a fetch moves that on by one over its weight. The clock is the moment of the last turn. Who has
+//! nothing to fetch does not fall behind the clock, and who is new begins one turn after it.
+
+use std::collections::BTreeMap;
+
+/// One turn of an execution of weight 1. Turns that lie closer than [`ALIKE`] come at the same moment.
+const TURN: i128 = 1 << 80;
+const ALIKE: i128 = 1 << 40;
+
+/// A URI.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Uri {
+    pub uri: String,
+    pub depth: i64,
+    pub due: i64,
+    /// Order of adding.
+    seq: u64,
+    pub attempts: i64,
+}
+
+/// A URI that is leased.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leased {
+    pub token: i64,
+    pub execution: String,
+    pub uri: Uri,
+    /// It was dropped meanwhile, and counts no more.
+    pub dropped: bool,
+}
+
+/// An execution with URIs, or one whose turn lies ahead.
+#[derive(Clone, Debug, PartialEq)]
+struct Execution {
+    id: String,
+    weight: i64,
+    turn: i128,
+    /// By depth, due time and order of adding.
+    queued: BTreeMap<(i64, i64, u64), Uri>,
+}
+
+impl Execution {
+    fn earliest(&self) -> Option<i64> {
+        self.queued.keys().map(|key| key.1).min()
+    }
+}
+
+/// The kept URIs of a group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Uris {
+    /// In order of appearance.
+    executions: Vec<Execution>,
+    pub leases: Vec<Leased>,
+    clock: i128,
+    seq: u64,
+}
+
+impl Uris {
+    /// URIs that count.
+    pub fn len(&self) -> i64 {
+        let queued: usize = self.executions.iter().map(|e| e.queued.len()).sum();
+        (queued + self.leases.iter().filter(|l| !l.dropped).count()) as i64
+    }
+
+    /// URIs of one execution that count.
+    pub fn count_of(&self, execution: &str) -> i64 {
+        let queued = self.find(execution).map_or(0, |e| e.queued.len());
+        let leased = self
+            .leases
+            .iter()
+            .filter(|l| !l.dropped && l.execution == execution);
+        (queued + leased.count()) as i64
+    }
+
+    /// Executions with URIs that count: id, weight, URIs queued, URIs.
+    pub fn executions(&self) -> Vec<(String, i64, i64, i64)> {
+        let all = self.executions.iter();
+        let all = all.map(|e| {
+            (
+                e.id.clone(),
+                e.weight,
+                e.queued.len() as i64,
+                self.count_of(&e.id),
+            )
+        });
+        all.filter(|e| e.3 > 0).collect()
+    }
+
+    fn find(&self, execution: &str) -> Option<&Execution> {
+        self.executions.iter().find(|e| e.id == execution)
+    }
+
+    /// Whether the execution has this URI, queued or leased.
+    pub fn has(&self, execution: &str, uri: &str) -> bool {
+        let queued = self.find(execution);
+        let queued = queued.is_some_and(|e| e.queued.values().any(|known| known.uri == uri));
+        let mut leases = self
+            .leases
+            .iter()
+            .filter(|l| !l.dropped && l.execution == execution);
+        queued || leases.any(|leased| leased.uri.uri == uri)
+    }
+
+    /// The earliest due time of executions that are allowed.
+    pub fn earliest(&self, allowed: impl Fn(&str) -> bool) -> Option<i64> {
+        let allowed = self.executions.iter().filter(|e| allowed(&e.id));
+        allowed.filter_map(Execution::earliest).min()
+    }
+
+    /// Queues a URI, of an execution of this weight from now on. False when it is known.
+    pub fn add(
+        &mut self,
+        execution: &str,
+        weight: Option<i64>,
+        (uri, depth, due, attempts): (&str, i64, i64, i64),
+    ) -> bool {
+        if self.find(execution).is_none() {
+            let weight = weight.unwrap_or(1);
+            self.executions.push(Execution {
+                id: execution.to_owned(),
+                weight,
+                turn: self.clock + TURN / i128::from(weight),
+                queued: BTreeMap::new(),
+            });
+        }
+        let (clock, known) = (self.clock, self.has(execution, uri));
+        let mut executions = self.executions.iter_mut();
+        let entry = executions.find(|e| e.id == execution).expect("just there");
+        if let Some(weight) = weight.filter(|weight| *weight != entry.weight) {
+            // What it has yet to wait changes with the weight.
+            let ahead = (entry.turn - clock).max(0);
+            if ahead > 0 {
+                entry.turn = clock + ahead * i128::from(entry.weight) / i128::from(weight);
+            }
+            entry.weight = weight;
+        }
+        if known {
+            return false;
+        }
+        let seq = self.seq;
+        self.seq += 1;
+        let uri = uri.to_owned();
+        let uri = Uri {
+            uri,
+            depth,
+            due,
+            seq,
+            attempts,
+        };
+        entry.queued.insert((depth, due, seq), uri);
+        true
+    }
+
+    /// Whose turn it is among executions with a due URI that are allowed. Of several whose turn comes at
+    /// the same moment, the one that was told: the contract says only that shares are as the weights
+    /// are.
+    pub fn pick(
+        &self,
+        now: i64,
+        allowed: impl Fn(&str) -> bool,
+        told: Option<&str>,
+    ) -> Option<String> {
+        let due = self
+            .executions
+            .iter()
+            .filter(|e| e.earliest().is_some_and(|earliest| earliest <= now) && allowed(&e.id));
+        let turn = |e: &&Execution| e.turn.max(self.clock);
+        let first = due.clone().map(|e| turn(&e)).min()?;
+        let alike: Vec<_> = due.filter(|e| turn(e) - first < ALIKE).collect();
+        let chosen = alike.iter().find(|e| Some(&e.id[..]) == told);
+        chosen.or(alike.first()).map(|e| e.id.clone())
+    }
+
+    /// Leases the next URI of an execution: the lowest depth of those that are due, then the earliest.
+    pub fn take(&mut self, token: i64, execution: &str, now: i64) -> Uri {
+        let clock = self.clock;
+        let mut executions = self.executions.iter_mut();
+        let entry = executions
+            .find(|e| e.id == execution)
+            .expect("it was picked");
+        let mut due = entry.queued.keys().filter(|key| key.1 <= now);
+        let key = *due.next().expect("it has a due URI");
+        let uri = entry.queued.remove(&key).expect("just seen");
+        let turn = entry.turn.max(clock);
+        entry.turn = turn + TURN / i128::from(entry.weight);
+        self.clock = turn;
+        let execution = execution.to_owned();
+        self.leases.push(Leased {
+            token,
+            execution,
+            uri: uri.clone(),
+            dropped: false,
+        });
+        self.forget();
+        uri
+    }
+
+    pub fn leased(&self, token: i64) -> Option<&Leased> {
+        self.leases.iter().find(|leased| leased.token == token)
+    }
+
+    /// A lease is over.
+    pub fn end(&mut self, token: i64) -> Option<Leased> {
+        let at = self
+            .leases
+            .iter()
+            .position(|leased| leased.token == token)?;
+        let leased = self.leases.remove(at);
+        self.forget();
+        Some(leased)
+    }
+
+    /// The URI of a lease goes back.
+    pub fn give_back(&mut self, token: i64, due: Option<i64>, failed: bool) {
+        let Some(at) = self.leases.iter().position(|leased| leased.token == token) else {
+            return;
+        };
+        let mut leased = self.leases.remove(at);
+        if !leased.dropped {
+            leased.uri.due = due.unwrap_or(leased.uri.due);
+            leased.uri.attempts += i64::from(failed);
+            let mut executions = self.executions.iter_mut();
+            let entry = executions
+                .find(|e| e.id == leased.execution)
+                .expect("it is held");
+            let uri = leased.uri;
+            entry.queued.insert((uri.depth, uri.due, uri.seq), uri);
+        } else {
+            self.forget();
+        }
+    }
+
+    /// Drops what an execution has; how many URIs.
+    pub fn drop_all(&mut self, execution: &str) -> i64 {
+        let gone = self.count_of(execution);
+        for leased in self.leases.iter_mut().filter(|l| l.execution == execution) {
+            leased.dropped = true;
+        }
+        for entry in self.executions.iter_mut().filter(|e| e.id == execution) {
+            entry.queued.clear();
+        }
+        self.forget();
+        gone
+    }
+
+    /// Everything that is queued, in order: execution, its weight and the URI.
+    pub fn drain(&mut self) -> Vec<(String, i64, Uri)> {
+        let mut all = Vec::new();
+        for entry in &mut self.executions {
+            let queued = std::mem::take(&mut entry.queued).into_values();
+            all.extend(queued.map(|uri| (entry.id.clone(), entry.weight, uri)));
+        }
+        self.forget();
+        all
+    }
+
+    /// Forgets executions that have nothing and are not ahead of the clock: they would be as new. With
+    /// the last URI everything is forgotten.
+    fn forget(&mut self) {
+        let (clock, leases) = (self.clock, &self.leases);
+        self.executions.retain(|e| {
+            let held = leases.iter().any(|leased| leased.execution == e.id);
+            !e.queued.is_empty() || held || e.turn > clock
+        });
+        if self.leases.is_empty() && self.executions.iter().all(|e| e.queued.is_empty()) {
+            *self = Uris::default();
+        }
+    }
+}

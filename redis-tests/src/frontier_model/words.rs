@@ -1,0 +1,101 @@
+//! The arguments of a command, and which of them are invalid.
+
+/// No time may lie further ahead: ten years with three leap days.
+const TEN_YEARS: i64 = 3653 * 24 * 3_600_000;
+
+/// The longest id.
+const ID: usize = 1024;
+
+/// What is left of the arguments of a command.
+pub struct Args<'a> {
+    words: &'a [String],
+    pub now: i64,
+}
+
+type Parsed<T> = Result<T, &'static str>;
+
+impl<'a> Args<'a> {
+    pub fn new(words: &'a [String]) -> Args<'a> {
+        Args { words, now: 0 }
+    }
+
+    pub fn left(&self) -> usize {
+        self.words.len()
+    }
+
+    pub fn end(&self) -> Parsed<()> {
+        if self.words.is_empty() {
+            Ok(())
+        } else {
+            Err("ERR")
+        }
+    }
+
+    /// Takes this word if it is next.
+    pub fn keyword(&mut self, word: &str) -> bool {
+        let is_next = self
+            .words
+            .first()
+            .is_some_and(|next| next.eq_ignore_ascii_case(word));
+        if is_next {
+            self.words = &self.words[1..];
+        }
+        is_next
+    }
+
+    pub fn text(&mut self) -> Parsed<&'a str> {
+        let (first, rest) = self.words.split_first().ok_or("ERR")?;
+        self.words = rest;
+        Ok(first)
+    }
+
+    /// A name of a group or an execution.
+    pub fn id(&mut self) -> Parsed<&'a str> {
+        let id = self.text()?;
+        if (1..=ID).contains(&id.len()) {
+            Ok(id)
+        } else {
+            Err("ERR")
+        }
+    }
+
+    pub fn number(&mut self, least: i64, most: i64) -> Parsed<i64> {
+        let number: i64 = self.text()?.parse().map_err(|_| "ERR")?;
+        if (least..=most).contains(&number) {
+            Ok(number)
+        } else {
+            Err("ERR")
+        }
+    }
+
+    /// A point in time.
+    pub fn time(&mut self) -> Parsed<i64> {
+        self.number(0, self.now + TEN_YEARS)
+    }
+
+    /// A length of time.
+    pub fn span(&mut self, least: i64) -> Parsed<i64> {
+        self.number(least, TEN_YEARS)
+    }
+
+    /// The number after this word, if that is next.
+    pub fn option(&mut self, word: &str, least: i64, most: i64) -> Parsed<Option<i64>> {
+        if self.keyword(word) {
+            self.number(least, most).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// A length of time after this word, if that is next.
+    pub fn span_option(&mut self, word: &str, least: i64) -> Parsed<Option<i64>> {
+        self.option(word, least, TEN_YEARS)
+    }
+
+    /// Whether a number is next.
+    pub fn is_number(&self) -> bool {
+        self.words
+            .first()
+            .is_some_and(|word| word.parse::<u64>().is_ok())
+    }
+}
