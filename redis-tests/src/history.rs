@@ -21,7 +21,7 @@ use crate::rng::Rng;
 use crate::wire::{Reply, Wire};
 
 /// How long a failing history is made shorter.
-const SHRINKING: Duration = Duration::from_secs(20);
+const SHRINKING: Duration = Duration::from_secs(60);
 
 /// After how many steps [`Stage::check`] is asked.
 const CHECKED: usize = 25;

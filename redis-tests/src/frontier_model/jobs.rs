@@ -1,6 +1,6 @@
 //! `MOVE` and `DROP`, and what only reads: `WHY`, `INFO` and `CHECK`.
 
-use super::queues::Passed;
+use super::queues::{Passed, Queue};
 use super::words::Args;
 use super::{FrontierModel, Outcome};
 use crate::wire::{Reply, bulk, int};
@@ -121,7 +121,8 @@ impl FrontierModel {
         let execution = args.id()?;
         args.end()?;
         let (mut touched, mut dropped) = (0, 0);
-        for chg in self.enlisted.get(execution).cloned().unwrap_or_default() {
+        let groups = self.enlisted.get(execution).map(Queue::in_order);
+        for chg in groups.unwrap_or_default() {
             let gone = self.drop_some(&chg, execution, true);
             touched += i64::from(gone > 0);
             dropped += gone;
@@ -288,7 +289,7 @@ impl FrontierModel {
         let executions = self
             .enlisted
             .values()
-            .filter(|groups| !groups.is_empty())
+            .filter(|groups| groups.len() > 0)
             .count();
         let paused = if self.all_paused {
             bulk("all")

@@ -65,7 +65,8 @@ pub struct FrontierModel {
     /// Executions that were dropped, by the end of the last lease that was held.
     dropped: BTreeMap<String, i64>,
     /// Groups that have URIs of an execution, in the order in which they got the first.
-    enlisted: BTreeMap<String, Vec<String>>,
+    enlisted: BTreeMap<String, Queue<u64>>,
+    enlistings: u64,
     /// The last number of each writer of an execution, and what it was answered.
     numbered: BTreeMap<(String, String), (i64, Reply)>,
     /// The last release of groups that were deleted since.
@@ -103,6 +104,8 @@ pub struct Figures {
     pub known: u64,
     /// Leases of groups behind a shared gate.
     pub gated: u64,
+    /// The least time from the end of a pause to the next lease of the group.
+    pub smallest_margin: Option<i64>,
     /// Leases of groups of which another lease was held.
     pub parallel: u64,
 }
@@ -124,7 +127,7 @@ impl FrontierModel {
     /// # Errors
     /// What is wrong with the reply.
     pub fn follow(&mut self, words: &[Vec<u8>], reply: &Reply) -> Verdict {
-        let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
+        let text = |word: &Vec<u8>| String::from_utf8(word.clone()).expect("text");
         let words: Vec<String> = words.iter().map(text).collect();
         let told = if self.reloaded { tokens(reply) } else { None };
         self.told = told;
@@ -132,7 +135,6 @@ impl FrontierModel {
             Some(name) => self.command(name, &words[2..], reply),
             None => return self.plain_command(&words, reply),
         };
-        self.groups.retain(|_, group| *group != Group::default());
         match (outcome, reply) {
             (Ok(Reply::Map(fields)), reply) => {
                 must!(!reply.is_error(), "a map was to come, got {reply:?}");
@@ -188,8 +190,11 @@ impl FrontierModel {
             "WHY" => self.why(&mut args),
             "INFO" => Ok(self.info()),
             "CHECK" => Ok(self.check()),
-            // Nothing is damaged, so nothing changes.
-            "REPAIR" => Ok(Reply::Map(Vec::new())),
+            "REPAIR" => {
+                // Nothing is damaged, so nothing else changes.
+                self.tidy();
+                Ok(Reply::Map(Vec::new()))
+            }
             name => panic!("CHG.{name} is not modeled"),
         }
     }
@@ -197,6 +202,9 @@ impl FrontierModel {
     /// What a plain client does, or the server itself.
     fn plain_command(&mut self, words: &[String], reply: &Reply) -> Verdict {
         must!(!reply.is_error(), "an error: {reply:?}");
+        if ["LRANGE", "HGET", "EXISTS"].contains(&words[0].as_str()) {
+            return Ok(());
+        }
         self.passed = Passed::default();
         match words[0].as_str() {
             "RPUSH" => self.ready.push_back(words[2].clone()),
@@ -230,10 +238,18 @@ impl FrontierModel {
         self.groups.values().map(|group| group.uris).sum()
     }
 
-    /// URIs queued for a group, and URIs that are not leased.
-    pub fn counts(&self, chg: &str) -> (i64, i64) {
-        let group = self.groups.get(chg);
-        group.map_or((0, 0), |g| (g.uris, g.uris - g.holds.len() as i64))
+    /// The execution of which most is only counted for a group.
+    pub fn most_counted(&self, chg: &str) -> Option<String> {
+        let counts = &self.groups.get(chg)?.counts;
+        let most = counts.iter().max_by_key(|(_, n)| **n)?;
+        Some(most.0.clone())
+    }
+
+    /// Executions with kept URIs in a group that are not leased.
+    pub fn offering(&self, chg: &str) -> BTreeSet<String> {
+        let executions = self.groups.get(chg).map(|group| group.kept.executions());
+        let offering = executions.into_iter().flatten().filter(|e| e.2 > 0);
+        offering.map(|e| e.0).collect()
     }
 
     /// Whether a lease of this group is held, whatever its deadline.
@@ -265,13 +281,17 @@ impl FrontierModel {
     /// Whether this group stands in a queue without a hash: a plain client is in the middle of its work.
     pub fn is_in_the_middle(&self) -> bool {
         let queued = self.ready.iter().chain(self.wait.names());
-        queued.into_iter().any(|chg| !self.groups.contains_key(chg))
+        queued.into_iter().any(|chg| !self.knows(chg))
     }
 
     /// Whether a plain client queued this group, or it is known.
     pub fn has(&self, chg: &str) -> bool {
         let queued = self.ready.iter().any(|other| other == chg) || self.wait.get(chg).is_some();
-        queued || self.groups.contains_key(chg)
+        queued || self.knows(chg)
+    }
+
+    fn knows(&self, chg: &str) -> bool {
+        self.groups.get(chg).is_some_and(Group::is_known)
     }
 
     fn group(&mut self, chg: &str) -> &mut Group {
@@ -351,11 +371,11 @@ impl FrontierModel {
     fn enlist(&mut self, execution: &str, chg: &str) {
         let has = self.group(chg).has_of(execution);
         let groups = self.enlisted.entry(execution.to_owned()).or_default();
-        let known = groups.iter().position(|other| other == chg);
-        match known {
-            Some(at) if !has => drop(groups.remove(at)),
-            None if has => groups.push(chg.to_owned()),
-            _ => {}
+        if !has {
+            groups.remove(chg);
+        } else if groups.get(chg).is_none() {
+            self.enlistings += 1;
+            groups.set(chg, self.enlistings);
         }
     }
 }

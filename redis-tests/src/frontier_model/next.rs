@@ -70,10 +70,10 @@ impl FrontierModel {
             Some(chg) => self.next_of(chg, &ask)?.into_iter().collect(),
             None => self.next(&ask),
         };
-        Ok(match leases.is_empty() {
-            true => Reply::Nil,
-            false => Reply::Array(leases.iter().map(lease_reply).collect()),
-        })
+        if leases.is_empty() {
+            return Ok(Reply::Nil);
+        }
+        Ok(Reply::Array(leases.iter().map(lease_reply).collect()))
     }
 
     /// Grants leases of the groups that are due for longest.
@@ -245,6 +245,7 @@ impl FrontierModel {
             group.due = now;
         }
         group.ours = true;
+        let margin = (group.released > 0).then_some(now - group.gate);
         let (n, c) = (group.due, group.uris);
         let is_parallel = !group.holds.is_empty();
         group.holds.push(Hold {
@@ -268,6 +269,8 @@ impl FrontierModel {
             self.past.remove(chg);
         }
         self.figures.leases += 1;
+        let margins = [self.figures.smallest_margin, margin];
+        self.figures.smallest_margin = margins.into_iter().flatten().min();
         self.figures.parallel += u64::from(is_parallel);
         self.figures.gated += u64::from(!gate.is_empty());
         self.show_busy(chg);

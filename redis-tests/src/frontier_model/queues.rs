@@ -63,6 +63,9 @@ pub struct Queue<S: Ord> {
 
 impl<S: Ord + Copy> Queue<S> {
     pub fn set(&mut self, name: &str, score: S) {
+        if self.get(name) == Some(score) {
+            return;
+        }
         self.remove(name);
         self.order.insert((score, name.to_owned()));
         self.scores.insert(name.to_owned(), score);
@@ -88,6 +91,10 @@ impl<S: Ord + Copy> Queue<S> {
 
     pub fn len(&self) -> usize {
         self.order.len()
+    }
+
+    pub fn in_order(&self) -> Vec<String> {
+        self.order.iter().map(|(_, name)| name.clone()).collect()
     }
 
     pub fn names(&self) -> impl Iterator<Item = &String> {

@@ -162,15 +162,19 @@ impl Uris {
         allowed: impl Fn(&str) -> bool,
         told: Option<&str>,
     ) -> Option<String> {
-        let due = self
-            .executions
-            .iter()
-            .filter(|e| e.earliest().is_some_and(|earliest| earliest <= now) && allowed(&e.id));
-        let turn = |e: &&Execution| e.turn.max(self.clock);
-        let first = due.clone().map(|e| turn(&e)).min()?;
-        let alike: Vec<_> = due.filter(|e| turn(e) - first < ALIKE).collect();
-        let chosen = alike.iter().find(|e| Some(&e.id[..]) == told);
-        chosen.or(alike.first()).map(|e| e.id.clone())
+        let turn = |e: &Execution| e.turn.max(self.clock);
+        let is_due = |e: &&Execution| e.queued.keys().any(|key| key.1 <= now) && allowed(&e.id);
+        let due: Vec<_> = self.executions.iter().filter(is_due).collect();
+        let first = due.iter().map(|e| turn(e)).min()?;
+        let mut alike = due.into_iter().filter(|e| turn(e) - first < ALIKE);
+        let first = alike.next()?;
+        let is_told = |e: &&Execution| Some(&e.id[..]) == told;
+        let chosen = if is_told(&first) {
+            None
+        } else {
+            alike.find(is_told)
+        };
+        Some(chosen.unwrap_or(first).id.clone())
     }
 
     /// Leases the next URI of an execution: the lowest depth of those that are due, then the earliest.

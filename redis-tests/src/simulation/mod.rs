@@ -1,14 +1,14 @@
 //! A crawl against a real server in simulated time: many workers, some of which crash, stall or do
-//! things twice, and a book of what must hold that is kept beside the server's.
+//! things twice. [`FrontierModel`] says for each command what must come.
 //!
 //! [`Simulation::run`] is the whole of it; `race` lets threads race for leases in real time.
 //!
-//! * `book` knows the groups, their URIs and leases, and says what is wrong with a reply.
+//! * `crawl` has what there is to be crawled.
 //! * `worker` draws what becomes of a fetch.
 //! * This file passes the time: it sends everything that is due within a tenth of a second as one
-//!   pipeline, each command with its own `NOW`, and hands the replies to the book.
+//!   pipeline, each command with its own `NOW`, and hands the replies to the model.
 
-mod book;
+mod crawl;
 mod race;
 mod report;
 mod worker;
@@ -16,12 +16,13 @@ mod worker;
 use std::collections::BTreeMap;
 
 use crate::frontier::{Frontier, Lease, T0};
+use crate::frontier_model::FrontierModel;
 use crate::rng::Rng;
 use crate::server::{Options, Server};
 use crate::wire::Reply;
 
-use book::Book;
-use worker::{Deed, Release};
+use crawl::{Crawl, execution_of, number_of};
+use worker::{Deed, Role};
 
 pub use race::{Race, race};
 pub use report::Report;
@@ -32,7 +33,7 @@ const LEASE: i64 = 10_000;
 /// earlier than that.
 const WINDOW: i64 = 100;
 /// A URI whose leases ran out so often is given up.
-const ATTEMPTS: u32 = 3;
+const ATTEMPTS: i64 = 3;
 /// No crawl takes longer than that.
 const DAY: i64 = 24 * 3_600_000;
 /// Shares may be off by so many percent of all leases of a group.
@@ -88,9 +89,10 @@ impl Size {
 /// A crawl that is being simulated.
 pub struct Simulation {
     frontier: Frontier,
+    model: FrontierModel,
     rng: Rng,
     size: Size,
-    book: Book,
+    crawl: Crawl,
     now: i64,
     /// What is to be done, by time and then in the order of planning.
     agenda: BTreeMap<(i64, u64), Deed>,
@@ -98,10 +100,25 @@ pub struct Simulation {
     idle: usize,
     /// How many leases are asked for at once; learnt from the last replies.
     appetite: usize,
-    next_checkpoint: u64,
+    halted: bool,
+    /// The last number of the writers.
+    writer: u64,
+    /// Leases of each execution in each large group, as long as all have something to fetch.
+    shares: BTreeMap<usize, Shares>,
+    checkpoints: u64,
     /// `TRACE=g17` prints every command that has to do with this group.
     trace: Option<String>,
 }
+
+#[derive(Default)]
+struct Shares {
+    leases: [u32; HALTING],
+    /// One execution has nothing any more: its share goes to the others.
+    over: bool,
+}
+
+/// What did not hold.
+type Checked<T> = Result<T, String>;
 
 impl Simulation {
     /// The server for it.
@@ -113,18 +130,22 @@ impl Simulation {
 
     /// A new crawl on an empty server; the same for the same seed.
     pub fn new(server: &Server, size: Size, mut rng: Rng) -> Simulation {
-        let book = Book::new(size, &mut rng);
+        let frontier = Frontier::at(server, T0);
         Simulation {
-            frontier: Frontier::at(server, T0),
+            model: FrontierModel::new(frontier.prefix(), 600_000, ATTEMPTS),
+            frontier,
+            crawl: Crawl::new(size, &mut rng),
             rng,
             size,
-            book,
             now: T0,
             agenda: BTreeMap::new(),
             planned: 0,
             idle: size.workers,
             appetite: 64,
-            next_checkpoint: size.uris as u64 / 10,
+            halted: false,
+            writer: 0,
+            shares: BTreeMap::new(),
+            checkpoints: 0,
             trace: std::env::var("TRACE").ok(),
         }
     }
@@ -132,16 +153,13 @@ impl Simulation {
     /// Crawls until every URI is done or given up.
     ///
     /// # Errors
-    /// The first things that did not hold, with the command and its reply.
-    pub fn run(mut self) -> Result<Report, String> {
-        self.prepare();
+    /// The first thing that did not hold, with the command and its reply.
+    pub fn run(mut self) -> Checked<Report> {
+        self.prepare()?;
         let mut patience = WINDOW;
-        while !self.book.is_over() || !self.agenda.is_empty() {
+        while !self.agenda.is_empty() || self.model.total() > 0 {
             let until = self.now + WINDOW;
-            let granted = self.window(until);
-            if !self.book.wrong.is_empty() {
-                return Err(self.book.wrong.join("\n"));
-            }
+            let granted = self.window(until)?;
             // When nothing is due, time passes in longer steps.
             let next = self.agenda.first_key_value().map(|((at, _), _)| *at);
             patience = match granted {
@@ -150,47 +168,59 @@ impl Simulation {
             };
             let step = until.max(self.now + patience);
             self.now = next.map_or(step, |at| step.min(at).max(until));
-            if self.book.report.fetches >= self.next_checkpoint {
-                self.next_checkpoint += self.size.uris as u64 / 10;
-                self.checkpoint();
+            if self.model.figures().leases * 10 > self.checkpoints * self.size.uris as u64 {
+                self.checkpoint()?;
             }
             if self.now - T0 > DAY {
-                return Err(format!("the crawl does not end: {}", self.book.left()));
+                let left = self.model.total();
+                return Err(format!("the crawl does not end: {left} URIs are left"));
             }
         }
         self.now += 10 * LEASE;
-        self.checkpoint();
-        self.last_words();
-        self.book.close(self.now - T0)
+        self.checkpoint()?;
+        self.send(&[(self.now, "NEXT".to_owned())])?;
+        self.frontier.now = Some(self.now);
+        let margin = self.frontier.figure("smallest-margin-ms");
+        if margin < 0 {
+            return Err(format!("INFO tells of a pause {} ms short", -margin));
+        }
+        Report::new(
+            &self.model,
+            self.now - T0,
+            self.checkpoints,
+            self.share_deviation(),
+        )
     }
 
     /// Limits, shared gates and the first URIs.
-    fn prepare(&mut self) {
-        let setup = self.book.setup();
-        let setup: Vec<String> = setup.iter().map(|line| self.line(T0, line)).collect();
-        for (line, reply) in setup.iter().zip(self.send(&setup)) {
-            assert!(!reply.is_error(), "{line} said {reply:?}");
-        }
-        let mut seeds = self.book.seeds(&mut self.rng, self.size, T0);
-        let mut line_of = |what: &mut Vec<_>| self.book.add_line(what, false);
-        let lines: Vec<String> = seeds.iter_mut().map(&mut line_of).collect();
-        let lines: Vec<String> = lines.iter().map(|line| self.line(T0, line)).collect();
-        for (added, reply) in seeds.iter().zip(self.send(&lines)) {
-            self.book.added(T0, added, &reply);
-        }
+    fn prepare(&mut self) -> Checked<()> {
+        let mut lines = self.crawl.setup();
+        lines.extend(self.crawl.seeds(&mut self.rng, T0));
+        let lines: Vec<(i64, String)> = lines
+            .into_iter()
+            .map(|line| (T0, self.numbered(line)))
+            .collect();
+        self.send(&lines).map(drop)
+    }
+
+    /// A line with the next number of its writer.
+    fn numbered(&mut self, line: String) -> String {
+        self.writer += 1;
+        line.replacen('?', &self.writer.to_string(), 1)
     }
 
     /// Sends what is due before `until`; how many leases were granted.
-    fn window(&mut self, until: i64) -> u64 {
-        let before = self.book.report.fetches;
-        let mut lines = Vec::new();
-        let mut deeds = Vec::new();
+    fn window(&mut self, until: i64) -> Checked<u64> {
+        let before = self.model.figures().leases;
         let now = self.now;
+        let mut deeds = Vec::new();
         if now / 1000 != (now - WINDOW) / 1000 {
-            lines.push(self.line(now, "EXPIRED COUNT 1000"));
-            deeds.push((now, Deed::Reports));
+            deeds.push((now, Deed::new("EXPIRED COUNT 1000".into(), Role::Nothing)));
         }
-        self.halt(&mut lines, &mut deeds);
+        deeds.extend(
+            self.halt()
+                .map(|line| (now, Deed::new(line, Role::Nothing))),
+        );
         let mut wanted = self.idle.min(self.appetite);
         while wanted > 0 {
             // Some take several at once.
@@ -199,13 +229,13 @@ impl Simulation {
             } else {
                 1
             };
-            let count_words = if count > 1 {
+            let words = if count > 1 {
                 format!(" COUNT {count}")
             } else {
                 String::new()
             };
-            lines.push(self.line(now, &format!("NEXT LEASE {LEASE}{count_words}")));
-            deeds.push((now, Deed::Ask(count)));
+            let line = format!("NEXT LEASE {LEASE}{words}");
+            deeds.push((now, Deed::new(line, Role::Ask(count))));
             wanted -= count;
         }
         while let Some(first) = self.agenda.first_entry() {
@@ -213,28 +243,25 @@ impl Simulation {
             if at >= until {
                 break;
             }
-            let mut deed = first.remove();
-            let line = self.book.line_of(&mut deed);
-            lines.push(self.line(at, &line));
-            deeds.push((at, deed));
+            let deed = first.remove();
+            let line = self.numbered(deed.line);
+            deeds.push((at, Deed::new(line, deed.role)));
         }
-        let replies = self.send(&lines);
+        let lines: Vec<(i64, String)> = deeds
+            .iter()
+            .map(|(at, deed)| (*at, deed.line.clone()))
+            .collect();
         let (mut asked, mut got) = (0, 0);
-        for (((at, deed), reply), line) in deeds.into_iter().zip(replies).zip(&lines) {
-            if !self.book.wrong.is_empty() {
-                break;
-            }
-            if let Deed::Ask(count) = deed {
+        let sent = self.send(&lines)?;
+        for ((at, deed), (reply, released)) in deeds.into_iter().zip(sent) {
+            if let Role::Ask(count) = deed.role {
+                let leases = Lease::all(&reply);
                 asked += count;
-                got += self.asked(at, count, &reply);
+                got += leases.len();
+                self.idle -= leases.len();
+                leases.iter().for_each(|lease| self.granted(at, lease));
             } else {
-                self.replied(at, deed, &reply);
-            }
-            if let Some(first) = self.book.wrong.first() {
-                let ids = line.split(' ').filter(|word| word.starts_with('g'));
-                let known: Vec<String> = ids.map(|id| self.book.describe(id)).collect();
-                let known = known.join("\n  ");
-                self.book.wrong[0] = format!("{first}\n  {line}\n  {reply:?}\n  {known}");
+                self.replied(at, deed, &reply, released);
             }
         }
         self.appetite = match asked {
@@ -242,44 +269,42 @@ impl Simulation {
             _ if got == asked => (self.appetite * 2).min(self.size.workers),
             _ => got + 4,
         };
-        self.book.report.fetches - before
+        Ok(self.model.figures().leases - before)
     }
 
     /// One execution is paused for two seconds of every twenty.
-    fn halt(&mut self, lines: &mut Vec<String>, deeds: &mut Vec<(i64, Deed)>) {
+    fn halt(&mut self) -> Option<String> {
         let halted = (self.now - T0) % 20_000 >= 18_000;
-        if halted != self.book.halted {
-            let word = if halted { "PAUSE" } else { "RESUME" };
-            let (execution, _) = EXECUTIONS[HALTING];
-            lines.push(self.line(self.now, &format!("{word} EXECUTION {execution}")));
-            deeds.push((self.now, Deed::Halt(halted)));
-        }
+        let changes = std::mem::replace(&mut self.halted, halted) != halted;
+        let word = if halted { "PAUSE" } else { "RESUME" };
+        changes.then(|| format!("{word} EXECUTION {}", EXECUTIONS[HALTING].0))
     }
 
-    fn asked(&mut self, now: i64, count: usize, reply: &Reply) -> usize {
-        if reply.is_error() {
-            self.book.fault(format!("NEXT failed: {reply:?}"));
-            return 0;
-        }
-        let leases = Lease::all(reply);
-        if leases.len() > count {
-            self.book.fault("more leases than asked for".into());
-        }
-        for lease in &leases {
-            self.idle -= 1;
-            self.granted(now, lease, None);
-        }
-        leases.len()
-    }
-
-    fn granted(&mut self, now: i64, lease: &Lease, after: Option<i64>) {
-        let Some(fetch) = self.book.granted(now, lease, after) else {
-            self.idle += 1;
-            return;
+    fn granted(&mut self, now: i64, lease: &Lease) {
+        let group = number_of(&lease.chg);
+        let execution = match &lease.execution {
+            Some(execution) => execution.clone(),
+            None => self.model.most_counted(&lease.chg).unwrap_or_default(),
         };
-        let deeds = worker::plan(&mut self.rng, &self.book, now, fetch);
+        // All of its counts may be gone meanwhile.
+        let execution = if execution.is_empty() {
+            EXECUTIONS[0].0
+        } else {
+            &execution
+        };
+        let number = execution_of(execution);
+        if self.crawl.is_large(group) {
+            let others = self.model.offering(&lease.chg);
+            let shares = self.shares.entry(group).or_default();
+            shares.over |= (0..HALTING).any(|e| e != number && !others.contains(EXECUTIONS[e].0));
+            if !shares.over {
+                shares.leases[number] += 1;
+            }
+        }
+        let deeds = worker::plan(&mut self.rng, &self.crawl, now, lease, (number, execution));
+        let frees = |deed: &Deed| matches!(deed.role, Role::Release { primary: true, .. });
         // Nobody reports this fetch, or not before its lease runs out: the worker was replaced.
-        if !deeds.iter().any(|(_, deed)| deed.frees_a_worker()) {
+        if !deeds.iter().any(|(_, deed)| frees(deed)) {
             self.idle += 1;
         }
         for (at, deed) in deeds {
@@ -293,137 +318,90 @@ impl Simulation {
         self.agenda.insert((at, self.planned), deed);
     }
 
-    fn replied(&mut self, now: i64, deed: Deed, reply: &Reply) {
-        match deed {
-            Deed::Release(release) => self.released(now, &release, reply),
-            Deed::Extend { fetch, ms } => self.book.extended(now, &fetch, ms, reply),
-            Deed::Block { group, until } => self.book.blocked(group, until, reply),
-            Deed::Add { what, again } => {
-                self.book.added(now, &what, reply);
-                if again {
-                    let again = Deed::AddAgain {
-                        what,
-                        first: reply.clone(),
-                    };
-                    self.plan(now + WINDOW, again);
+    fn replied(&mut self, now: i64, deed: Deed, reply: &Reply, released: bool) {
+        match deed.role {
+            Role::Again => self.plan(now + WINDOW, Deed::new(deed.line, Role::Nothing)),
+            Role::Release { primary, done, .. } => {
+                let lease = match reply {
+                    Reply::Array(items) if released => Some(&items[1]),
+                    _ => None,
+                };
+                let lease = lease.filter(|lease| !lease.is_nil()).map(Lease::of);
+                if let Some(lease) = &lease {
+                    // A repeated release does not free the worker of the first one.
+                    self.idle += usize::from(primary);
+                    self.idle = self.idle.saturating_sub(1);
+                    self.granted(now, lease);
+                } else {
+                    self.idle += usize::from(primary);
+                }
+                if let Some(execution) = done.filter(|_| released) {
+                    for (line, again) in self.crawl.links(&mut self.rng, now, execution) {
+                        let at = now + WINDOW + self.rng.below(200) as i64;
+                        let role = if again { Role::Again } else { Role::Nothing };
+                        self.plan(at, Deed::new(line, role));
+                    }
                 }
             }
-            Deed::AddAgain { what, first } => {
-                self.book.added_again(now, &what, &first, reply);
-            }
-            Deed::Reports => {
-                self.book.reported(now, reply);
-            }
-            Deed::Halt(halted) => {
-                self.book.halted = halted;
-                if reply.is_error() {
-                    self.book.fault("PAUSE or RESUME failed".into());
-                }
-            }
-            Deed::Ask(_) => unreachable!("answered elsewhere"),
+            Role::Ask(_) | Role::Nothing => {}
         }
     }
 
-    fn released(&mut self, now: i64, release: &Release, reply: &Reply) {
-        let outcome = self.book.released(now, release, reply);
-        let mut busy = false;
-        if let Some(lease) = outcome.lease {
-            busy = true;
-            self.granted(now, &lease, Some(release.fetch.token));
-        }
-        if release.primary && !busy {
-            self.idle += 1;
-        }
-        if outcome.done && self.book.discovers() {
-            let found = self.book.links(&mut self.rng, now, release.fetch.execution);
-            for what in found {
-                let again = self.rng.chance(5);
-                let at = now + WINDOW + self.rng.below(200) as i64;
-                self.plan(at, Deed::Add { what, again });
-            }
-        }
-    }
-
-    /// Everything is counted: by the server's own check, by the plain keys, and against the book.
-    fn checkpoint(&mut self) {
+    /// Everything is counted: by the server's own check, and by the plain keys.
+    fn checkpoint(&mut self) -> Checked<()> {
+        self.checkpoints += 1;
         let now = self.now;
         loop {
-            let line = self.line(now, "EXPIRED COUNT 1000");
-            let replies = self.send(&[line]);
-            if self.book.reported(now, &replies[0]) < 1000 {
+            let sent = self.send(&[(now, "EXPIRED COUNT 1000".to_owned())])?;
+            if sent[0].0.items().len() < 1000 {
                 break;
             }
         }
-        self.frontier.now = Some(now);
-        let check = self.frontier.ok("CHECK");
-        if check.field("consistent").int() != 1 {
-            self.book.fault(format!("CHECK: {check:?}"));
-        }
-        let sums = self.frontier.sums();
-        let said = ["sum-groups", "sum-executions", "total"].map(|f| check.field(f).int());
-        let known = self.book.sums(now);
-        if sums != said || sums != known {
-            self.book.fault(format!(
-                "[sum of c, sum of EIDC, QCT] by the plain keys {sums:?}, by CHECK {said:?}, by the book {known:?}"
-            ));
-        }
-        let counts: Vec<Vec<String>> = (0..self.size.groups)
-            .map(|g| {
-                let key = self.frontier.key(&format!("CHG:{}", book::id(g)));
-                vec!["HGET".to_owned(), key, "c".to_owned()]
-            })
-            .collect();
-        for (g, reply) in self.frontier.wire.pipeline(counts).iter().enumerate() {
-            let c = match reply {
-                Reply::Nil => 0,
-                reply => reply.text().parse().expect("a count is a number"),
+        self.send(&[(now, "CHECK".to_owned()), (now, "INFO".to_owned())])?;
+        let gates = self.crawl.gate_names();
+        let gates: Vec<&str> = gates.iter().map(String::as_str).collect();
+        self.model.is_shown_by(&mut self.frontier.wire, &gates)
+    }
+
+    /// The largest deviation of an execution's share of a large group, in percent.
+    fn share_deviation(&self) -> f64 {
+        let weights: u32 = EXECUTIONS[..HALTING].iter().map(|(_, w)| w).sum();
+        let deviation = |shares: &Shares| {
+            let all: u32 = shares.leases.iter().sum();
+            let of = |(leases, (_, weight)): (&u32, &(&str, u32))| {
+                let share = f64::from(*leases) / f64::from(all.max(1));
+                100.0 * (share - f64::from(*weight) / f64::from(weights)).abs()
             };
-            self.book.counted(g, c);
-        }
-        self.book.report.checkpoints += 1;
+            let each = shares.leases.iter().zip(&EXECUTIONS[..HALTING]);
+            each.map(of).fold(0.0, f64::max)
+        };
+        self.shares.values().map(deviation).fold(0.0, f64::max)
     }
 
-    /// Nothing is left in any queue, and the server's own figures of politeness say the same.
-    fn last_words(&mut self) {
-        let left = self.line(self.now, "NEXT");
-        let left = self.send(&[left]);
-        if !left[0].is_nil() {
-            self.book.fault(format!("something is left: {:?}", left[0]));
+    /// Sends lines, each with its time, and hands the replies to the model. Each reply, and whether it
+    /// is to a release that was carried out.
+    fn send(&mut self, lines: &[(i64, String)]) -> Checked<Vec<(Reply, bool)>> {
+        let frontier = &mut self.frontier;
+        let words = lines.iter().map(|(now, line)| {
+            frontier.now = Some(*now);
+            frontier.words(line)
+        });
+        let words: Vec<Vec<Vec<u8>>> = words.collect();
+        let replies = frontier.wire.pipeline(words.iter().cloned());
+        let mut sent = Vec::new();
+        for ((words, reply), (now, line)) in words.iter().zip(replies).zip(lines) {
+            let about =
+                |text: &str, id: &String| text.split([' ', '"', '\n']).any(|word| word == id);
+            let shown = || format!("NOW {now} {line}\n  {reply:?}");
+            if self.trace.as_ref().is_some_and(|id| about(&shown(), id)) {
+                eprintln!("{}", shown());
+            }
+            let before = self.model.figures().releases;
+            let verdict = self.model.follow(words, &reply);
+            verdict.map_err(|what| format!("{what}\n  {}", shown()))?;
+            let released = self.model.figures().releases > before;
+            sent.push((reply, released));
         }
-        let places = [self.frontier.wait(), self.frontier.busy()].map(|queue| queue.len());
-        let ready = self.frontier.ready().len();
-        if places != [0, 0] || ready != 0 {
-            self.book.fault(format!(
-                "wait {}, busy {}, ready {ready} at the end",
-                places[0], places[1]
-            ));
-        }
-        self.frontier.now = Some(self.now);
-        let margin = self.frontier.figure("smallest-margin-ms");
-        if margin < 0 {
-            self.book
-                .fault(format!("INFO tells of a pause {} ms short", -margin));
-        }
-    }
-
-    fn line(&self, now: i64, line: &str) -> String {
-        let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let space = if rest.is_empty() { "" } else { " " };
-        format!(
-            "CHG.{name} {} NOW {now}{space}{rest}",
-            self.frontier.prefix()
-        )
-    }
-
-    fn send(&mut self, lines: &[String]) -> Vec<Reply> {
-        let words = lines.iter().map(|line| line.split(' ').collect::<Vec<_>>());
-        let replies = self.frontier.wire.pipeline(words);
-        if let Some(id) = &self.trace {
-            let told = lines.iter().zip(&replies);
-            let told = told.map(|(line, reply)| format!("{line}\n  {reply:?}"));
-            let about = |text: &String| text.split([' ', '"', '\n']).any(|word| word == id);
-            told.filter(about).for_each(|text| eprintln!("{text}"));
-        }
-        replies
+        Ok(sent)
     }
 }

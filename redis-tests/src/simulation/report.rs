@@ -2,67 +2,86 @@
 
 use std::fmt;
 
+use super::FAIR;
+use crate::frontier_model::{Figures, FrontierModel};
+
 /// What happened in a simulation in which everything held.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Report {
-    /// Leases granted.
-    pub fetches: u64,
-    /// Releases that the server took.
-    pub released: u64,
-    /// Leases that ran out.
-    pub expired: u64,
-    /// Releases with an old token that were refused.
-    pub stale: u64,
-    /// Releases sent again that were answered like the first time.
-    pub repeated: u64,
-    /// Deadlines put off.
-    pub extended: u64,
-    /// Groups blocked.
-    pub blocked: u64,
-    /// URIs that were given up.
-    pub given_up: u64,
-    /// Additions of URIs that were queued already, and `SEQ` numbers sent twice.
-    pub known: u64,
-    /// Leases of groups behind a shared gate.
-    pub gated: u64,
-    /// Leases of groups with several fetches at a time, while another one was out.
-    pub parallel: u64,
+    /// What the model counted.
+    pub figures: Figures,
     /// Times that everything was counted.
     pub checkpoints: u64,
-    /// Milliseconds between the gate and the next lease of a group: the smallest.
-    pub smallest_margin: i64,
     /// Largest deviation of an execution's share in a large group, in percent of all its leases.
     pub share_deviation: f64,
     /// Simulated seconds.
     pub seconds: i64,
 }
 
+impl Report {
+    /// The end: shares were as the weights say, and everything that was to happen did.
+    pub(super) fn new(
+        model: &FrontierModel,
+        elapsed: i64,
+        checkpoints: u64,
+        share_deviation: f64,
+    ) -> Result<Report, String> {
+        let f = model.figures();
+        if share_deviation > FAIR {
+            return Err(format!("a share is off by {share_deviation:.2} %"));
+        }
+        let happened = [
+            ("leases that ran out", f.expired),
+            ("stale releases", f.stale),
+            ("repeated releases", f.repeated),
+            ("extensions", f.extended),
+            ("blocks", f.blocked),
+            ("URIs given up", f.given_up),
+            ("known additions", f.known),
+            ("leases behind shared gates", f.gated),
+            ("parallel leases", f.parallel),
+        ];
+        if let Some((what, _)) = happened.iter().find(|(_, times)| *times == 0) {
+            return Err(format!("there were no {what}: nothing was tested"));
+        }
+        Ok(Report {
+            figures: f,
+            checkpoints,
+            share_deviation,
+            seconds: elapsed / 1000,
+        })
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = &self.figures;
         writeln!(
             f,
             "{} fetches in {} simulated seconds, {} releases",
-            self.fetches, self.seconds, self.released
+            n.leases, self.seconds, n.releases
         )?;
         writeln!(
             f,
             "{} leases ran out, {} stale releases refused, {} repeated ones answered as before",
-            self.expired, self.stale, self.repeated
+            n.expired, n.stale, n.repeated
         )?;
         writeln!(
             f,
             "{} deadlines extended, {} groups blocked, {} URIs given up, {} additions known before",
-            self.extended, self.blocked, self.given_up, self.known
+            n.extended, n.blocked, n.given_up, n.known
         )?;
         writeln!(
             f,
             "{} leases behind shared gates, {} beside another lease of their group",
-            self.gated, self.parallel
+            n.gated, n.parallel
         )?;
         write!(
             f,
             "smallest margin after a pause {} ms, shares off by at most {:.2} %, {} checkpoints",
-            self.smallest_margin, self.share_deviation, self.checkpoints
+            n.smallest_margin.unwrap_or_default(),
+            self.share_deviation,
+            self.checkpoints
         )
     }
 }

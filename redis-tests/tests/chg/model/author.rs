@@ -199,9 +199,10 @@ impl Author {
             965..=979 if taste.moves => words!("CHG.MOVE|{}|{}", self.group(rng), self.group(rng)),
             980..=984 if taste.moves => {
                 self.dropped += 1;
-                match rng.chance(20) {
-                    true => words!("CHG.DROP|GROUP|{}", self.group(rng)),
-                    false => words!("CHG.DROP|{}", rng.pick(&EXECUTIONS)),
+                if rng.chance(20) {
+                    words!("CHG.DROP|GROUP|{}", self.group(rng))
+                } else {
+                    words!("CHG.DROP|{}", rng.pick(&EXECUTIONS))
                 }
             }
             985..=992 if taste.plain => {
