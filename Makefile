@@ -19,6 +19,9 @@ SHARE  := $(TARGET)/share
 # Everything that is built around the module.
 COMPANION := $(addprefix --package crawlspace-,client warc archive jobs serve cli)
 
+# The rules, without a server around them.
+RULES := --package crawlspace --package crawlspace-host --package crawlspace-cdx --no-default-features
+
 # Tests that draw numbers draw the same ones each time. SEED=7 makes it others, SEED=random a fresh one, which is
 # printed; `fuzz`, `reshard`, `simulate` and `soak` take a fresh one by themselves.
 ifeq ($(or $(SEED),$(if $(filter fuzz reshard simulate soak,$(MAKECMDGOALS)),random)),random)
@@ -79,19 +82,14 @@ test: test-unit test-live demo ## Run every test: unit, property, live server, c
 # The rules alone: no libclang, no server, about a second.
 test-unit:
 	@scripts/need cc
-	$(CARGO) test --no-fail-fast --package crawlspace --package crawlspace-host --package crawlspace-cdx --no-default-features
+	@scripts/tests $(RULES)
+	@$(CARGO) test --doc $(RULES)
 
 test-live:
 	@scripts/need cc libclang redis-server redis-cli postgresql openssl wget python3 python3-venv chromium
 	$(CARGO) build --release --package crawlspace
-	@failed=; export CRAWLSPACE_MODULE='$(MODULE)'; \
-	$(CARGO) test --no-fail-fast $(COMPANION) --package redis-tests || failed="$$failed plain"; \
-	echo "Once more with packed indexes:"; \
-	export CRAWLSPACE_STORAGE=packed; \
-	$(CARGO) test --no-fail-fast --package crawlspace-cli --test cli -- indexer:: || failed="$$failed packed"; \
-	$(CARGO) test --no-fail-fast --package redis-tests --test dedupe -- both:: || failed="$$failed packed"; \
-	if [ -n "$$failed" ]; then echo "make test-live: failures with$$failed indexes"; exit 1; fi; \
-	echo "make test-live: everything passed, with plain and with packed indexes"
+	@CRAWLSPACE_MODULE='$(MODULE)' scripts/tests $(COMPANION) --package redis-tests --packed dedupe=both:: --packed cli=indexer::
+	@$(CARGO) test --doc $(COMPANION) --package redis-tests
 
 # SUITE/PACKAGE of Debian; more of them: make test-servers SERVERS="trixie/redis-server bookworm-backports/valkey-server"
 SERVERS ?= experimental/redis-server sid/valkey-server
