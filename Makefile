@@ -15,6 +15,8 @@ DESTDIR ?=
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 MODULE ?= $(TARGET)/release/libcrawlspace.so
 SHARE  := $(TARGET)/share
+# What random tests found before; `fuzz` and `soak` add to it.
+CORPUS := $(abspath redis-tests/corpus)
 
 # Everything that is built around the module.
 COMPANION := $(addprefix --package crawlspace-,client warc archive jobs serve cli)
@@ -138,15 +140,14 @@ bench: ## Measure against plain Redis and pywb and write docs/benchmarks.md (ONL
 FUZZ_TARGETS := 15
 fuzz: ## Change files, requests and answers of other servers until something breaks, and try the rules with fresh cases (TIME=60 seconds in all, SEED=, INPUT= for one again)
 	@scripts/need cc
-	@$(if $(INPUT),:,$(CARGO) test --package crawlspace --package crawlspace-host --package crawlspace-cdx --no-default-features)
+	@$(if $(INPUT),:,CRAWLSPACE_PURGE_HISTORIES=4000 scripts/tests $(RULES))
 	@seconds=$$(awk 'BEGIN { print $(or $(TIME),60) / $(FUZZ_TARGETS) }'); \
-	TIME=$$seconds INPUT='$(abspath $(INPUT))' $(CARGO) test --package crawlspace-serve --test serve -- --nocapture fuzz::
+	TIME=$$seconds INPUT='$(abspath $(INPUT))' CORPUS='$(CORPUS)' $(CARGO) test --package crawlspace-serve --test serve -- --nocapture fuzz::
 
-soak: ## A purge by plain commands beside commits, removals, repairs and kills: 10 000 steps, and 4 000 histories without a server (SEED=)
-	@scripts/need cc libclang redis-server
-	CRAWLSPACE_PURGE_HISTORIES=4000 $(CARGO) test --release --package crawlspace --no-default-features -- dedupe::purge_model
+soak: ## Random histories, kill -9, damaged payloads, HTTP mutations, with fresh seeds; finds go to redis-tests/corpus (TIME=600 seconds, SEED=, REDIS_SERVER=)
+	@scripts/need cc libclang redis-server redis-cli
 	$(CARGO) build --release --package crawlspace
-	CRAWLSPACE_MODULE='$(MODULE)' CRAWLSPACE_PURGE_STEPS=10000 $(CARGO) test --package redis-tests --test dedupe -- --nocapture beside_browsertrix::nothing_that
+	@CRAWLSPACE_MODULE='$(MODULE)' CORPUS='$(CORPUS)' scripts/tests --package crawlspace-serve --package redis-tests --soak $(or $(TIME),600)
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

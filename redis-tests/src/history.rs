@@ -4,7 +4,7 @@
 //! A [`Stage`] is a server with a model beside it, or two servers that must agree. A history that fails
 //! is played again with runs of steps left out, then with single ones, for as long as it fails in the
 //! same way and at most [`SHRINKING`]; it is printed with its seed as lines for redis-cli. With `CORPUS`
-//! in the environment, which names a folder, it is filed there too. `HISTORY_STEPS` says how many steps
+//! in the environment, which names `redis-tests/corpus`, it is filed in `histories/` there, too. `HISTORY_STEPS` says how many steps
 //! a random test runs, `SEED` with which seed it begins.
 //!
 //! What was found before is in `redis-tests/corpus/histories/`, a file each: a line that says what it
@@ -224,7 +224,7 @@ fn shrunk<S: Stage>(
 fn fail(test: &str, seed: u64, (id, few): (usize, usize), what: &str, log: &Log) -> ! {
     let lines = log.lines();
     if let Ok(folder) = std::env::var("CORPUS") {
-        let path = Path::new(&folder).join(format!("{test}-{seed}.txt"));
+        let path = Path::new(&folder).join(format!("histories/{test}-{seed}.txt"));
         let first = what.lines().next().unwrap_or_default();
         let commands: String = lines.iter().map(|line| format!("> {line}\n")).collect();
         std::fs::write(&path, format!("{first}\n{commands}")).expect("the finding can be filed");

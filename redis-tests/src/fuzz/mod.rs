@@ -1,7 +1,9 @@
 //! Input made of samples that are right by changing them, again and again.
 //!
 //! Everything follows from a seed and the number of the input. An input that does harm is kept in a file, so that it
-//! can be tried again alone: `INPUT=file`.
+//! can be tried again alone: `INPUT=file`. With `CORPUS` in the environment, which names the folder of what was found
+//! before (`redis-tests/corpus`), it is filed there in `inputs/`, and what it did in `inputs/README.md`. Every run
+//! tries those inputs first.
 //!
 //! ```no_run
 //! use redis_tests::fuzz::Fuzz;
@@ -16,8 +18,10 @@
 mod heap;
 mod mutator;
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -100,6 +104,10 @@ impl Fuzz {
             }
             return;
         }
+        for input in found_before(name) {
+            let harm = self.attempt(name, 0, &input, &mut attempt);
+            self.harm.extend(harm);
+        }
         // What is right does no harm, and pays for what is made once.
         for (number, sample) in samples.iter().enumerate() {
             let harm = self.attempt(name, number as u64, sample, &mut attempt);
@@ -153,9 +161,19 @@ impl Fuzz {
 
     fn note(&mut self, name: &str, number: u64, input: &[u8], harm: Option<String>) {
         let Some(harm) = harm else { return };
-        let file = self.folder.join(format!("{name}-{}-{number}", self.seed));
-        std::fs::create_dir_all(&self.folder).expect("a folder");
+        let inputs = std::env::var_os("CORPUS").map(|corpus| Path::new(&corpus).join("inputs"));
+        let folder = inputs.as_ref().unwrap_or(&self.folder);
+        let file = folder.join(format!("{name}-{}-{number}", self.seed));
+        std::fs::create_dir_all(folder).expect("a folder");
         std::fs::write(&file, input).expect("the folder is writable");
+        if inputs.is_some() {
+            let row = format!("| `{name}-{}-{number}` | {harm} |\n", self.seed);
+            let list = OpenOptions::new()
+                .append(true)
+                .open(folder.join("README.md"));
+            let filed = list.and_then(|mut list| list.write_all(row.as_bytes()));
+            filed.expect("the list of the corpus is writable");
+        }
         self.harm.push(format!(
             "{name}: {harm}\n  again: INPUT={} make fuzz",
             file.display()
@@ -175,6 +193,21 @@ impl Fuzz {
             self.harm.join("\n")
         );
     }
+}
+
+/// The inputs of this target that did harm before.
+fn found_before(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/inputs");
+    let files = std::fs::read_dir(folder).expect("the corpus is there");
+    let files = files.map(|file| file.expect("it can be listed").path());
+    let of_target = files.filter(|file| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let rest = name.strip_prefix(target);
+        rest.is_some_and(|rest| rest.starts_with('-'))
+    });
+    of_target
+        .map(|file| std::fs::read(file).expect("the input is readable"))
+        .collect()
 }
 
 /// How long the processors have worked for this process.
