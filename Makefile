@@ -18,7 +18,8 @@ SHARE  := $(TARGET)/share
 # What random tests found before; `fuzz` and `soak` add to it.
 CORPUS := $(abspath redis-tests/corpus)
 
-# Everything that is built around the module.
+# Everything that is built around the module. (Other sets of packages have other features of their dependencies, and
+# would build those anew.)
 COMPANION := $(addprefix --package crawlspace-,client warc archive jobs serve cli)
 
 # The rules, without a server around them.
@@ -74,7 +75,7 @@ run: ## Run a Redis server with the module (PORT=6379, DIR= to keep the data, AR
 demo: ## Crawl a small site twice with wget and see what the second crawl saves; then politely; and serve both crawls over HTTP (under a minute)
 	@scripts/need cc libclang redis-server redis-cli wget
 	@$(CARGO) build --release --package crawlspace
-	@$(CARGO) build --package crawlspace-cli --bin crawlspace --example demo --example polite
+	@$(CARGO) build $(COMPANION) --package redis-tests --bin crawlspace --example demo --example polite
 	@CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/demo'
 	@CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/polite'
 
@@ -140,14 +141,14 @@ bench: ## Measure against plain Redis and pywb and write docs/benchmarks.md (ONL
 FUZZ_TARGETS := 15
 fuzz: ## Change files, requests and answers of other servers until something breaks, and try the rules with fresh cases (TIME=60 seconds in all, SEED=, INPUT= for one again)
 	@scripts/need cc
-	@$(if $(INPUT),:,CRAWLSPACE_PURGE_HISTORIES=4000 scripts/tests $(RULES))
+	@$(if $(INPUT),:,CRAWLSPACE_PURGE_HISTORIES=4000 PROPTEST_CASES=2000 scripts/tests $(RULES))
 	@seconds=$$(awk 'BEGIN { print $(or $(TIME),60) / $(FUZZ_TARGETS) }'); \
 	TIME=$$seconds INPUT='$(abspath $(INPUT))' CORPUS='$(CORPUS)' $(CARGO) test --package crawlspace-serve --test serve -- --nocapture fuzz::
 
 soak: ## Random histories, kill -9, damaged payloads, HTTP mutations, with fresh seeds; finds go to redis-tests/corpus (TIME=600 seconds, SEED=, REDIS_SERVER=)
 	@scripts/need cc libclang redis-server redis-cli
 	$(CARGO) build --release --package crawlspace
-	@CRAWLSPACE_MODULE='$(MODULE)' CORPUS='$(CORPUS)' scripts/tests --package crawlspace-serve --package redis-tests --soak $(or $(TIME),600)
+	@CRAWLSPACE_MODULE='$(MODULE)' CORPUS='$(CORPUS)' scripts/tests $(COMPANION) --package redis-tests --soak $(or $(TIME),600)
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

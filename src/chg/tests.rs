@@ -540,7 +540,7 @@ fn number(text: &[u8]) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::default())]
 
     #[test]
     fn politeness_is_kept_and_nothing_is_lost(ops in prop::collection::vec(op(), 1..120)) {
