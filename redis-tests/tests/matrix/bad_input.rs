@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use redis_tests::matrix::{Family, Grammar, Kind, Slot, State, is_integer, malformed, split};
-use redis_tests::{Reply, Server, Wire, is_packed, ok, plainly};
+use redis_tests::{Reply, Server, Wire, is_packed, ok, plainly, simple};
 
 for_every_family!(
     refused_lines_change_nothing,
@@ -53,6 +53,8 @@ struct Trial<'a> {
     c: Wire,
     state: State,
     before: String,
+    /// The commands that put the data set back.
+    restore: Vec<Vec<Vec<u8>>>,
     faults: Vec<String>,
 }
 
@@ -61,35 +63,66 @@ impl Trial<'_> {
         let server = family.options().start();
         let mut c = server.wire();
         let state = family.refill(&mut c);
-        let before = digest(&mut c);
-        Trial {
+        let mut trial = Trial {
             family,
             server,
             c,
             state,
-            before,
+            before: String::new(),
+            restore: Vec::new(),
             faults: Vec::new(),
-        }
+        };
+        trial.keep();
+        trial
     }
 
-    /// Builds the state again, and spoils it.
-    fn rebuild(&mut self, spoil: &mut dyn FnMut(&mut Wire, &State)) {
-        self.state = self.family.refill(&mut self.c);
-        spoil(&mut self.c, &self.state);
+    /// Takes the data set as it is now for the one that calls shall find.
+    fn keep(&mut self) {
+        let keys = ok!(self.c, "KEYS", "*").items().to_vec();
+        let about = keys.iter().flat_map(|key| {
+            [&b"DUMP"[..], b"PEXPIRETIME"].map(|command| vec![command, key.bytes()])
+        });
+        let about = self.c.pipeline(about);
+        let restores = keys.iter().zip(about.chunks(2)).map(|(key, about)| {
+            let until = about[1].int().max(0).to_string();
+            let words = [b"RESTORE", key.bytes(), until.as_bytes(), about[0].bytes()];
+            [&words[..], &[b"ABSTTL"]]
+                .concat()
+                .into_iter()
+                .map(<[u8]>::to_vec)
+                .collect()
+        });
+        let flush = vec![b"FLUSHALL".to_vec()];
+        self.restore = std::iter::once(flush).chain(restores).collect();
+        // Of an index that comes out of dumps, its own note of when it was written is gone.
+        self.put_back();
         self.before = digest(&mut self.c);
+    }
+
+    /// Has a key of another type in the data set, which a command makes.
+    fn spoil(&mut self, command: &[&str]) {
+        self.state = self.family.refill(&mut self.c);
+        ok!(self.c, "DEL", command[1]);
+        self.c.expect_ok(command);
+        self.before = digest(&mut self.c);
+    }
+
+    /// Puts the data set back.
+    fn put_back(&mut self) {
+        let replies = self.c.pipeline(self.restore.clone());
+        assert!(
+            replies.iter().all(|reply| *reply == simple("OK")),
+            "{replies:?}"
+        );
     }
 
     /// Runs a call. Whatever it replies: an error has the form of one and changes nothing. Afterwards the
     /// state is as it was before.
     fn call(&mut self, words: &[Vec<u8>]) -> Reply {
-        self.call_spoiled(words, &mut |_, _| ())
+        self.call_then(words, &mut Trial::put_back)
     }
 
-    fn call_spoiled(
-        &mut self,
-        words: &[Vec<u8>],
-        spoil: &mut dyn FnMut(&mut Wire, &State),
-    ) -> Reply {
+    fn call_then(&mut self, words: &[Vec<u8>], put_back: &mut dyn FnMut(&mut Self)) -> Reply {
         let digest = [b"DEBUG".to_vec(), b"DIGEST".to_vec()];
         let mut replies = self.c.pipeline([words.to_vec(), digest.to_vec()]);
         let changed = replies.remove(1).text() != self.before;
@@ -104,7 +137,7 @@ impl Trial<'_> {
             }
         }
         if changed {
-            self.rebuild(spoil);
+            put_back(self);
         }
         reply
     }
@@ -313,8 +346,14 @@ fn any_word_at_any_position_does_no_harm(family: &Family) {
                 continue;
             }
             for word in &odd {
-                // Put in between, and in the place of a word.
-                for end in [at, good.len().min(at + 1)] {
+                let is_token = grammar
+                    .tokens()
+                    .iter()
+                    .any(|token| token.as_bytes() == word);
+                let between = is_token || ODD.contains(&&word[..]);
+                // In the place of a word; what may change how others are read also in between.
+                let ends = [Some(at + 1), between.then_some(at)];
+                for end in ends.into_iter().flatten().filter(|end| *end <= good.len()) {
                     let words = [&good[..at], std::slice::from_ref(word), &good[end..]].concat();
                     if !waits(&words) {
                         trial.call(&words);
@@ -347,14 +386,10 @@ fn keys_of_another_type_are_named_and_nothing_is_half_written(family: &Family) {
             &["HSET", &key, "f", "v"],
             &["SADD", &key, "x"],
         ] {
-            let mut spoil = |c: &mut Wire, _: &State| {
-                ok!(c, "DEL", key);
-                c.expect_ok(wrong);
-            };
-            trial.rebuild(&mut spoil);
+            trial.spoil(wrong);
             for line in family.samples {
                 let words = trial.state.words(line);
-                let reply = trial.call_spoiled(&words, &mut spoil);
+                let reply = trial.call_then(&words, &mut |trial| trial.spoil(wrong));
                 let Reply::Error(line) = &reply else { continue };
                 let line = String::from_utf8_lossy(line);
                 if line.starts_with("WRONGTYPE ") {
@@ -401,7 +436,7 @@ fn garbage_in_fields_does_no_harm(family: &Family) {
     fields.extend(more.map(|(key, field)| (format!("{prefix}{key}"), trial.state.word(field))));
     for (key, field) in fields {
         for value in garbage {
-            trial.state = family.refill(&mut trial.c);
+            trial.put_back();
             let kind = ok!(trial.c, "TYPE", key).text();
             let spoil = |c: &mut Wire| drop(ok!(c, "HSET", key, field, value));
             if kind == "hash" || kind == "none" && !is_packed_part(family, &mut trial.c, &key) {
