@@ -50,6 +50,11 @@ impl DedupeIndex {
         DedupeIndex { wire, prefix }
     }
 
+    /// The connection, for commands that go as words.
+    pub fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
     /// Its prefix.
     pub fn prefix(&self) -> &str {
         &self.prefix

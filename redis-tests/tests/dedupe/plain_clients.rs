@@ -1,8 +1,8 @@
 //! Clients that know only the documents work on the same keys, before, between and after commands.
 
 use redis_tests::{
-    Crawl, DATE, Options, Server, Wire, add, array, assert_consistent, bulk, commit, counts,
-    fill_crawl, int, nil, ok, owners, record_of, set_key, sha256_of,
+    Crawl, DATE, DedupeIndex, Options, Server, Wire, add, array, assert_consistent, bulk, commit,
+    counts, fill_crawl, int, nil, ok, owners, record_of, set_key, sha256_of,
 };
 
 const P: &str = "p:";
@@ -43,11 +43,11 @@ fn plain_crawl(c: &mut Wire, id: &str, first: u64, hashes: u64) {
 #[test]
 fn documented_lookup_works_on_what_commands_wrote() {
     let server = plain_server();
-    let mut c = server.wire();
-    add(&mut c, P, "a", 0..10);
-    ok!(c, "DEDUPE.WACZOPEN", P, "a", "a.wacz");
-    ok!(c, "DEDUPE.WACZCLOSE", P, "a", 0, "a.wacz", "sha256:ab", 9);
-    commit(&mut c, P, "a");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", 0..10);
+    c.ok("WACZOPEN a a.wacz");
+    c.ok("WACZCLOSE a 0 a.wacz sha256:ab 9");
+    c.commit("a");
     let owner = ok!(c, "HGET", "p:allhashes", sha256_of(3)).text();
     assert_eq!(owner, "a");
     let record = ok!(c, "HGET", format!("p:h:{owner}"), sha256_of(3));
@@ -66,40 +66,37 @@ fn documented_lookup_works_on_what_commands_wrote() {
 #[test]
 fn command_commits_what_plain_clients_wrote() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     plain_crawl(&mut c, "a", 0, 5000);
-    assert_eq!(
-        ok!(c, "DEDUPE.LOOKUP", P, "CRAWL", "a", sha256_of(7)),
-        array([record_of("a", 7)])
-    );
-    assert_eq!(commit(&mut c, P, "a"), (5000, 0));
-    assert_eq!(owners(&mut c, P, [0, 4999]), ["a", "a"]);
+    assert_eq!(c.ok("LOOKUP CRAWL a #7"), array([record_of("a", 7)]));
+    assert_eq!(c.commit("a"), (5000, 0));
+    assert_eq!(c.owners([0, 4999]), ["a", "a"]);
     assert_eq!(counts(&mut c, "p:allcounts")["totalUrls"], 5000);
-    assert_eq!(commit(&mut c, P, "a"), (0, 0));
-    assert_consistent(&mut c, P);
+    assert_eq!(c.commit("a"), (0, 0));
+    c.assert_consistent();
 }
 
 #[test]
 fn commands_see_what_plain_clients_committed() {
     let server = plain_server();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     plain_crawl(&mut c, "a", 0, 20);
     commit_plainly(&mut c, "a");
-    assert_eq!(owners(&mut c, P, [0, 19, 20]), ["a", "a", "-"]);
-    add(&mut c, P, "b", 10..30);
-    assert_eq!(commit(&mut c, P, "b"), (10, 10));
-    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "a").ints(), [1, 10, 10]);
-    assert_eq!(owners(&mut c, P, [0, 15, 25]), ["-", "b", "b"]);
+    assert_eq!(c.owners([0, 19, 20]), ["a", "a", "-"]);
+    c.add("b", 10..30);
+    assert_eq!(c.commit("b"), (10, 10));
+    assert_eq!(c.ok("REMOVE a").ints(), [1, 10, 10]);
+    assert_eq!(c.owners([0, 15, 25]), ["-", "b", "b"]);
     assert_eq!(counts(&mut c, "p:allcounts")["totalUrls"], 20);
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }
 
 #[test]
 fn plain_loop_and_commands_may_alternate_on_one_crawl() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     plain_crawl(&mut c, "a", 0, 10);
-    add(&mut c, P, "a", 5..15);
+    c.add("a", 5..15);
     ok!(
         c,
         "HSETNX",
@@ -109,103 +106,94 @@ fn plain_loop_and_commands_may_alternate_on_one_crawl() {
     );
     ok!(c, "HINCRBY", "p:h:a:counts", "totalUrls", 1);
     ok!(c, "RPUSH", "p:c:a:wacz", r#"{"filename":"plain.wacz"}"#);
-    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", P, "a", "next.wacz"), int(1));
-    ok!(
-        c,
-        "DEDUPE.WACZCLOSE",
-        P,
-        "a",
-        0,
-        "plain.wacz",
-        "sha256:ab",
-        50
-    );
+    assert_eq!(c.ok("WACZOPEN a next.wacz"), int(1));
+    c.ok("WACZCLOSE a 0 plain.wacz sha256:ab 50");
     // The same record again is a retry, whoever wrote it first.
     assert_eq!(counts(&mut c, "p:h:a:counts")["totalUrls"], 16);
-    assert_eq!(commit(&mut c, P, "a"), (16, 0));
+    assert_eq!(c.commit("a"), (16, 0));
     assert_eq!(counts(&mut c, "p:allcounts")["totalCrawlSize"], 50);
     assert_eq!(set_key(&mut c, "p:src:d"), ["plain.wacz"]);
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }
 
 #[test]
 fn plain_commit_after_command_adds_owns_the_hashes() {
     let server = plain_server();
-    let mut c = server.wire();
-    add(&mut c, P, "a", 0..10);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", 0..10);
     commit_plainly(&mut c, "a");
-    assert_eq!(owners(&mut c, P, 0..10), ["a"; 10]);
-    assert_eq!(commit(&mut c, P, "a"), (0, 0));
+    assert_eq!(c.owners(0..10), ["a"; 10]);
+    assert_eq!(c.commit("a"), (0, 0));
     assert_eq!(counts(&mut c, "p:allcounts")["totalUrls"], 10);
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }
 
 #[test]
 fn half_a_plain_commit_is_finished_by_the_command() {
     let server = plain_server();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     plain_crawl(&mut c, "a", 0, 100);
     for n in 0..50 {
         ok!(c, "HSETNX", "p:allhashes", sha256_of(n), "a");
     }
-    assert_eq!(owners(&mut c, P, [0, 99]), ["-", "-"]);
+    assert_eq!(c.owners([0, 99]), ["-", "-"]);
     // What the plain client did already may or may not count as the command's.
-    let (new, known) = commit(&mut c, P, "a");
+    let (new, known) = c.commit("a");
     assert!((50..=100).contains(&(new + known)), "{new} {known}");
-    assert_eq!(owners(&mut c, P, [0, 99]), ["a", "a"]);
+    assert_eq!(c.owners([0, 99]), ["a", "a"]);
     assert_eq!(counts(&mut c, "p:allcounts")["totalUrls"], 100);
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }
 
 #[test]
 fn half_a_plain_commit_is_taken_back_by_cancel() {
     let server = plain_server();
-    let mut c = server.wire();
-    add(&mut c, P, "keep", 40..60);
-    commit(&mut c, P, "keep");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("keep", 40..60);
+    c.commit("keep");
     plain_crawl(&mut c, "a", 0, 100);
     for n in 0..50 {
         ok!(c, "HSETNX", "p:allhashes", sha256_of(n), "a");
     }
-    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "a"), int(100));
+    assert_eq!(c.ok("CANCEL a"), int(100));
     assert_eq!(ok!(c, "HLEN", "p:allhashes"), int(20));
     assert_eq!(ok!(c, "HGET", "p:allhashes", sha256_of(3)), nil());
     assert_eq!(ok!(c, "HGET", "p:allhashes", sha256_of(45)), bulk("keep"));
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }
 
 #[test]
 fn plain_purge_is_seen_by_the_commands() {
     // As the document tells it: per-crawl keys deleted, merged keys recreated from scratch.
     let server = plain_server();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     for (id, hashes) in [("a", 0..20), ("b", 10..30)] {
-        add(&mut c, P, id, hashes);
-        commit(&mut c, P, id);
+        c.add(id, hashes);
+        c.commit(id);
     }
     ok!(c, "DEL", "p:h:a", "p:h:a:counts", "p:c:a:wacz");
-    assert_eq!(owners(&mut c, P, [0, 15]), ["-", "b"]);
+    assert_eq!(c.owners([0, 15]), ["-", "b"]);
     ok!(c, "SREM", "p:allcrawls", "a");
     ok!(c, "DEL", "p:allhashes", "p:allcounts");
     ok!(c, "SMOVE", "p:allcrawls", "p:uncommittedcrawls", "b");
     commit_plainly(&mut c, "b");
-    assert_eq!(owners(&mut c, P, [0, 15, 25]), ["-", "b", "b"]);
-    add(&mut c, P, "c", 0..5);
-    assert_eq!(commit(&mut c, P, "c"), (5, 0));
+    assert_eq!(c.owners([0, 15, 25]), ["-", "b", "b"]);
+    c.add("c", 0..5);
+    assert_eq!(c.commit("c"), (5, 0));
 }
 
 #[test]
 fn plain_dependencies_are_read_and_kept() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "base", [1]);
-    ok!(c, "DEDUPE.WACZOPEN", P, "base", "base.wacz");
-    commit(&mut c, P, "base");
-    add(&mut c, P, "a", [2]);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("base", [1]);
+    c.ok("WACZOPEN base base.wacz");
+    c.commit("base");
+    c.add("a", [2]);
     ok!(c, "SADD", "p:a:reqCrawls", "base");
     ok!(c, "SADD", "p:uuid:duperefs", "base 0");
-    let crawl = ok!(c, "DEDUPE.REQUIRES", P, "a", "FORMAT", "RESP");
-    let wacz = ok!(c, "DEDUPE.REQUIRES", P, "REF", "uuid", "FORMAT", "RESP");
+    let crawl = c.ok("REQUIRES a FORMAT RESP");
+    let wacz = c.ok("REQUIRES REF uuid FORMAT RESP");
     assert_eq!(crawl, wacz);
     assert_eq!(crawl.items()[0].field("filename"), bulk("base.wacz"));
 }
@@ -213,7 +201,7 @@ fn plain_dependencies_are_read_and_kept() {
 #[test]
 fn odd_values_of_plain_clients_are_no_records_and_do_no_harm() {
     let server = plain_server();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     ok!(c, "SADD", "p:allcrawls", "a");
     let odd = [
         "",
@@ -228,9 +216,9 @@ fn odd_values_of_plain_clients_are_no_records_and_do_no_harm() {
         ok!(c, "HSET", "p:h:a", hash, value);
         ok!(c, "HSET", "p:allhashes", hash, "a");
     }
-    let seen = owners(&mut c, P, 0..odd.len() as u64);
+    let seen = c.owners(0..odd.len() as u64);
     assert_eq!(seen, vec!["-"; odd.len()]);
-    let check = ok!(c, "DEDUPE.CHECK", P);
+    let check = c.ok("CHECK");
     assert_eq!(check.field("ok"), int(0), "{check:?}");
     ok!(c, "PING");
 }
@@ -238,16 +226,16 @@ fn odd_values_of_plain_clients_are_no_records_and_do_no_harm() {
 #[test]
 fn record_whose_size_is_not_a_number_is_a_record_of_size_zero() {
     let server = plain_server();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let hash = sha256_of(1);
     let value = "2 20260319102015 http://e.com/a NaN";
     ok!(c, "SADD", "p:uncommittedcrawls", "a");
     ok!(c, "HSET", "p:h:a", hash, value);
-    ok!(c, "DEDUPE.COMMIT", P, "a");
+    c.ok("COMMIT a");
     let before = server.snapshot();
     for storage in ["PACK", "UNPACK"] {
         ok!(c, format!("DEDUPE.{storage}"), P);
-        let found = ok!(c, "DEDUPE.LOOKUP", P, hash);
+        let found = c.ok(format!("LOOKUP '{hash}'"));
         let found = found.items()[0].items();
         assert_eq!(
             found[1..],
@@ -258,25 +246,15 @@ fn record_whose_size_is_not_a_number_is_a_record_of_size_zero() {
                 int(0)
             ]
         );
-        assert_consistent(&mut c, P);
+        c.assert_consistent();
     }
     assert_eq!(ok!(c, "HGET", "p:h:a", hash), bulk(value));
     let changed = |key: &[u8]| key.ends_with(b"crawlspace");
     assert_eq!(server.snapshot().without(changed), before.without(changed));
-    ok!(c, "DEDUPE.REVISIT", P, "b", hash, 10);
+    c.ok(format!("REVISIT b '{hash}' 10"));
     assert_eq!(ok!(c, "HGET", "p:h:b:counts", "conservedSize"), nil());
     // A capture that is added twice is a retry.
-    let add = ok!(
-        c,
-        "DEDUPE.ADD",
-        P,
-        "a",
-        hash,
-        2,
-        "20260319102015",
-        "http://e.com/a",
-        7
-    );
+    let add = c.ok(format!("ADD a '{hash}' 2 20260319102015 http://e.com/a 7"));
     assert_eq!(add, int(0));
     assert_eq!(ok!(c, "HGET", "p:h:a:counts", "totalUrls"), nil());
 }
@@ -337,45 +315,45 @@ fn what_is_kept_in_memory_follows_every_plain_change() {
 #[test]
 fn holders_found_by_looking_come_after_those_on_record() {
     let server = plain_server();
-    let mut c = server.wire();
-    add(&mut c, P, "a", 0..10);
-    commit(&mut c, P, "a");
-    add(&mut c, P, "b", 0..10);
-    commit(&mut c, P, "b");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", 0..10);
+    c.commit("a");
+    c.add("b", 0..10);
+    c.commit("b");
     // A plain client commits a third holder, which no command has seen.
     plain_crawl(&mut c, "0-plain", 0, 10);
     commit_plainly(&mut c, "0-plain");
-    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "a").ints(), [1, 0, 10]);
-    assert_eq!(owners(&mut c, P, 0..10), ["b"; 10]);
-    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "b").ints(), [1, 0, 10]);
-    assert_eq!(owners(&mut c, P, 0..10), ["0-plain"; 10]);
+    assert_eq!(c.ok("REMOVE a").ints(), [1, 0, 10]);
+    assert_eq!(c.owners(0..10), ["b"; 10]);
+    assert_eq!(c.ok("REMOVE b").ints(), [1, 0, 10]);
+    assert_eq!(c.owners(0..10), ["0-plain"; 10]);
     assert_eq!(
         counts(&mut c, "p:allcounts"),
         counts(&mut c, "p:h:0-plain:counts")
     );
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }
 
 #[test]
 fn id_of_a_crawl_that_was_purged_plainly_starts_from_nothing() {
     let server = plain_server();
-    let mut c = server.wire();
-    add(&mut c, P, "a", 0..5);
-    commit(&mut c, P, "a");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", 0..5);
+    c.commit("a");
     ok!(c, "DEL", "p:h:a", "p:h:a:counts", "p:c:a:wacz");
     ok!(c, "SREM", "p:allcrawls", "a");
     ok!(c, "DEL", "p:allhashes", "p:allcounts");
-    assert_eq!(add(&mut c, P, "a", [1]), 1);
-    assert_eq!(commit(&mut c, P, "a"), (1, 0));
+    assert_eq!(c.add("a", [1]), 1);
+    assert_eq!(c.commit("a"), (1, 0));
     assert_eq!(counts(&mut c, "p:allcounts")["totalUrls"], 1);
-    assert_eq!(owners(&mut c, P, 0..2), ["-", "a"]);
-    assert_consistent(&mut c, P);
+    assert_eq!(c.owners(0..2), ["-", "a"]);
+    c.assert_consistent();
 }
 
 #[test]
 fn numbers_of_a_crawl_that_was_canceled_plainly_do_not_count_for_the_next() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let [hash, index, date, url, size] = redis_tests::words_of(1);
     for round in 0..2 {
         let words = ["DEDUPE.ADD", P, "a", "SEQ", "w", "1"].map(|w| w.as_bytes().to_vec());
@@ -415,8 +393,8 @@ fn field_in_another_spelling_is_found_whatever_happens_to_the_server() {
     ok!(c, "DEBUG", "RELOAD");
     assert_eq!(owners(&mut c, P, [1]), ["a"], "after a reload");
     server.restart();
-    let mut c = server.wire();
-    assert_eq!(owners(&mut c, P, [1]), ["a"], "after a restart");
+    let mut c = DedupeIndex::of(&server, P);
+    assert_eq!(c.owners([1]), ["a"], "after a restart");
     server.wait_for_replica_offset(&replica);
     ok!(r, "REPLICAOF", "NO", "ONE");
     assert_eq!(owners(&mut r, P, [1]), ["a"], "on the new master");
@@ -430,7 +408,7 @@ fn field_in_another_spelling_is_found_whatever_happens_to_the_server() {
 #[test]
 fn key_whose_name_looks_like_thousands_of_ours_is_written_as_any_other() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     for p in ["", P] {
         add(&mut c, p, "a", 0..3);
         commit(&mut c, p, "a");
@@ -451,7 +429,7 @@ fn key_whose_name_looks_like_thousands_of_ours_is_written_as_any_other() {
 #[test]
 fn counts_spoiled_during_a_commit_do_not_add_a_part_of_it_twice() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     let crawl = Crawl {
         prefix: P,
@@ -460,9 +438,9 @@ fn counts_spoiled_during_a_commit_do_not_add_a_part_of_it_twice() {
         hashes: 60_000,
     };
     crawl.add(&mut c);
-    ok!(c, "DEDUPE.WACZOPEN", P, "a", "a.wacz");
-    ok!(c, "DEDUPE.WACZCLOSE", P, "a", 0, "a.wacz", "sha256:ab", 9);
-    ok!(c, "DEDUPE.REVISIT", P, "a", sha256_of(1), 1);
+    c.ok("WACZOPEN a a.wacz");
+    c.ok("WACZCLOSE a 0 a.wacz sha256:ab 9");
+    c.ok("REVISIT a #1 1");
     let sums = counts(&mut c, "p:h:a:counts");
     assert!(sums.len() >= 3, "{sums:?}");
     for name in sums.keys() {
@@ -476,13 +454,13 @@ fn counts_spoiled_during_a_commit_do_not_add_a_part_of_it_twice() {
         ok!(c, "HDEL", "p:allcounts", name);
         assert_eq!(counts(&mut c, "p:allcounts").len(), 0, "after {name}");
         // From the start again.
-        assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "a"), int(60_000));
+        assert_eq!(c.ok("CANCEL a"), int(60_000));
         crawl.add(&mut c);
-        ok!(c, "DEDUPE.WACZOPEN", P, "a", "a.wacz");
-        ok!(c, "DEDUPE.WACZCLOSE", P, "a", 0, "a.wacz", "sha256:ab", 9);
-        ok!(c, "DEDUPE.REVISIT", P, "a", sha256_of(1), 1);
+        c.ok("WACZOPEN a a.wacz");
+        c.ok("WACZCLOSE a 0 a.wacz sha256:ab 9");
+        c.ok("REVISIT a #1 1");
     }
-    assert_eq!(commit(&mut c, P, "a"), (60_000, 0));
+    assert_eq!(c.commit("a"), (60_000, 0));
     assert_eq!(counts(&mut c, "p:allcounts"), sums);
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }

@@ -1,8 +1,8 @@
 //! Crawls whose hashes others see while they run.
 
 use redis_tests::{
-    Options, Server, Wire, add, array, assert_consistent, bulk, commit, err, int, ok, owners,
-    plain_hash, plainly, set_key, sha256_of, until, words_of,
+    DedupeIndex, Options, Server, Wire, array, bulk, int, ok, owners, plain_hash, plainly, set_key,
+    sha256_of, until, words_of,
 };
 
 const P: &str = "p:";
@@ -14,75 +14,75 @@ fn begin(c: &mut Wire, crawl: &str) {
 #[test]
 fn hashes_of_a_visible_crawl_are_seen_by_others_at_once() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "old", [1]);
-    commit(&mut c, P, "old");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("old", [1]);
+    c.commit("old");
     begin(&mut c, "run");
-    add(&mut c, P, "hidden", [1, 2, 3]);
-    add(&mut c, P, "run", [1, 2]);
-    assert_eq!(owners(&mut c, P, 1..4), ["old", "run", "-"]);
-    ok!(c, "DEDUPE.WACZOPEN", P, "run", "run.wacz");
+    c.add("hidden", [1, 2, 3]);
+    c.add("run", [1, 2]);
+    assert_eq!(c.owners(1..4), ["old", "run", "-"]);
+    c.ok("WACZOPEN run run.wacz");
     let hash = sha256_of(2);
-    let found = ok!(c, "DEDUPE.LOOKUP", P, "WITHWACZ", hash);
+    let found = c.ok(format!("LOOKUP WITHWACZ '{hash}'"));
     assert_eq!(found.items()[0].items()[5], bulk("run.wacz"));
     // What a crawl has itself comes first.
-    let own = ok!(c, "DEDUPE.LOOKUP", P, "CRAWL", "hidden", hash);
+    let own = c.ok(format!("LOOKUP CRAWL hidden '{hash}'"));
     assert_eq!(own.items()[0].items()[0], bulk("hidden"));
-    let claim = ok!(c, "DEDUPE.CLAIM", P, "third", hash, "PX", 1000);
+    let claim = c.ok(format!("CLAIM third '{hash}' PX 1000"));
     assert_eq!(claim.items()[0], bulk("DUPE"));
-    assert_eq!(ok!(c, "DEDUPE.REVISIT", P, "third", hash, 5), int(1));
+    assert_eq!(c.ok(format!("REVISIT third '{hash}' 5")), int(1));
     assert_eq!(set_key(&mut c, "p:third:reqCrawls"), ["run"]);
-    let required = ok!(c, "DEDUPE.REQUIREDBY", P, "run");
+    let required = c.ok("REQUIREDBY run");
     assert_eq!(required, array([array([bulk("third"), int(1)])]));
     assert_eq!(
         plain_hash(&mut c, P, "allhashes").len(),
         1,
         "not in the merged index"
     );
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }
 
 #[test]
 fn commit_and_cancel_of_visible_crawls_are_those_of_any_other() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     for crawl in ["a", "b"] {
         begin(&mut c, crawl);
     }
-    add(&mut c, P, "b", [1, 2, 3]);
-    add(&mut c, P, "a", [1, 2]);
-    assert_eq!(owners(&mut c, P, 1..4), ["a", "a", "b"]);
+    c.add("b", [1, 2, 3]);
+    c.add("a", [1, 2]);
+    assert_eq!(c.owners(1..4), ["a", "a", "b"]);
     // Each hash of the one is the other's at once, and comes back with it.
-    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "a"), int(2));
-    assert_eq!(owners(&mut c, P, 1..4), ["b", "b", "b"]);
+    assert_eq!(c.ok("CANCEL a"), int(2));
+    assert_eq!(c.owners(1..4), ["b", "b", "b"]);
     begin(&mut c, "a");
-    add(&mut c, P, "a", [1]);
-    assert_eq!(commit(&mut c, P, "a"), (1, 0));
-    assert_eq!(owners(&mut c, P, 1..4), ["a", "b", "b"]);
-    assert_eq!(commit(&mut c, P, "b"), (2, 1));
-    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "a").ints(), [1, 0, 1]);
-    assert_eq!(owners(&mut c, P, 1..4), ["b", "b", "b"]);
+    c.add("a", [1]);
+    assert_eq!(c.commit("a"), (1, 0));
+    assert_eq!(c.owners(1..4), ["a", "b", "b"]);
+    assert_eq!(c.commit("b"), (2, 1));
+    assert_eq!(c.ok("REMOVE a").ints(), [1, 0, 1]);
+    assert_eq!(c.owners(1..4), ["b", "b", "b"]);
     let marks = plain_hash(&mut c, P, "crawlspace");
     assert!(
         !marks.keys().any(|field| field.starts_with("visible ")),
         "{marks:?}"
     );
     // It goes on as any other would: nobody sees what is new.
-    add(&mut c, P, "b", [4]);
-    assert_eq!(owners(&mut c, P, 3..5), ["b", "-"]);
+    c.add("b", [4]);
+    assert_eq!(c.owners(3..5), ["b", "-"]);
     begin(&mut c, "b");
-    assert_eq!(owners(&mut c, P, 3..5), ["b", "b"]);
-    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "b"), int(1));
-    assert_eq!(owners(&mut c, P, 3..5), ["b", "-"]);
-    assert_consistent(&mut c, P);
+    assert_eq!(c.owners(3..5), ["b", "b"]);
+    assert_eq!(c.ok("CANCEL b"), int(1));
+    assert_eq!(c.owners(3..5), ["b", "-"]);
+    c.assert_consistent();
 }
 
 #[test]
 fn crawl_that_is_under_way_becomes_visible_and_stays_so() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "run", [1]);
-    assert_eq!(owners(&mut c, P, [1]), ["-"]);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("run", [1]);
+    assert_eq!(c.owners([1]), ["-"]);
     let mut waiter = server.wire();
     let hash = sha256_of(1);
     ok!(c, "DEDUPE.CLAIM", P, "x", hash, "PX", 600_000);
@@ -98,15 +98,15 @@ fn crawl_that_is_under_way_becomes_visible_and_stays_so() {
         words.extend(option);
         assert_eq!(c.expect_ok(&words), int(0));
     }
-    assert_eq!(owners(&mut c, P, [1]), ["run"]);
-    assert!(err!(c, "DEDUPE.BEGIN", P, "run", "HIDDEN").starts_with("ERR "));
-    assert!(err!(c, "DEDUPE.BEGIN", P, "run", "VISIBLE", "VISIBLE").starts_with("ERR "));
+    assert_eq!(c.owners([1]), ["run"]);
+    assert!(c.err("BEGIN run HIDDEN").starts_with("ERR "));
+    assert!(c.err("BEGIN run VISIBLE VISIBLE").starts_with("ERR "));
 }
 
 #[test]
 fn waiters_of_other_crawls_learn_of_a_record_of_a_visible_one() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     begin(&mut c, "run");
     let hash = sha256_of(1);
     let claim = ok!(c, "DEDUPE.CLAIM", P, "run", hash, "PX", 600_000);
@@ -129,7 +129,7 @@ fn waiters_of_other_crawls_learn_of_a_record_of_a_visible_one() {
         .map(|word| word.as_bytes().to_vec())
         .to_vec();
     words.extend(words_of(1));
-    assert_eq!(c.call(&words), int(1));
+    assert_eq!(c.wire().call(&words), int(1));
     let reply = waiter.recv();
     assert_eq!(reply.items()[0], bulk("DUPE"));
     assert_eq!(reply.items()[1].items()[0], bulk("run"));
@@ -139,60 +139,56 @@ fn waiters_of_other_crawls_learn_of_a_record_of_a_visible_one() {
 fn replicas_and_restarted_servers_see_visible_crawls() {
     let mut server = Options::new().aof_unsynced(false).start();
     let replica = Options::new().replica_of(&server).start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let mut reader = replica.wire();
     server.wait_for_replica_offset(&replica);
     assert_eq!(owners(&mut reader, P, [1]), ["-"]);
     begin(&mut c, "run");
-    add(&mut c, P, "run", [1]);
+    c.add("run", [1]);
     server.wait_for_replica_offset(&replica);
     assert_eq!(owners(&mut reader, P, [1]), ["run"]);
     assert_eq!(server.digest(), replica.digest());
     server.restart();
-    let mut c = server.wire();
-    assert_eq!(owners(&mut c, P, [1]), ["run"]);
-    ok!(c, "DEDUPE.CANCEL", P, "run");
-    assert_eq!(owners(&mut c, P, [1]), ["-"]);
+    let mut c = DedupeIndex::of(&server, P);
+    assert_eq!(c.owners([1]), ["run"]);
+    c.ok("CANCEL run");
+    assert_eq!(c.owners([1]), ["-"]);
 }
 
 #[test]
 fn plain_client_that_ends_a_visible_crawl_ends_its_visibility() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     begin(&mut c, "run");
-    add(&mut c, P, "run", [1]);
+    c.add("run", [1]);
     plainly(&mut c, P, |c| {
         ok!(c, "SREM", "p:uncommittedcrawls", "run");
     });
-    assert_eq!(owners(&mut c, P, [1]), ["-"]);
+    assert_eq!(c.owners([1]), ["-"]);
     plainly(&mut c, P, |c| {
         ok!(c, "DEL", "p:h:run", "p:h:run:counts");
     });
-    add(&mut c, P, "run", [2]);
-    assert_eq!(
-        owners(&mut c, P, [1, 2]),
-        ["-", "-"],
-        "another crawl of the same id"
-    );
+    c.add("run", [2]);
+    assert_eq!(c.owners([1, 2]), ["-", "-"], "another crawl of the same id");
 }
 
 #[test]
 fn so_many_crawls_and_no_more_are_visible() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     for n in 0..64 {
         begin(&mut c, &format!("run-{n}"));
     }
     let before = server.snapshot();
-    let line = err!(c, "DEDUPE.BEGIN", P, "one more", "VISIBLE");
+    let line = c.err("BEGIN 'one more' VISIBLE");
     assert!(line.starts_with("ERR ") && line.contains("64"), "{line}");
     server.snapshot().assert_same(&before, "one too many");
-    assert_eq!(ok!(c, "DEDUPE.BEGIN", P, "run-7", "VISIBLE"), int(0));
+    assert_eq!(c.ok("BEGIN run-7 VISIBLE"), int(0));
     // Those that plain clients have ended do not count.
     plainly(&mut c, P, |c| {
         ok!(c, "SREM", "p:uncommittedcrawls", "run-3", "run-4");
     });
     begin(&mut c, "one more");
-    commit(&mut c, P, "run-5");
+    c.commit("run-5");
     begin(&mut c, "another");
 }

@@ -1,8 +1,8 @@
 //! CHECK finds what is wrong with an index, REPAIR mends it; STATS and CRAWLS say what is there.
 
 use redis_tests::{
-    Options, Reply, Server, Wire, add, assert_consistent, bulk, commit, counts, err, indexed, int,
-    nil, ok, owners, packed_by_default, plain_hash, plainly, sha256_of,
+    DedupeIndex, Options, Reply, Server, Wire, add, assert_consistent, bulk, commit, counts, err,
+    indexed, int, nil, ok, owners, packed_by_default, plain_hash, plainly, sha256_of,
 };
 
 const P: &str = "p:";
@@ -21,20 +21,20 @@ fn index(c: &mut Wire) {
 /// Damages the index, expects the finding, repairs, expects none.
 fn finds_and_repairs(damage: impl Fn(&mut Wire), finding: &str) {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     index(&mut c);
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
     plainly(&mut c, P, |c| damage(c));
     let before = server.snapshot();
-    let check = ok!(c, "DEDUPE.CHECK", P);
+    let check = c.ok("CHECK");
     assert_eq!(check.field("ok"), int(0), "{check:?}");
     assert!(check.field(finding).int() > 0, "{finding} in {check:?}");
     server.snapshot().assert_same(&before, "CHECK reads only");
-    let repair = ok!(c, "DEDUPE.REPAIR", P);
+    let repair = c.ok("REPAIR");
     assert!(repair.field("repaired").int() > 0, "{repair:?}");
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
     let mended = server.snapshot();
-    ok!(c, "DEDUPE.REPAIR", P);
+    c.ok("REPAIR");
     server
         .snapshot()
         .assert_same(&mended, "nothing is left to repair");
@@ -75,20 +75,20 @@ fn drifted_counts_are_found_and_repaired() {
 #[test]
 fn bad_records_are_found_and_own_nothing() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     index(&mut c);
     plainly(&mut c, P, |c| {
         for n in [3, 15] {
             ok!(c, "HSET", "p:h:a", sha256_of(n), "no record");
         }
     });
-    let check = ok!(c, "DEDUPE.CHECK", P);
+    let check = c.ok("CHECK");
     assert_eq!(check.field("badRecords"), int(2), "{check:?}");
-    assert_eq!(owners(&mut c, P, [3, 15]), ["-", "b"]);
-    ok!(c, "DEDUPE.REPAIR", P);
-    let check = ok!(c, "DEDUPE.CHECK", P);
+    assert_eq!(c.owners([3, 15]), ["-", "b"]);
+    c.ok("REPAIR");
+    let check = c.ok("CHECK");
     assert_eq!(check.field("danglingOwners"), int(0), "{check:?}");
-    assert_eq!(owners(&mut c, P, [3, 15]), ["-", "b"]);
+    assert_eq!(c.owners([3, 15]), ["-", "b"]);
     let merged = plain_hash(&mut c, P, "allhashes");
     assert_eq!(merged.get(&sha256_of(3)), None);
 }
@@ -109,7 +109,7 @@ fn leaked_keys_are_found_and_repaired() {
 #[test]
 fn a_crawl_in_no_set_is_reported_and_left_alone_until_it_is_named() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     index(&mut c);
     let record = "0 20260101000000 http://e.com/ 5";
     ok!(c, "HSET", "p:h:forgotten", sha256_of(3), record);
@@ -120,38 +120,38 @@ fn a_crawl_in_no_set_is_reported_and_left_alone_until_it_is_named() {
         assert_eq!(found.field("ok"), int(1), "{found:?}");
     }
     assert_eq!(ok!(c, "HGET", "p:h:forgotten", sha256_of(3)), bulk(record));
-    let unlisted = ok!(c, "DEDUPE.CRAWLS", P, "UNLISTED").pairs();
+    let unlisted = c.ok("CRAWLS UNLISTED").pairs();
     let names: Vec<_> = unlisted.iter().map(|(id, _)| id.text()).collect();
     assert_eq!(names, ["begun", "forgotten"]);
-    let stats = ok!(c, "DEDUPE.STATS", P, "forgotten");
+    let stats = c.ok("STATS forgotten");
     assert_eq!(stats.field("state"), bulk("unlisted"));
-    assert!(err!(c, "DEDUPE.REMOVE", P, "forgotten").starts_with("UNCOMMITTED "));
-    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "begun"), int(0));
-    assert_eq!(commit(&mut c, P, "forgotten"), (0, 1));
-    assert_consistent(&mut c, P);
+    assert!(c.err("REMOVE forgotten").starts_with("UNCOMMITTED "));
+    assert_eq!(c.ok("CANCEL begun"), int(0));
+    assert_eq!(c.commit("forgotten"), (0, 1));
+    c.assert_consistent();
     assert_eq!(ok!(c, "EXISTS", "p:c:begun:wacz"), int(0));
 }
 
 #[test]
 fn repaired_hash_goes_to_its_next_holder() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     index(&mut c);
     plainly(&mut c, P, |c| ok!(c, "HDEL", "p:h:a", sha256_of(15)));
-    ok!(c, "DEDUPE.REPAIR", P);
+    c.ok("REPAIR");
     let merged = plain_hash(&mut c, P, "allhashes");
     assert_eq!(merged[&sha256_of(15)], "b");
-    assert_eq!(owners(&mut c, P, [14, 15]), ["a", "b"]);
+    assert_eq!(c.owners([14, 15]), ["a", "b"]);
 }
 
 #[test]
 fn placeholders_are_counted_but_are_no_fault() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     index(&mut c);
-    ok!(c, "DEDUPE.WACZOPEN", P, "open", "open.wacz");
-    commit(&mut c, P, "open");
-    let check = ok!(c, "DEDUPE.CHECK", P);
+    c.ok("WACZOPEN open open.wacz");
+    c.commit("open");
+    let check = c.ok("CHECK");
     assert_eq!(check.field("placeholders"), int(1));
     assert_eq!(check.field("ok"), int(1));
 }
@@ -159,16 +159,16 @@ fn placeholders_are_counted_but_are_no_fault() {
 #[test]
 fn check_of_an_empty_index_is_ok() {
     let server = Server::start();
-    let mut c = server.wire();
-    assert_consistent(&mut c, P);
-    ok!(c, "DEDUPE.REPAIR", P);
+    let mut c = DedupeIndex::of(&server, P);
+    c.assert_consistent();
+    c.ok("REPAIR");
     assert_eq!(server.snapshot().names(), [""; 0]);
 }
 
 #[test]
 fn check_of_a_large_index_lets_others_through() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     redis_tests::Crawl {
         prefix: P,
         id: "big",
@@ -176,7 +176,7 @@ fn check_of_a_large_index_lets_others_through() {
         hashes: 200_000,
     }
     .add(&mut c);
-    commit(&mut c, P, "big");
+    c.commit("big");
     let mut checker = server.wire();
     checker.send(&["DEDUPE.CHECK", P]);
     let mut pings = 0;
@@ -191,10 +191,10 @@ fn check_of_a_large_index_lets_others_through() {
 #[test]
 fn stats_of_the_index_add_up() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     index(&mut c);
-    ok!(c, "DEDUPE.REVISIT", P, "open", sha256_of(1), 1);
-    let stats = ok!(c, "DEDUPE.STATS", P);
+    c.ok("REVISIT open #1 1");
+    let stats = c.ok("STATS");
     let number = |field: &str| stats.field(field).int();
     assert_eq!(stats.field("profile"), bulk("document"));
     let storage = if packed_by_default() {
@@ -219,20 +219,17 @@ fn stats_of_the_index_add_up() {
     assert_eq!(stats.field("updateProgress"), nil());
     assert!(number("memory") > 3000);
     ok!(c, "HSET", "p:allcounts", "updateProgress", "0.25");
-    assert_eq!(
-        ok!(c, "DEDUPE.STATS", P).field("updateProgress"),
-        bulk("0.25")
-    );
+    assert_eq!(c.ok("STATS").field("updateProgress"), bulk("0.25"));
 }
 
 #[test]
 fn stats_of_a_crawl_name_its_state() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     index(&mut c);
-    add(&mut c, P, "b", 100..105);
-    ok!(c, "DEDUPE.REVISIT", P, "b", sha256_of(1), 1);
-    let stats = |c: &mut Wire, id: &str| ok!(c, "DEDUPE.STATS", P, id);
+    c.add("b", 100..105);
+    c.ok("REVISIT b #1 1");
+    let stats = |c: &mut DedupeIndex, id: &str| c.ok(format!("STATS '{id}'"));
     assert_eq!(stats(&mut c, "a").field("state"), bulk("committed"));
     assert_eq!(stats(&mut c, "open").field("state"), bulk("uncommitted"));
     let b = stats(&mut c, "b");
@@ -329,7 +326,7 @@ fn resp3_replies_are_maps_and_resp2_replies_the_same_flat() {
 #[test]
 fn counts_of_an_interrupted_commit_are_told() {
     let mut server = Options::new().aof_unsynced(true).start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     redis_tests::Crawl {
         prefix: P,
@@ -342,12 +339,12 @@ fn counts_of_an_interrupted_commit_are_told() {
     committer.send(&["DEDUPE.COMMIT", P, "big"]);
     redis_tests::until("the commit is half way", || indexed(&mut c, P) > 20_000);
     server.restart();
-    let mut c = server.wire();
-    let check = ok!(c, "DEDUPE.CHECK", P);
+    let mut c = DedupeIndex::of(&server, P);
+    let check = c.ok("CHECK");
     assert!(check.field("interrupted").int() > 0, "{check:?}");
-    ok!(c, "DEDUPE.REPAIR", P);
-    commit(&mut c, P, "big");
-    assert_consistent(&mut c, P);
+    c.ok("REPAIR");
+    c.commit("big");
+    c.assert_consistent();
     assert_eq!(counts(&mut c, "p:allcounts")["totalUrls"], 100_000);
 }
 
@@ -355,7 +352,7 @@ fn counts_of_an_interrupted_commit_are_told() {
 fn repair_spares_the_keys_of_indexes_with_a_longer_prefix() {
     // Keys such as `h:h:a` are records of crawl `h:a` under one prefix, of crawl `a` under another.
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let prefixes = ["", "h:", "c:", "h:site:", "c:site:", "x", "xh:", "xc:h:"];
     for (n, p) in (0..).zip(prefixes) {
         add(&mut c, p, "a", n * 10..n * 10 + 5);
@@ -397,21 +394,21 @@ fn counts_that_are_no_numbers_are_found_and_repaired() {
 #[test]
 fn commands_that_met_spoiled_counts_work_after_a_repair() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", 0..5);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", 0..5);
     ok!(c, "HSET", "p:h:a:counts", "totalUrls", "x");
     let [hash, index, date, url, size] = redis_tests::words_of(9);
     let line = err!(c, "DEDUPE.ADD", P, "a", hash, index, date, url, size);
     assert!(line.contains("DEDUPE.REPAIR"), "{line}");
-    ok!(c, "DEDUPE.REPAIR", P);
-    assert_eq!(add(&mut c, P, "a", [9]), 1);
+    c.ok("REPAIR");
+    assert_eq!(c.add("a", [9]), 1);
     // No crawl is committed yet, so that nothing but the field itself is wrong.
     ok!(c, "HSET", "p:allcounts", "totalUrls", "x");
-    let line = err!(c, "DEDUPE.COMMIT", P, "a");
+    let line = c.err("COMMIT a");
     assert!(line.contains("DEDUPE.REPAIR"), "{line}");
-    ok!(c, "DEDUPE.REPAIR", P);
-    assert_eq!(commit(&mut c, P, "a"), (6, 0));
-    assert_consistent(&mut c, P);
+    c.ok("REPAIR");
+    assert_eq!(c.commit("a"), (6, 0));
+    c.assert_consistent();
     assert_eq!(
         counts(&mut c, "p:allcounts"),
         counts(&mut c, "p:h:a:counts")

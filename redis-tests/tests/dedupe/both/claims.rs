@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use redis_tests::{
-    Options, Reply, Server, Wire, add, array, bulk, commit, err, int, ok, record_of, sha256_of,
-    until, words_of,
+    DedupeIndex, Options, Reply, Server, Wire, array, bulk, int, ok, record_of, sha256_of, until,
+    words_of,
 };
 
 const P: &str = "p:";
@@ -67,7 +67,7 @@ fn blocked(server: &Server, crawl: &str, n: u64) -> Wire {
 #[test]
 fn claim_is_granted_once_and_settled_by_add() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let token = claimed(&claim(&mut c, "a", 1));
     assert!(token.bytes().all(|b| b.is_ascii_digit()), "{token}");
     let (holder, left) = pending(&claim(&mut c, "b", 1));
@@ -76,7 +76,7 @@ fn claim_is_granted_once_and_settled_by_add() {
     assert_eq!(settle(&mut c, "a", &token, 1), int(1));
     assert_eq!(ok!(c, "EXISTS", "p:claims"), int(0));
     assert_eq!(dupe(&claim(&mut c, "a", 1)), record_of("a", 1));
-    commit(&mut c, P, "a");
+    c.commit("a");
     assert_eq!(dupe(&claim(&mut c, "b", 1)), record_of("a", 1));
     assert_eq!(ok!(c, "EXISTS", "p:claims"), int(0));
 }
@@ -84,22 +84,22 @@ fn claim_is_granted_once_and_settled_by_add() {
 #[test]
 fn claim_does_not_start_a_crawl() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let token = claimed(&claim(&mut c, "a", 1));
     assert_eq!(ok!(c, "EXISTS", "p:uncommittedcrawls", "p:h:a"), int(0));
-    assert_eq!(ok!(c, "DEDUPE.UNCLAIM", P, sha256_of(1), token), int(1));
-    assert!(err!(c, "DEDUPE.COMMIT", P, "a").starts_with("NOCRAWL "));
+    assert_eq!(c.ok(format!("UNCLAIM #1 '{token}'")), int(1));
+    assert!(c.err("COMMIT a").starts_with("NOCRAWL "));
 }
 
 #[test]
 fn unclaim_gives_it_up() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let token = claimed(&claim(&mut c, "a", 1));
-    let line = err!(c, "DEDUPE.UNCLAIM", P, sha256_of(1), "999999");
+    let line = c.err("UNCLAIM #1 999999");
     assert!(line.starts_with("STALE "), "{line}");
-    assert_eq!(ok!(c, "DEDUPE.UNCLAIM", P, sha256_of(1), token), int(1));
-    assert_eq!(ok!(c, "DEDUPE.UNCLAIM", P, sha256_of(1), token), int(0));
+    assert_eq!(c.ok(format!("UNCLAIM #1 '{token}'")), int(1));
+    assert_eq!(c.ok(format!("UNCLAIM #1 '{token}'")), int(0));
     let next = claimed(&claim(&mut c, "b", 1));
     assert_ne!(next, token, "a token is never given twice");
 }
@@ -107,8 +107,8 @@ fn unclaim_gives_it_up() {
 #[test]
 fn add_with_anothers_token_is_stale_and_changes_nothing() {
     let server = Server::start();
-    let mut c = server.wire();
-    let old = claimed(&ok!(c, "DEDUPE.CLAIM", P, "a", sha256_of(1), "PX", 1));
+    let mut c = DedupeIndex::of(&server, P);
+    let old = claimed(&c.ok("CLAIM a #1 PX 1"));
     let new = until_claimed(&mut c, "b", 1);
     let before = server.snapshot();
     match settle(&mut c, "a", &old, 1) {
@@ -129,10 +129,10 @@ fn until_claimed(c: &mut Wire, crawl: &str, n: u64) -> String {
 #[test]
 fn expired_claim_is_still_good_when_nobody_else_took_it() {
     let server = Server::start();
-    let mut c = server.wire();
-    let token = claimed(&ok!(c, "DEDUPE.CLAIM", P, "a", sha256_of(1), "PX", 1));
+    let mut c = DedupeIndex::of(&server, P);
+    let token = claimed(&c.ok("CLAIM a #1 PX 1"));
     // Over after a millisecond; another claim of a hash with the same deadline tells.
-    let other = claimed(&ok!(c, "DEDUPE.CLAIM", P, "a", sha256_of(2), "PX", 1));
+    let other = claimed(&c.ok("CLAIM a #2 PX 1"));
     until_claimed(&mut c, "b", 2);
     assert_ne!(token, other);
     assert_eq!(settle(&mut c, "a", &token, 1), int(1));
@@ -141,7 +141,7 @@ fn expired_claim_is_still_good_when_nobody_else_took_it() {
 #[test]
 fn same_worker_is_told_that_its_claim_is_pending() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     claimed(&claim(&mut c, "a", 1));
     assert_eq!(pending(&claim(&mut c, "a", 1)).0, "a");
 }
@@ -149,19 +149,19 @@ fn same_worker_is_told_that_its_claim_is_pending() {
 #[test]
 fn spelling_of_a_claimed_hash_does_not_matter() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let hash = sha256_of(1);
     let bare = hash.strip_prefix("sha256:").unwrap();
     let token = claimed(&claim(&mut c, "a", 1));
-    let reply = ok!(c, "DEDUPE.CLAIM", P, "b", bare, "PX", 1000);
+    let reply = c.ok(format!("CLAIM b '{bare}' PX 1000"));
     assert_eq!(pending(&reply).0, "a");
-    assert_eq!(ok!(c, "DEDUPE.UNCLAIM", P, bare, token), int(1));
+    assert_eq!(c.ok(format!("UNCLAIM '{bare}' '{token}'")), int(1));
 }
 
 #[test]
 fn waiter_wakes_when_the_holder_adds() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let token = claimed(&claim(&mut c, "a", 1));
     let mut same = blocked(&server, "a", 1);
     let mut other = blocked(&server, "b", 1);
@@ -180,11 +180,11 @@ fn waiter_wakes_when_the_holder_adds() {
 #[test]
 fn waiters_wake_when_the_holder_commits() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     claimed(&claim(&mut c, "b", 1));
     let mut waiter = blocked(&server, "c", 1);
-    add(&mut c, P, "a", [1]);
-    commit(&mut c, P, "a");
+    c.add("a", [1]);
+    c.commit("a");
     // The hash is in the index now, whoever had claimed it.
     let reply = redis_tests::within(Duration::from_secs(2), || {
         waiter.has_reply().then(|| waiter.recv())
@@ -202,10 +202,10 @@ fn waiters_wake_when_the_holder_commits() {
 #[test]
 fn waiter_wakes_when_the_holder_gives_up() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let token = claimed(&claim(&mut c, "a", 1));
     let mut waiter = blocked(&server, "b", 1);
-    assert_eq!(ok!(c, "DEDUPE.UNCLAIM", P, sha256_of(1), token), int(1));
+    assert_eq!(c.ok(format!("UNCLAIM #1 '{token}'")), int(1));
     let next = claimed(&waiter.recv());
     assert_eq!(pending(&claim(&mut c, "c", 1)).0, "b");
     assert_eq!(settle(&mut c, "b", &next, 1), int(1));
@@ -214,8 +214,8 @@ fn waiter_wakes_when_the_holder_gives_up() {
 #[test]
 fn waiter_wakes_when_the_claim_expires() {
     let server = Server::start();
-    let mut c = server.wire();
-    claimed(&ok!(c, "DEDUPE.CLAIM", P, "a", sha256_of(1), "PX", 200));
+    let mut c = DedupeIndex::of(&server, P);
+    claimed(&c.ok("CLAIM a #1 PX 200"));
     let start = Instant::now();
     let hash = sha256_of(1);
     let reply = ok!(
@@ -240,18 +240,18 @@ fn waiter_wakes_when_the_claim_expires() {
 #[test]
 fn waiter_wakes_when_the_holder_is_canceled() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", [7]);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", [7]);
     claimed(&claim(&mut c, "a", 1));
     let mut waiter = blocked(&server, "b", 1);
-    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "a"), int(1));
+    assert_eq!(c.ok("CANCEL a"), int(1));
     claimed(&waiter.recv());
 }
 
 #[test]
 fn waiter_wakes_when_a_plain_client_deletes_the_claims() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     claimed(&claim(&mut c, "a", 1));
     let mut waiter = blocked(&server, "b", 1);
     ok!(c, "DEL", "p:claims");
@@ -267,20 +267,10 @@ fn waiter_wakes_when_a_plain_client_deletes_the_claims() {
 #[test]
 fn blocked_claim_gives_up_after_its_time() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     claimed(&claim(&mut c, "a", 1));
     let start = Instant::now();
-    let reply = ok!(
-        c,
-        "DEDUPE.CLAIM",
-        P,
-        "b",
-        sha256_of(1),
-        "PX",
-        1000,
-        "BLOCK",
-        100
-    );
+    let reply = c.ok("CLAIM b #1 PX 1000 BLOCK 100");
     assert_eq!(pending(&reply).0, "a");
     assert!(
         start.elapsed() >= Duration::from_millis(95),
@@ -293,7 +283,7 @@ fn blocked_claim_gives_up_after_its_time() {
 #[test]
 fn waiter_that_hangs_up_does_not_take_the_claim() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let token = claimed(&claim(&mut c, "a", 1));
     let gone = blocked(&server, "b", 1);
     let mut patient = blocked(&server, "c", 1);
@@ -301,7 +291,7 @@ fn waiter_that_hangs_up_does_not_take_the_claim() {
     until("the server notices", || {
         server.info_number("blocked_clients") == 1
     });
-    assert_eq!(ok!(c, "DEDUPE.UNCLAIM", P, sha256_of(1), token), int(1));
+    assert_eq!(c.ok(format!("UNCLAIM #1 '{token}'")), int(1));
     claimed(&patient.recv());
     until("no waiter is left", || {
         server.info_number("claims_pending") == 0
@@ -311,7 +301,7 @@ fn waiter_that_hangs_up_does_not_take_the_claim() {
 #[test]
 fn client_unblock_ends_the_wait() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     claimed(&claim(&mut c, "a", 1));
     let mut waiter = server.wire();
     let id = ok!(waiter, "CLIENT", "ID").int();
@@ -340,7 +330,7 @@ fn client_unblock_ends_the_wait() {
 #[test]
 fn claim_in_a_transaction_or_script_does_not_block() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     claimed(&claim(&mut c, "a", 1));
     ok!(c, "MULTI");
     ok!(
@@ -365,7 +355,7 @@ fn claim_in_a_transaction_or_script_does_not_block() {
 #[test]
 fn claims_of_different_hashes_do_not_wake_each_other() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let one = claimed(&claim(&mut c, "a", 1));
     claimed(&claim(&mut c, "a", 2));
     let mut waiter = blocked(&server, "b", 2);
@@ -395,7 +385,7 @@ fn many_workers_store_a_payload_once() {
         let workers: Vec<_> = (0..8)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut c = server.wire();
+                    let mut c = DedupeIndex::of(&server, P);
                     let mut stored = 0;
                     for n in 0..hashes {
                         let hash = sha256_of(n);
@@ -434,11 +424,11 @@ fn many_workers_store_a_payload_once() {
 fn claim_replicates_without_the_clock() {
     let server = Options::new().aof(false).start();
     let replica = Options::new().replica_of(&server).start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let token = claimed(&claim(&mut c, "a", 1));
-    claimed(&ok!(c, "DEDUPE.CLAIM", P, "a", sha256_of(2), "PX", 1));
+    claimed(&c.ok("CLAIM a #2 PX 1"));
     until_claimed(&mut c, "b", 2);
-    ok!(c, "DEDUPE.UNCLAIM", P, sha256_of(1), token);
+    c.ok(format!("UNCLAIM #1 '{token}'"));
     server.wait_for_replica_offset(&replica);
     assert_eq!(server.digest(), replica.digest());
 }
@@ -446,7 +436,7 @@ fn claim_replicates_without_the_clock() {
 #[test]
 fn claim_arguments_are_checked() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     for (words, named) in [
         (&["PX", "0"][..], "PX"),
         (&["PX", "-5"], "PX"),
@@ -466,16 +456,13 @@ fn claim_arguments_are_checked() {
         );
     }
     assert_eq!(server.snapshot().names(), [""; 0]);
-    assert_eq!(
-        ok!(c, "DEDUPE.LOOKUP", P, sha256_of(1)),
-        array([redis_tests::nil()])
-    );
+    assert_eq!(c.ok("LOOKUP #1"), array([redis_tests::nil()]));
 }
 
 #[test]
 fn known_payload_comes_with_its_wacz_when_asked_for() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let token = claimed(&claim(&mut c, "a", 1));
     let ask = |c: &mut Wire, options: &[&str]| {
         let hash = sha256_of(1);
@@ -488,8 +475,8 @@ fn known_payload_comes_with_its_wacz_when_asked_for() {
     until("the claim is blocked", || {
         server.info_number("claims_pending") == 1
     });
-    ok!(c, "DEDUPE.WACZOPEN", P, "a", "0.wacz");
-    ok!(c, "DEDUPE.WACZOPEN", P, "a", "1.wacz");
+    c.ok("WACZOPEN a 0.wacz");
+    c.ok("WACZOPEN a 1.wacz");
     settle(&mut c, "a", &token, 1);
     let mut with_wacz = record_of("a", 1).items().to_vec();
     with_wacz.push(bulk("0.wacz"));
@@ -515,7 +502,7 @@ fn known_payload_comes_with_its_wacz_when_asked_for() {
 #[test]
 fn claims_that_ran_out_do_not_pile_up() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let claims = (0..6000).map(|n| {
         let hash = sha256_of(n);
         ["DEDUPE.CLAIM", P, "a", &hash, "PX", "1"]
@@ -532,20 +519,10 @@ fn claims_that_ran_out_do_not_pile_up() {
 #[test]
 fn waits_that_time_out_leave_nothing_behind() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     claimed(&claim(&mut c, "a", 1));
     for _ in 0..50 {
-        let reply = ok!(
-            c,
-            "DEDUPE.CLAIM",
-            P,
-            "b",
-            sha256_of(1),
-            "PX",
-            1000,
-            "BLOCK",
-            1
-        );
+        let reply = c.ok("CLAIM b #1 PX 1000 BLOCK 1");
         assert_eq!(pending(&reply).0, "a");
     }
     assert_eq!(server.info_number("blocked_clients"), 0);
@@ -559,8 +536,8 @@ fn claim_that_runs_out_while_writes_are_paused_is_handed_on_afterwards() {
     let server = Options::new().aof(false).start();
     let replica = Options::new().replica_of(&server).start();
     server.wait_for_replica_offset(&replica);
-    let mut c = server.wire();
-    claimed(&ok!(c, "DEDUPE.CLAIM", P, "a", sha256_of(1), "PX", 1500));
+    let mut c = DedupeIndex::of(&server, P);
+    claimed(&c.ok("CLAIM a #1 PX 1500"));
     let seconds = |c: &mut Wire| -> f64 {
         let time = ok!(c, "TIME").texts();
         time[0].parse::<f64>().unwrap() + time[1].parse::<f64>().unwrap() / 1e6
@@ -584,13 +561,13 @@ fn claim_that_runs_out_while_writes_are_paused_is_handed_on_afterwards() {
 #[test]
 fn wait_that_ends_together_with_the_claim_is_answered() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let mut waiters: Vec<Wire> = (0..60).map(|_| server.wire()).collect();
     let mut first = 0;
     for time in ["1", "2", "3", "20", "50"] {
         for (n, waiter) in waiters.iter_mut().enumerate() {
             let hash = sha256_of(first + n as u64);
-            claimed(&ok!(c, "DEDUPE.CLAIM", P, "a", hash, "PX", time));
+            claimed(&c.ok(format!("CLAIM a '{hash}' PX '{time}'")));
             let words = ["DEDUPE.CLAIM", P, "b", &hash, "PX", "600000", "BLOCK", time];
             waiter.send(&words);
         }
@@ -601,7 +578,7 @@ fn wait_that_ends_together_with_the_claim_is_answered() {
                 .unwrap_or_else(|e| panic!("waiter {n} of BLOCK {time} has no answer: {e}"));
             if reply.items()[0] == bulk("CLAIMED") {
                 let token = claimed(&reply);
-                assert_eq!(ok!(c, "DEDUPE.UNCLAIM", P, hash, token), int(1));
+                assert_eq!(c.ok(format!("UNCLAIM '{hash}' '{token}'")), int(1));
             } else {
                 // Then it has not got a token that it was not told of.
                 pending(&reply);
@@ -617,18 +594,18 @@ fn wait_that_ends_together_with_the_claim_is_answered() {
 #[test]
 fn cancel_ends_the_waits_of_its_crawl() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "b", [7]);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("b", [7]);
     let token = claimed(&claim(&mut c, "a", 1));
     let mut canceled = blocked(&server, "b", 1);
     let mut behind = blocked(&server, "c", 1);
-    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "b"), int(1));
+    assert_eq!(c.ok("CANCEL b"), int(1));
     match canceled.recv() {
         Reply::Error(line) => assert!(line.starts_with(b"CANCELED "), "{line:?}"),
         other => panic!("the crawl is gone, but its waiter got {other:?}"),
     }
     assert!(behind.is_silent_for(QUIET));
-    assert_eq!(ok!(c, "DEDUPE.UNCLAIM", P, sha256_of(1), token), int(1));
+    assert_eq!(c.ok(format!("UNCLAIM #1 '{token}'")), int(1));
     claimed(&behind.recv());
     assert_eq!(pending(&claim(&mut c, "d", 1)).0, "c");
 }
@@ -636,7 +613,7 @@ fn cancel_ends_the_waits_of_its_crawl() {
 #[test]
 fn token_that_was_never_given_is_not_said_to_have_run_out() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     claimed(&claim(&mut c, "a", 1));
     match settle(&mut c, "a", "999999", 1) {
         Reply::Error(line) => {

@@ -1,8 +1,9 @@
 //! COMMIT and CANCEL: what becomes visible, who owns it, what the counts say.
 
 use redis_tests::{
-    Crawl, Server, Snapshot, Wire, add, array, assert_consistent, bulk, commit, counts, err,
-    indexed, int, nil, ok, owners, plain_hash, plainly, record_of, set_key, sha256_of, until,
+    Crawl, DedupeIndex, Server, Snapshot, Wire, add, array, assert_consistent, bulk, commit,
+    counts, indexed, int, nil, ok, owners, plain_hash, plainly, record_of, set_key, sha256_of,
+    until,
 };
 
 const P: &str = "{coll-42}:";
@@ -15,32 +16,29 @@ fn key(name: &str) -> String {
 #[test]
 fn hashes_are_invisible_until_commit_and_all_visible_after() {
     let server = Server::start();
-    let mut c = server.wire();
-    assert_eq!(add(&mut c, P, "a", 0..3), 3);
-    assert_eq!(owners(&mut c, P, 0..3), ["-", "-", "-"]);
-    assert_eq!(
-        ok!(c, "DEDUPE.LOOKUP", P, "CRAWL", "a", sha256_of(1)),
-        array([record_of("a", 1)])
-    );
+    let mut c = DedupeIndex::of(&server, P);
+    assert_eq!(c.add("a", 0..3), 3);
+    assert_eq!(c.owners(0..3), ["-", "-", "-"]);
+    assert_eq!(c.ok("LOOKUP CRAWL a #1"), array([record_of("a", 1)]));
     assert_eq!(set_key(&mut c, &key("uncommittedcrawls")), ["a"]);
-    assert_eq!(commit(&mut c, P, "a"), (3, 0));
-    assert_eq!(owners(&mut c, P, 0..4), ["a", "a", "a", "-"]);
+    assert_eq!(c.commit("a"), (3, 0));
+    assert_eq!(c.owners(0..4), ["a", "a", "a", "-"]);
     assert_eq!(set_key(&mut c, &key("uncommittedcrawls")), [""; 0]);
     assert_eq!(set_key(&mut c, &key("allcrawls")), ["a"]);
     let merged = plain_hash(&mut c, P, "allhashes");
     assert_eq!(merged[&sha256_of(2)], "a");
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }
 
 #[test]
 fn commit_twice_adds_nothing_to_allcounts() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", 0..50);
-    ok!(c, "DEDUPE.WACZOPEN", P, "a", "a.wacz");
-    ok!(c, "DEDUPE.WACZCLOSE", P, "a", 0, "a.wacz", "sha256:ab", 777);
-    ok!(c, "DEDUPE.REVISIT", P, "a", sha256_of(3), 100);
-    commit(&mut c, P, "a");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", 0..50);
+    c.ok("WACZOPEN a a.wacz");
+    c.ok("WACZCLOSE a 0 a.wacz sha256:ab 777");
+    c.ok("REVISIT a #3 100");
+    c.commit("a");
     let before = server.snapshot();
     let counted = counts(&mut c, COUNTS);
     assert_eq!(counted, counts(&mut c, &key("h:a:counts")));
@@ -48,7 +46,7 @@ fn commit_twice_adds_nothing_to_allcounts() {
     assert_eq!(counted["totalCrawlSize"], 777);
     assert_eq!(counted["dupeUrls"], 1);
     assert_eq!(counted["conservedSize"], 903);
-    assert_eq!(commit(&mut c, P, "a"), (0, 0));
+    assert_eq!(c.commit("a"), (0, 0));
     assert_eq!(counts(&mut c, COUNTS), counted);
     server.snapshot().assert_same(&before, "second commit");
 }
@@ -56,139 +54,102 @@ fn commit_twice_adds_nothing_to_allcounts() {
 #[test]
 fn first_committer_owns() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "late", 0..10);
-    add(&mut c, P, "early", 5..15);
-    assert_eq!(commit(&mut c, P, "early"), (10, 0));
-    assert_eq!(commit(&mut c, P, "late"), (5, 5));
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("late", 0..10);
+    c.add("early", 5..15);
+    assert_eq!(c.commit("early"), (10, 0));
+    assert_eq!(c.commit("late"), (5, 5));
     let mut expected = vec!["late"; 5];
     expected.extend(["early"; 10]);
-    assert_eq!(owners(&mut c, P, 0..15), expected);
+    assert_eq!(c.owners(0..15), expected);
     assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 20);
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }
 
 #[test]
 fn commit_puts_names_of_finished_waczs_into_src_d() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", 0..1);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", 0..1);
     for (i, name) in ["one.wacz", "two \r\n.wacz", "open.wacz"]
         .iter()
         .enumerate()
     {
-        ok!(c, "DEDUPE.WACZOPEN", P, "a", name);
+        c.ok(format!("WACZOPEN a '{name}'"));
         if i < 2 {
-            ok!(c, "DEDUPE.WACZCLOSE", P, "a", i, name, "sha256:ab", 1);
+            c.ok(format!("WACZCLOSE a '{i}' '{name}' sha256:ab 1"));
         }
     }
     assert_eq!(ok!(c, "EXISTS", key("src:d")), int(0));
-    commit(&mut c, P, "a");
+    c.commit("a");
     assert_eq!(
         set_key(&mut c, &key("src:d")),
         ["one.wacz", "two \r\n.wacz"]
     );
     // The last file is finished after the commit: it follows with the next one.
-    ok!(
-        c,
-        "DEDUPE.WACZCLOSE",
-        P,
-        "a",
-        2,
-        "open.wacz",
-        "sha256:ab",
-        1
-    );
-    commit(&mut c, P, "a");
+    c.ok("WACZCLOSE a 2 open.wacz sha256:ab 1");
+    c.commit("a");
     assert_eq!(set_key(&mut c, &key("src:d")).len(), 3);
 }
 
 #[test]
 fn commit_of_an_unknown_crawl_says_nocrawl() {
     let server = Server::start();
-    let mut c = server.wire();
-    assert!(err!(c, "DEDUPE.COMMIT", P, "nobody").starts_with("NOCRAWL "));
-    assert!(err!(c, "DEDUPE.CANCEL", P, "nobody").starts_with("NOCRAWL "));
+    let mut c = DedupeIndex::of(&server, P);
+    assert!(c.err("COMMIT nobody").starts_with("NOCRAWL "));
+    assert!(c.err("CANCEL nobody").starts_with("NOCRAWL "));
     assert_eq!(server.snapshot().names(), [""; 0]);
 }
 
 #[test]
 fn crawl_without_hashes_commits() {
     let server = Server::start();
-    let mut c = server.wire();
-    ok!(c, "DEDUPE.WACZOPEN", P, "a", "a.wacz");
-    assert_eq!(commit(&mut c, P, "a"), (0, 0));
+    let mut c = DedupeIndex::of(&server, P);
+    c.ok("WACZOPEN a a.wacz");
+    assert_eq!(c.commit("a"), (0, 0));
     assert_eq!(set_key(&mut c, &key("allcrawls")), ["a"]);
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }
 
 #[test]
 fn cancel_leaves_no_trace() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "base", 0..10);
-    commit(&mut c, P, "base");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("base", 0..10);
+    c.commit("base");
     let before = Snapshot::of(&mut c);
 
-    add(&mut c, P, "gone", 5..25);
-    ok!(
-        c,
-        "DEDUPE.REVISIT",
-        P,
-        "gone",
-        "REF",
-        "uuid-1",
-        sha256_of(1),
-        10
-    );
-    ok!(
-        c,
-        "DEDUPE.REVISIT",
-        P,
-        "gone",
-        "SEQ",
-        "w",
-        1,
-        sha256_of(2),
-        10
-    );
-    ok!(c, "DEDUPE.WACZOPEN", P, "gone", "gone.wacz");
-    ok!(
-        c,
-        "DEDUPE.WACZCLOSE",
-        P,
-        "gone",
-        0,
-        "gone.wacz",
-        "sha256:ab",
-        5
-    );
+    c.add("gone", 5..25);
+    c.ok("REVISIT gone REF uuid-1 #1 10");
+    c.ok("REVISIT gone SEQ w 1 #2 10");
+    c.ok("WACZOPEN gone gone.wacz");
+    c.ok("WACZCLOSE gone 0 gone.wacz sha256:ab 5");
     ok!(c, "DEDUPE.CLAIM", P, "gone", sha256_of(100), "PX", 100_000);
     assert_eq!(set_key(&mut c, &key("gone:reqCrawls")), ["base"]);
-    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "gone"), int(20));
+    assert_eq!(c.ok("CANCEL gone"), int(20));
     let after = Snapshot::of(&mut c).without_counters();
     after.assert_same(&before.without_counters(), "after CANCEL");
-    assert!(err!(c, "DEDUPE.CANCEL", P, "gone").starts_with("NOCRAWL "));
+    assert!(c.err("CANCEL gone").starts_with("NOCRAWL "));
 }
 
 #[test]
 fn cancel_of_a_committed_crawl_says_committed() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", 0..3);
-    commit(&mut c, P, "a");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", 0..3);
+    c.commit("a");
     let before = server.snapshot();
-    assert!(err!(c, "DEDUPE.CANCEL", P, "a").starts_with("COMMITTED "));
+    assert!(c.err("CANCEL a").starts_with("COMMITTED "));
     server.snapshot().assert_same(&before, "refused CANCEL");
 }
 
 #[test]
 fn crawl_id_used_again_adds_only_the_difference() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", 0..10);
-    commit(&mut c, P, "a");
-    assert_eq!(add(&mut c, P, "a", 5..15), 5);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", 0..10);
+    c.commit("a");
+    assert_eq!(c.add("a", 5..15), 5);
     let both = |c: &mut redis_tests::Wire| {
         (
             set_key(c, &key("uncommittedcrawls")),
@@ -198,80 +159,59 @@ fn crawl_id_used_again_adds_only_the_difference() {
     assert_eq!(both(&mut c), (vec!["a".to_owned()], vec!["a".to_owned()]));
     let mut expected = vec!["a"; 10];
     expected.extend(["-"; 5]);
-    assert_eq!(owners(&mut c, P, 0..15), expected);
-    assert_eq!(
-        ok!(c, "DEDUPE.LOOKUP", P, "CRAWL", "a", sha256_of(12)),
-        array([record_of("a", 12)])
-    );
+    assert_eq!(c.owners(0..15), expected);
+    assert_eq!(c.ok("LOOKUP CRAWL a #12"), array([record_of("a", 12)]));
     assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 10);
-    assert_eq!(commit(&mut c, P, "a"), (5, 0));
-    assert_eq!(owners(&mut c, P, 0..15), ["a"; 15]);
+    assert_eq!(c.commit("a"), (5, 0));
+    assert_eq!(c.owners(0..15), ["a"; 15]);
     assert_eq!(counts(&mut c, COUNTS), counts(&mut c, &key("h:a:counts")));
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }
 
 #[test]
 fn fresh_hashes_of_a_continued_crawl_do_not_take_over() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", 0..10);
-    commit(&mut c, P, "a");
-    add(&mut c, P, "b", 10..20);
-    commit(&mut c, P, "b");
-    add(&mut c, P, "a", 10..30);
-    assert_eq!(commit(&mut c, P, "a"), (10, 10));
-    assert_eq!(owners(&mut c, P, 10..20), ["b"; 10]);
-    assert_eq!(owners(&mut c, P, 20..30), ["a"; 10]);
-    assert_consistent(&mut c, P);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", 0..10);
+    c.commit("a");
+    c.add("b", 10..20);
+    c.commit("b");
+    c.add("a", 10..30);
+    assert_eq!(c.commit("a"), (10, 10));
+    assert_eq!(c.owners(10..20), ["b"; 10]);
+    assert_eq!(c.owners(20..30), ["a"; 10]);
+    c.assert_consistent();
 }
 
 #[test]
 fn cancel_of_a_continuation_takes_back_what_came_since_the_commit() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "other", 100..103);
-    commit(&mut c, P, "other");
-    add(&mut c, P, "a", 0..10);
-    ok!(c, "DEDUPE.REVISIT", P, "a", sha256_of(1), 10);
-    ok!(c, "DEDUPE.WACZOPEN", P, "a", "first.wacz");
-    ok!(
-        c,
-        "DEDUPE.WACZCLOSE",
-        P,
-        "a",
-        0,
-        "first.wacz",
-        "sha256:ab",
-        11
-    );
-    commit(&mut c, P, "a");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("other", 100..103);
+    c.commit("other");
+    c.add("a", 0..10);
+    c.ok("REVISIT a #1 10");
+    c.ok("WACZOPEN a first.wacz");
+    c.ok("WACZCLOSE a 0 first.wacz sha256:ab 11");
+    c.commit("a");
     let before = Snapshot::of(&mut c);
 
-    add(&mut c, P, "a", 5..25);
-    ok!(c, "DEDUPE.REVISIT", P, "a", "REF", "u", sha256_of(100), 10);
-    ok!(c, "DEDUPE.WACZOPEN", P, "a", "second.wacz");
-    ok!(
-        c,
-        "DEDUPE.WACZCLOSE",
-        P,
-        "a",
-        1,
-        "second.wacz",
-        "sha256:cd",
-        22
-    );
-    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "a"), int(15));
+    c.add("a", 5..25);
+    c.ok("REVISIT a REF u #100 10");
+    c.ok("WACZOPEN a second.wacz");
+    c.ok("WACZCLOSE a 1 second.wacz sha256:cd 22");
+    assert_eq!(c.ok("CANCEL a"), int(15));
     Snapshot::of(&mut c).assert_same(&before, "after CANCEL of the continuation");
-    assert_eq!(owners(&mut c, P, [0, 9, 10, 24]), ["a", "a", "-", "-"]);
-    assert!(err!(c, "DEDUPE.CANCEL", P, "a").starts_with("COMMITTED "));
-    assert_consistent(&mut c, P);
+    assert_eq!(c.owners([0, 9, 10, 24]), ["a", "a", "-", "-"]);
+    assert!(c.err("CANCEL a").starts_with("COMMITTED "));
+    c.assert_consistent();
 }
 
 #[test]
 fn only_crawls_known_to_the_index_own_hashes() {
     // An owner counts only once it is in `allcrawls`.
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     ok!(c, "HSET", key("allhashes"), sha256_of(1), "ghost");
     ok!(
         c,
@@ -280,23 +220,23 @@ fn only_crawls_known_to_the_index_own_hashes() {
         sha256_of(1),
         "0 20260101000000 http://e.com/ 5"
     );
-    assert_eq!(owners(&mut c, P, [1]), ["-"]);
+    assert_eq!(c.owners([1]), ["-"]);
     ok!(c, "SADD", key("allcrawls"), "ghost");
-    assert_eq!(owners(&mut c, P, [1]), ["ghost"]);
+    assert_eq!(c.owners([1]), ["ghost"]);
 }
 
 #[test]
 fn lookup_falls_back_when_the_owners_record_is_gone() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", 0..2);
-    add(&mut c, P, "b", 1..3);
-    commit(&mut c, P, "a");
-    commit(&mut c, P, "b");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", 0..2);
+    c.add("b", 1..3);
+    c.commit("a");
+    c.commit("b");
     plainly(&mut c, P, |c| {
         ok!(c, "HDEL", key("h:a"), sha256_of(0), sha256_of(1))
     });
-    assert_eq!(owners(&mut c, P, 0..3), ["-", "b", "b"]);
+    assert_eq!(c.owners(0..3), ["-", "b", "b"]);
 }
 
 /// A crawl whose commit takes long enough to be met in its middle.
@@ -310,7 +250,7 @@ fn long_crawl<'a>(id: &'a str, first: u64) -> Crawl<'a> {
 }
 
 fn until_committing(server: &Server, crawl: &str) {
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(server, P);
     until("the commit is under way", || {
         ok!(c, "HEXISTS", key("committing"), crawl) == int(1)
     });
@@ -432,7 +372,7 @@ fn commit_outlives_its_client() {
 #[test]
 fn two_commits_and_a_cancel_at_once_end_in_a_serial_outcome() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     let (a, b, gone) = (
         Crawl {
@@ -458,14 +398,14 @@ fn two_commits_and_a_cancel_at_once_end_in_a_serial_outcome() {
     // Look-ups meanwhile: the shared part has at most one owner in any one reply.
     let shared: Vec<u64> = (30_000..60_000).step_by(37).collect();
     until("both commits are done", || {
-        let mut seen = owners(&mut c, P, shared.iter().copied());
+        let mut seen = c.owners(shared.iter().copied());
         seen.dedup();
         assert!(seen.len() == 1, "one look-up saw several owners: {seen:?}");
         ok!(c, "SCARD", key("allcrawls")) == int(2)
     });
     let (first, second) = (jobs[0].recv().ints(), jobs[1].recv().ints());
     assert_eq!(jobs[2].recv(), int(60_000));
-    let owner = owners(&mut c, P, [30_000])[0].clone();
+    let owner = c.owners([30_000])[0].clone();
     match owner.as_str() {
         "a" => assert_eq!((first, second), (vec![60_000, 0], vec![30_000, 30_000])),
         "b" => assert_eq!((second, first), (vec![60_000, 0], vec![30_000, 30_000])),
@@ -476,26 +416,26 @@ fn two_commits_and_a_cancel_at_once_end_in_a_serial_outcome() {
     assert!((30_000..60_000).all(|n| all[&sha256_of(n)] == owner));
     assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 120_000);
     assert_eq!(ok!(c, "HGET", key("h:c"), sha256_of(15_000)), nil());
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }
 
 #[test]
 fn numbers_from_before_the_commit_outlive_a_canceled_continuation() {
     let server = Server::start();
-    let mut c = server.wire();
-    let revisit = |c: &mut Wire, n: i32| {
-        let words = ok!(c, "DEDUPE.REVISIT", P, "a", "SEQ", "w", n, sha256_of(1), 10);
+    let mut c = DedupeIndex::of(&server, P);
+    let revisit = |c: &mut DedupeIndex, n: i32| {
+        let words = c.ok(format!("REVISIT a SEQ w '{n}' #1 10"));
         words.int()
     };
-    add(&mut c, P, "a", 0..5);
+    c.add("a", 0..5);
     assert_eq!(revisit(&mut c, 1), 1);
-    commit(&mut c, P, "a");
+    c.commit("a");
     let sums = counts(&mut c, &key("h:a:counts"));
     assert_eq!(sums["dupeUrls"], 1);
-    add(&mut c, P, "a", 5..9);
-    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "a"), int(4));
+    c.add("a", 5..9);
+    assert_eq!(c.ok("CANCEL a"), int(4));
     // A retry of the call from before: its stored reply, and nothing is counted.
     assert_eq!(revisit(&mut c, 1), 1);
     assert_eq!(counts(&mut c, &key("h:a:counts")), sums);
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }

@@ -1,9 +1,9 @@
 //! ADD, REVISIT and LOOKUP: spellings of a hash, odd bytes, exact counts.
 
 use redis_tests::{
-    DATE, Options, Reply, Rng, Server, Snapshot, Wire, Word, add, array, assert_consistent, bulk,
-    commit, counts, err, hash_key, int, nil, ok, owners, plain_hash, plain_view, plainly,
-    record_of, set_key, sha256_of, words_of,
+    DATE, DedupeIndex, Options, Reply, Rng, Server, Snapshot, Wire, Word, add, array, bulk, commit,
+    counts, err, hash_key, int, nil, ok, plain_hash, plain_view, plainly, record_of, set_key,
+    sha256_of, words_of,
 };
 
 const P: &str = "p:";
@@ -63,7 +63,7 @@ fn found(c: &mut Wire, hash: &str) -> bool {
 #[test]
 fn every_spelling_means_the_same_hash_and_one_form_is_written() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     for same in spellings() {
         for written in &same {
             ok!(c, "FLUSHALL");
@@ -73,7 +73,7 @@ fn every_spelling_means_the_same_hash_and_one_form_is_written() {
             }
             let fields: Vec<String> = hash_key(&mut c, "p:h:a").into_keys().collect();
             assert_eq!(fields, [same[0].clone()], "written form of {written}");
-            commit(&mut c, P, "a");
+            c.commit("a");
             for other in &same {
                 assert!(found(&mut c, other), "{written} looked up as {other}");
             }
@@ -84,19 +84,19 @@ fn every_spelling_means_the_same_hash_and_one_form_is_written() {
 #[test]
 fn browsertrix_profile_keeps_the_text_after_the_last_colon() {
     let server = Server::start();
-    let mut c = server.wire();
-    ok!(c, "DEDUPE.PROFILE", P, "browsertrix");
+    let mut c = DedupeIndex::of(&server, P);
+    c.ok("PROFILE browsertrix");
     add_one(&mut c, "a", &format!("sha256:{SHA256}"));
-    commit(&mut c, P, "a");
+    c.commit("a");
     assert_eq!(ok!(c, "EXISTS", "p:allhashes"), int(0));
     assert_eq!(plain_hash(&mut c, P, "alldupes")[SHA256], "a");
     assert!(plain_hash(&mut c, P, "h:a").contains_key(SHA256));
     for spelling in &spellings()[0] {
         assert!(found(&mut c, spelling), "{spelling}");
     }
-    add(&mut c, P, "b", [1]);
+    c.add("b", [1]);
     let hash = format!("sha-256:{SHA256}");
-    ok!(c, "DEDUPE.REVISIT", P, "b", "REF", "uid-1", hash, 10);
+    c.ok(format!("REVISIT b REF uid-1 '{hash}' 10"));
     assert_eq!(set_key(&mut c, "p:uid-1:duperef"), ["a 1"]);
     assert_eq!(ok!(c, "EXISTS", "p:uid-1:duperefs"), int(0));
 }
@@ -104,7 +104,7 @@ fn browsertrix_profile_keeps_the_text_after_the_last_colon() {
 #[test]
 fn lookup_finds_what_a_plain_client_wrote_in_another_spelling() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let value = "3 20260101000000 http://e.com/a b 50";
     for same in spellings() {
         for written in &same {
@@ -132,7 +132,7 @@ fn lookup_finds_what_a_plain_client_wrote_in_another_spelling() {
 #[test]
 fn unknown_kinds_of_hash_are_kept_as_given() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let odd = [
         "blake3:0123456789abcdef0123456789ABCDEF".to_owned(),
         "xxh3:0011223344556677".to_owned(),
@@ -148,7 +148,7 @@ fn unknown_kinds_of_hash_are_kept_as_given() {
         hash_key(&mut c, "p:h:a").into_keys().collect::<Vec<_>>(),
         fields
     );
-    commit(&mut c, P, "a");
+    c.commit("a");
     for hash in &odd {
         assert!(found(&mut c, hash));
     }
@@ -157,8 +157,8 @@ fn unknown_kinds_of_hash_are_kept_as_given() {
 #[test]
 fn malformed_hashes_say_badhash() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", [1]);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", [1]);
     let before = server.snapshot();
     let bad: [Vec<u8>; 7] = [
         vec![],
@@ -175,7 +175,7 @@ fn malformed_hashes_say_badhash() {
             err!(c, "DEDUPE.ADD", P, "a", hash, 0, DATE, "http://e.com/", 5),
             err!(c, "DEDUPE.REVISIT", P, "a", hash, 5),
             err!(c, "DEDUPE.CLAIM", P, "a", hash, "PX", 1000),
-            err!(c, "DEDUPE.UNCLAIM", P, hash, "1"),
+            err!(c, "DEDUPE.UNCLAIM", P, hash, 1),
         ];
         for line in lines {
             assert!(
@@ -235,14 +235,14 @@ fn any_bytes_survive_in_urls_ids_and_prefixes() {
 #[test]
 fn crawl_ids_with_spaces_survive_dependencies() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "with two spaces", [1]);
-    ok!(c, "DEDUPE.WACZOPEN", P, "with two spaces", "a.wacz");
-    commit(&mut c, P, "with two spaces");
-    add(&mut c, P, "b", [2]);
-    ok!(c, "DEDUPE.REVISIT", P, "b", "REF", "uuid", sha256_of(1), 10);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("with two spaces", [1]);
+    c.ok("WACZOPEN 'with two spaces' a.wacz");
+    c.commit("with two spaces");
+    c.add("b", [2]);
+    c.ok("REVISIT b REF uuid #1 10");
     assert_eq!(set_key(&mut c, "p:uuid:duperefs"), ["with two spaces 0"]);
-    let required = ok!(c, "DEDUPE.REQUIRES", P, "REF", "uuid", "FORMAT", "RESP");
+    let required = c.ok("REQUIRES REF uuid FORMAT RESP");
     assert_eq!(
         required.items()[0].field("crawlId"),
         bulk("with two spaces")
@@ -252,7 +252,7 @@ fn crawl_ids_with_spaces_survive_dependencies() {
 #[test]
 fn empty_prefix_gives_the_documented_names() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     add(&mut c, "", "a", [1]);
     commit(&mut c, "", "a");
     let keys = plain_view(&mut c, "").names();
@@ -264,24 +264,14 @@ fn empty_prefix_gives_the_documented_names() {
 #[test]
 fn lookup_of_many_hashes_is_always_an_array() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", [1, 2]);
-    ok!(c, "DEDUPE.WACZOPEN", P, "a", "a.wacz");
-    commit(&mut c, P, "a");
-    assert_eq!(ok!(c, "DEDUPE.LOOKUP", P, sha256_of(9)), array([nil()]));
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", [1, 2]);
+    c.ok("WACZOPEN a a.wacz");
+    c.commit("a");
+    assert_eq!(c.ok("LOOKUP #9"), array([nil()]));
+    assert_eq!(c.ok("LOOKUP #1"), array([record_of("a", 1)]));
     assert_eq!(
-        ok!(c, "DEDUPE.LOOKUP", P, sha256_of(1)),
-        array([record_of("a", 1)])
-    );
-    assert_eq!(
-        ok!(
-            c,
-            "DEDUPE.LOOKUP",
-            P,
-            sha256_of(2),
-            sha256_of(9),
-            sha256_of(2)
-        ),
+        c.ok("LOOKUP #2 #9 #2"),
         array([record_of("a", 2), nil(), record_of("a", 2)])
     );
     let with = |filename: Reply| {
@@ -289,15 +279,9 @@ fn lookup_of_many_hashes_is_always_an_array() {
         record.push(filename);
         array([Reply::Array(record)])
     };
-    assert_eq!(
-        ok!(c, "DEDUPE.LOOKUP", P, "WITHWACZ", sha256_of(1)),
-        with(bulk("a.wacz"))
-    );
+    assert_eq!(c.ok("LOOKUP WITHWACZ #1"), with(bulk("a.wacz")));
     ok!(c, "DEL", "p:c:a:wacz");
-    assert_eq!(
-        ok!(c, "DEDUPE.LOOKUP", P, "WITHWACZ", sha256_of(1)),
-        with(nil())
-    );
+    assert_eq!(c.ok("LOOKUP WITHWACZ #1"), with(nil()));
     assert_eq!(
         ok!(c, "DEDUPE.LOOKUP", "empty:", sha256_of(1)),
         array([nil()])
@@ -307,20 +291,12 @@ fn lookup_of_many_hashes_is_always_an_array() {
 #[test]
 fn committed_record_wins_over_the_crawls_own() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", [1]);
-    commit(&mut c, P, "a");
-    add(&mut c, P, "b", [1, 2]);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", [1]);
+    c.commit("a");
+    c.add("b", [1, 2]);
     assert_eq!(
-        ok!(
-            c,
-            "DEDUPE.LOOKUP",
-            P,
-            "CRAWL",
-            "b",
-            sha256_of(1),
-            sha256_of(2)
-        ),
+        c.ok("LOOKUP CRAWL b #1 #2"),
         array([record_of("a", 1), record_of("b", 2)])
     );
 }
@@ -328,9 +304,10 @@ fn committed_record_wins_over_the_crawls_own() {
 #[test]
 fn same_record_again_is_a_retry_and_another_one_counts() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let hash = sha256_of(1);
-    let mut put = |date: &str, url: &str| ok!(c, "DEDUPE.ADD", P, "a", hash, 0, date, url, 5).int();
+    let mut put =
+        |date: &str, url: &str| c.ok(format!("ADD a '{hash}' 0 '{date}' '{url}' 5")).int();
     assert_eq!(put(DATE, "http://e.com/a"), 1);
     assert_eq!(put(DATE, "http://e.com/a"), 0);
     assert_eq!(put(DATE, "http://e.com/b"), 0);
@@ -379,16 +356,16 @@ fn earliest_records_stay_whoever_adds_them_and_in_whatever_order() {
     let mut records = many_records(&mut rng);
     let mut expected: Option<[Snapshot; 2]> = None;
     for round in 0..6 {
-        let mut c = server.wire();
+        let mut c = DedupeIndex::of(&server, P);
         ok!(c, "FLUSHALL");
-        add(&mut c, P, "a", [5, 6]);
-        commit(&mut c, P, "a");
+        c.add("a", [5, 6]);
+        c.commit("a");
         rng.shuffle(&mut records);
         let writers = 1 + round % 4;
         let share = records.len().div_ceil(writers);
         std::thread::scope(|scope| {
             for (writer, records) in records.chunks(share).enumerate() {
-                let mut c = server.wire();
+                let mut c = DedupeIndex::of(&server, P);
                 let mut rng = Rng::seeded(rng.bits());
                 scope.spawn(move || {
                     let mut rest = records;
@@ -412,7 +389,7 @@ fn earliest_records_stay_whoever_adds_them_and_in_whatever_order() {
             }
         });
         let before = without_replies(&server);
-        commit(&mut c, P, "a");
+        c.commit("a");
         let after = without_replies(&server);
         match &expected {
             None => expected = Some([before, after]),
@@ -422,7 +399,7 @@ fn earliest_records_stay_whoever_adds_them_and_in_whatever_order() {
             }
         }
         assert_eq!(ok!(c, "EXISTS", "p:h:a:unstored"), int(0));
-        assert_consistent(&mut c, P);
+        c.assert_consistent();
         server.wait_for_replica_offset(&replica);
         replica
             .snapshot()
@@ -433,7 +410,7 @@ fn earliest_records_stay_whoever_adds_them_and_in_whatever_order() {
 #[test]
 fn options_of_add_stand_in_any_order() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     for (n, options) in [
         "EARLIEST SEQ w 1",
         "seq w 2 earliest",
@@ -451,7 +428,7 @@ fn options_of_add_stand_in_any_order() {
     let mut twice = vec!["DEDUPE.ADD", P, "a", "EARLIEST", "EARLIEST"];
     let words = words_of(7).map(|w| String::from_utf8(w).unwrap());
     twice.extend(words.iter().map(String::as_str));
-    let Reply::Error(line) = c.call(&twice) else {
+    let Reply::Error(line) = c.wire().call(&twice) else {
         panic!("EARLIEST twice is no hash");
     };
     assert!(line.starts_with(b"BADHASH "));
@@ -460,7 +437,7 @@ fn options_of_add_stand_in_any_order() {
 #[test]
 fn dates_of_all_forms_are_kept_as_given() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let dates = [
         "20260319102015",
         "20260319102015123",
@@ -469,22 +446,12 @@ fn dates_of_all_forms_are_kept_as_given() {
     ];
     for (i, date) in dates.iter().enumerate() {
         let hash = sha256_of(i as u64);
-        ok!(c, "DEDUPE.ADD", P, "a", hash, 0, date, "http://e.com/", 5);
-        let own = ok!(c, "DEDUPE.LOOKUP", P, "CRAWL", "a", hash);
+        c.ok(format!("ADD a '{hash}' 0 '{date}' http://e.com/ 5"));
+        let own = c.ok(format!("LOOKUP CRAWL a '{hash}'"));
         assert_eq!(own.items()[0].items()[2], bulk(date));
     }
     for date in ["", "yesterday", "2026 03 19"] {
-        let line = err!(
-            c,
-            "DEDUPE.ADD",
-            P,
-            "a",
-            sha256_of(9),
-            0,
-            date,
-            "http://e.com/",
-            5
-        );
+        let line = c.err(format!("ADD a #9 0 '{date}' http://e.com/ 5"));
         assert!(line.starts_with("ERR ") && line.contains("date"), "{line}");
     }
 }
@@ -492,8 +459,8 @@ fn dates_of_all_forms_are_kept_as_given() {
 #[test]
 fn browsertrix_profile_stores_what_its_readers_can_split_and_retries_count_nothing() {
     let server = Server::start();
-    let mut c = server.wire();
-    ok!(c, "DEDUPE.PROFILE", P, "browsertrix");
+    let mut c = DedupeIndex::of(&server, P);
+    c.ok("PROFILE browsertrix");
     let spellings = [
         (
             "2026-03-19T10:20:15.250Z",
@@ -516,7 +483,7 @@ fn browsertrix_profile_stores_what_its_readers_can_split_and_retries_count_nothi
                 let mut words = vec!["DEDUPE.ADD", P, crawl];
                 words.extend(earliest.then_some("EARLIEST"));
                 words.extend([&hash, "3", date, url, "5"]);
-                c.call(&words).int()
+                c.wire().call(&words).int()
             };
             assert_eq!(put(date, url), 1);
             for (date, url) in [(date, &escaped[..]), (stored, url), (stored, &escaped)] {
@@ -526,7 +493,7 @@ fn browsertrix_profile_stores_what_its_readers_can_split_and_retries_count_nothi
             let field = hash.split_once(':').expect("a label").1;
             let value = format!("3 {stored} {escaped} 5");
             assert_eq!(ok!(c, "HGET", key, field), bulk(value));
-            let own = ok!(c, "DEDUPE.LOOKUP", P, "CRAWL", crawl, hash);
+            let own = c.ok(format!("LOOKUP CRAWL '{crawl}' '{hash}'"));
             let own = own.items()[0].items();
             assert_eq!([&own[2], &own[3]], [&bulk(stored), &bulk(escaped)]);
         }
@@ -538,23 +505,11 @@ fn browsertrix_profile_stores_what_its_readers_can_split_and_retries_count_nothi
 #[test]
 fn revisit_counts_urls_dupes_and_saved_bytes() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", [1, 2]);
-    commit(&mut c, P, "a");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", [1, 2]);
+    c.commit("a");
     // Sizes of the originals: 1001 and 1002.
-    assert_eq!(
-        ok!(
-            c,
-            "DEDUPE.REVISIT",
-            P,
-            "b",
-            sha256_of(1),
-            300,
-            sha256_of(2),
-            5000
-        ),
-        int(2)
-    );
+    assert_eq!(c.ok("REVISIT b #1 300 #2 5000"), int(2));
     let counted = counts(&mut c, "p:h:b:counts");
     assert_eq!(counted["totalUrls"], 2);
     assert_eq!(counted["dupeUrls"], 2);
@@ -566,9 +521,9 @@ fn revisit_counts_urls_dupes_and_saved_bytes() {
 #[test]
 fn revisit_of_an_own_record_makes_no_dependency() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", [1]);
-    ok!(c, "DEDUPE.REVISIT", P, "a", "REF", "u", sha256_of(1), 10);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", [1]);
+    c.ok("REVISIT a REF u #1 10");
     assert_eq!(counts(&mut c, "p:h:a:counts")["dupeUrls"], 1);
     assert_eq!(ok!(c, "EXISTS", "p:a:reqCrawls", "p:u:duperefs"), int(0));
 }
@@ -576,10 +531,10 @@ fn revisit_of_an_own_record_makes_no_dependency() {
 #[test]
 fn revisit_with_noref_keeps_no_dependency() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", [1]);
-    commit(&mut c, P, "a");
-    ok!(c, "DEDUPE.REVISIT", P, "b", "NOREF", sha256_of(1), 10);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", [1]);
+    c.commit("a");
+    c.ok("REVISIT b NOREF #1 10");
     assert_eq!(counts(&mut c, "p:h:b:counts")["dupeUrls"], 1);
     assert_eq!(ok!(c, "EXISTS", "p:b:reqCrawls"), int(0));
 }
@@ -587,9 +542,9 @@ fn revisit_with_noref_keeps_no_dependency() {
 #[test]
 fn revisit_with_noref_is_counted_for_the_crawl_of_its_original() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", [1]);
-    commit(&mut c, P, "a");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", [1]);
+    c.commit("a");
     let revisit = |c: &mut Wire, option: &[&str]| {
         let mut words = vec!["DEDUPE.REVISIT", P, "b"];
         words.extend(option);
@@ -597,28 +552,28 @@ fn revisit_with_noref_is_counted_for_the_crawl_of_its_original() {
         words.extend([&hash[..], "10"]);
         assert_eq!(c.expect_ok(&words), int(1));
     };
-    let required = |c: &mut Wire| ok!(c, "DEDUPE.REQUIREDBY", P, "a");
+    let required = |c: &mut DedupeIndex| c.ok("REQUIREDBY a");
     revisit(&mut c, &["NOREF"]);
     assert_eq!(required(&mut c), array([array([bulk("b"), int(1)])]));
-    commit(&mut c, P, "b");
+    c.commit("b");
     // What came since goes with a cancel, and no more.
     let before = server.snapshot();
     revisit(&mut c, &["NOREF"]);
     revisit(&mut c, &[]);
     assert_eq!(set_key(&mut c, "p:b:reqCrawls"), ["a"]);
     assert_eq!(required(&mut c), array([array([bulk("b"), int(3)])]));
-    ok!(c, "DEDUPE.CANCEL", P, "b");
+    c.ok("CANCEL b");
     server.snapshot().assert_same(&before, "canceled");
-    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "b").ints(), [1, 0, 0]);
+    assert_eq!(c.ok("REMOVE b").ints(), [1, 0, 0]);
     assert_eq!(ok!(c, "EXISTS", "p:h:b:deps"), int(0));
 }
 
 #[test]
 fn revisit_of_a_given_original_is_not_looked_up() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", [1]);
-    commit(&mut c, P, "a");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", [1]);
+    c.commit("a");
     // It refers to a record of another crawl than the index would give, and to one that is gone.
     let (first, second) = (sha256_of(1), sha256_of(2));
     let words = ["DEDUPE.REVISIT", P, "b", "SEQ", "w", "1", "REF", "u"];
@@ -643,19 +598,7 @@ fn revisit_of_a_given_original_is_not_looked_up() {
         set_key(&mut c, "p:u:duperefs"),
         ["a 0", "gone 0", "old crawl 3"]
     );
-    ok!(
-        c,
-        "DEDUPE.REVISIT",
-        P,
-        "c",
-        "NOREF",
-        second,
-        5,
-        "ORIGINAL",
-        "c",
-        0,
-        9
-    );
+    c.ok(format!("REVISIT c NOREF '{second}' 5 ORIGINAL c 0 9"));
     assert_eq!(ok!(c, "EXISTS", "p:h:c:deps"), int(0), "its own record");
     let before = server.snapshot();
     for bad in [
@@ -670,7 +613,7 @@ fn revisit_of_a_given_original_is_not_looked_up() {
     ] {
         let mut all = vec!["DEDUPE.REVISIT", P, "b", &first, "5"];
         all.extend(bad);
-        assert!(c.call(&all).is_error(), "{bad:?}");
+        assert!(c.wire().call(&all).is_error(), "{bad:?}");
     }
     server.snapshot().assert_same(&before, "bad originals");
 }
@@ -678,36 +621,27 @@ fn revisit_of_a_given_original_is_not_looked_up() {
 #[test]
 fn revisit_of_an_unknown_hash_changes_nothing() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", [1]);
-    commit(&mut c, P, "a");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", [1]);
+    c.commit("a");
     let before = server.snapshot();
-    let line = err!(
-        c,
-        "DEDUPE.REVISIT",
-        P,
-        "b",
-        sha256_of(1),
-        10,
-        sha256_of(99),
-        10
-    );
+    let line = c.err("REVISIT b #1 10 #99 10");
     assert!(
         line.starts_with("NOHASH ") && line.contains(&sha256_of(99)),
         "{line}"
     );
     server.snapshot().assert_same(&before, "refused REVISIT");
     // Another crawl's uncommitted hash is unknown too.
-    add(&mut c, P, "open", [5]);
-    assert!(err!(c, "DEDUPE.REVISIT", P, "b", sha256_of(5), 10).starts_with("NOHASH "));
+    c.add("open", [5]);
+    assert!(c.err("REVISIT b #5 10").starts_with("NOHASH "));
 }
 
 #[test]
 fn repeated_sequence_number_gives_the_stored_reply() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "base", [100]);
-    commit(&mut c, P, "base");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("base", [100]);
+    c.commit("base");
     let h = sha256_of;
     let first = |c: &mut Wire| {
         let u = "http://e.com/";
@@ -773,8 +707,8 @@ fn repeated_sequence_number_gives_the_stored_reply() {
 #[test]
 fn failed_command_does_not_use_up_its_sequence_number() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", [1]);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", [1]);
     let retry = |c: &mut Wire| {
         c.call(&[
             "DEDUPE.REVISIT",
@@ -788,14 +722,14 @@ fn failed_command_does_not_use_up_its_sequence_number() {
         ])
     };
     assert!(retry(&mut c).is_error());
-    add(&mut c, P, "a", [7]);
+    c.add("a", [7]);
     assert_eq!(retry(&mut c), int(1));
 }
 
 #[test]
 fn crawl_ids_that_would_share_keys_are_refused() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let mut refused: Vec<String> = [
         "counts", "wacz", "baseline", "added", "merging", "unstored", "deps", "refs", "seq",
     ]
@@ -816,10 +750,10 @@ fn crawl_ids_that_would_share_keys_are_refused() {
                 "http://e.com/",
                 5
             ),
-            err!(c, "DEDUPE.REVISIT", P, id, sha256_of(1), 5),
-            err!(c, "DEDUPE.WACZOPEN", P, id, "a.wacz"),
-            err!(c, "DEDUPE.CLAIM", P, id, sha256_of(1), "PX", 1000),
-            err!(c, "DEDUPE.COMMIT", P, id),
+            c.err(format!("REVISIT '{id}' #1 5")),
+            c.err(format!("WACZOPEN '{id}' a.wacz")),
+            c.err(format!("CLAIM '{id}' #1 PX 1000")),
+            c.err(format!("COMMIT '{id}'")),
         ];
         for line in lines {
             assert!(line.starts_with("BADCRAWL "), "{id}: {line}");
@@ -831,8 +765,8 @@ fn crawl_ids_that_would_share_keys_are_refused() {
 #[test]
 fn profile_is_kept_and_refused_once_the_index_has_crawls() {
     let server = Server::start();
-    let mut c = server.wire();
-    assert_eq!(ok!(c, "DEDUPE.PROFILE", P), bulk("document"));
+    let mut c = DedupeIndex::of(&server, P);
+    assert_eq!(c.ok("PROFILE"), bulk("document"));
     assert_eq!(
         server.snapshot().names(),
         [""; 0],
@@ -845,14 +779,14 @@ fn profile_is_kept_and_refused_once_the_index_has_crawls() {
         "crawlspace.dedupe-profile",
         "browsertrix"
     );
-    assert_eq!(ok!(c, "DEDUPE.PROFILE", P), bulk("browsertrix"));
-    add(&mut c, P, "a", [1]);
+    assert_eq!(c.ok("PROFILE"), bulk("browsertrix"));
+    c.add("a", [1]);
     ok!(c, "CONFIG", "SET", "crawlspace.dedupe-profile", "document");
-    assert_eq!(ok!(c, "DEDUPE.PROFILE", P), bulk("browsertrix"));
-    assert!(err!(c, "DEDUPE.PROFILE", P, "document").starts_with("HASCRAWLS "));
-    commit(&mut c, P, "a");
+    assert_eq!(c.ok("PROFILE"), bulk("browsertrix"));
+    assert!(c.err("PROFILE document").starts_with("HASCRAWLS "));
+    c.commit("a");
     assert_eq!(ok!(c, "EXISTS", "p:alldupes"), int(1));
-    assert_eq!(owners(&mut c, P, [1]), ["a"]);
+    assert_eq!(c.owners([1]), ["a"]);
     let line = err!(c, "DEDUPE.PROFILE", "q:", "warcprox");
     assert!(line.contains("warcprox"), "{line}");
     assert_eq!(
@@ -865,7 +799,7 @@ fn profile_is_kept_and_refused_once_the_index_has_crawls() {
 #[test]
 fn retry_after_the_commit_changes_nothing() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let h = sha256_of(1);
     let words = [
         "DEDUPE.ADD",
@@ -882,7 +816,7 @@ fn retry_after_the_commit_changes_nothing() {
     ];
     let plain = ["DEDUPE.ADD", P, "a", &h, "0", DATE, "http://e.com/", "5"];
     assert_eq!(c.expect_ok(&words), int(1));
-    commit(&mut c, P, "a");
+    c.commit("a");
     let before = server.snapshot();
     assert_eq!(c.expect_ok(&words), int(1));
     server.snapshot().assert_same(&before, "numbered retry");
@@ -895,8 +829,8 @@ fn retry_after_the_commit_changes_nothing() {
 #[test]
 fn index_of_a_newer_format_is_left_alone() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "a", [1]);
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", [1]);
     ok!(c, "HSET", "p:crawlspace", "format", "999");
     let before = server.snapshot();
     for words in [

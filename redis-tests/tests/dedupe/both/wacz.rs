@@ -1,16 +1,18 @@
 //! The WACZ list of a crawl, and what a WACZ requires.
 
-use redis_tests::{Server, Wire, add, bulk, commit, counts, err, int, nil, ok, set_key, sha256_of};
+use redis_tests::{
+    DedupeIndex, Server, Wire, add, bulk, commit, counts, int, nil, ok, set_key, sha256_of,
+};
 
 const P: &str = "p:";
 
 #[test]
 fn opening_is_idempotent_per_filename() {
     let server = Server::start();
-    let mut c = server.wire();
-    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", P, "a", "0.wacz"), int(0));
-    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", P, "a", "1.wacz"), int(1));
-    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", P, "a", "0.wacz"), int(0));
+    let mut c = DedupeIndex::of(&server, P);
+    assert_eq!(c.ok("WACZOPEN a 0.wacz"), int(0));
+    assert_eq!(c.ok("WACZOPEN a 1.wacz"), int(1));
+    assert_eq!(c.ok("WACZOPEN a 0.wacz"), int(0));
     assert_eq!(set_key(&mut c, "p:uncommittedcrawls"), ["a"]);
     assert_eq!(ok!(c, "LLEN", "p:c:a:wacz"), int(2));
     assert_eq!(
@@ -22,19 +24,10 @@ fn opening_is_idempotent_per_filename() {
 #[test]
 fn closing_twice_adds_the_size_once() {
     let server = Server::start();
-    let mut c = server.wire();
-    ok!(c, "DEDUPE.WACZOPEN", P, "a", "0.wacz");
-    let close = |c: &mut Wire, size: i64| {
-        let reply = ok!(
-            c,
-            "DEDUPE.WACZCLOSE",
-            P,
-            "a",
-            0,
-            "0.wacz",
-            "sha256:ab",
-            size
-        );
+    let mut c = DedupeIndex::of(&server, P);
+    c.ok("WACZOPEN a 0.wacz");
+    let close = |c: &mut DedupeIndex, size: i64| {
+        let reply = c.ok(format!("WACZCLOSE a 0 0.wacz sha256:ab '{size}'"));
         assert_eq!(reply, redis_tests::simple("OK"));
         counts(c, "p:h:a:counts")["totalCrawlSize"]
     };
@@ -46,7 +39,7 @@ fn closing_twice_adds_the_size_once() {
         .assert_same(&before, "the same close again");
     assert_eq!(close(&mut c, 700), 700);
     assert_eq!(close(&mut c, 100), 100);
-    let list = ok!(c, "DEDUPE.WACZLIST", P, "a");
+    let list = c.ok("WACZLIST a");
     assert_eq!(list.items().len(), 1);
     assert_eq!(list.items()[0].field("filename"), bulk("0.wacz"));
     assert_eq!(list.items()[0].field("hash"), bulk("sha256:ab"));
@@ -56,14 +49,14 @@ fn closing_twice_adds_the_size_once() {
 #[test]
 fn file_that_is_closed_under_another_name_takes_its_place() {
     let server = Server::start();
-    let mut c = server.wire();
-    add(&mut c, P, "other", [1]);
-    ok!(c, "DEDUPE.WACZOPEN", P, "other", "all.wacz");
-    ok!(c, "DEDUPE.WACZCLOSE", P, "other", 0, "all.wacz", "", 5);
-    commit(&mut c, P, "other");
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("other", [1]);
+    c.ok("WACZOPEN other all.wacz");
+    c.ok("WACZCLOSE other 0 all.wacz '' 5");
+    c.commit("other");
     let base = server.snapshot();
     for crawl in ["a", "b"] {
-        ok!(c, "DEDUPE.WACZOPEN", P, crawl, "2026-open.wacz");
+        c.ok(format!("WACZOPEN '{crawl}' 2026-open.wacz"));
     }
     let close = |name: &str| format!("DEDUPE.WACZCLOSE {P} a 0 {name} sha256:ab 500");
     let words = |line: String| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
@@ -86,24 +79,14 @@ fn file_that_is_closed_under_another_name_takes_its_place() {
     }
     server.snapshot().assert_same(&before, "the same again");
     assert_eq!(counts(&mut c, "p:h:a:counts")["totalCrawlSize"], 500);
-    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", P, "a", "all.wacz"), int(0));
-    commit(&mut c, P, "a");
+    assert_eq!(c.ok("WACZOPEN a all.wacz"), int(0));
+    c.commit("a");
     assert_eq!(set_key(&mut c, "p:src:d"), ["all.wacz"]);
     // What a crawl of the same file name does that is never committed concerns nobody else.
-    ok!(
-        c,
-        "DEDUPE.WACZCLOSE",
-        P,
-        "b",
-        0,
-        "all.wacz",
-        "",
-        7,
-        "RENAME"
-    );
-    ok!(c, "DEDUPE.CANCEL", P, "b");
+    c.ok("WACZCLOSE b 0 all.wacz '' 7 RENAME");
+    c.ok("CANCEL b");
     assert_eq!(set_key(&mut c, "p:src:d"), ["all.wacz"]);
-    ok!(c, "DEDUPE.REMOVE", P, "a");
+    c.ok("REMOVE a");
     assert_eq!(set_key(&mut c, "p:src:d"), ["all.wacz"]);
     let counters = |key: &[u8]| key.ends_with(b"crawlspace");
     let base = base.without(counters);
@@ -116,29 +99,19 @@ fn file_that_is_closed_under_another_name_takes_its_place() {
 #[test]
 fn rename_since_the_last_commit_is_taken_back_by_a_cancel() {
     let server = Server::start();
-    let mut c = server.wire();
-    ok!(c, "DEDUPE.WACZOPEN", P, "a", "open.wacz");
-    commit(&mut c, P, "a");
+    let mut c = DedupeIndex::of(&server, P);
+    c.ok("WACZOPEN a open.wacz");
+    c.commit("a");
     let before = server.snapshot();
-    ok!(
-        c,
-        "DEDUPE.WACZCLOSE",
-        P,
-        "a",
-        0,
-        "closed.wacz",
-        "",
-        7,
-        "RENAME"
-    );
-    ok!(c, "DEDUPE.CANCEL", P, "a");
+    c.ok("WACZCLOSE a 0 closed.wacz '' 7 RENAME");
+    c.ok("CANCEL a");
     server.snapshot().assert_same(&before, "canceled");
 }
 
 #[test]
 fn closed_entry_is_plain_json() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     ok!(c, "DEDUPE.WACZOPEN", P, "a", "q\"uote \\ \u{e9}.wacz");
     ok!(
         c,
@@ -155,7 +128,7 @@ fn closed_entry_is_plain_json() {
         entry,
         "{\"filename\":\"q\\\"uote \\\\ \u{e9}.wacz\",\"hash\":\"sha256:ab\",\"size\":12}"
     );
-    let list = ok!(c, "DEDUPE.WACZLIST", P, "a");
+    let list = c.ok("WACZLIST a");
     assert_eq!(
         list.items()[0].field("filename"),
         bulk("q\"uote \\ \u{e9}.wacz")
@@ -165,8 +138,8 @@ fn closed_entry_is_plain_json() {
 #[test]
 fn closing_what_is_not_open_changes_nothing() {
     let server = Server::start();
-    let mut c = server.wire();
-    ok!(c, "DEDUPE.WACZOPEN", P, "a", "0.wacz");
+    let mut c = DedupeIndex::of(&server, P);
+    c.ok("WACZOPEN a 0.wacz");
     let before = server.snapshot();
     for (index, name) in [
         ("1", "0.wacz"),
@@ -174,30 +147,21 @@ fn closing_what_is_not_open_changes_nothing() {
         ("-1", "0.wacz"),
         ("x", "0.wacz"),
     ] {
-        let line = err!(c, "DEDUPE.WACZCLOSE", P, "a", index, name, "sha256:ab", 5);
+        let line = c.err(format!("WACZCLOSE a '{index}' '{name}' sha256:ab 5"));
         assert!(line.starts_with("ERR "), "{line}");
     }
     for size in ["", "x", "-1", "1.5", "99999999999999999999"] {
-        let line = err!(
-            c,
-            "DEDUPE.WACZCLOSE",
-            P,
-            "a",
-            0,
-            "0.wacz",
-            "sha256:ab",
-            size
-        );
+        let line = c.err(format!("WACZCLOSE a 0 0.wacz sha256:ab '{size}'"));
         assert!(line.starts_with("ERR ") && line.contains("size"), "{line}");
     }
-    assert!(err!(c, "DEDUPE.WACZCLOSE", P, "b", 0, "0.wacz", "h", 5).starts_with("NOCRAWL "));
+    assert!(c.err("WACZCLOSE b 0 0.wacz h 5").starts_with("NOCRAWL "));
     server.snapshot().assert_same(&before, "refused WACZCLOSE");
 }
 
 #[test]
 fn entries_of_plain_clients_are_read() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     ok!(c, "SADD", "p:uncommittedcrawls", "a");
     ok!(
         c,
@@ -206,12 +170,12 @@ fn entries_of_plain_clients_are_read() {
         r#"{ "size": 7, "filename": "p.wacz", "hash": "sha256:00", "x": [1] }"#
     );
     ok!(c, "RPUSH", "p:c:a:wacz", r#"{"filename":"open.wacz"}"#);
-    let list = ok!(c, "DEDUPE.WACZLIST", P, "a");
+    let list = c.ok("WACZLIST a");
     assert_eq!(list.items()[0].field("size"), int(7));
     assert_eq!(list.items()[1].field("filename"), bulk("open.wacz"));
     assert_eq!(list.items()[1].find("hash"), None);
-    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", P, "a", "p.wacz"), int(0));
-    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", P, "a", "new.wacz"), int(2));
+    assert_eq!(c.ok("WACZOPEN a p.wacz"), int(0));
+    assert_eq!(c.ok("WACZOPEN a new.wacz"), int(2));
 }
 
 /// `base` ← `middle` ← `top`, each with two WACZ files; the second of `base` never finished.
@@ -278,9 +242,9 @@ fn names(reply: &redis_tests::Reply) -> Vec<String> {
 #[test]
 fn requires_lists_every_wacz_of_the_required_crawls() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     chain(&mut c);
-    let direct = ok!(c, "DEDUPE.REQUIRES", P, "middle", "FORMAT", "RESP");
+    let direct = c.ok("REQUIRES middle FORMAT RESP");
     assert_eq!(names(&direct), ["base-0.wacz", "base-1.wacz"]);
     let [closed, open] = direct.items() else {
         panic!("{direct:?}")
@@ -291,7 +255,7 @@ fn requires_lists_every_wacz_of_the_required_crawls() {
     assert_eq!(open.field("crawlId"), bulk("base"));
     assert_eq!((open.find("hash"), open.find("size")), (None, None));
 
-    let json = ok!(c, "DEDUPE.REQUIRES", P, "middle").text();
+    let json = c.ok("REQUIRES middle").text();
     assert_eq!(
         json,
         concat!(
@@ -299,49 +263,32 @@ fn requires_lists_every_wacz_of_the_required_crawls() {
             r#"{"filename":"base-1.wacz","crawlId":"base"}]"#
         )
     );
-    assert_eq!(ok!(c, "DEDUPE.REQUIRES", P, "base"), bulk("[]"));
+    assert_eq!(c.ok("REQUIRES base"), bulk("[]"));
 }
 
 #[test]
 fn requires_by_reference_lists_exactly_the_wacz_files_used() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     chain(&mut c);
     assert_eq!(set_key(&mut c, "p:uuid-t:duperefs"), ["middle 1"]);
-    let used = ok!(c, "DEDUPE.REQUIRES", P, "REF", "uuid-t", "FORMAT", "RESP");
+    let used = c.ok("REQUIRES REF uuid-t FORMAT RESP");
     assert_eq!(names(&used), ["middle-1.wacz"]);
-    let given = ok!(
-        c,
-        "DEDUPE.REQUIRES",
-        P,
-        "REFS",
-        "middle 1",
-        "base 0",
-        "FORMAT",
-        "RESP"
-    );
+    let given = c.ok("REQUIRES REFS 'middle 1' 'base 0' FORMAT RESP");
     let mut given = names(&given);
     given.sort();
     assert_eq!(given, ["base-0.wacz", "middle-1.wacz"]);
-    assert_eq!(ok!(c, "DEDUPE.REQUIRES", P, "REF", "unknown"), bulk("[]"));
+    assert_eq!(c.ok("REQUIRES REF unknown"), bulk("[]"));
 }
 
 #[test]
 fn requires_transitively_follows_the_required_crawls() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     chain(&mut c);
-    let direct = ok!(c, "DEDUPE.REQUIRES", P, "top", "FORMAT", "RESP");
+    let direct = c.ok("REQUIRES top FORMAT RESP");
     assert_eq!(names(&direct), ["middle-0.wacz", "middle-1.wacz"]);
-    let all = ok!(
-        c,
-        "DEDUPE.REQUIRES",
-        P,
-        "top",
-        "TRANSITIVE",
-        "FORMAT",
-        "RESP"
-    );
+    let all = c.ok("REQUIRES top TRANSITIVE FORMAT RESP");
     let mut all = names(&all);
     all.sort();
     assert_eq!(
@@ -358,27 +305,19 @@ fn requires_transitively_follows_the_required_crawls() {
 #[test]
 fn requires_survives_a_circle() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     chain(&mut c);
-    ok!(c, "DEDUPE.REVISIT", P, "base", sha256_of(20), 5);
-    let all = ok!(
-        c,
-        "DEDUPE.REQUIRES",
-        P,
-        "top",
-        "TRANSITIVE",
-        "FORMAT",
-        "RESP"
-    );
+    c.ok("REVISIT base #20 5");
+    let all = c.ok("REQUIRES top TRANSITIVE FORMAT RESP");
     assert!(!names(&all).is_empty());
 }
 
 #[test]
 fn requiredby_names_the_crawls_that_would_break() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     chain(&mut c);
-    let by = |c: &mut Wire, crawl: &str| ok!(c, "DEDUPE.REQUIREDBY", P, crawl);
+    let by = |c: &mut DedupeIndex, crawl: &str| c.ok(format!("REQUIREDBY '{crawl}'"));
     assert_eq!(
         by(&mut c, "middle").items(),
         [redis_tests::array([bulk("top"), int(2)])]
@@ -399,12 +338,12 @@ fn requiredby_names_the_crawls_that_would_break() {
 #[test]
 fn unknown_crawls_are_named() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     for line in [
-        err!(c, "DEDUPE.REQUIRES", P, "nobody"),
-        err!(c, "DEDUPE.REQUIREDBY", P, "nobody"),
-        err!(c, "DEDUPE.WACZLIST", P, "nobody"),
-        err!(c, "DEDUPE.STATS", P, "nobody"),
+        c.err("REQUIRES nobody"),
+        c.err("REQUIREDBY nobody"),
+        c.err("WACZLIST nobody"),
+        c.err("STATS nobody"),
     ] {
         assert!(
             line.starts_with("NOCRAWL ") && line.contains("nobody"),
@@ -416,14 +355,14 @@ fn unknown_crawls_are_named() {
 #[test]
 fn requires_is_utf8_whatever_bytes_names_have() {
     let server = Server::start();
-    let mut c = server.wire();
+    let mut c = DedupeIndex::of(&server, P);
     let (crawl, file) = (b"base\xfe\"\\", b"f\xff\xc3\x28\xed\xa0\x80\x01\"\\.wacz");
     ok!(c, "DEDUPE.WACZOPEN", P, crawl, file);
     let [hash, index, date, url, size] = redis_tests::words_of(1);
     ok!(c, "DEDUPE.ADD", P, crawl, hash, index, date, url, size);
     ok!(c, "DEDUPE.COMMIT", P, crawl);
-    add(&mut c, P, "top", [2]);
-    ok!(c, "DEDUPE.REVISIT", P, "top", "REF", "u", sha256_of(1), 1);
+    c.add("top", [2]);
+    c.ok("REVISIT top REF u #1 1");
     for words in [
         &["DEDUPE.REQUIRES", P, "top"][..],
         &["DEDUPE.REQUIRES", P, "REF", "u"],
@@ -441,7 +380,7 @@ fn requires_is_utf8_whatever_bytes_names_have() {
         assert_eq!(quotes.matches('"').count() % 4, 0, "{text}");
     }
     // Who wants the bytes themselves gets them.
-    let list = ok!(c, "DEDUPE.REQUIRES", P, "top", "FORMAT", "RESP");
+    let list = c.ok("REQUIRES top FORMAT RESP");
     assert_eq!(list.items()[0].field("filename"), bulk(file));
     assert_eq!(list.items()[0].field("crawlId"), bulk(crawl));
 }
