@@ -1,5 +1,7 @@
 //! Made-up crawls: hashes, records, and large crawls written as a plain client writes them.
 
+use std::ops::Range;
+
 use crate::crawler::words_of;
 use crate::wire::{Reply, Wire, Word};
 
@@ -43,7 +45,17 @@ pub struct Crawl<'a> {
     pub hashes: u64,
 }
 
-impl Crawl<'_> {
+impl<'a> Crawl<'a> {
+    /// The crawl of these hashes.
+    pub fn of(prefix: &'a str, id: &'a str, hashes: Range<u64>) -> Crawl<'a> {
+        Crawl {
+            prefix,
+            id,
+            first: hashes.start,
+            hashes: hashes.end - hashes.start,
+        }
+    }
+
     /// The `i`-th hash of this crawl.
     pub fn hash(&self, i: u64) -> String {
         sha256_of(self.first + i)

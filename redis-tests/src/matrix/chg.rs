@@ -32,6 +32,8 @@ fn fill(c: &mut Wire, prefix: &str) -> State {
     f.now = Some(T0);
     let out = BusyFrontier::build(&mut f);
     f.ok("LIMIT parallel DELAY 50");
+    // The gap of `parallel` is over, so there is something to sweep.
+    f.pass(600);
     let now = f.time();
     let own = out.kept.execution.expect("a kept URI");
     let other = if own == "crawl" { "other" } else { "crawl" };

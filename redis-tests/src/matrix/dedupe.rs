@@ -62,6 +62,7 @@ const SAMPLES: &[&str] = &[
     "CLAIM a <h77> PX 1000",
     "CLAIM a <h30> PX 1000 BLOCK 1",
     "CLAIM a <h1> PX 1000 BLOCK 1 WITHWACZ",
+    "CLAIM open <h1> PX 1000 WITHWACZ",
     "UNCLAIM <h30> <token>",
     "ADD new <h77> 0 <date> http://e.com/ 5",
     "ADD open TOKEN <token> SEQ writer 7 EARLIEST <h30> 0 <date> http://e.com/ 5 <h77> 1 <date> http://e.com/2 6",

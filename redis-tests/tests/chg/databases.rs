@@ -56,23 +56,6 @@ fn frontiers_of_one_server_do_not_see_each_other() {
 }
 
 #[test]
-fn databases_do_not_see_each_other() {
-    let server = Server::start();
-    let (mut zero, mut five) = (in_database(&server, F, 0), in_database(&server, F, 5));
-    zero.add("crawl", "zero", 0);
-    five.add("crawl", "five", 0);
-    five.add("crawl", "five", 0);
-    assert!(zero.err("WHY five").starts_with("NOCHG "));
-    let lease = five.take("five");
-    let error = zero.err(format!("RELEASE five {} AT 0", lease.token));
-    assert!(error.starts_with("NOCHG "), "{error}");
-    zero.take("zero");
-    assert_eq!((zero.total(), five.total()), (1, 2));
-    zero.assert_conserved();
-    five.assert_conserved();
-}
-
-#[test]
 fn waiters_wait_in_their_database() {
     let server = Server::start();
     let (mut zero, mut five) = (in_database(&server, F, 0), in_database(&server, F, 5));

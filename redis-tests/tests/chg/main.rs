@@ -1,6 +1,5 @@
 //! `CHG.*` against a real server.
 
-mod acl;
 mod bad_input;
 mod clock;
 mod cluster;
@@ -24,6 +23,5 @@ mod shared_gates;
 mod simulation;
 mod stranded;
 mod sweep;
-mod transactions;
 mod waiting;
 mod why;

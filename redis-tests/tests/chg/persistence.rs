@@ -1,13 +1,8 @@
 //! After a restart or on a replica every gate, block and lease is as it was, by absolute time.
 
 use redis_tests::{
-    BusyFrontier, Frontier, Lease, Options, Reply, Rng, Server, T0, ok, random_step, release,
-    simulated, until,
+    BusyFrontier, Frontier, Lease, Options, Reply, T0, ok, release, simulated, until,
 };
-
-fn options() -> Options {
-    simulated()
-}
 
 /// What `WHY` tells of every group.
 fn told(f: &mut Frontier) -> Vec<(String, Reply)> {
@@ -68,56 +63,23 @@ fn goes_on(f: &mut Frontier, out: &BusyFrontier) {
     f.assert_conserved();
 }
 
-fn restart_keeps_everything(options: Options, how: impl Fn(&mut Server)) {
-    let mut server = options.start();
+#[test]
+fn restart_keeps_gates_blocks_and_leases() {
+    let mut server = simulated().aof_unsynced(false).start();
     let mut f = Frontier::at(&server, T0);
     let out = BusyFrontier::build(&mut f);
-    let (before, digest, snapshot) = (told(&mut f), server.digest(), server.snapshot());
+    let before = told(&mut f);
     let now = f.now;
-    how(&mut server);
-    server
-        .snapshot()
-        .assert_same(&snapshot, "after the restart");
-    assert_eq!(server.digest(), digest);
+    server.restart();
     let mut f = Frontier::at(&server, now.expect("simulated"));
     assert_eq!(told(&mut f), before);
     goes_on(&mut f, &out);
 }
 
 #[test]
-fn rdb_restart_keeps_gates_blocks_and_leases() {
-    restart_keeps_everything(options().rdb(), |server| {
-        server.shutdown();
-        server.restart();
-    });
-}
-
-#[test]
-fn replayed_append_only_file_keeps_gates_blocks_and_leases() {
-    restart_keeps_everything(options().aof_unsynced(false), Server::restart);
-}
-
-#[test]
-fn rewritten_append_only_file_keeps_gates_blocks_and_leases() {
-    restart_keeps_everything(options().aof_unsynced(false), Server::restart_rewritten);
-}
-
-#[test]
-fn append_only_file_with_preamble_keeps_gates_blocks_and_leases() {
-    restart_keeps_everything(options().aof_unsynced(true), Server::restart_rewritten);
-}
-
-#[test]
-fn debug_reload_keeps_gates_blocks_and_leases() {
-    restart_keeps_everything(options(), |server| {
-        ok!(server.wire(), "DEBUG", "RELOAD");
-    });
-}
-
-#[test]
 fn release_with_next_is_answered_again_after_a_restart_and_a_failover() {
-    let mut server = options().aof_unsynced(false).start();
-    let replica = options().replica_of(&server).start();
+    let mut server = simulated().aof_unsynced(false).start();
+    let replica = simulated().replica_of(&server).start();
     let mut f = Frontier::at(&server, T0);
     f.ok(format!(
         "ADDURI crawl a {T0} 0 http://a/ b {T0} 0 http://b/"
@@ -144,7 +106,7 @@ fn release_with_next_is_answered_again_after_a_restart_and_a_failover() {
 
 #[test]
 fn tokens_grow_on_after_a_restart() {
-    let mut server = options().aof_unsynced(false).start();
+    let mut server = simulated().aof_unsynced(false).start();
     let mut f = Frontier::at(&server, T0);
     f.add("crawl", "host", T0);
     let first = f.take("host");
@@ -160,11 +122,11 @@ fn tokens_grow_on_after_a_restart() {
 
 #[test]
 fn replica_has_what_the_master_has_and_goes_on_with_it() {
-    let mut server = options().start();
-    let early = options().replica_of(&server).start();
+    let mut server = simulated().start();
+    let early = simulated().replica_of(&server).start();
     let mut f = Frontier::at(&server, T0);
     let out = BusyFrontier::build(&mut f);
-    let late = options().replica_of(&server).start();
+    let late = simulated().replica_of(&server).start();
     let before = told(&mut f);
     for replica in [&early, &late] {
         server.wait_for_replica_offset(replica);
@@ -183,57 +145,9 @@ fn replica_has_what_the_master_has_and_goes_on_with_it() {
     }
 }
 
-fn random_crawl_is_the_same_everywhere(preamble: bool) {
-    let mut rng = Rng::new("random_crawl_is_the_same_everywhere");
-    let mut server = options().aof_unsynced(preamble).start();
-    let replica = options().replica_of(&server).start();
-    let mut f = Frontier::at(&server, T0);
-    let mut held = Vec::new();
-    for round in 0..4 {
-        for _ in 0..250 {
-            if rng.chance(5) {
-                // In a transaction, where nothing is done later.
-                ok!(f.wire, "MULTI");
-                let line = f.words("NEXT LEASE 50");
-                f.wire.expect_ok(&line);
-                ok!(f.wire, "EXEC");
-            }
-            random_step(&mut f, &mut rng, &mut held);
-        }
-        server.wait_for_replica_offset(&replica);
-        let (digest, snapshot) = (server.digest(), server.snapshot());
-        replica.snapshot().assert_same(&snapshot, "replica");
-        assert_eq!(replica.digest(), digest);
-        let now = f.now;
-        if round % 2 == 0 {
-            server.kill9();
-            server.restart();
-        } else {
-            server.restart_rewritten();
-        }
-        server.snapshot().assert_same(&snapshot, "restart");
-        assert_eq!(server.digest(), digest);
-        f = Frontier::at(&server, now.expect("simulated"));
-        f.assert_conserved();
-        ok!(f.wire, "DEBUG", "RELOAD");
-        assert_eq!(server.digest(), digest, "reload");
-    }
-    assert_eq!(server.info_number("panics"), 0);
-}
-
-#[test]
-fn random_crawl_is_the_same_on_a_replica_and_after_restarts() {
-    random_crawl_is_the_same_everywhere(false);
-}
-
-#[test]
-fn random_crawl_is_the_same_on_a_replica_and_after_restarts_with_preamble() {
-    random_crawl_is_the_same_everywhere(true);
-}
-
 #[test]
 fn frontier_that_keeps_no_uris_needs_no_module_to_be_loaded() {
-    let mut server = options().aof_unsynced(true).start();
+    let mut server = simulated().aof_unsynced(true).start();
     let bare = Options::new().no_module().replica_of(&server).start();
     let mut f = Frontier::at(&server, T0);
     for n in 0..20 {

@@ -1,77 +1,8 @@
 //! Replicas read and do not write; a change of role ends waits and jobs, and loses nothing.
 
-use redis_tests::{
-    BusyFrontier, Frontier, Lease, Options, Server, T0, blocked, ok, release, simulated, until,
-};
+use redis_tests::{Frontier, Lease, Options, Server, T0, blocked, ok, release, simulated, until};
 
 const F: &str = "{f}:";
-
-fn pair() -> (Server, Server) {
-    let server = simulated().start();
-    let replica = simulated().replica_of(&server).start();
-    (server, replica)
-}
-
-#[test]
-fn replica_answers_why_info_and_check_as_the_master_does() {
-    let (server, replica) = pair();
-    let mut f = Frontier::at(&server, T0);
-    BusyFrontier::build(&mut f);
-    server.wait_for_replica_offset(&replica);
-    let mut r = Frontier::at(&replica, f.time());
-    for chg in BusyFrontier::GROUPS {
-        assert_eq!(r.why(chg), f.why(chg), "{chg}");
-    }
-    assert_eq!(r.ok("CHECK"), f.ok("CHECK"));
-    for field in [
-        "groups-waiting",
-        "groups-ready",
-        "groups-busy",
-        "groups-idle",
-        "uris",
-        "executions",
-        "due",
-    ] {
-        assert_eq!(r.figure(field), f.figure(field), "{field}");
-    }
-    assert!(r.err("WHY nobody").starts_with("NOCHG "));
-    assert_eq!(server.digest(), replica.digest(), "reads write nothing");
-}
-
-#[test]
-fn replica_refuses_writes() {
-    let (server, replica) = pair();
-    let mut f = Frontier::at(&server, T0);
-    let out = BusyFrontier::build(&mut f);
-    server.wait_for_replica_offset(&replica);
-    let mut r = Frontier::at(&replica, f.time());
-    let token = out.held.token;
-    for line in [
-        "ADD crawl host 0",
-        "ADDURI crawl host 0 0 http://host/",
-        "NEXT",
-        &format!("RELEASE held {token} AT 0"),
-        &format!("EXTEND held {token} 5"),
-        "SWEEP",
-        "EXPIRED",
-        "BLOCK held UNTIL 0",
-        "PAUSE",
-        "RESUME",
-        "LIMIT held GAP 1",
-        "GROUP g held",
-        "DROP crawl",
-        "DROP GROUP held",
-        "MOVE waiting later",
-        "REPAIR",
-    ] {
-        let error = r.err(line);
-        assert!(error.starts_with("READONLY "), "{line}: {error}");
-    }
-    r.now = None;
-    let error = r.err("NEXT BLOCK 1000");
-    assert!(error.starts_with("READONLY "), "{error}");
-    assert_eq!(server.digest(), replica.digest());
-}
 
 #[test]
 fn becoming_a_replica_ends_waits() {

@@ -481,3 +481,80 @@ fn blocked_workers_fetch_every_uri_once_and_no_group_twice_at_a_time() {
     f.assert_conserved();
     assert_eq!(server.info_number("blocked_clients"), 0);
 }
+
+#[test]
+fn next_does_not_wait_in_a_transaction_or_script() {
+    let server = Server::start();
+    let mut f = Frontier::real(&server);
+    let next = f.words("NEXT BLOCK 0");
+    ok!(f.wire, "MULTI");
+    f.wire.expect_ok(&next);
+    assert_eq!(ok!(f.wire, "EXEC"), array([nil()]));
+    let script = "return redis.call('CHG.NEXT', KEYS[1], 'BLOCK', '0')";
+    assert_eq!(ok!(f.wire, "EVAL", script, 1, "{f}:"), nil());
+    f.add("crawl", "host", 0);
+    let lease = f.take("host");
+    let line = f.words(release(&lease, "DELAY 60000 NEXT BLOCK 0"));
+    ok!(f.wire, "MULTI");
+    f.wire.expect_ok(&line);
+    let reply = ok!(f.wire, "EXEC");
+    assert_eq!(reply.items()[0].items()[1], nil());
+    f.add("crawl", "another", 0);
+    let reply = ok!(f.wire, "EVAL", script, 1, "{f}:");
+    assert_eq!(reply.items()[0].items()[0], bulk("another"));
+}
+
+#[test]
+fn script_that_writes_to_a_queue_wakes_waiters_when_it_is_over() {
+    let server = Server::start();
+    let mut f = Frontier::real(&server);
+    let mut waiter = redis_tests::blocked(&server, "{f}:", "NEXT BLOCK 0");
+    // What the script takes back is not leased in the middle of it.
+    let script = "redis.call('RPUSH', KEYS[1] .. 'chg_ready', 'x')
+        redis.call('DEL', KEYS[1] .. 'chg_ready')
+        redis.call('RPUSH', KEYS[1] .. 'chg_ready', 'y')
+        return redis.call('LLEN', KEYS[1] .. 'chg_ready')";
+    assert_eq!(ok!(f.wire, "EVAL", script, 1, "{f}:").int(), 1);
+    assert_eq!(Lease::only(&waiter.wire.recv()).chg, "y");
+}
+
+/// A user of these keys.
+fn user(server: &Server, keys: &str) -> Frontier {
+    let mut wire = server.wire();
+    ok!(
+        wire, "ACL", "SETUSER", "alice", "on", "nopass", "+@all", keys
+    );
+    ok!(wire, "AUTH", "alice", "any");
+    Frontier::over(wire, F)
+}
+
+#[test]
+fn user_of_a_prefix_is_woken_by_somebody_else() {
+    let (server, mut f) = stage();
+    let mut alice = user(&server, "~{f}:*");
+    alice.send("NEXT BLOCK 60000");
+    until("the client is blocked", || {
+        server.info_number("blocked_clients") == 1
+    });
+    f.add("crawl", "woken", 0);
+    lease_of(&mut alice, "woken");
+}
+
+#[test]
+fn waiter_that_lost_its_permission_takes_no_group_from_others() {
+    let (server, mut f) = stage();
+    let mut alice = user(&server, "~{f}:*");
+    alice.send("NEXT BLOCK 0");
+    until("the client is blocked", || {
+        server.info_number("blocked_clients") == 1
+    });
+    let mut patient = waiter(&server);
+    ok!(f.wire, "ACL", "SETUSER", "alice", "resetkeys", "~elsewhere");
+    f.add("crawl", "one", 0);
+    f.add("crawl", "two", 0);
+    // The connection may have been closed, or the wait have ended with an error, or it was served;
+    // the other one is served in any case.
+    let lease = Lease::only(&patient.wire.recv());
+    assert!(["one", "two"].contains(&lease.chg.as_str()), "{lease:?}");
+    f.assert_conserved();
+}

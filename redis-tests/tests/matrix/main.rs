@@ -26,6 +26,7 @@ mod coverage;
 mod databases;
 mod discovery;
 mod fuzz;
+mod memory;
 mod restart;
 mod roles;
 mod stage;

@@ -1,10 +1,10 @@
 //! After a restart, however the data were kept, every sample's data and the replies about them are what
 //! they were.
 
-use redis_tests::matrix::{Family, PREFIX};
-use redis_tests::{Options, Server, Snapshot, Wire, ok};
+use redis_tests::matrix::{Family, PREFIX, State, split};
+use redis_tests::{Options, Rng, Server, Snapshot, Wire, ok};
 
-use crate::stage::reads;
+use crate::stage::{Stage, reads, steady, steady_data};
 
 for_every_family!(
     debug_reload,
@@ -13,6 +13,8 @@ for_every_family!(
     append_only_file_with_preamble_after_kill_9,
     rewritten_append_only_file,
     rewritten_append_only_file_with_preamble,
+    restarted_server_goes_on_where_it_was,
+    random_calls_are_the_same_on_a_replica_and_after_restarts,
 );
 
 fn debug_reload(family: &Family) {
@@ -77,4 +79,101 @@ fn keeps_everything(family: &Family, options: Options, restart: impl Fn(&mut Ser
     }
     assert_eq!(server.digest(), digest, "reads write nothing");
     assert_eq!(server.info_number("panics"), 0);
+}
+
+/// Calls that make sense and calls that do not, one in ten of them in a transaction.
+fn random_calls(family: &Family, rng: &mut Rng, states: &[State], wire: &mut Wire, calls: u64) {
+    let odd = split(family.words);
+    // An index that is to be read without the module stays plain.
+    let packs = |line: &&&str| family.storage == "plain" && **line == "PACK";
+    let samples: Vec<&str> = family
+        .samples
+        .iter()
+        .filter(|line| !packs(line))
+        .copied()
+        .collect();
+    let mut done = 0;
+    for _ in 0..calls {
+        let state = rng.pick(states);
+        let line: &str = rng.pick::<&str>(&samples);
+        let mut words = state.words(line);
+        let makes_sense = rng.chance(60) || line.contains("BLOCK ");
+        for at in (2..words.len()).filter(|_| !makes_sense) {
+            if rng.chance(25) {
+                words[at] = state.word(rng.pick::<&str>(&odd));
+            }
+        }
+        if rng.chance(10) {
+            ok!(wire, "MULTI");
+            wire.call(&words);
+            wire.call(&["EXEC"]);
+        } else {
+            let reply = format!("{:?}", wire.call(&words));
+            assert!(
+                !reply.to_lowercase().contains("internal"),
+                "{line}: {reply}"
+            );
+            done += u64::from(!reply.starts_with("error"));
+        }
+    }
+    assert!(
+        done * 3 > calls,
+        "only {done} of {calls} calls did something"
+    );
+}
+
+fn random_calls_are_the_same_on_a_replica_and_after_restarts(family: &Family) {
+    let mut rng = Rng::new("random_calls_are_the_same_on_a_replica_and_after_restarts");
+    for preamble in [false, true] {
+        let mut server = family.options().aof_unsynced(preamble).start();
+        let replica = family.options().replica_of(&server).start();
+        // Plain keys need no module.
+        let bare = || Options::new().no_module();
+        let bare = (family.storage == "plain").then(|| bare().replica_of(&server).start());
+        let mut wire = server.wire();
+        let states = ["", PREFIX, "b\r\n\0:"].map(|prefix| family.fill(&mut wire, prefix));
+        for round in 0..3 {
+            random_calls(family, &mut rng, &states, &mut server.wire(), 300);
+            let (digest, snapshot) = (server.digest(), server.snapshot());
+            for replica in [Some(&replica), bare.as_ref()].into_iter().flatten() {
+                server.wait_for_replica_offset(replica);
+                replica.snapshot().assert_same(&snapshot, "replica");
+                assert_eq!(replica.digest(), digest, "replica");
+            }
+            match round {
+                0 => server.restart(),
+                1 => server.restart_rewritten(),
+                _ => drop(ok!(server.wire(), "DEBUG", "RELOAD")),
+            }
+            server.snapshot().assert_same(&snapshot, "restart");
+            assert_eq!(server.digest(), digest, "restart");
+        }
+        // A replica that comes late gets an RDB.
+        let late = family.options().replica_of(&server).start();
+        server.wait_for_replica_offset(&late);
+        assert_eq!(late.digest(), server.digest(), "late replica");
+        assert_eq!(server.info_number("panics"), 0);
+        if bare.is_some() {
+            let digest = server.digest();
+            server.restart_as(Options::new().no_module().aof_unsynced(preamble));
+            assert_eq!(server.digest(), digest, "without the module");
+        }
+    }
+}
+
+fn restarted_server_goes_on_where_it_was(family: &Family) {
+    let mut server = family.options().aof_unsynced(false).start();
+    let mut twin = Stage::of(family);
+    twin.empty_caches();
+    let state = family.fill(&mut server.wire(), PREFIX);
+    server.restart();
+    let mut wire = server.wire();
+    for line in family.samples {
+        let (is, should) = (
+            wire.call(&state.words(line)),
+            twin.wire.call(&twin.words(line)),
+        );
+        assert_eq!(steady(&is), steady(&should), "{line}");
+    }
+    steady_data(&mut wire).assert_same(&steady_data(&mut twin.wire), "after all samples");
 }

@@ -1,8 +1,9 @@
 //! A server with the data of a family, put back to how they were before each sample.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use redis_tests::matrix::{Family, State};
+use redis_tests::matrix::{Family, Grammar, State};
 use redis_tests::{Reply, Server, Snapshot, Wire, bulk, int, ok};
 
 /// What a sample replied and left behind, without what the clock and memory decide.
@@ -98,6 +99,7 @@ pub struct Stage {
     pub server: Server,
     pub wire: Wire,
     pub state: State,
+    grammars: BTreeMap<String, Grammar>,
     /// The data before each sample.
     pub before: Snapshot,
     /// Whether the module has nothing in its caches before each sample.
@@ -109,6 +111,7 @@ impl Stage {
         let server = family.options().start();
         let mut wire = server.wire();
         Stage {
+            grammars: family.grammars(&mut wire),
             state: family.refill(&mut wire),
             before: steady_data(&mut wire),
             family: family.clone(),
@@ -156,16 +159,14 @@ impl Stage {
         Outcome::of(&reply, &mut self.wire)
     }
 
-    /// Whether the command of a line says that it writes.
-    pub fn writes(&mut self, line: &str) -> bool {
-        self.has_flag(line, "write")
+    /// What the server says of the command of a line.
+    pub fn grammar(&self, line: &str) -> &Grammar {
+        &self.grammars[&self.family.command(line)]
     }
 
-    /// Whether the command of a line has this flag.
-    pub fn has_flag(&mut self, line: &str, flag: &str) -> bool {
-        let info = ok!(self.wire, "COMMAND", "INFO", self.family.command(line));
-        let flags = info.items()[0].items()[2].texts();
-        flags.iter().any(|f| f == flag)
+    /// Whether the command of a line says that it writes.
+    pub fn writes(&self, line: &str) -> bool {
+        self.grammar(line).writes()
     }
 
     /// What the lines that read the whole state reply.

@@ -1,9 +1,7 @@
 //! `TAGS.*` against a real server.
 
-mod acl;
 mod bad_input;
 mod big_batches;
-mod cluster;
 mod dialects;
 mod edges;
 mod explain;
@@ -16,4 +14,3 @@ mod persistence;
 mod points;
 mod rules;
 mod scan;
-mod transactions;

@@ -1,7 +1,9 @@
 //! A space is the same after a restart, on a replica, in a copy and in a dump; and a dump that is
 //! damaged is refused.
 
-use redis_tests::{Options, Reply, Rng, Server, TagSpace, array, bulk, cmd, int, ok, until};
+use redis_tests::{
+    Options, Reply, Rng, Server, TagSpace, array, bulk, cmd, int, ok, simple, until,
+};
 
 /// A space with something of everything, odd bytes among it.
 fn fill(s: &mut TagSpace) {
@@ -105,36 +107,19 @@ fn restart_keeps_everything(options: Options, how: impl Fn(&mut Server)) {
 }
 
 #[test]
-fn rdb_restart_keeps_everything() {
+fn restart_keeps_everything_however_the_data_were_kept() {
     restart_keeps_everything(Options::new().rdb(), |server| {
         server.shutdown();
         server.restart();
     });
-}
-
-#[test]
-fn replayed_append_only_file_keeps_everything() {
-    restart_keeps_everything(Options::new().aof_unsynced(false), Server::restart);
-}
-
-#[test]
-fn rewritten_append_only_file_keeps_everything() {
-    restart_keeps_everything(
-        Options::new().aof_unsynced(false),
-        Server::restart_rewritten,
-    );
-}
-
-#[test]
-fn append_only_file_with_preamble_keeps_everything() {
-    restart_keeps_everything(Options::new().aof_unsynced(true), Server::restart_rewritten);
-}
-
-#[test]
-fn debug_reload_keeps_everything() {
     restart_keeps_everything(Options::new(), |server| {
         ok!(server.wire(), "DEBUG", "RELOAD");
     });
+    let files = [false, true].map(|preamble| Options::new().aof_unsynced(preamble));
+    restart_keeps_everything(files[0].clone(), Server::restart);
+    for options in files {
+        restart_keeps_everything(options, Server::restart_rewritten);
+    }
 }
 
 #[test]
@@ -161,76 +146,6 @@ fn big_space_survives_a_rewritten_append_only_file() {
     let mut s = TagSpace::of(&server);
     assert_eq!(s.figure("record-edges"), 40_000);
     assert_eq!(s.ok("SWAP FILE EXPECT 20000"), int(20_000));
-}
-
-#[test]
-fn replica_has_what_the_master_has() {
-    let server = Server::start();
-    let early = Options::new().replica_of(&server).start();
-    let mut s = TagSpace::of(&server);
-    fill(&mut s);
-    let late = Options::new().replica_of(&server).start();
-    let before = told(&mut s);
-    for replica in [&early, &late] {
-        server.wait_for_replica_offset(replica);
-        assert_eq!(replica.digest(), server.digest());
-        let mut r = TagSpace::of(replica);
-        assert_eq!(told(&mut r), before);
-        for line in [
-            "ADD FILE f t",
-            "SWAP FILE",
-            "POINTSET p x",
-            "LOAD FILE STAGE",
-            "RULEDEL coll",
-        ] {
-            assert!(r.err(line).starts_with("READONLY "), "{line}");
-        }
-    }
-    s.ok("SWAP FILE");
-    s.ok("LOAD TAG REPLACE a b");
-    s.ok("RULEDEL json");
-    for replica in [&early, &late] {
-        server.wait_for_replica_offset(replica);
-        assert_eq!(replica.digest(), server.digest());
-    }
-    ok!(early.wire(), "REPLICAOF", "NO", "ONE");
-    let mut r = TagSpace::of(&early);
-    r.ok("ADD FILE f t");
-    assert_eq!(r.ok("SWAP RECORD"), int(0));
-}
-
-#[test]
-fn errors_and_calls_that_change_nothing_are_not_replicated() {
-    let server = Server::start();
-    let replica = Options::new().replica_of(&server).start();
-    let mut s = TagSpace::of(&server);
-    fill(&mut s);
-    server.wait_for_replica_offset(&replica);
-    let commands = |server: &Server| {
-        let stats = ok!(server.wire(), "INFO", "commandstats").text();
-        stats
-            .lines()
-            .filter(|line| line.starts_with("cmdstat_tags."))
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    let before = commands(&replica);
-    for line in [
-        "ADD FILE f1 own",
-        "REM FILE f1 nothing",
-        "RULEDEL none",
-        "POINTDEL none",
-        "SWAP RECORD EXPECT 5",
-        "ADD TAG org:1 coll:1",
-        "FILTER LINES x",
-        "GET FILE f1",
-        "POINTS",
-        "INFO",
-    ] {
-        s.call(line);
-    }
-    server.wait_for_replica_offset(&replica);
-    assert_eq!(commands(&replica), before);
 }
 
 #[test]
@@ -524,4 +439,63 @@ fn expiry_and_type_are_those_of_a_key() {
         ok!(s.wire, "SCAN", 0, "TYPE", kind).items()[1],
         array([bulk("tags")])
     );
+}
+
+#[test]
+fn clients_that_cache_are_told_of_changes_alone() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    fill(&mut s);
+    let mut caching = TagSpace::over(server.wire3(), "tags");
+    ok!(caching.wire, "CLIENT", "TRACKING", "ON");
+    for read in [
+        "GET FILE f8 ALL",
+        "RULES",
+        "POINTS org-1",
+        "FILTER POINT org-1 FORMAT FILE LINES f8",
+        "EXPLAIN POINT org-1 FORMAT FILE LINES f8",
+        "LIST *",
+        "SCAN RECORD 0",
+        "INFO",
+    ] {
+        caching.ok(read);
+        caching.wire.pushes();
+        caching.ok(read);
+        assert_eq!(caching.wire.pushes(), [], "{read} is no change");
+    }
+    caching.ok("GET FILE f8");
+    s.ok("ADD FILE f8 another");
+    let told = caching.wire.pushes();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].items()[1], array([bulk("tags")]));
+}
+
+#[test]
+fn last_change_of_a_space_is_followed_by_its_end() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    ok!(s.wire, "CONFIG", "SET", "notify-keyspace-events", "KA");
+    s.ok("POINTSET p x");
+    let mut listener = server.wire3();
+    listener.send(&["SUBSCRIBE", "__keyspace@0__:tags"]);
+    listener.pushes();
+    s.ok("POINTDEL p");
+    let events = listener.pushes();
+    let events: Vec<String> = events.iter().map(|e| e.items()[2].text()).collect();
+    assert!(!s.exists());
+    assert_eq!(events, ["tags.pointdel", "del"]);
+}
+
+#[test]
+fn error_in_a_transaction_leaves_the_rest_of_it() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    s.ok("ADD FILE h x");
+    ok!(s.wire, "MULTI");
+    s.ok("POINTSET new x");
+    s.ok("POINTSET bad (");
+    let replies = ok!(s.wire, "EXEC");
+    assert_eq!(replies.items()[0], simple("OK"));
+    assert!(replies.items()[1].is_error());
+    assert_eq!(s.kept("POINT new FORMAT FILE", &["h"]), ["h"]);
 }

@@ -11,18 +11,8 @@ const HASHES: u64 = 200_000;
 
 /// A committed crawl, and a large uncommitted one that shares 40 000 hashes with it.
 fn build(c: &mut Wire) -> (Crawl<'static>, Crawl<'static>) {
-    let first = Crawl {
-        prefix: P,
-        id: "first",
-        first: 0,
-        hashes: 40_000,
-    };
-    let big = Crawl {
-        prefix: P,
-        id: "big",
-        first: 0,
-        hashes: HASHES,
-    };
+    let first = Crawl::of(P, "first", 0..40_000);
+    let big = Crawl::of(P, "big", 0..HASHES);
     first.add(c);
     assert_eq!(commit(c, P, "first"), (40_000, 0));
     big.add(c);
@@ -151,13 +141,7 @@ fn killed_commit_can_be_canceled() {
     commit(&mut c, P, "base");
     let before = server.snapshot();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl {
-        prefix: P,
-        id: "big",
-        first: 50,
-        hashes: 100_000,
-    }
-    .add(&mut c);
+    Crawl::of(P, "big", 50..100_050).add(&mut c);
     let mut committer = server.wire();
     committer.send(&["DEDUPE.COMMIT", P, "big"]);
     until_indexed(&server, 30_000);
@@ -182,13 +166,7 @@ fn killed_cancel_finishes_when_run_again() {
     commit(&mut c, P, "base");
     let before = server.snapshot();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl {
-        prefix: P,
-        id: "big",
-        first: 50,
-        hashes: 300_000,
-    }
-    .add(&mut c);
+    Crawl::of(P, "big", 50..300_050).add(&mut c);
     let mut canceler = server.wire();
     canceler.send(&["DEDUPE.CANCEL", P, "big"]);
     until("the cancel is under way", || {
@@ -212,13 +190,7 @@ fn killed_continuation_keeps_the_first_part_visible() {
     add(&mut c, P, "a", 1_000_000..1_000_100);
     commit(&mut c, P, "a");
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl {
-        prefix: P,
-        id: "a",
-        first: 0,
-        hashes: 100_000,
-    }
-    .add(&mut c);
+    Crawl::of(P, "a", 0..100_000).add(&mut c);
     let mut committer = server.wire();
     committer.send(&["DEDUPE.COMMIT", P, "a"]);
     until_indexed(&server, 30_000);
@@ -262,20 +234,8 @@ fn died_in_a_commit() -> Server {
     let mut c = server.wire();
     add(&mut c, P, "base", (0..100).chain(1_000_000..1_000_100));
     commit(&mut c, P, "base");
-    Crawl {
-        prefix: P,
-        id: "b",
-        first: 30_000,
-        hashes: 60_000,
-    }
-    .add(&mut c);
-    Crawl {
-        prefix: P,
-        id: "a",
-        first: 0,
-        hashes: 60_000,
-    }
-    .add(&mut c);
+    Crawl::of(P, "b", 30_000..90_000).add(&mut c);
+    Crawl::of(P, "a", 0..60_000).add(&mut c);
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     let mut committer = server.wire();
     committer.send(&["DEDUPE.COMMIT", P, "a"]);

@@ -4,23 +4,14 @@
 use std::time::{Duration, Instant};
 
 use redis_tests::{
-    Crawl, DATE, Options, Reply, Server, Wire, add, assert_consistent, commit, err, int, ok,
-    owners, sha256_of, until,
+    Crawl, DATE, Options, Reply, Server, Wire, add, array, assert_consistent, bulk, commit, err,
+    indexed, int, ok, owners, record_of, sha256_of, until,
 };
 
 const P: &str = "p:";
 
-fn big(prefix: &'static str, id: &'static str, hashes: u64) -> Crawl<'static> {
-    Crawl {
-        prefix,
-        id,
-        first: 0,
-        hashes,
-    }
-}
-
 /// Starts a commit and waits until it is under way.
-fn started(server: &Server, prefix: &str, crawl: &str) -> Wire {
+pub(super) fn started(server: &Server, prefix: &str, crawl: &str) -> Wire {
     let (mut c, mut committer) = (server.wire(), server.wire());
     committer.send(&["DEDUPE.COMMIT", prefix, crawl]);
     until("the commit is under way", || {
@@ -33,7 +24,7 @@ fn started(server: &Server, prefix: &str, crawl: &str) -> Wire {
 fn others_are_served_while_jobs_run() {
     let server = Server::start();
     let mut c = server.wire();
-    big(P, "a", 300_000).add(&mut c);
+    Crawl::of(P, "a", 0..300_000).add(&mut c);
     for (words, at_least) in [
         (&["DEDUPE.COMMIT", P, "a"], 50),
         (&["DEDUPE.REMOVE", P, "a"], 50),
@@ -67,7 +58,7 @@ fn jobs_of_two_indexes_run_at_the_same_time() {
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     for prefix in ["p:", "q:"] {
-        big(prefix, "a", 60_000).add(&mut c);
+        Crawl::of(prefix, "a", 0..60_000).add(&mut c);
     }
     let (mut p, mut q) = (server.wire(), server.wire());
     p.send(&["DEDUPE.COMMIT", "p:", "a"]);
@@ -85,7 +76,7 @@ fn small_commit_beside_a_large_one_is_not_lost() {
     let server = Server::start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    big(P, "large", 100_000).add(&mut c);
+    Crawl::of(P, "large", 0..100_000).add(&mut c);
     add(&mut c, P, "small", 99_995..100_005);
     let mut large = started(&server, P, "large");
     let small = commit(&mut c, P, "small");
@@ -103,7 +94,7 @@ fn killed_connection_does_not_end_the_job() {
     let server = Server::start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    big(P, "a", 100_000).add(&mut c);
+    Crawl::of(P, "a", 0..100_000).add(&mut c);
     let mut committer = server.wire();
     let id = ok!(committer, "CLIENT", "ID").int();
     committer.send(&["DEDUPE.COMMIT", P, "a"]);
@@ -123,7 +114,7 @@ fn append_only_file_rewritten_during_a_job_is_whole() {
     let mut server = Options::new().aof_unsynced(false).start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    big(P, "a", 150_000).add(&mut c);
+    Crawl::of(P, "a", 0..150_000).add(&mut c);
     let mut committer = started(&server, P, "a");
     ok!(c, "BGREWRITEAOF");
     assert_eq!(committer.recv().ints(), [150_000, 0]);
@@ -142,7 +133,7 @@ fn shutdown_during_a_job_leaves_what_can_be_finished() {
     let mut server = Options::new().rdb().start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    big(P, "a", 150_000).add(&mut c);
+    Crawl::of(P, "a", 0..150_000).add(&mut c);
     let _committer = started(&server, P, "a");
     server.shutdown();
     server.restart();
@@ -157,7 +148,7 @@ fn reload_during_a_job_harms_nothing() {
     let server = Server::start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    big(P, "a", 100_000).add(&mut c);
+    Crawl::of(P, "a", 0..100_000).add(&mut c);
     let mut committer = started(&server, P, "a");
     ok!(c, "DEBUG", "RELOAD");
     let reply = committer.recv();
@@ -179,7 +170,7 @@ fn lookups_and_adds_of_other_crawls_go_on_during_a_removal() {
     let server = Server::start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    big(P, "a", 100_000).add(&mut c);
+    Crawl::of(P, "a", 0..100_000).add(&mut c);
     commit(&mut c, P, "a");
     add(&mut c, P, "keep", 90_000..90_010);
     commit(&mut c, P, "keep");
@@ -207,7 +198,7 @@ fn jobs_stand_still_while_a_script_runs() {
     let (mut c, mut runner) = (server.wire(), server.wire());
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     ok!(c, "CONFIG", "SET", "lua-time-limit", 20);
-    big(P, "a", 200_000).add(&mut c);
+    Crawl::of(P, "a", 0..200_000).add(&mut c);
     let mut committer = started(&server, P, "a");
     let script = "local function hashes() \
                       local stats = redis.call('DEDUPE.STATS', KEYS[1]) \
@@ -237,7 +228,7 @@ fn module_cannot_be_unloaded_under_a_job() {
         .start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    big(P, "a", 100_000).add(&mut c);
+    Crawl::of(P, "a", 0..100_000).add(&mut c);
     started(&server, P, "a").hang_up();
     err!(c, "MODULE", "UNLOAD", "crawlspace");
     assert_eq!(commit(&mut c, P, "a"), (100_000, 0));
@@ -330,4 +321,70 @@ fn work_on_thousands_of_small_crawls_goes_in_slices() {
         assert!(slices > 20, "{} went in {slices} slices", words[0]);
     }
     assert_consistent(&mut c, P);
+}
+
+#[test]
+fn large_jobs_run_through_inside_a_transaction() {
+    let server = Server::start();
+    let mut c = server.wire();
+    Crawl::of(P, "a", 0..30_000).add(&mut c);
+    ok!(c, "MULTI");
+    ok!(c, "DEDUPE.COMMIT", P, "a");
+    ok!(c, "DEDUPE.LOOKUP", P, sha256_of(29_999));
+    let replies = ok!(c, "EXEC");
+    assert_eq!(replies.items()[0], array([int(30_000), int(0)]));
+    assert_eq!(replies.items()[1], array([record_of("a", 29_999)]));
+    ok!(c, "MULTI");
+    ok!(c, "DEDUPE.REMOVE", P, "a");
+    assert_eq!(ok!(c, "EXEC").items()[0].ints(), [1, 30_000, 0]);
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn transaction_during_a_running_job_ends_in_a_serial_outcome() {
+    let server = Server::start();
+    let mut c = server.wire();
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    Crawl::of(P, "a", 0..60_000).add(&mut c);
+    let mut committer = started(&server, P, "a");
+    ok!(c, "MULTI");
+    ok!(c, "DEDUPE.COMMIT", P, "a");
+    let inside = ok!(c, "EXEC").items()[0].clone();
+    let outside = committer.recv();
+    let full = array([int(60_000), int(0)]);
+    assert!(inside == full || outside == full, "{inside:?} {outside:?}");
+    assert_eq!(ok!(c, "HGET", "p:allcounts", "totalUrls"), bulk("60000"));
+    assert_eq!(owners(&mut c, P, [0, 59_999]), ["a", "a"]);
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn jobs_notify_the_keys_of_their_slices() {
+    let server = Server::start();
+    let mut c = server.wire();
+    Crawl::of(P, "a", 0..30_000).add(&mut c);
+    ok!(c, "CONFIG", "SET", "notify-keyspace-events", "KA");
+    let mut listener = server.wire();
+    ok!(listener, "SUBSCRIBE", "__keyspace@0__:p:allhashes");
+    commit(&mut c, P, "a");
+    assert!(!listener.is_silent_for(std::time::Duration::from_secs(5)));
+}
+
+#[test]
+fn sliced_jobs_replicate_like_small_ones() {
+    let server = Options::new().aof_unsynced(false).start();
+    let replica = Options::new().replica_of(&server).start();
+    let mut c = server.wire();
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    for (id, first) in [("a", 0), ("b", 20_000), ("c", 10_000)] {
+        let crawl = Crawl::of(P, id, first..first + 40_000);
+        crawl.add(&mut c);
+    }
+    commit(&mut c, P, "a");
+    commit(&mut c, P, "b");
+    ok!(c, "DEDUPE.CANCEL", P, "c");
+    ok!(c, "DEDUPE.REMOVE", P, "a");
+    server.wait_for_replica_offset(&replica);
+    assert_eq!(server.digest(), replica.digest());
+    assert_eq!(indexed(&mut replica.wire(), P), 40_000);
 }

@@ -1,96 +1,13 @@
 //! Replicas read and do not write; a change of role ends jobs and waits with an error.
 
 use redis_tests::{
-    Crawl, DATE, Options, Reply, Server, Wire, add, assert_consistent, commit, indexed, int, ok,
-    owners, sha256_of, until,
+    Crawl, Options, Server, Wire, add, assert_consistent, commit, indexed, int, ok, owners,
+    sha256_of, until,
 };
 
+use super::jobs::started;
+
 const P: &str = "p:";
-
-fn index(c: &mut Wire) {
-    add(c, P, "a", 0..5);
-    ok!(c, "DEDUPE.WACZOPEN", P, "a", "a.wacz");
-    commit(c, P, "a");
-    add(c, P, "open", 5..9);
-    ok!(c, "DEDUPE.REVISIT", P, "open", "REF", "u", sha256_of(1), 5);
-}
-
-#[test]
-fn replica_answers_reads_as_the_master_does() {
-    let server = Server::start();
-    let replica = Options::new().replica_of(&server).start();
-    let mut c = server.wire();
-    index(&mut c);
-    server.wait_for_replica_offset(&replica);
-    let h = sha256_of(1);
-    let own = sha256_of(6);
-    let reads: [&[&str]; 11] = [
-        &["DEDUPE.LOOKUP", P, &h],
-        &["DEDUPE.LOOKUP", P, "CRAWL", "open", "WITHWACZ", &h, &own],
-        &["DEDUPE.WACZLIST", P, "a"],
-        &["DEDUPE.REQUIRES", P, "open"],
-        &["DEDUPE.REQUIRES", P, "REF", "u", "TRANSITIVE"],
-        &["DEDUPE.REQUIREDBY", P, "a"],
-        &["DEDUPE.STATS", P, "a"],
-        &["DEDUPE.CRAWLS", P],
-        &["DEDUPE.CRAWLS", P, "UNCOMMITTED"],
-        &["DEDUPE.CHECK", P],
-        &["DEDUPE.LOOKUP", "unknown:", &h],
-    ];
-    let mut r = replica.wire();
-    // Memory figures may differ between two processes.
-    let steady = |reply: Reply| format!("{reply:?}").replace("\n", " ");
-    for words in reads {
-        let (master, replica) = (c.expect_ok(words), r.expect_ok(words));
-        if words[0] == "DEDUPE.STATS" {
-            assert_eq!(master.field("hashes"), replica.field("hashes"));
-        } else {
-            assert_eq!(steady(master), steady(replica), "{words:?}");
-        }
-    }
-    assert_eq!(ok!(r, "DEDUPE.STATS", P).field("hashes"), int(5));
-    assert_eq!(server.digest(), replica.digest(), "reads write nothing");
-}
-
-#[test]
-fn replica_refuses_writes() {
-    let server = Server::start();
-    let replica = Options::new().replica_of(&server).start();
-    index(&mut server.wire());
-    server.wait_for_replica_offset(&replica);
-    let h = sha256_of(1);
-    let writes: [&[&str]; 12] = [
-        &["DEDUPE.ADD", P, "a", &h, "0", DATE, "http://e.com/", "5"],
-        &["DEDUPE.REVISIT", P, "a", &h, "5"],
-        &["DEDUPE.CLAIM", P, "a", &h, "PX", "1000"],
-        &[
-            "DEDUPE.CLAIM",
-            P,
-            "a",
-            &sha256_of(99),
-            "PX",
-            "1000",
-            "BLOCK",
-            "1000",
-        ],
-        &["DEDUPE.UNCLAIM", P, &h, "1"],
-        &["DEDUPE.WACZOPEN", P, "a", "b.wacz"],
-        &["DEDUPE.WACZCLOSE", P, "a", "0", "a.wacz", "sha256:ab", "5"],
-        &["DEDUPE.COMMIT", P, "open"],
-        &["DEDUPE.CANCEL", P, "open"],
-        &["DEDUPE.REMOVE", P, "a"],
-        &["DEDUPE.RETAIN", P, "a"],
-        &["DEDUPE.REPAIR", P],
-    ];
-    let mut r = replica.wire();
-    for words in writes {
-        let line = r.expect_error(words);
-        assert!(line.starts_with("READONLY "), "{words:?}: {line}");
-    }
-    let line = r.expect_error(&["DEDUPE.PROFILE", "q:", "document"]);
-    assert!(line.starts_with("READONLY "), "{line}");
-    assert_eq!(server.digest(), replica.digest());
-}
 
 fn ends_with_an_error(who: &str, wire: &mut Wire) {
     let reply = wire.recv();
@@ -105,13 +22,7 @@ fn becoming_a_replica_ends_jobs_and_waits() {
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     add(&mut c, P, "base", 0..100);
     commit(&mut c, P, "base");
-    Crawl {
-        prefix: P,
-        id: "a",
-        first: 0,
-        hashes: 100_000,
-    }
-    .add(&mut c);
+    Crawl::of(P, "a", 0..100_000).add(&mut c);
     ok!(
         c,
         "DEDUPE.CLAIM",
@@ -157,13 +68,7 @@ fn new_master_finishes_the_job_of_the_old_one() {
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     add(&mut c, P, "base", 0..100);
     commit(&mut c, P, "base");
-    Crawl {
-        prefix: P,
-        id: "a",
-        first: 0,
-        hashes: 100_000,
-    }
-    .add(&mut c);
+    Crawl::of(P, "a", 0..100_000).add(&mut c);
     let mut committer = server.wire();
     committer.send(&["DEDUPE.COMMIT", P, "a"]);
     let mut r = replica.wire();
@@ -185,13 +90,7 @@ fn role_change_during_a_removal_ends_it() {
     let other = Server::start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl {
-        prefix: P,
-        id: "a",
-        first: 0,
-        hashes: 100_000,
-    }
-    .add(&mut c);
+    Crawl::of(P, "a", 0..100_000).add(&mut c);
     commit(&mut c, P, "a");
     let mut remover = server.wire();
     remover.send(&["DEDUPE.REMOVE", P, "a"]);
@@ -212,19 +111,10 @@ fn role_change_during_a_removal_ends_it() {
 fn failover_pause_ends_or_delays_a_job_but_loses_nothing() {
     let server = Server::start();
     let replica = Options::new().replica_of(&server).start();
-    let (mut c, mut committer) = (server.wire(), server.wire());
+    let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl {
-        prefix: P,
-        id: "a",
-        first: 0,
-        hashes: 60_000,
-    }
-    .add(&mut c);
-    committer.send(&["DEDUPE.COMMIT", P, "a"]);
-    until("the commit is under way", || {
-        ok!(c, "EXISTS", "p:committing") == int(1)
-    });
+    Crawl::of(P, "a", 0..60_000).add(&mut c);
+    let mut committer = started(&server, P, "a");
     ok!(c, "CLIENT", "PAUSE", 300, "WRITE");
     // Writes stand still meanwhile, those of the job too.
     let offset = server.info("master_repl_offset");
