@@ -100,11 +100,11 @@ fn commands_that_read_change_nothing_and_those_that_write_do(family: &Family) {
     let writing = grammars.values().filter(|grammar| grammar.writes());
     let writing: BTreeSet<String> = writing.map(|grammar| grammar.name.clone()).collect();
     let idle: Vec<&str> = writing.difference(&changing).map(String::as_str).collect();
-    // There is nothing to repair, sweep, pack or unpack, and a profile cannot be changed any more.
+    // There is nothing to repair, pack or unpack, and a profile cannot be changed any more.
     let expected: &[&str] = match (family.name, family.storage) {
         ("DEDUPE", "plain") => &["dedupe.profile", "dedupe.repair", "dedupe.unpack"],
         ("DEDUPE", _) => &["dedupe.pack", "dedupe.profile", "dedupe.repair"],
-        ("CHG", _) => &["chg.repair", "chg.sweep"],
+        ("CHG", _) => &["chg.repair"],
         _ => &[],
     };
     assert_eq!(
