@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis_tests::{Reply, Server, TagSpace, Wire, err, int, ok};
+use redis_tests::{Reply, Server, TagSpace, err, int, ok};
 
 /// A space with something of everything.
 fn space(server: &Server) -> TagSpace {
@@ -16,13 +16,6 @@ fn space(server: &Server) -> TagSpace {
     s.ok("POINTSET p of-file");
     s.ok("POINTSET p-(\\d+) org:$1");
     s
-}
-
-fn panics(c: &mut Wire) -> i64 {
-    let info = ok!(c, "INFO", "crawlspace").text();
-    let line = info.lines().find_map(|l| l.split_once("panics:"));
-    line.and_then(|(_, n)| n.trim().parse().ok())
-        .expect("INFO has panics")
 }
 
 #[test]
@@ -74,7 +67,7 @@ fn lines_of_ten_megabytes_and_of_any_bytes() {
     assert_eq!(s.ok_with("FILTER RETURN COUNT LINES", &cdx), int(2));
     let tags = s.ok_with("FILTER FORMAT FILE RETURN TAGS LINES", &[b"\xff\x00"]);
     assert_eq!(tags.items()[0].items()[1].items()[0].bytes(), b"x:\xff");
-    assert_eq!(panics(&mut s.wire), 0);
+    assert_eq!(server.info_number("panics"), 0);
 }
 
 #[test]
@@ -140,7 +133,7 @@ fn hostile_regexes_are_refused_or_run_in_linear_time() {
     ] {
         run(&mut s, &regex);
     }
-    assert_eq!(panics(&mut s.wire), 0);
+    assert_eq!(server.info_number("panics"), 0);
 }
 
 /// `(a|b|…)`, of these many alternatives.
