@@ -22,6 +22,7 @@
 //! * [`alone`] runs a test in a process of its own.
 //! * [`stub`] is a server that handles each request as a test says.
 //! * [`Program`] is a program under test that is stopped, killed, and asked what it took.
+//! * [`program`] is one by its command line, and [`Outcome`] what came of its run.
 //! * [`pywb`] is a peer of the federation, beside which it is tested and measured.
 //! * [`Relay`] stands between a client and a server, and holds back or cuts off after so many bytes.
 //! * [`payload`] is what `DUMP` gives, taken apart.
@@ -38,6 +39,31 @@
 //! assert_eq!(ok!(c, "DEDUPE.CRAWLS", "p:").items(), []);
 //! assert!(err!(c, "DEDUPE.COMMIT", "p:", "crawl-1").starts_with("NOCRAWL "));
 //! ```
+
+/// A value of a type with these fields set, and the others as they are by default.
+///
+/// ```
+/// let manners = redis_tests::with!(redis_tests::Manners, ranges: false, endless: true);
+/// assert!(manners.endless && manners.redirect.is_none());
+/// ```
+#[macro_export]
+macro_rules! with {
+    ($($type:ident)::+, $($field:ident $(: $value:expr)?),+) => {
+        $($type)::+ { $($field $(: $value)?,)+ ..::std::default::Default::default() }
+    };
+}
+
+/// A table of cases: cells parted by commas, a row up to each semicolon. It is an array of tuples.
+///
+/// ```
+/// for (word, length) in redis_tests::rows!["a", 1; "bc", 2;] {
+///     assert_eq!(word.len(), length);
+/// }
+/// ```
+#[macro_export]
+macro_rules! rows {
+    ($($($cell:expr),+);+ $(;)?) => { [$(($($cell),+)),+] };
+}
 
 mod alone;
 pub mod archive;
@@ -58,6 +84,7 @@ pub mod history;
 pub mod http;
 pub mod matrix;
 pub mod metadata;
+mod outcome;
 pub mod packages;
 mod packing;
 pub mod payload;
@@ -88,8 +115,11 @@ pub use dataset::Snapshot;
 pub use dedupe_index::DedupeIndex;
 pub use file_host::{FileHost, Manners, Request};
 pub use frontier::{Frontier, Lease, T0, TEN_YEARS, blocked, release, server_time, simulated};
+pub use outcome::{
+    Outcome, arguments, assert_contains, assert_lacks, assert_starts, ends, outcome, program,
+};
 pub use packing::{begin_change, change_storage, moved, replies_of, small_index, storage_of};
-pub use program::{Ended, Program};
+pub use program::{Ended, Program, memory_of, open_files_of, peak_memory_of};
 pub use relay::Relay;
 pub use rng::Rng;
 pub use scripted_host::{Asked, Part, ScriptedHost, answer};

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -79,6 +80,24 @@ impl Program {
         self.read("errors")
     }
 
+    /// Waits until it says on standard output where it serves, `http://127.0.0.1:1234/`, and gives the address.
+    ///
+    /// # Panics
+    /// When it ends before that, or says nothing within a minute.
+    #[track_caller]
+    pub fn address(&mut self) -> SocketAddr {
+        until_some("the server listens", || {
+            assert!(
+                self.ended().is_none(),
+                "it does not start: {}",
+                self.errors()
+            );
+            let said = self.out();
+            let (_, rest) = said.split_once("http://")?;
+            rest.split_once('/')?.0.parse().ok()
+        })
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -116,7 +135,10 @@ impl Program {
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<&Ended> {
         if self.ended.is_none() {
-            self.peak = self.peak.max(self.peak_so_far());
+            // While it runs: what the kernel says afterwards counts the memory of whoever started it, too.
+            self.peak = self
+                .peak
+                .max(memory_field(self.pid(), "VmHWM").unwrap_or(0));
             let (mut status, mut usage) = (0, MaybeUninit::zeroed());
             let pid = self.pid() as libc::pid_t;
             // SAFETY: both pointers are to live values of the right types.
@@ -140,15 +162,6 @@ impl Program {
         self.ended.as_ref()
     }
 
-    /// What the kernel says while it runs. (What it says afterwards counts the memory of whoever started it, too.)
-    fn peak_so_far(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
-        let status = status.unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-        kib.unwrap_or(0) * 1024
-    }
-
     /// Waits for its end.
     ///
     /// # Panics
@@ -167,6 +180,43 @@ impl Program {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
+}
+
+/// The bytes that a process has in memory now.
+///
+/// # Panics
+/// When there is no such process.
+pub fn memory_of(pid: u32) -> u64 {
+    memory_field(pid, "VmRSS").expect("the process is there")
+}
+
+/// The most bytes that a process had in memory at a time.
+///
+/// # Panics
+/// When there is no such process.
+pub fn peak_memory_of(pid: u32) -> u64 {
+    memory_field(pid, "VmHWM").expect("the process is there")
+}
+
+fn memory_field(pid: u32, field: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    let kib: u64 = line
+        .strip_prefix(':')?
+        .trim()
+        .strip_suffix(" kB")?
+        .parse()
+        .ok()?;
+    Some(kib << 10)
+}
+
+/// How many files, sockets and pipes a process has open.
+///
+/// # Panics
+/// When there is no such process.
+pub fn open_files_of(pid: u32) -> usize {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    files.expect("the process is there").count()
 }
 
 impl Drop for Program {

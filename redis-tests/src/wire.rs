@@ -7,6 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::examples::words;
+
 /// How long a reply may take. A command that hangs is a failure, not a hung test.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -461,6 +463,15 @@ impl Wire {
             replies.extend((0..sent).map(|_| self.recv()));
         }
         replies
+    }
+
+    /// Sends the words of a line, as redis-cli takes them, and gives the reply.
+    ///
+    /// # Panics
+    /// When the reply is an error.
+    #[track_caller]
+    pub fn ok_line(&mut self, line: impl AsRef<str>) -> Reply {
+        self.expect_ok(&words(line.as_ref()))
     }
 
     /// Splits `line` at spaces and runs it; for commands without odd bytes.

@@ -1,0 +1,120 @@
+//! Programs by their command lines, run to their ends, and what they say.
+
+use std::borrow::BorrowMut;
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::os::unix::ffi::OsStringExt;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::examples::words;
+
+/// The words of a command line: blanks part them, `'…'` and `"…"` keep them together.
+///
+/// # Panics
+/// When a quote is not closed.
+pub fn arguments(line: impl AsRef<str>) -> Vec<OsString> {
+    let words = words(line.as_ref()).into_iter();
+    words.map(OsString::from_vec).collect()
+}
+
+/// The program that a command line begins with, with the other words as its arguments.
+///
+/// # Panics
+/// When the line is empty or a quote is not closed.
+pub fn program(line: impl AsRef<str>) -> Command {
+    let mut words = arguments(line).into_iter();
+    let mut program = Command::new(words.next().expect("the line names a program"));
+    program.args(words);
+    program
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The exit status.
+    pub status: i32,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub errors: String,
+}
+
+impl Outcome {
+    /// The outcome, which must have this exit status.
+    ///
+    /// # Panics
+    /// When it has another one.
+    #[track_caller]
+    pub fn exits(self, status: i32) -> Outcome {
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+
+    /// The lines of JSON on standard output.
+    ///
+    /// # Panics
+    /// When a line is not JSON.
+    #[track_caller]
+    pub fn json(&self) -> Vec<Value> {
+        let read = |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {self:?}"));
+        self.out.lines().map(read).collect()
+    }
+
+    /// The one line of JSON.
+    ///
+    /// # Panics
+    /// When it is not one line of JSON.
+    #[track_caller]
+    pub fn object(&self) -> Value {
+        let mut lines = self.json();
+        assert_eq!(lines.len(), 1, "{self:?}");
+        lines.remove(0)
+    }
+}
+
+/// Runs a program to its end, with nothing on standard input unless the command says otherwise.
+///
+/// # Panics
+/// When it does not start, is killed, or says what is not text.
+#[track_caller]
+pub fn outcome(mut command: impl BorrowMut<Command>) -> Outcome {
+    let output = command.borrow_mut().output().expect("the program starts");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Outcome {
+        status: output.status.code().expect("it ends by itself"),
+        out: text(output.stdout),
+        errors: text(output.stderr),
+    }
+}
+
+/// Runs a program to its end, with this exit status.
+///
+/// # Panics
+/// When it does not start or ends otherwise.
+#[track_caller]
+pub fn ends(command: impl BorrowMut<Command>, status: i32) -> Outcome {
+    outcome(command).exits(status)
+}
+
+/// Fails unless a text has this part.
+#[track_caller]
+pub fn assert_contains(text: impl Display, part: impl AsRef<str>) {
+    let (text, part) = (text.to_string(), part.as_ref());
+    assert!(text.contains(part), "{part:?} is not in: {text}");
+}
+
+/// Fails unless a text starts with this.
+#[track_caller]
+pub fn assert_starts(text: impl Display, start: impl AsRef<str>) {
+    let (text, start) = (text.to_string(), start.as_ref());
+    assert!(text.starts_with(start), "{start:?} does not start: {text}");
+}
+
+/// Fails when a text has this part.
+#[track_caller]
+pub fn assert_lacks(text: impl Display, part: impl AsRef<str>) {
+    let (text, part) = (text.to_string(), part.as_ref());
+    assert!(!text.contains(part), "{part:?} is in: {text}");
+}
