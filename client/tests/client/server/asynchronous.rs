@@ -5,7 +5,7 @@ use std::time::Duration;
 use crawlspace_client::dedupe::Index;
 use crawlspace_client::frontier::{Frontier, Next, Pause, Wait};
 use crawlspace_client::{Ask, AsyncServer, Call};
-use redis_tests::{Server as Redis, ok, until};
+use redis_tests::{Server as Redis, ok, until, with};
 
 use crate::server::{command, run};
 
@@ -19,10 +19,7 @@ fn connections(redis: &Redis) -> usize {
 }
 
 fn up_to(time: Duration) -> Next {
-    Next {
-        wait: Wait::UpTo(time),
-        ..Next::default()
-    }
+    with!(Next, wait: Wait::UpTo(time))
 }
 
 const MINUTE: Duration = Duration::from_secs(60);

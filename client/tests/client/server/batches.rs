@@ -3,7 +3,7 @@
 use crawlspace_client::dedupe::{Added, Adding, Index};
 use crawlspace_client::tags::{Kind, TagSpace};
 use crawlspace_client::{Ask, AsyncServer, Batch, Call, Code, Server};
-use redis_tests::{Server as Redis, sha256_of};
+use redis_tests::{Server as Redis, assert_contains, sha256_of};
 
 use crate::server::{command, run};
 
@@ -59,7 +59,7 @@ fn an_empty_batch_and_one_that_is_not_sent() {
     batch.send(&server).unwrap();
     let never = Index::on(&batch, "").stats();
     let error = never.take().unwrap_err();
-    assert!(error.to_string().contains("not been sent"), "{error}");
+    assert_contains(&error, "not been sent");
     assert_eq!(error.code(), None);
     // It was not taken out of the batch; nobody waits for it any more.
     batch.send(&server).unwrap();

@@ -7,7 +7,7 @@ use crawlspace_client::dedupe::{Added, Adding, Index};
 use crawlspace_client::frontier::{Frontier, Next, Wait};
 use crawlspace_client::tags::{Kind, TagSpace};
 use crawlspace_client::{Ask, AsyncServer, Batch, Call, Code, Server};
-use redis_tests::{Cluster, Options, ok, sha256_of, until};
+use redis_tests::{Cluster, Options, ok, sha256_of, until, with};
 
 use crate::server::{command, run};
 
@@ -214,10 +214,7 @@ fn who_waits_in_a_slot_that_moves_away_waits_at_its_new_place() {
         let frontier = frontier.clone();
         move || {
             let wait = Wait::UpTo(Duration::from_secs(60));
-            frontier.next(&Next {
-                wait,
-                ..Next::default()
-            })
+            frontier.next(&with!(Next, wait))
         }
     });
     let owner = cluster.owner(prefix(1));
@@ -283,14 +280,9 @@ fn a_master_that_is_replaced_by_its_replica_is_followed() {
     let bus = ok!(first.wire(), "CONFIG", "GET", "cluster-port").pairs()[0]
         .1
         .text();
-    ok!(
-        replica.wire(),
-        "CLUSTER",
-        "MEET",
-        "127.0.0.1",
-        first.port(),
-        bus
-    );
+    replica
+        .wire()
+        .ok_line(format!("CLUSTER MEET 127.0.0.1 {} {bus}", first.port()));
     let id = ok!(first.wire(), "CLUSTER", "MYID").text();
     until("the replica knows its master", || {
         !redis_tests::cmd!(replica.wire(), "CLUSTER", "REPLICATE", &id).is_error()
@@ -325,9 +317,7 @@ fn a_user_who_may_not_ask_for_information_finds_the_others_by_redirections() {
     let cluster = Cluster::start(3);
     for node in cluster.nodes() {
         let mut c = node.wire();
-        ok!(
-            c, "ACL", "SETUSER", "worker", "on", ">secret", "~*", "+get", "+set"
-        );
+        c.ok_line("ACL SETUSER worker on >secret ~* +get +set");
     }
     let url = format!(
         "redis://worker:secret@127.0.0.1:{}/",

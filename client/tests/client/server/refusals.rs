@@ -9,7 +9,7 @@ use crawlspace_client::dedupe::{Added, Adding, Index, Profile, Revisited, Revisi
 use crawlspace_client::frontier::{Frontier, Held, Next, Pause, Wait};
 use crawlspace_client::tags::{Filter, Format, Kind, TagSpace};
 use crawlspace_client::{Ask, Call, Code, Error, Server};
-use redis_tests::{Options, Server as Redis, ok, until};
+use redis_tests::{Options, Server as Redis, assert_contains, ok, until, with};
 
 use crate::server::command;
 
@@ -31,10 +31,7 @@ fn assert_code<T: std::fmt::Debug>(outcome: Result<T, Error>, code: Code) {
     let error = outcome.unwrap_err();
     assert_eq!(error.code(), Some(code), "{error}");
     assert_eq!(error.word(), Some(code.word()));
-    assert!(
-        error.to_string().contains(&format!(": {} ", code.word())),
-        "{error}"
-    );
+    assert_contains(&error, format!(": {} ", code.word()));
     assert!(!error.is_connection());
 }
 
@@ -138,12 +135,7 @@ fn each_code_of_the_frontier_commands_is_known() {
     frontier.release(&lease, &now, &lease.done()).unwrap();
 
     let empty = Frontier::on(&server, "empty:");
-    let waiting = thread::spawn(move || {
-        empty.next(&Next {
-            wait: Wait::ForEver,
-            ..Next::default()
-        })
-    });
+    let waiting = thread::spawn(move || empty.next(&with!(Next, wait: Wait::ForEver)));
     until("it waits", || redis.info_number("blocked_clients") == 1);
     let mut c = redis.wire();
     ok!(c, "REPLICAOF", "127.0.0.1", 1);
@@ -165,10 +157,7 @@ fn each_code_of_the_tags_commands_is_known() {
     assert_code(space.swap(Kind::Tag, None), Code::NoStage);
     space.add(Kind::Tag, b"a", &[b"b"]).unwrap();
     assert_code(space.add(Kind::Tag, b"b", &[b"a"]), Code::Cycle);
-    let cdx = Filter {
-        format: Format::Cdx,
-        ..Filter::default()
-    };
+    let cdx = with!(Filter, format: Format::Cdx);
     assert_code(space.filter_lines(&cdx, &[b"no such line"]), Code::BadLine);
     let long = vec![b'a'; (1 << 20) + 1];
     assert_code(space.point_set(b"p", &long), Code::TooBig);
@@ -177,16 +166,9 @@ fn each_code_of_the_tags_commands_is_known() {
 #[test]
 fn what_a_user_may_not_do_says_so() {
     let redis = Redis::start();
-    ok!(
-        redis.wire(),
-        "ACL",
-        "SETUSER",
-        "guest",
-        "on",
-        ">secret",
-        "~mine:*",
-        "+@all"
-    );
+    redis
+        .wire()
+        .ok_line("ACL SETUSER guest on >secret ~mine:* +@all");
     let url = format!("redis://guest:secret@127.0.0.1:{}/", redis.port());
     let index = Index::open(&url, "yours:").unwrap();
     assert_code(index.lookup(None, &[HASH]), Code::NoPerm);

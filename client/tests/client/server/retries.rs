@@ -3,7 +3,7 @@
 use crawlspace_client::dedupe::{Added, Adding, Index, Sequence};
 use crawlspace_client::frontier::Frontier;
 use crawlspace_client::{Ask, AsyncServer, Batch, Call, Server};
-use redis_tests::{Server as Redis, ok};
+use redis_tests::{Server as Redis, assert_starts, ok, with};
 
 use crate::server::vandal::{Cut, Vandal};
 use crate::server::{command, run};
@@ -42,7 +42,7 @@ fn a_call_that_may_not_is_sent_once() {
         assert!(error.is_connection(), "{error}");
         assert_eq!((error.code(), error.word()), (None, None), "{error}");
         let place = format!("INCR at {}: ", vandal.url());
-        assert!(error.to_string().starts_with(&place), "{error}");
+        assert_starts(&error, &place);
         assert_eq!(vandal.seen(), 1);
         let counted = if cut == Cut::After { Some(1) } else { None };
         assert_eq!(server.ask(get()).unwrap(), counted, "the next call works");
@@ -154,13 +154,7 @@ fn records_of_a_sequence_count_once_and_others_are_not_sent_again() {
 
     let vandal = Vandal::of(&redis, "DEDUPE.ADD", Cut::After, 2);
     let index = Index::open(&vandal.url(), "").unwrap();
-    let adding = Adding {
-        sequence: Some(Sequence {
-            writer: b"w",
-            number: 1,
-        }),
-        ..Adding::default()
-    };
+    let adding = with!(Adding, sequence: Some(Sequence { writer: b"w", number: 1 }));
     let other = Added {
         url: b"https://example.com/other",
         ..record

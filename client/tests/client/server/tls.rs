@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crawlspace_client::dedupe::Index;
 use crawlspace_client::{AsyncServer, Server};
-use redis_tests::{Options, Server as Redis, certificates};
+use redis_tests::{Options, Server as Redis, assert_contains, certificates};
 
 use crate::server::run;
 
@@ -76,13 +76,13 @@ fn both_sides_prove_who_they_are() {
 
     // The authority is none that the system knows.
     let error = Server::open(&url).unwrap_err().to_string();
-    assert!(error.contains("UnknownIssuer"), "{error}");
+    assert_contains(&error, "UnknownIssuer");
     // The certificate is for the address alone.
     let error = known(&format!("rediss://localhost:{port}/"))
         .open()
         .unwrap_err()
         .to_string();
-    assert!(error.contains("certificate"), "{error}");
+    assert_contains(&error, "certificate");
     Server::options(&url).ca(file("ca.pem")).open().unwrap_err();
     run(async {
         AsyncServer::open(&url).await.unwrap_err();
@@ -105,8 +105,8 @@ fn certificates_that_are_of_no_use_are_told_of() {
         .open()
         .unwrap_err()
         .to_string();
-    assert!(error.contains("rediss://"), "{error}");
+    assert_contains(&error, "rediss://");
     let missing = Server::options("rediss://127.0.0.1:1/").ca("/nonexistent/ca.pem");
     let error = missing.open().unwrap_err().to_string();
-    assert!(error.contains("/nonexistent/ca.pem"), "{error}");
+    assert_contains(&error, "/nonexistent/ca.pem");
 }

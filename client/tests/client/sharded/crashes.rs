@@ -2,7 +2,7 @@
 
 use crawlspace_client::dedupe::{Adding, Committed, Doing, Sharded};
 use crawlspace_client::{Code, Error, Server};
-use redis_tests::{Cluster, Options, Server as Redis, until};
+use redis_tests::{Cluster, Options, Server as Redis, assert_contains, until};
 
 use super::faults::{Mortal, When};
 use super::{added, hashes, records};
@@ -154,10 +154,7 @@ fn the_opposite_of_what_was_cut_short_waits_or_wins_and_leaves_no_halves() {
                 match call(&many, crawl) {
                     Ok(()) => {}
                     Err(error) if error.code() == Some(Code::Sharded) => {
-                        assert!(
-                            error.to_string().contains("to finish that first"),
-                            "{error}"
-                        );
+                        assert_contains(&error, "to finish that first");
                         let _ = (job.living)(&many);
                     }
                     Err(error) => assert!(
@@ -215,7 +212,7 @@ fn an_index_is_spread_over_a_cluster() {
     many.add(b"a", &Adding::default(), &added(&all)).unwrap();
     assert_eq!(many.commit(b"a").unwrap().new, 600);
     for node in cluster.nodes() {
-        let keys = node.wire().expect_ok(&["DBSIZE"]).int();
+        let keys = node.wire().ok_line("DBSIZE").int();
         assert!(keys > 0, "a server has nothing of it");
     }
     let found = many.lookup(None, &hashes(&all)).unwrap();
@@ -244,10 +241,8 @@ fn a_server_that_dies_in_the_middle_of_a_commit_comes_back_and_the_commit_is_fin
         assert_eq!(unfinished.len(), 1);
     }
     let half = many.crawls(None).unwrap();
-    assert_eq!(
-        half[0].standing.state,
-        crawlspace_client::dedupe::CrawlState::Uncommitted
-    );
+    let expected = crawlspace_client::dedupe::CrawlState::Uncommitted;
+    assert_eq!(half[0].standing.state, expected);
     many.commit(b"a").unwrap();
     assert_sound(&many, "after the commit");
     assert_eq!(many.stats().unwrap().hashes, 600);

@@ -8,7 +8,7 @@ use crawlspace_client::dedupe::{
     Sharded,
 };
 use crawlspace_client::{AsyncServer, Code, Error, Server};
-use redis_tests::{Rng, Server as Redis, ok};
+use redis_tests::{Rng, Server as Redis, assert_contains, ok, with};
 
 use super::{Record, added, hashes, records};
 
@@ -186,10 +186,7 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
                 1 => Reference::Wacz(&uuid),
                 _ => Reference::None,
             };
-            let revisiting = Revisiting {
-                reference,
-                ..Revisiting::default()
-            };
+            let revisiting = with!(Revisiting, reference);
             let given = rng.below(2) == 0;
             for record in &records {
                 let known = twins.one.lookup(Some(crawl), &[record.hash.as_bytes()]);
@@ -390,22 +387,12 @@ fn the_number_of_shards_cannot_be_changed() {
     let many = Sharded::open(&redis.url(), "coll", 3).unwrap();
     let error = Sharded::open(&redis.url(), "coll", 4).unwrap_err();
     assert_eq!(error.code(), Some(Code::Sharded), "{error}");
-    assert!(error.to_string().contains("has 3 shards, not 4"), "{error}");
+    assert_contains(&error, "has 3 shards, not 4");
     Sharded::open(&redis.url(), "coll", 3).unwrap();
     Sharded::open(&redis.url(), "other", 4).unwrap();
     // Whoever may only read can open it, too.
     let mut c = redis.wire();
-    ok!(
-        c,
-        "ACL",
-        "SETUSER",
-        "reader",
-        "on",
-        ">secret",
-        "~*",
-        "+@read",
-        "+dedupe.lookup"
-    );
+    c.ok_line("ACL SETUSER reader on >secret ~* +@read +dedupe.lookup");
     let url = format!("redis://reader:secret@127.0.0.1:{}/", redis.port());
     let reader = Sharded::open(&url, "coll", 3).unwrap();
     assert_eq!(
@@ -438,18 +425,11 @@ fn a_sequence_counts_once_in_every_shard() {
             .unwrap();
     }
     let stats = many.crawl_stats(b"crawl").unwrap();
-    assert_eq!(
-        (stats.hashes, stats.total_urls, stats.dupe_urls),
-        (50, 80, 30)
-    );
+    assert_eq!(stats.hashes, 50);
+    assert_eq!(stats.total_urls, 80);
+    assert_eq!(stats.dupe_urls, 30);
     assert_eq!(stats.requires, 1);
-    let adding = Adding {
-        sequence: Some(Sequence {
-            writer: b"x",
-            number: 7,
-        }),
-        ..Adding::default()
-    };
+    let adding = with!(Adding, sequence: Some(Sequence { writer: b"x", number: 7 }));
     for _ in 0..2 {
         assert_eq!(
             many.add(b"crawl", &adding, &added(&records(100..120)))

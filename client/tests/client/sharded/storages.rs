@@ -2,7 +2,7 @@
 
 use crawlspace_client::dedupe::{Adding, Index, Moved, Sharded, Storage};
 use crawlspace_client::{AsyncServer, Server};
-use redis_tests::{Cluster, Options, Server as Redis, nil, ok, until};
+use redis_tests::{Cluster, Options, Server as Redis, assert_starts, nil, ok, until};
 
 use super::{added, hashes, records};
 
@@ -157,7 +157,7 @@ fn a_plain_client_finds_no_committed_record_of_a_packed_index() {
     let hash = all[0].hash.as_str();
     assert_eq!(ok!(c, "HGET", "{coll}:h:a", hash), nil());
     let refused = c.expect_error(&["HGET", "{coll}:allhashes", hash]);
-    assert!(refused.starts_with("WRONGTYPE"), "{refused}");
+    assert_starts(&refused, "WRONGTYPE");
     index.unpack().unwrap();
     assert_eq!(ok!(c, "HGET", "{coll}:allhashes", hash).text(), "a");
 }

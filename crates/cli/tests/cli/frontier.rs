@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -12,8 +11,12 @@ use crawlspace_client::Code;
 use crawlspace_client::frontier::{
     Budget, Facts, Fetched, Frontier, Held, Lease, Limits, Next, Pause, Sequence, Uri, Wait,
 };
-use redis_tests::{Options, Reply, Server, until};
+use redis_tests::{
+    Options, Outcome, Reply, Server, assert_contains, assert_starts, outcome, until, with,
+};
 use serde_json::Value;
+
+use crate::tool::tool;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -32,21 +35,14 @@ fn seed<'a>(chg: &'a str, uri: &'a str) -> Uri<'a> {
 
 /// One lease of a minute, which must be there.
 fn take(frontier: &Frontier) -> Lease {
-    let next = Next {
-        lease: Some(MINUTE),
-        ..Next::default()
-    };
+    let next = with!(Next, lease: Some(MINUTE));
     let mut leases = frontier.next(&next).unwrap();
     assert_eq!(leases.len(), 1, "{leases:?}");
     leases.remove(0)
 }
 
 fn up_to(ms: u64) -> Next {
-    Next {
-        lease: Some(MINUTE),
-        wait: Wait::UpTo(Duration::from_millis(ms)),
-        ..Next::default()
-    }
+    with!(Next, lease: Some(MINUTE), wait: Wait::UpTo(Duration::from_millis(ms)))
 }
 
 #[test]
@@ -115,15 +111,11 @@ fn a_frontier_that_only_counts_is_told_whose_pages_are_done() {
     let server = Server::start();
     let frontier = open(&server);
     let three: [(&[u8], u64); 3] = [(b"a", 0), (b"a", 0), (b"b", 0)];
-    assert_eq!(
-        frontier.add(b"crawl", None, &three).unwrap(),
-        [Some(1), Some(2), Some(1)]
-    );
+    let expected = [Some(1), Some(2), Some(1)];
+    assert_eq!(frontier.add(b"crawl", None, &three).unwrap(), expected);
     let lease = take(&frontier);
-    assert_eq!(
-        (lease.uri.as_deref(), lease.execution.as_deref()),
-        (None, None)
-    );
+    assert_eq!(lease.uri.as_deref(), None);
+    assert_eq!(lease.execution.as_deref(), None);
     let done = Fetched::Done {
         execution: b"crawl",
         count: 2,
@@ -139,18 +131,12 @@ fn who_waits_for_ever_gets_what_comes_and_is_not_sent_away() {
     let server = Server::start();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            let for_ever = Next {
-                wait: Wait::ForEver,
-                ..Next::default()
-            };
+            let for_ever = with!(Next, wait: Wait::ForEver);
             open(&server).next(&for_ever).unwrap()
         });
         let mut wire = server.wire();
         let blocked = || -> Vec<String> {
-            let list = server
-                .wire()
-                .expect_ok(&["CLIENT", "LIST", "TYPE", "normal"])
-                .text();
+            let list = server.wire().ok_line("CLIENT LIST TYPE normal").text();
             let blocked = list
                 .lines()
                 .filter(|line| line.contains("cmd=chg.next") && line.contains(" flags=b"));
@@ -222,10 +208,7 @@ fn a_lease_that_is_over_is_stale() {
         .release(&nowhere, &now, &Fetched::Nothing)
         .unwrap_err();
     assert_eq!(error.code(), Some(Code::NoChg));
-    assert!(
-        error.to_string().starts_with("CHG.RELEASE: NOCHG "),
-        "{error}"
-    );
+    assert_starts(&error, "CHG.RELEASE: NOCHG ");
 }
 
 /// Stands between a client and a server, and cuts the connection some times when this command has been
@@ -302,12 +285,7 @@ fn what_may_not_arrive_twice_is_not_sent_twice() {
     let error = frontier.add(b"crawl", None, &[(b"a", 0)]).unwrap_err();
     assert!(vandal.is_done());
     assert_eq!(error.code(), None);
-    assert!(
-        error
-            .to_string()
-            .starts_with("CHG.ADD at redis://127.0.0.1:"),
-        "{error}"
-    );
+    assert_starts(&error, "CHG.ADD at redis://127.0.0.1:");
     // It was counted, once, and the next call finds a way.
     assert_eq!(
         frontier.add(b"crawl", None, &[(b"a", 0)]).unwrap(),
@@ -398,18 +376,10 @@ fn operators_hold_and_limit_and_move_and_drop() {
         )
         .unwrap();
     let four: [(&[u8], u64); 4] = [(b"a", 0), (b"a", 0), (b"a", 0), (b"b", 0)];
-    assert_eq!(
-        frontier.add(b"crawl", None, &four).unwrap(),
-        [Some(1), Some(2), None, Some(1)]
-    );
+    let expected = [Some(1), Some(2), None, Some(1)];
+    assert_eq!(frontier.add(b"crawl", None, &four).unwrap(), expected);
     frontier
-        .limit(
-            b"a",
-            &Limits {
-                budget: Some(Budget::Unlimited),
-                ..Limits::default()
-            },
-        )
+        .limit(b"a", &with!(Limits, budget: Some(Budget::Unlimited)))
         .unwrap();
     let error = frontier.limit(b"a", &Limits::default()).unwrap_err();
     assert_eq!(error.code(), Some(Code::Err), "{error}");
@@ -430,10 +400,8 @@ fn operators_hold_and_limit_and_move_and_drop() {
     assert_eq!(&lease.chg, b"b");
     let why = frontier.why(b"b").unwrap();
     assert_eq!((&why.state[..], why.leases.len()), ("busy", 1));
-    assert_eq!(
-        (why.leases[0].token, why.leases[0].deadline),
-        (lease.token, lease.deadline)
-    );
+    assert_eq!(why.leases[0].token, lease.token);
+    assert_eq!(why.leases[0].deadline, lease.deadline);
     frontier.resume(Held::Group(b"a")).unwrap();
 
     assert_eq!(
@@ -496,10 +464,7 @@ fn leases_that_ran_out_are_reported_once() {
     frontier
         .add_uris(b"crawl", None, &[seed("a", "u:1")])
         .unwrap();
-    let short = Next {
-        lease: Some(Duration::from_millis(1)),
-        ..Next::default()
-    };
+    let short = with!(Next, lease: Some(Duration::from_millis(1)));
     assert_eq!(frontier.next(&short).unwrap().len(), 1);
     let mut reports = Vec::new();
     until("the lease has run out", || {
@@ -517,7 +482,7 @@ fn what_plain_clients_left_behind_is_found_and_mended() {
     let server = Server::start();
     let frontier = open(&server);
     frontier.add(b"crawl", None, &[(b"a", 0)]).unwrap();
-    server.wire().expect_ok(&["HINCRBY", "{f}:CHG:a", "c", "3"]);
+    server.wire().ok_line("HINCRBY {f}:CHG:a c 3");
     let check = frontier.check().unwrap();
     assert!(!check.consistent);
     assert_eq!((check.total, check.sum_groups), (1, 4));
@@ -527,19 +492,16 @@ fn what_plain_clients_left_behind_is_found_and_mended() {
 }
 
 /// Exit status, standard output and standard error of `crawlspace chg …`.
-fn crawlspace(server: &Server, arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_crawlspace"))
-        .arg("chg")
-        .args(arguments)
-        .args(["--redis", &server.url(), "--prefix", "{f}:"])
-        .output()
-        .unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code().unwrap(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+fn crawlspace(server: &Server, arguments: &str) -> (i32, String, String) {
+    let url = server.url();
+    let Outcome {
+        status,
+        out,
+        errors,
+    } = outcome(tool(format!(
+        "chg {arguments} --redis {url} --prefix {{f}}:"
+    )));
+    (status, out, errors)
 }
 
 #[test]
@@ -555,59 +517,45 @@ fn the_command_line_shows_what_an_operator_asks() {
         .unwrap();
     let lease = take(&frontier);
 
-    let (status, why, _) = crawlspace(&server, &["why", "a.example"]);
+    let (status, why, _) = crawlspace(&server, "why a.example");
     assert_eq!(status, 0);
-    assert!(
-        why.starts_with("a.example: busy\n") && why.contains("u:1"),
-        "{why}"
-    );
-    let (status, json, _) = crawlspace(&server, &["why", "a.example", "--json"]);
+    assert_starts(&why, "a.example: busy\n");
+    assert_contains(&why, "u:1");
+    let (status, json, _) = crawlspace(&server, "why a.example --json");
     let json: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(
-        (status, &json["state"], &json["leases"][0]["uri"]),
-        (0, &"busy".into(), &"u:1".into())
-    );
+    assert_eq!(status, 0);
+    assert_eq!(json["state"], "busy");
+    assert_eq!(json["leases"][0]["uri"], "u:1");
     assert_eq!(json["leases"][0]["token"], lease.token);
     assert_eq!(json["blocked-until"], 0);
 
-    let (status, info, _) = crawlspace(&server, &["info"]);
+    let (status, info, _) = crawlspace(&server, "info");
     assert_eq!(status, 0);
-    assert!(info.starts_with("frontier '{f}:'\n  URIs "), "{info}");
+    assert_starts(&info, "frontier '{f}:'\n  URIs ");
     assert!(!info.contains('\x1b'), "no colours in a pipe");
-    let (_, json, _) = crawlspace(&server, &["info", "--json"]);
+    let (_, json, _) = crawlspace(&server, "info --json");
     let json: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(
-        (&json["uris"], &json["groups-busy"]),
-        (&2.into(), &1.into())
-    );
+    assert_eq!(json["uris"], 2);
+    assert_eq!(json["groups-busy"], 1);
 
-    let (status, expired, _) = crawlspace(&server, &["expired", "--json"]);
+    let (status, expired, _) = crawlspace(&server, "expired --json");
     assert_eq!((status, &expired[..]), (0, ""));
-    let (status, check, _) = crawlspace(&server, &["check"]);
+    let (status, check, _) = crawlspace(&server, "check");
     assert_eq!(status, 0, "{check}");
-    server
-        .wire()
-        .expect_ok(&["HINCRBY", "{f}:EIDC", "crawl", "7"]);
-    let (status, check, _) = crawlspace(&server, &["check"]);
+    server.wire().ok_line("HINCRBY {f}:EIDC crawl 7");
+    let (status, check, _) = crawlspace(&server, "check");
     assert_eq!(status, 1, "{check}");
-    assert!(
-        check.starts_with("The frontier is NOT consistent"),
-        "{check}"
-    );
-    let (status, json, _) = crawlspace(&server, &["check", "--json"]);
+    assert_starts(&check, "The frontier is NOT consistent");
+    let (status, json, _) = crawlspace(&server, "check --json");
     let json: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(
-        (status, &json["consistent"], &json["sum-executions"]),
-        (1, &false.into(), &9.into())
-    );
+    assert_eq!(status, 1);
+    assert_eq!(json["consistent"], false);
+    assert_eq!(json["sum-executions"], 9);
 
-    let (status, out, errors) = crawlspace(&server, &["why", "nowhere.example"]);
+    let (status, out, errors) = crawlspace(&server, "why nowhere.example");
     assert_eq!((status, &out[..]), (1, ""));
-    assert!(
-        errors.starts_with("crawlspace: CHG.WHY: NOCHG "),
-        "{errors}"
-    );
-    for wrong in [&["why"][..], &["expired", "--count", "0"], &["nonsense"]] {
+    assert_starts(&errors, "crawlspace: CHG.WHY: NOCHG ");
+    for wrong in ["why", "expired --count 0", "nonsense"] {
         assert_eq!(crawlspace(&server, wrong).0, 2, "{wrong:?}");
     }
 }
@@ -615,10 +563,7 @@ fn the_command_line_shows_what_an_operator_asks() {
 #[test]
 fn a_server_without_the_module_is_named_as_the_reason() {
     let server = Options::new().no_module().start();
-    let (status, _, errors) = crawlspace(&server, &["info"]);
+    let (status, _, errors) = crawlspace(&server, "info");
     assert_eq!(status, 1);
-    assert!(
-        errors.contains("the server has not loaded the Crawlspace module"),
-        "{errors}"
-    );
+    assert_contains(&errors, "the server has not loaded the Crawlspace module");
 }

@@ -1,13 +1,14 @@
 //! `crawlspace dedupe index` against a live server.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::{Display, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crawlspace_warc::{Compression, Writer};
-use redis_tests::{Options, Reply, Server, until};
+use redis_tests::{Options, Outcome, Reply, Server, assert_contains, ends, outcome, until};
 use serde_json::Value;
+
+use crate::tool::tool;
 
 const DATE: &str = "2026-03-19T10:20:15Z";
 
@@ -63,9 +64,9 @@ impl Warc {
         self.sizes[self.sizes.len() - 1]
     }
 
-    fn save(&self) -> &Path {
+    fn save(&self) -> Display<'_> {
         std::fs::write(&self.path, &self.bytes).unwrap();
-        &self.path
+        self.path.display()
     }
 }
 
@@ -86,31 +87,22 @@ fn body(n: usize) -> Vec<u8> {
         .collect()
 }
 
-fn crawlspace(arguments: &[&str], files: &[&Path]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_crawlspace"))
-        .args(arguments)
-        .args(files)
-        .output()
-        .unwrap()
-}
-
-fn index(server: &Server, crawl: &str, more: &[&str], files: &[&Path]) -> (i32, Value, String) {
+fn index(server: &Server, crawl: &str, words: &str) -> (i32, Value, String) {
     let url = server.url();
-    let mut arguments = vec![
-        "dedupe", "index", "--json", "--redis", &url, "--crawl", crawl,
-    ];
-    arguments.extend(more);
-    let output = crawlspace(&arguments, files);
-    let json = serde_json::from_slice(&output.stdout).expect("JSON on standard output");
-    (
-        output.status.code().unwrap(),
-        json,
-        String::from_utf8(output.stderr).unwrap(),
-    )
+    let tool = tool(format!(
+        "dedupe index --json --redis {url} --crawl {crawl} {words}"
+    ));
+    let Outcome {
+        status,
+        out,
+        errors,
+    } = outcome(tool);
+    let json = serde_json::from_str(&out).expect("JSON on standard output");
+    (status, json, errors)
 }
 
-fn get(server: &Server, command: &[&str]) -> String {
-    match server.wire().expect_ok(command) {
+fn get(server: &Server, command: &str) -> String {
+    match server.wire().ok_line(command) {
         Reply::Int(n) => n.to_string(),
         other => other.text(),
     }
@@ -130,7 +122,7 @@ fn what_is_known_is_counted_and_what_is_new_is_stored() {
         &hash(2),
         &body(2),
     );
-    let (status, json, errors) = index(&server, "one", &["--commit"], &[first.save()]);
+    let (status, json, errors) = index(&server, "one", &format!("--commit {}", first.save()));
     assert_eq!((status, &errors[..]), (0, ""), "{json}");
     assert_eq!(json["records"], 5);
     assert_eq!(json["responses"], 3);
@@ -139,33 +131,26 @@ fn what_is_known_is_counted_and_what_is_new_is_stored() {
     assert_eq!(json["bytes"], first.bytes.len());
     assert_eq!(json["committed"]["new"], 2);
 
-    let stored = get(&server, &["HGET", "h:one", &hash(1)]);
+    let stored = get(&server, &format!("HGET h:one {}", hash(1)));
     assert_eq!(stored, format!("0 20260319102015 http://a.example/ {size}"));
-    assert_eq!(get(&server, &["HGET", "allhashes", &hash(2)]), "one");
-    assert_eq!(get(&server, &["HGET", "h:one:counts", "totalUrls"]), "3");
-    assert_eq!(get(&server, &["HGET", "h:one:counts", "dupeUrls"]), "1");
-    assert_eq!(
-        get(&server, &["HGET", "h:one:counts", "conservedSize"]),
-        json["bytesSaved"].to_string()
-    );
+    assert_eq!(get(&server, &format!("HGET allhashes {}", hash(2))), "one");
+    assert_eq!(get(&server, "HGET h:one:counts totalUrls"), "3");
+    assert_eq!(get(&server, "HGET h:one:counts dupeUrls"), "1");
+    let expected = json["bytesSaved"].to_string();
+    assert_eq!(get(&server, "HGET h:one:counts conservedSize"), expected);
     let saved = json["bytesSaved"].as_u64().unwrap();
     assert!(saved > size / 2 && saved < size, "{saved} of {size}");
 
     let mut second = Warc::new(dir.path(), "2.warc.gz");
     second.capture("response", "http://a.example/", &hash(1), &body(1));
     second.capture("response", "http://c.example/", &hash(3), &body(3));
-    let (status, json, _) = index(&server, "two", &[], &[second.save()]);
+    let (status, json, _) = index(&server, "two", &format!("{}", second.save()));
     assert_eq!(status, 0);
-    assert_eq!(
-        (&json["unique"], &json["duplicates"]),
-        (&1.into(), &1.into())
-    );
+    assert_eq!(json["unique"], 1);
+    assert_eq!(json["duplicates"], 1);
     assert_eq!(json["committed"], Value::Null);
-    assert_eq!(
-        get(&server, &["SISMEMBER", "uncommittedcrawls", "two"]),
-        "1"
-    );
-    assert_eq!(get(&server, &["SISMEMBER", "two:reqCrawls", "one"]), "1");
+    assert_eq!(get(&server, "SISMEMBER uncommittedcrawls two"), "1");
+    assert_eq!(get(&server, "SISMEMBER two:reqCrawls one"), "1");
 }
 
 #[test]
@@ -176,16 +161,14 @@ fn a_revisit_record_counts_with_the_size_that_it_has() {
     let original = warc.capture("response", "http://a.example/", &hash(1), &body(1));
     let revisit = warc.capture("revisit", "http://a.example/copy", &hash(1), b"");
     warc.capture("revisit", "http://elsewhere.example/", &hash(7), b"");
-    let (status, json, _) = index(&server, "one", &[], &[warc.save()]);
+    let (status, json, _) = index(&server, "one", &format!("{}", warc.save()));
     assert_eq!(status, 0);
     assert_eq!(json["revisits"], 2);
     assert_eq!(json["duplicates"], 1);
     assert_eq!(json["unresolved"], 1);
     assert_eq!(json["bytesSaved"], original - revisit);
-    assert_eq!(
-        get(&server, &["HGET", "h:one:counts", "conservedSize"]),
-        (original - revisit).to_string()
-    );
+    let expected = (original - revisit).to_string();
+    assert_eq!(get(&server, "HGET h:one:counts conservedSize"), expected);
 }
 
 #[test]
@@ -204,20 +187,20 @@ fn reading_a_file_again_changes_nothing() {
         );
     }
     let file = warc.save();
-    let (status, first, _) = index(&server, "one", &[], &[file]);
+    let (status, first, _) = index(&server, "one", &format!("{file}"));
     assert_eq!(status, 0);
     assert_eq!(
         first["unique"].as_u64().unwrap() + first["duplicates"].as_u64().unwrap(),
         1300
     );
     let before = server.snapshot();
-    let (status, again, _) = index(&server, "one", &[], &[file]);
+    let (status, again, _) = index(&server, "one", &format!("{file}"));
     assert_eq!(status, 0);
     assert_eq!(server.snapshot(), before);
     for figure in ["unique", "duplicates", "bytes", "bytesSaved"] {
         assert_eq!(first[figure], again[figure], "{figure}");
     }
-    let (_, json, _) = index(&server, "one", &["--commit"], &[file]);
+    let (_, json, _) = index(&server, "one", &format!("--commit {file}"));
     assert_eq!(json["committed"]["new"], first["unique"]);
 }
 
@@ -236,7 +219,7 @@ fn a_connection_that_breaks_loses_nothing_and_counts_nothing_twice() {
     }
     let file = warc.save();
     let (calm, rough) = (Server::start(), Server::start());
-    let (status, expected, _) = index(&calm, "one", &[], &[file]);
+    let (status, expected, _) = index(&calm, "one", &format!("{file}"));
     assert_eq!(status, 0);
 
     let done = AtomicBool::new(false);
@@ -244,20 +227,18 @@ fn a_connection_that_breaks_loses_nothing_and_counts_nothing_twice() {
         let vandal = scope.spawn(|| {
             let mut wire = rough.wire();
             until("the crawl has begun", || {
-                wire.expect_ok(&["EXISTS", "h:one"]) == Reply::Int(1)
+                wire.ok_line("EXISTS h:one") == Reply::Int(1)
             });
             let mut killed = 0;
             while !done.load(Ordering::Relaxed) {
-                if let Reply::Int(n) =
-                    wire.expect_ok(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
-                {
+                if let Reply::Int(n) = wire.ok_line("CLIENT KILL TYPE normal SKIPME yes") {
                     killed += n;
                 }
                 std::thread::sleep(Duration::from_millis(100));
             }
             killed
         });
-        let outcome = index(&rough, "one", &[], &[file]);
+        let outcome = index(&rough, "one", &format!("{file}"));
         done.store(true, Ordering::Relaxed);
         assert!(vandal.join().unwrap() > 0, "no connection was broken");
         outcome
@@ -273,7 +254,7 @@ fn what_was_refused_is_counted_when_it_is_allowed_and_what_was_counted_is_not() 
     let server = Options::new().plain().start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
     warc.capture("response", "http://a.example/", &hash(1), &body(1));
-    let (status, ..) = index(&server, "one", &["--commit"], &[warc.save()]);
+    let (status, ..) = index(&server, "one", &format!("--commit {}", warc.save()));
     assert_eq!(status, 0);
 
     // The batch has an ADD, which is refused, and a REVISIT, which is not.
@@ -282,18 +263,18 @@ fn what_was_refused_is_counted_when_it_is_allowed_and_what_was_counted_is_not() 
     warc.capture("response", "http://b.example/", &hash(2), &body(2));
     let file = warc.save();
     let mut wire = server.wire();
-    wire.expect_ok(&["ACL", "SETUSER", "default", "-dedupe.add"]);
-    let (status, json, errors) = index(&server, "two", &["--commit"], &[file]);
+    wire.ok_line("ACL SETUSER default -dedupe.add");
+    let (status, json, errors) = index(&server, "two", &format!("--commit {file}"));
     assert_eq!((status, &json["unique"]), (1, &0.into()));
-    assert!(errors.contains("DEDUPE.ADD: NOPERM"), "{errors}");
-    assert_eq!(get(&server, &["HGET", "h:two:counts", "dupeUrls"]), "1");
+    assert_contains(&errors, "DEDUPE.ADD: NOPERM");
+    assert_eq!(get(&server, "HGET h:two:counts dupeUrls"), "1");
 
-    wire.expect_ok(&["ACL", "SETUSER", "default", "+dedupe.add"]);
-    let (status, json, _) = index(&server, "two", &["--commit"], &[file]);
+    wire.ok_line("ACL SETUSER default +dedupe.add");
+    let (status, json, _) = index(&server, "two", &format!("--commit {file}"));
     assert_eq!((status, &json["committed"]["new"]), (0, &1.into()));
-    assert_eq!(get(&server, &["HGET", "h:two:counts", "dupeUrls"]), "1");
-    assert_eq!(get(&server, &["HGET", "h:two:counts", "totalUrls"]), "2");
-    assert_eq!(get(&server, &["HGET", "allhashes", &hash(2)]), "two");
+    assert_eq!(get(&server, "HGET h:two:counts dupeUrls"), "1");
+    assert_eq!(get(&server, "HGET h:two:counts totalUrls"), "2");
+    assert_eq!(get(&server, &format!("HGET allhashes {}", hash(2))), "two");
 }
 
 #[test]
@@ -308,19 +289,20 @@ fn a_file_that_is_cut_off_gives_its_whole_records_and_no_commit() {
     let mut good = Warc::new(dir.path(), "good.warc.gz");
     good.capture("response", "http://c.example/", &hash(3), &body(3));
 
-    let (status, json, errors) = index(&server, "one", &["--commit"], &[warc.save(), good.save()]);
+    let (status, json, errors) = index(
+        &server,
+        "one",
+        &format!("--commit {} {}", warc.save(), good.save()),
+    );
     assert_eq!(status, 1);
     let expected = format!("cut.warc.gz: offset {whole}: the record is cut off");
-    assert!(errors.contains(&expected), "{errors}");
+    assert_contains(&errors, &expected);
     assert!(json["errors"][0].as_str().unwrap().ends_with(&expected));
-    assert!(errors.contains("crawl one is not committed"), "{errors}");
+    assert_contains(&errors, "crawl one is not committed");
     assert_eq!(json["files"], 1);
     assert_eq!(json["unique"], 2);
-    assert_eq!(
-        get(&server, &["SISMEMBER", "uncommittedcrawls", "one"]),
-        "1"
-    );
-    assert_eq!(get(&server, &["SISMEMBER", "allcrawls", "one"]), "0");
+    assert_eq!(get(&server, "SISMEMBER uncommittedcrawls one"), "1");
+    assert_eq!(get(&server, "SISMEMBER allcrawls one"), "0");
 }
 
 #[test]
@@ -332,7 +314,7 @@ fn captures_without_a_usable_digest_are_skipped_and_counted() {
     warc.capture("response", "http://a.example/", "sha1:short", b"x");
     warc.capture("response", "", &hash(1), b"x");
     warc.capture("response", "http://a.example/", &hash(1), b"x");
-    let (status, json, _) = index(&server, "one", &[], &[warc.save()]);
+    let (status, json, _) = index(&server, "one", &format!("{}", warc.save()));
     assert_eq!(status, 0);
     assert_eq!((&json["skipped"], &json["unique"]), (&3.into(), &1.into()));
 }
@@ -344,13 +326,11 @@ fn a_file_whose_first_record_has_no_id_is_refused() {
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
     warc.bytes.clear();
     warc.write(&[("WARC-Type", "warcinfo"), ("WARC-Date", DATE)], b"");
-    let (status, _, errors) = index(&server, "one", &["--commit"], &[warc.save()]);
+    let (status, _, errors) = index(&server, "one", &format!("--commit {}", warc.save()));
     assert_eq!(status, 1);
-    assert!(
-        errors.contains(
-            "1.warc.gz: offset 0: the record header is not valid: WARC-Record-ID is missing"
-        ),
-        "{errors}"
+    assert_contains(
+        &errors,
+        "1.warc.gz: offset 0: the record header is not valid: WARC-Record-ID is missing",
     );
 }
 
@@ -363,15 +343,14 @@ fn the_prefix_stands_before_every_key() {
     let (status, ..) = index(
         &server,
         "one",
-        &["--prefix", "{coll-42}:", "--commit"],
-        &[warc.save()],
+        &format!("--prefix {{coll-42}}: --commit {}", warc.save()),
     );
     assert_eq!(status, 0);
     assert_eq!(
-        get(&server, &["HGET", "{coll-42}:allhashes", &hash(1)]),
+        get(&server, &format!("HGET {{coll-42}}:allhashes {}", hash(1))),
         "one"
     );
-    assert_eq!(get(&server, &["EXISTS", "allhashes"]), "0");
+    assert_eq!(get(&server, "EXISTS allhashes"), "0");
 }
 
 #[test]
@@ -381,25 +360,15 @@ fn the_table_shows_what_was_saved() {
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
     warc.capture("response", "http://a.example/", &hash(1), &body(1));
     warc.capture("response", "http://b.example/", &hash(1), &body(1));
-    let arguments = [
-        "dedupe",
-        "index",
-        "--redis",
-        &server.url(),
-        "--crawl",
-        "one",
-        "--commit",
-    ];
-    let output = crawlspace(&arguments, &[warc.save()]);
-    let table = String::from_utf8(output.stdout).unwrap();
-    for row in [
-        "crawl one\n",
-        "unique                 1",
-        "duplicates             1  50.0 %",
-        "committed              1",
-    ] {
-        assert!(table.contains(row), "{row:?} is not in\n{table}");
-    }
+    let (url, file) = (server.url(), warc.save());
+    let table = outcome(tool(format!(
+        "dedupe index --redis {url} --crawl one --commit {file}"
+    )))
+    .out;
+    assert_contains(&table, "crawl one\n");
+    assert_contains(&table, "unique                 1");
+    assert_contains(&table, "duplicates             1  50.0 %");
+    assert_contains(&table, "committed              1");
     assert!(!table.contains('\x1b'), "no colours in a pipe");
 }
 
@@ -409,56 +378,31 @@ fn a_server_without_the_module_is_named_as_the_reason() {
     let server = Options::new().no_module().start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
     warc.capture("response", "http://a.example/", &hash(1), b"x");
-    let (status, _, errors) = index(&server, "one", &["--commit"], &[warc.save()]);
+    let (status, _, errors) = index(&server, "one", &format!("--commit {}", warc.save()));
     assert_eq!(status, 1);
-    assert!(
-        errors.contains("the server has not loaded the Crawlspace module"),
-        "{errors}"
-    );
+    assert_contains(&errors, "the server has not loaded the Crawlspace module");
 }
 
 #[test]
 fn what_is_wrong_on_the_command_line_gives_exit_status_2() {
     for arguments in [
-        &["dedupe"][..],
-        &["dedupe", "index"],
-        &["dedupe", "index", "--crawl", "x"],
-        &["--nonsense"],
+        "dedupe",
+        "dedupe index",
+        "dedupe index --crawl x",
+        "--nonsense",
     ] {
-        assert_eq!(
-            crawlspace(arguments, &[]).status.code(),
-            Some(2),
-            "{arguments:?}"
-        );
+        ends(tool(arguments), 2);
     }
-    assert_eq!(crawlspace(&["--help"], &[]).status.code(), Some(0));
+    ends(tool("--help"), 0);
 }
 
 #[test]
 fn nobody_at_the_address_and_a_missing_file_give_exit_status_1() {
-    let nobody = crawlspace(
-        &[
-            "dedupe",
-            "index",
-            "--redis",
-            "redis://127.0.0.1:1/",
-            "--crawl",
-            "x",
-        ],
-        &[Path::new("x.warc.gz")],
-    );
-    assert_eq!(nobody.status.code(), Some(1));
-    let said = String::from_utf8(nobody.stderr).unwrap();
-    assert!(
-        said.contains("connecting to redis://127.0.0.1:1/"),
-        "{said}"
-    );
+    let nobody = tool("dedupe index --redis redis://127.0.0.1:1/ --crawl x x.warc.gz");
+    assert_contains(ends(nobody, 1).errors, "connecting to redis://127.0.0.1:1/");
 
     let server = Options::new().no_module().start();
-    let (status, _, errors) = index(&server, "x", &[], &[Path::new("missing.warc.gz")]);
+    let (status, _, errors) = index(&server, "x", "missing.warc.gz");
     assert_eq!(status, 1);
-    assert!(
-        errors.contains("missing.warc.gz: offset 0: No such file"),
-        "{errors}"
-    );
+    assert_contains(&errors, "missing.warc.gz: offset 0: No such file");
 }

@@ -13,3 +13,4 @@ mod pywb;
 mod serving;
 mod tags;
 mod tags_sync;
+mod tool;

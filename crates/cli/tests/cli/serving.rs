@@ -1,11 +1,20 @@
-//! `crawlspace serve` on a free port.
+//! `crawlspace serve` on a free port, and the server within this process.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
 
-use redis_tests::{Program, until_some};
+use crawlspace_serve::Federation;
+use crawlspace_serve::config::Config;
+use crawlspace_serve::server::{Options, serve};
+use redis_tests::{Program, with};
 use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+use crate::tool::{script, tool};
 
 /// The server under test. Dropping it ends it.
 pub struct Stage {
@@ -17,66 +26,43 @@ pub struct Stage {
 impl Stage {
     /// Starts it with the text of a configuration, to which loopback addresses are added as allowed.
     pub fn start(config: &str) -> Stage {
-        Stage::start_at(config, SocketAddr::from(([127, 0, 0, 1], 0)))
+        Stage::start_with(config, "")
     }
 
-    /// Starts it at an address, with the text of a configuration.
+    /// Starts it with more words on the command line.
+    pub fn start_with(config: &str, words: &str) -> Stage {
+        let dir = tempfile::tempdir().unwrap();
+        Stage::of(command(dir.path(), config, words), dir)
+    }
+
+    /// Starts it at an address.
     pub fn start_at(config: &str, bind: SocketAddr) -> Stage {
-        let dir = tempfile::tempdir().unwrap();
-        let command = command(dir.path(), config, bind);
-        Stage::of(command, dir)
-    }
-
-    /// Starts it with more arguments on the command line.
-    pub fn start_with(config: &str, words: &[&str]) -> Stage {
-        let dir = tempfile::tempdir().unwrap();
-        let mut command = command(dir.path(), config, SocketAddr::from(([127, 0, 0, 1], 0)));
-        command.args(words);
-        Stage::of(command, dir)
+        Stage::start_with(config, &format!("--bind {bind}"))
     }
 
     /// Starts it with the configuration in a folder of the test's own.
     pub fn start_in(folder: &Path, config: &str) -> Stage {
-        let command = command(folder, config, SocketAddr::from(([127, 0, 0, 1], 0)));
-        Stage::of(command, tempfile::tempdir().unwrap())
+        let dir = tempfile::tempdir().unwrap();
+        Stage::of(command(folder, config, ""), dir)
     }
 
     /// Starts it with `--allow-origin`, so that pages of that origin may ask it.
     pub fn start_for(origin: &str, config: &str) -> Stage {
-        let dir = tempfile::tempdir().unwrap();
-        let bind = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut command = command(dir.path(), config, bind);
-        command.args(["--allow-origin", origin]);
-        Stage::of(command, dir)
+        Stage::start_with(config, &format!("--allow-origin {origin}"))
     }
 
     /// Starts it by a shell that runs `limits` first, with a configuration to which no addresses are added.
     pub fn start_limited(config: &str, limits: &str) -> Stage {
         let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("config.yaml");
-        std::fs::write(&file, config).unwrap();
-        let mut command = Command::new("sh");
-        let script = format!("{limits}; exec \"$0\" serve --bind 127.0.0.1:0 --config \"$1\"");
-        command
-            .args(["-c", &script, env!("CARGO_BIN_EXE_crawlspace")])
-            .arg(&file);
+        std::fs::write(dir.path().join("config.yaml"), config).unwrap();
+        let serve = "exec crawlspace serve --bind 127.0.0.1:0 --config config.yaml";
+        let command = script(&format!("{limits}; {serve}"), dir.path());
         Stage::of(command, dir)
     }
 
     fn of(command: Command, dir: TempDir) -> Stage {
         let mut program = Program::start(command);
-        let address = until_some("the server listens", || {
-            if let Some(ended) = program.ended() {
-                panic!("the server does not start: {}", ended.errors);
-            }
-            let said = program.out();
-            let (_, rest) = said.split_once("http://127.0.0.1:")?;
-            let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-            // The whole of the number is there when something follows it.
-            (rest.len() > digits.len())
-                .then(|| digits.parse().ok())?
-                .map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)))
-        });
+        let address = program.address();
         Stage {
             program,
             address,
@@ -114,13 +100,51 @@ impl Stage {
     }
 }
 
-/// The command with its configuration in that folder.
-fn command(folder: &Path, config: &str, bind: SocketAddr) -> Command {
+/// The command with its configuration in that folder, on a free port unless the words say otherwise.
+fn command(folder: &Path, config: &str, words: &str) -> Command {
     let file = folder.join("config.yaml");
     std::fs::write(&file, format!("allow_private: [127.0.0.0/8]\n{config}")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
-    command
-        .args(["serve", "--bind", &bind.to_string(), "--config"])
-        .arg(&file);
-    command
+    let bind = match words.contains("--bind") {
+        true => "",
+        false => "--bind 127.0.0.1:0",
+    };
+    tool(format!("serve {bind} --config {} {words}", file.display()))
+}
+
+/// The server within this process, with short timeouts.
+pub struct Impatient {
+    federation: Arc<Federation>,
+    pub address: SocketAddr,
+    runtime: Option<Runtime>,
+}
+
+impl Impatient {
+    /// Starts it with the text of a configuration in a folder.
+    pub fn start(config: &str, folder: &Path) -> Impatient {
+        let (config, _) = Config::parse(config, "config.yaml", folder).unwrap();
+        let federation = Federation::open(&config).unwrap();
+        let runtime = Runtime::new().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let short = Duration::from_millis(300);
+        let options = with!(Options, head: short, stall: short);
+        let never = std::future::pending();
+        runtime.spawn(serve(Arc::clone(&federation), listener, options, never));
+        Impatient {
+            federation,
+            address,
+            runtime: Some(runtime),
+        }
+    }
+
+    /// Who uses it now: the server itself and each connection.
+    pub fn users(&self) -> usize {
+        Arc::strong_count(&self.federation)
+    }
+}
+
+impl Drop for Impatient {
+    fn drop(&mut self) {
+        self.runtime.take().unwrap().shutdown_background();
+    }
 }

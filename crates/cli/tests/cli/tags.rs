@@ -1,14 +1,16 @@
 //! The typed calls for tags, and `crawlspace tags filter`, `explain` and `info`, against a live server.
 
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use crawlspace_client::Code;
 use crawlspace_client::tags::{
     Captures, Collapse, Dialect, Filter, Format, Kind, Mode, Point, Rule, TagSpace,
 };
-use redis_tests::Server;
+use redis_tests::{Server, assert_contains, assert_starts, with};
 use serde_json::Value;
+
+use crate::tool::tool;
 
 /// A space as Archive-It would have it.
 fn archive(server: &Server) -> TagSpace {
@@ -54,10 +56,8 @@ fn tags_are_added_read_and_removed() {
     assert_eq!(space.add(Kind::File, file, &[b"b"]).unwrap(), 0);
     assert_eq!(space.add(Kind::File, file, &[]).unwrap(), 0);
     assert_eq!(texts(&space.get(Kind::File, file).unwrap()), ["a", "b"]);
-    assert_eq!(
-        texts(&space.get_all(Kind::File, file).unwrap()),
-        ["a", "b", "coll:2", "org:7", "private"]
-    );
+    let expected = ["a", "b", "coll:2", "org:7", "private"];
+    assert_eq!(texts(&space.get_all(Kind::File, file).unwrap()), expected);
     assert_eq!(space.rem(Kind::File, file, &[b"a", b"c"]).unwrap(), 1);
     assert!(space.get(Kind::Record, b"nobody").unwrap().is_empty());
     let cycle = space.add(Kind::Tag, b"org:7", &[b"coll:1"]).unwrap_err();
@@ -168,14 +168,9 @@ fn a_batch_is_filtered_in_every_form() {
     let blob = lines[..3].join("\n");
     let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
     let good = Captures::Lines(&lines[..3]);
-    let all = Filter {
-        point: Some(b"all"),
-        ..Filter::default()
-    };
-    assert_eq!(
-        space.filter_lines(&all, &lines[..3]).unwrap(),
-        [lines[0], lines[2]]
-    );
+    let all = with!(Filter, point: Some(b"all"));
+    let expected = [lines[0], lines[2]];
+    assert_eq!(space.filter_lines(&all, &lines[..3]).unwrap(), expected);
     assert_eq!(
         space.filter_blob(&all, blob.as_bytes()).unwrap(),
         [lines[0], b"\n", lines[2], b"\n"].concat()
@@ -216,10 +211,7 @@ fn a_batch_is_filtered_in_every_form() {
         ..all.clone()
     };
     assert_eq!(space.indices(&second, good).unwrap(), [2]);
-    let unknown = Filter {
-        point: Some(b"nowhere"),
-        ..Filter::default()
-    };
+    let unknown = with!(Filter, point: Some(b"nowhere"));
     let refused = space.count(&unknown, good).unwrap_err();
     assert_eq!(refused.code(), Some(Code::NoPoint));
 
@@ -237,11 +229,8 @@ fn a_batch_is_filtered_in_every_form() {
 }
 
 /// Runs `crawlspace tags` with this on standard input.
-fn crawlspace(server: &Server, words: &[&str], input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_crawlspace"))
-        .arg("tags")
-        .args(words)
-        .args(["--redis", &server.url()])
+fn crawlspace(server: &Server, words: &str, input: &[u8]) -> Output {
+    let mut child = tool(format!("tags {words} --redis {}", server.url()))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -269,20 +258,20 @@ fn a_file_of_any_size_is_filtered_with_its_header() {
             expected.push_str(&line);
         }
     }
-    let words = ["filter", "--key", "tags", "--point", "all"];
-    let output = crawlspace(&server, &words, input.as_bytes());
+    let words = "filter --key tags --point all";
+    let output = crawlspace(&server, words, input.as_bytes());
     assert!(output.status.success(), "{output:?}");
     assert!(output.stdout == expected.as_bytes(), "other lines");
 
     // The last line has no end.
     input.push_str("no line");
-    let output = crawlspace(&server, &words, input.as_bytes());
+    let output = crawlspace(&server, words, input.as_bytes());
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("BADLINE line 30002: "), "{said}");
+    assert_contains(&said, "BADLINE line 30002: ");
     let output = crawlspace(
         &server,
-        &[&words[..], &["--drop-bad-lines"]].concat(),
+        &format!("{words} --drop-bad-lines"),
         input.as_bytes(),
     );
     assert!(output.stdout == expected.as_bytes(), "other lines");
@@ -293,8 +282,8 @@ fn a_filter_that_is_wrong_is_an_error_for_an_empty_file_too() {
     let server = Server::start();
     archive(&server);
     for input in [String::new(), cdx(1)] {
-        let words = ["filter", "--key", "tags", "--point", "nowhere"];
-        let output = crawlspace(&server, &words, input.as_bytes());
+        let words = "filter --key tags --point nowhere";
+        let output = crawlspace(&server, words, input.as_bytes());
         assert_eq!(output.status.code(), Some(1));
         assert!(
             String::from_utf8(output.stderr)
@@ -302,26 +291,12 @@ fn a_filter_that_is_wrong_is_an_error_for_an_empty_file_too() {
                 .contains("NOPOINT")
         );
     }
-    let words = [
-        "filter",
-        "--key",
-        "tags",
-        "--where",
-        "coll:*",
-        "--filter",
-        "tag.org:7",
-        "--filter",
-        "!tag:x|private",
-        "--dialect",
-        "pywb",
-        "--format",
-        "file",
-    ];
+    let words = "filter --key tags --where coll:* --filter tag.org:7 --filter !tag:x|private --dialect pywb --format file";
     let files = b"ARCHIVEIT-1-a.warc.gz\nARCHIVEIT-2-b.warc.gz\nARCHIVEIT-3-c.warc.gz";
-    let output = crawlspace(&server, &words, files);
+    let output = crawlspace(&server, words, files);
     assert_eq!(output.stdout, b"ARCHIVEIT-1-a.warc.gz\n", "{output:?}");
-    let words = ["filter", "--key", "no-space", "--where", "*"];
-    let output = crawlspace(&server, &words, cdx(1).as_bytes());
+    let words = "filter --key no-space --where *";
+    let output = crawlspace(&server, words, cdx(1).as_bytes());
     assert!(output.status.success() && output.stdout.is_empty());
 }
 
@@ -330,27 +305,23 @@ fn an_explanation_and_the_figures_are_shown() {
     let server = Server::start();
     archive(&server);
     let line = cdx(2);
-    let words = ["explain", "--key", "tags", "--point", "all", &line];
+    let words = format!("explain --key tags --point all '{line}'");
     let output = crawlspace(&server, &words, b"");
     let told = String::from_utf8(output.stdout).unwrap();
-    for part in [
-        "It does NOT pass.",
-        "tag private by tag coll:2",
-        "NO  POINT all",
-        "yes     coll:*",
-    ] {
-        assert!(told.contains(part), "{part:?} is not in\n{told}");
-    }
-    let output = crawlspace(&server, &[&words[..], &["--json"]].concat(), b"");
+    assert_contains(&told, "It does NOT pass.");
+    assert_contains(&told, "tag private by tag coll:2");
+    assert_contains(&told, "NO  POINT all");
+    assert_contains(&told, "yes     coll:*");
+    let output = crawlspace(&server, &format!("{words} --json"), b"");
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(told["keep"], false);
     assert_eq!(told["tags"][0]["source"], "rule coll");
 
-    let output = crawlspace(&server, &["info", "--key", "tags"], b"");
+    let output = crawlspace(&server, "info --key tags", b"");
     let told = String::from_utf8(output.stdout).unwrap();
-    assert!(told.starts_with("tag space 'tags'\n"), "{told}");
-    assert!(told.contains("with 3 tags"), "{told}");
-    let output = crawlspace(&server, &["info", "--key", "tags", "--json"], b"");
+    assert_starts(&told, "tag space 'tags'\n");
+    assert_contains(&told, "with 3 tags");
+    let output = crawlspace(&server, "info --key tags --json", b"");
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(told["rules"], 1);
 }

@@ -142,10 +142,8 @@ fn a_file_that_is_compressed_as_a_whole_is_read_if_one_wants_that() {
     let seen = read(Reader::new("a.warc.gz", &file[..]).with_shared_members()).unwrap();
     let offsets: Vec<u64> = seen.iter().map(|(.., extent)| extent.offset).collect();
     assert_eq!(offsets[..2], [0, 0]);
-    assert_eq!(
-        offsets[2],
-        (file.len() - gzip(warc.as_bytes()).len()) as u64
-    );
+    let expected = (file.len() - gzip(warc.as_bytes()).len()) as u64;
+    assert_eq!(offsets[2], expected);
 }
 
 #[test]

@@ -77,14 +77,12 @@ fn each_gzip_member_is_found_where_it_lies() {
     let mut offset = 0;
     for (extent, member) in extents.iter().zip(&members) {
         let size = member.len() as u64;
-        assert_eq!(
-            *extent,
-            Extent {
-                offset,
-                size,
-                compression: Compression::PerRecord
-            }
-        );
+        let expected = Extent {
+            offset,
+            size,
+            compression: Compression::PerRecord,
+        };
+        assert_eq!(*extent, expected);
         offset += size;
     }
 }
@@ -131,10 +129,8 @@ fn the_http_head_ends_at_the_empty_line() {
     );
     let mut reader = Reader::new("test.warc", &file[..]);
     let mut record = reader.next().unwrap().unwrap();
-    assert_eq!(
-        record.http_head().unwrap(),
-        b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n"
-    );
+    let expected = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n";
+    assert_eq!(record.http_head().unwrap(), expected);
     let mut rest = Vec::new();
     record.read_to_end(&mut rest).unwrap();
     assert_eq!(rest, b"body\r\n\r\nmore");

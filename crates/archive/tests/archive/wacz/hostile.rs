@@ -4,6 +4,7 @@
 use crawlspace_archive::wacz::{Error, Options, Problem, Wacz};
 use proptest::prelude::*;
 use redis_tests::fuzz::Heap;
+use redis_tests::{assert_contains, with};
 
 use crate::wacz::zipped::{Ending, Part, deflate, gzip, zip, zip_with};
 use crate::wacz::{open, read, saved};
@@ -32,7 +33,7 @@ fn refused_file(bytes: &[u8], member: Option<&str>) -> Error {
     assert!(memory < LITTLE, "{memory} bytes of memory: {error}");
     assert!(error.file.ends_with("test.wacz"), "{error}");
     assert_eq!(error.member.as_deref(), member, "{error}");
-    assert!(error.to_string().contains("test.wacz: "), "{error}");
+    assert_contains(&error, "test.wacz: ");
     error
 }
 
@@ -67,13 +68,9 @@ fn bombs_end_at_their_limits() {
         let file = zip(&[part]);
         let error = refused_file(&file, Some(INDEX));
         assert_eq!(too_large(&error), "ratio");
-        assert!(error.to_string().contains("200 times the"), "{error}");
-        assert!(error.to_string().contains("the limit `ratio`"), "{error}");
-        let limits = |text| Options {
-            ratio: u64::MAX,
-            text,
-            ..Options::default()
-        };
+        assert_contains(&error, "200 times the");
+        assert_contains(&error, "the limit `ratio`");
+        let limits = |text| with!(Options, ratio: u64::MAX, text);
         assert_eq!(counted(&file, &limits(MANY)).unwrap(), MANY >> 10);
         assert_eq!(
             too_large(&counted(&file, &limits(MANY - 1)).unwrap_err()),
@@ -101,12 +98,7 @@ fn a_line_without_end_ends_at_its_limit() {
             let text = [LINE, &line(too_long)].concat();
             let error = refused(&[wrap(&text)], Some(INDEX));
             assert_eq!(too_large(&error), "line");
-            assert!(
-                error
-                    .to_string()
-                    .contains("line 2 is larger than 1048576 bytes"),
-                "{error}"
-            );
+            assert_contains(&error, "line 2 is larger than 1048576 bytes");
         }
     }
 }
@@ -133,10 +125,8 @@ fn names_that_lead_elsewhere_are_refused() {
         let error = refused(&[index(LINE), part], Some(&String::from_utf8_lossy(name)));
         assert!(matches!(error.problem, Problem::Name(_)), "{error}");
         let text = error.to_string();
-        assert!(
-            text.contains(why) && text.contains("do not use this file"),
-            "{text}"
-        );
+        assert_contains(&text, why);
+        assert_contains(&text, "do not use this file");
         assert!(!text.contains(|c: char| c.is_control()), "{text:?}");
     }
     // Letters of all the world are none of that, whether or not a flag says so.
@@ -154,10 +144,7 @@ fn names_that_lead_elsewhere_are_refused() {
 fn of_two_members_of_one_name_neither_is_taken() {
     let error = refused(&[index(LINE), index(b"another 2026 {}\n")], Some(INDEX));
     assert!(matches!(error.problem, Problem::Name(_)), "{error}");
-    assert!(
-        error.to_string().contains("more than one of that name"),
-        "{error}"
-    );
+    assert_contains(&error, "more than one of that name");
 }
 
 #[test]
@@ -172,12 +159,7 @@ fn members_that_share_bytes_are_refused() {
         };
         let error = refused_file(&zip(&[warc.clone(), part]), Some("archive/data.warc.gz"));
         assert!(matches!(error.problem, Problem::Damaged(_)), "{error}");
-        assert!(
-            error
-                .to_string()
-                .contains("it reaches into what comes after it"),
-            "{error}"
-        );
+        assert_contains(&error, "it reaches into what comes after it");
     }
     // One that reaches into the directory.
     let part = Part {
@@ -344,7 +326,7 @@ fn encrypted_members_and_strange_methods_are_refused() {
             Some(INDEX),
         );
         assert!(matches!(error.problem, Problem::Encrypted), "{error}");
-        assert!(error.to_string().contains("without a password"), "{error}");
+        assert_contains(&error, "without a password");
     }
     for method in [1, 9, 12, 14, 93, 95, 98, 99, u16::MAX] {
         let error = refused(
@@ -358,10 +340,7 @@ fn encrypted_members_and_strange_methods_are_refused() {
             matches!(error.problem, Problem::Method(m) if m == method),
             "{error}"
         );
-        assert!(
-            error.to_string().contains(&format!("method {method}")),
-            "{error}"
-        );
+        assert_contains(&error, format!("method {method}"));
     }
     // What is not read may be as it likes.
     let warc = Part {
@@ -375,11 +354,7 @@ fn encrypted_members_and_strange_methods_are_refused() {
 fn a_file_cut_anywhere_is_refused() {
     for ending in [
         Ending::default(),
-        Ending {
-            zip64: true,
-            comment: b"end".to_vec(),
-            ..Ending::default()
-        },
+        with!(Ending, zip64: true, comment: b"end".to_vec()),
     ] {
         let file = zip_with(
             &[
@@ -414,62 +389,22 @@ fn an_end_that_contradicts_the_directory_is_refused() {
     for zip64 in [false, true] {
         let with = |ending: Ending| zip_with(&parts, &Ending { zip64, ..ending });
         let mut wrong = vec![
-            Ending {
-                entries: Some(0),
-                ..Ending::default()
-            },
-            Ending {
-                entries: Some(1),
-                ..Ending::default()
-            },
-            Ending {
-                entries: Some(3),
-                ..Ending::default()
-            },
-            Ending {
-                length: Some(0),
-                ..Ending::default()
-            },
-            Ending {
-                length: Some(length - 1),
-                ..Ending::default()
-            },
-            Ending {
-                length: Some(length + 1),
-                ..Ending::default()
-            },
-            Ending {
-                start: Some(start - 1),
-                ..Ending::default()
-            },
-            Ending {
-                start: Some(start + 1),
-                ..Ending::default()
-            },
-            Ending {
-                start: Some(0),
-                ..Ending::default()
-            },
-            Ending {
-                start: Some(0),
-                length: Some(0),
-                ..Ending::default()
-            },
+            with!(Ending, entries: Some(0)),
+            with!(Ending, entries: Some(1)),
+            with!(Ending, entries: Some(3)),
+            with!(Ending, length: Some(0)),
+            with!(Ending, length: Some(length - 1)),
+            with!(Ending, length: Some(length + 1)),
+            with!(Ending, start: Some(start - 1)),
+            with!(Ending, start: Some(start + 1)),
+            with!(Ending, start: Some(0)),
+            with!(Ending, start: Some(0), length: Some(0)),
         ];
         if zip64 {
             let huge = [u64::MAX, 1 << 63, u64::from(u32::MAX), 1 << 33];
-            wrong.extend(huge.map(|n| Ending {
-                entries: Some(n),
-                ..Ending::default()
-            }));
-            wrong.extend(huge.map(|n| Ending {
-                length: Some(n),
-                ..Ending::default()
-            }));
-            wrong.extend(huge.map(|n| Ending {
-                start: Some(n),
-                ..Ending::default()
-            }));
+            wrong.extend(huge.map(|n| with!(Ending, entries: Some(n))));
+            wrong.extend(huge.map(|n| with!(Ending, length: Some(n))));
+            wrong.extend(huge.map(|n| with!(Ending, start: Some(n))));
         }
         for (i, ending) in wrong.into_iter().enumerate() {
             let error = refused_file(&with(ending), None);
@@ -477,17 +412,11 @@ fn an_end_that_contradicts_the_directory_is_refused() {
                 matches!(error.problem, Problem::Directory(_)),
                 "{zip64} {i}: {error}"
             );
-            assert!(error.to_string().contains("download it again"), "{error}");
+            assert_contains(&error, "download it again");
         }
     }
     // Records of zip64 that are missing, or lie.
-    let file = zip_with(
-        &parts,
-        &Ending {
-            zip64: true,
-            ..Ending::default()
-        },
-    );
+    let file = zip_with(&parts, &with!(Ending, zip64: true));
     let (record, pointer) = (file.len() - 22 - 20 - 56, file.len() - 22 - 20);
     for at in [
         record,
@@ -506,16 +435,7 @@ fn an_end_that_contradicts_the_directory_is_refused() {
     }
     // Another end in the comment of the end.
     let comment = zip(&[Part::stored("indexes/other.cdx", LINE)]);
-    refused_file(
-        &zip_with(
-            &parts,
-            &Ending {
-                comment,
-                ..Ending::default()
-            },
-        ),
-        None,
-    );
+    refused_file(&zip_with(&parts, &with!(Ending, comment)), None);
     // A number that stands for one of zip64, which is not there.
     let mut part = Part {
         zip64: true,
@@ -540,10 +460,7 @@ fn a_huge_directory_is_refused_before_it_is_read() {
     let file = zip(&parts);
     let error = refused_file(&file, None);
     assert_eq!(too_large(&error), "directory");
-    let options = Options {
-        directory: 8 << 20,
-        ..Options::default()
-    };
+    let options = with!(Options, directory: 8 << 20);
     assert!(counted(&file, &options).unwrap() == 0);
     // As large as may be by default, and all of it is checked.
     let file = zip(&parts[..40_000]);
@@ -564,10 +481,7 @@ fn damaged_gzip_is_refused_wherever_it_is_damaged() {
             matches!(error.problem, Problem::Gzip(_)),
             "cut at {cut}: {error}"
         );
-        assert!(
-            error.to_string().contains("make the index again"),
-            "{error}"
-        );
+        assert_contains(&error, "make the index again");
     }
     for garbage in [
         &b"x"[..],

@@ -1,6 +1,7 @@
 //! Manifests, and where the files in them lie.
 
 use crawlspace_archive::wacz::{Location, Manifest, ManifestEntry, Options, Problem};
+use redis_tests::{assert_contains, rows, with};
 
 use crate::wacz::saved;
 use crate::wacz::zipped::{Part, zip};
@@ -56,77 +57,34 @@ fn an_entry_has_what_is_written_and_its_name_from_its_path_if_need_be() {
     );
     let url = only(r#"{"path": "https://u:secret@example.org/x/a%20b.wacz?key=secret#f"}"#);
     assert_eq!(url.name, "a b.wacz");
-    assert_eq!(
-        url.location.unwrap().to_string(),
-        "https://example.org/x/a%20b.wacz?…"
-    );
+    let expected = "https://example.org/x/a%20b.wacz?…";
+    assert_eq!(url.location.unwrap().to_string(), expected);
 }
 
 #[test]
 fn a_bad_entry_has_a_reason_and_spoils_no_other() {
-    let reasons = [
-        ("{}", "entry 1", "it has no path"),
-        (r#"{"name": "x"}"#, "x", "it has no path"),
-        (r#"{"name": "x", "path": ""}"#, "x", "it has no path"),
-        (
-            r#"{"name": "x", "path": []}"#,
-            "x",
-            "its path is not a text",
-        ),
-        (
-            r#"{"name": {"a": [1.5, true]}, "path": "y/z"}"#,
-            "z",
-            "its name is not a text",
-        ),
-        (
-            r#"{"path": "y/z", "size": -1}"#,
-            "z",
-            "its size is not a number of bytes",
-        ),
-        (
-            r#"{"path": "y/z", "size": 1.5}"#,
-            "z",
-            "its size is not a number of bytes",
-        ),
-        (
-            r#"{"path": "y/z", "bytes": "many"}"#,
-            "z",
-            "its size is not a number of bytes",
-        ),
-        (
-            r#"{"path": "y/z\u0000"}"#,
-            "entry 1",
-            "its path has a control character in it",
-        ),
-        (
-            r#"{"name": "a\nb", "path": "y/z"}"#,
-            "z",
-            "its name has a control character in it",
-        ),
-        (
-            r#"{"path": "s3://bucket/z.wacz"}"#,
-            "z.wacz",
-            "its path \"s3://bucket/z.wacz\" cannot be used: s3: URLs cannot",
-        ),
-        (
-            r#"{"path": "file://host/z.wacz"}"#,
-            "z.wacz",
-            "its path \"file://host/z.wacz\" cannot be used: a file: URL",
-        ),
-        (
-            r#"{"path": "https://"}"#,
-            "entry 1",
-            "its path \"https://\" cannot be used: invalid URL",
-        ),
-        (
-            r#"{"path": "https://example.org/"}"#,
-            "entry 1",
-            "it has no name, and its path ends in none",
-        ),
-        (r#""text""#, "entry 1", "it is not an object"),
-        ("17", "entry 1", "it is not an object"),
-        ("null", "entry 1", "it is not an object"),
-        ("[[]]", "entry 1", "it is not an object"),
+    let reasons = rows![
+        "{}", "entry 1", "it has no path";
+        r#"{"name": "x"}"#, "x", "it has no path";
+        r#"{"name": "x", "path": ""}"#, "x", "it has no path";
+        r#"{"name": "x", "path": []}"#, "x", "its path is not a text";
+        r#"{"name": {"a": [1.5, true]}, "path": "y/z"}"#, "z", "its name is not a text";
+        r#"{"path": "y/z", "size": -1}"#, "z", "its size is not a number of bytes";
+        r#"{"path": "y/z", "size": 1.5}"#, "z", "its size is not a number of bytes";
+        r#"{"path": "y/z", "bytes": "many"}"#, "z", "its size is not a number of bytes";
+        r#"{"path": "y/z\u0000"}"#, "entry 1", "its path has a control character in it";
+        r#"{"name": "a\nb", "path": "y/z"}"#, "z", "its name has a control character in it";
+        r#"{"path": "s3://bucket/z.wacz"}"#, "z.wacz",
+            "its path \"s3://bucket/z.wacz\" cannot be used: s3: URLs cannot";
+        r#"{"path": "file://host/z.wacz"}"#, "z.wacz",
+            "its path \"file://host/z.wacz\" cannot be used: a file: URL";
+        r#"{"path": "https://"}"#, "entry 1", "its path \"https://\" cannot be used: invalid URL";
+        r#"{"path": "https://example.org/"}"#, "entry 1",
+            "it has no name, and its path ends in none";
+        r#""text""#, "entry 1", "it is not an object";
+        "17", "entry 1", "it is not an object";
+        "null", "entry 1", "it is not an object";
+        "[[]]", "entry 1", "it is not an object";
     ];
     for (entry, name, reason) in reasons {
         let manifest = parse(
@@ -158,10 +116,8 @@ fn a_list_at_a_url_names_no_file_of_this_machine() {
             })
     };
     assert_eq!(at("b.wacz").unwrap(), "https://u:p@example.org/a/b.wacz");
-    assert_eq!(
-        at("../b.wacz?x=1").unwrap(),
-        "https://u:p@example.org/b.wacz?x=1"
-    );
+    let expected = "https://u:p@example.org/b.wacz?x=1";
+    assert_eq!(at("../b.wacz?x=1").unwrap(), expected);
     assert_eq!(
         at("/etc/passwd").unwrap(),
         "https://u:p@example.org/etc/passwd"
@@ -218,20 +174,15 @@ fn a_package_is_told_by_its_name_or_by_what_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let package = zip(&[Part::stored("a", b"b")]);
     let list = br#"{"resources": [{"path": "x.wacz"}, {"path": "/y.wacz"}]}"#;
-    let options = Options {
-        manifest: list.len() as u64,
-        ..Options::default()
-    };
+    let options = with!(Options, manifest: list.len() as u64);
     let open = |path: &std::path::Path| Manifest::open(&path.into(), &options);
     for name in ["a.wacz", "a.WACZ", "a.zip", "a", "a.json"] {
         let path = saved(folder.path(), name, &package);
         let manifest = open(&path).unwrap();
         assert!(!manifest.is_full);
         assert_eq!(manifest.entries[0].location, Ok(path.as_path().into()));
-        assert_eq!(
-            (&manifest.entries[0].name[..], &manifest.entries[0].crawl),
-            (name, &None)
-        );
+        assert_eq!(&manifest.entries[0].name[..], name);
+        assert_eq!(manifest.entries[0].crawl, None);
     }
     let path = saved(folder.path(), "list", list);
     let manifest = open(&path).unwrap();
@@ -255,7 +206,7 @@ fn a_package_is_told_by_its_name_or_by_what_it_is() {
         "{error}"
     );
     let error = open(folder.path()).unwrap_err();
-    assert!(error.to_string().contains("a folder, a pipe"), "{error}");
+    assert_contains(&error, "a folder, a pipe");
     let error = open(&folder.path().join("none")).unwrap_err();
     assert!(
         error
@@ -299,11 +250,7 @@ fn of_a_server_that_cannot_be_reached_one_list_is_asked_for() {
         serde_json::json!({ "resources": resources }).to_string(),
     )
     .unwrap();
-    let options = Options {
-        retries: 2,
-        pause: std::time::Duration::ZERO,
-        ..Options::default()
-    };
+    let options = with!(Options, retries: 2, pause: std::time::Duration::ZERO);
     let manifest = Manifest::open(&Location::File(list), &options).unwrap();
     let of = |n: usize| manifest.entries[n].location.clone();
     for n in [0, 1, 3] {
@@ -311,10 +258,8 @@ fn of_a_server_that_cannot_be_reached_one_list_is_asked_for() {
     }
     let reason = of(3).unwrap_err();
     let first = gone.url("/a.json");
-    assert!(
-        reason.contains("its server did not answer") && reason.contains(&first),
-        "{reason}"
-    );
+    assert_contains(&reason, "its server did not answer");
+    assert_contains(&reason, &first);
     assert_eq!(of(2).unwrap().to_string(), there.url("/1.wacz"));
     // The first one, and what it was tried again.
     assert_eq!(gone.asked().len(), 3);
@@ -391,8 +336,8 @@ fn a_list_that_cannot_be_used_is_an_entry_of_an_unknown_crawl() {
         .map(|(name, crawl, _)| (&name[..], crawl))
         .collect();
     assert_eq!(names, [("none.json", &None), ("all.json", &None)]);
-    assert!(found[1].2.contains("contains itself"), "{found:?}");
-    assert!(found[1].2.contains("cycle.json lists "), "{found:?}");
+    assert_contains(&found[1].2, "contains itself");
+    assert_contains(&found[1].2, "cycle.json lists ");
 
     for depth in 1..=8 {
         let next = match depth {
@@ -406,5 +351,5 @@ fn a_list_that_cannot_be_used_is_an_entry_of_an_unknown_crawl() {
     let first = saved_list(at, "0.json", r#"{"path": "1.json"}"#);
     let found = reasons(open(&first));
     assert_eq!(found[0].0, "8.json");
-    assert!(found[0].2.contains("more than 8 deep"), "{found:?}");
+    assert_contains(&found[0].2, "more than 8 deep");
 }

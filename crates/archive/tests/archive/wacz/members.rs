@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crawlspace_archive::wacz::{Options, Problem, Wacz};
+use redis_tests::with;
 
 use crate::wacz::zipped::{Ending, Part, gzip, zip, zip_with};
 use crate::wacz::{all_lines, index_names, open, read, saved};
@@ -56,11 +57,7 @@ fn lines_come_as_they_are_however_the_index_is_packed() {
                 Part::stored("archive/data.warc.gz", &[7; 9999]),
                 part.clone(),
             ];
-            let ending = Ending {
-                zip64,
-                comment: b"made by hand".to_vec(),
-                ..Ending::default()
-            };
+            let ending = with!(Ending, zip64, comment: b"made by hand".to_vec());
             assert_eq!(read(&zip_with(&parts, &ending)).unwrap(), lines());
         }
     }
@@ -159,13 +156,7 @@ fn members_may_lie_behind_any_number_of_bytes() {
         ..Part::deflated("indexes/index.cdx", LINES)
     };
     let parts = [warc, index];
-    let start = zip_with(
-        &parts,
-        &Ending {
-            zip64: true,
-            ..Ending::default()
-        },
-    );
+    let start = zip_with(&parts, &with!(Ending, zip64: true));
     let start = start
         .windows(4)
         .position(|bytes| bytes == b"PK\x01\x02")
@@ -173,12 +164,7 @@ fn members_may_lie_behind_any_number_of_bytes() {
         + GAP;
     let file = zip_with(
         &parts,
-        &Ending {
-            zip64: true,
-            start: Some(start),
-            gap: GAP,
-            ..Ending::default()
-        },
+        &with!(Ending, zip64: true, start: Some(start), gap: GAP),
     );
     // The WARC file is a hole, and takes no room.
     let path = saved(folder.path(), "a.wacz", &file[..header]);
@@ -233,14 +219,9 @@ fn the_datapackage_is_text_within_a_limit() {
         b"{\"profile\": \"data-package\"}",
     )]);
     let path = saved(folder.path(), "a.wacz", &file);
-    assert_eq!(
-        open(&path).unwrap().datapackage().unwrap(),
-        "{\"profile\": \"data-package\"}"
-    );
-    let options = Options {
-        datapackage: 26,
-        ..Options::default()
-    };
+    let expected = "{\"profile\": \"data-package\"}";
+    assert_eq!(open(&path).unwrap().datapackage().unwrap(), expected);
+    let options = with!(Options, datapackage: 26);
     let error = Wacz::open(&path.as_path().into(), &options)
         .unwrap()
         .datapackage()

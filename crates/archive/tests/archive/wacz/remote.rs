@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crawlspace_archive::wacz::{Error, Location, Manifest, Options, Problem, Wacz};
-use redis_tests::{FileHost, Manners, Rng};
+use redis_tests::{FileHost, Manners, Rng, assert_contains, assert_lacks, rows, with};
 
 use crate::wacz::all_lines;
 use crate::wacz::zipped::{Part, gzip, zip};
@@ -57,10 +57,7 @@ fn package() -> Package {
 
 /// Options that wait for nothing.
 fn hasty() -> Options {
-    Options {
-        pause: Duration::ZERO,
-        ..Options::default()
-    }
+    with!(Options, pause: Duration::ZERO)
 }
 
 fn open_with(host: &FileHost, options: &Options) -> Result<Wacz, Error> {
@@ -114,10 +111,7 @@ fn the_digest_of_a_remote_file_is_that_of_its_copy() {
     host.put(
         WACZ,
         &package.bytes,
-        Manners {
-            cut: Some((700_000, 2)),
-            ..Manners::default()
-        },
+        with!(Manners, cut: Some((700_000, 2))),
     );
     let wacz = open(&host).unwrap();
     let digest = wacz.digest(|_| ()).unwrap();
@@ -132,22 +126,10 @@ fn without_ranges_the_whole_file_comes_once() {
     let package = package();
     for manners in [
         Manners::default(),
-        Manners {
-            chunked: true,
-            ..Manners::default()
-        },
-        Manners {
-            until_closed: true,
-            ..Manners::default()
-        },
-        Manners {
-            cut: Some((1_000_000, 2)),
-            ..Manners::default()
-        },
-        Manners {
-            failing: Some((503, 3)),
-            ..Manners::default()
-        },
+        with!(Manners, chunked: true),
+        with!(Manners, until_closed: true),
+        with!(Manners, cut: Some((1_000_000, 2))),
+        with!(Manners, failing: Some((503, 3))),
     ] {
         let again = manners.cut.map_or(0, |(_, times)| times)
             + manners.failing.map_or(0, |(_, times)| times);
@@ -167,10 +149,7 @@ fn without_ranges_the_whole_file_comes_once() {
 fn a_connection_that_breaks_is_taken_up_where_it_broke() {
     let package = package();
     for (after, times) in [(0, 3), (1, 4), (1000, 4), (20_000, 5)] {
-        let manners = Manners {
-            cut: Some((after, times)),
-            ..Manners::default()
-        };
+        let manners = with!(Manners, cut: Some((after, times)));
         let (host, lines) = lines_of(&package, manners);
         assert_eq!(lines.unwrap(), package.lines, "cut after {after}");
         // What came before is not sent again, but for the four bytes that the first request is about.
@@ -183,10 +162,7 @@ fn a_connection_that_breaks_is_taken_up_where_it_broke() {
         assert_eq!(host.requests().len() as u32, 4 + times);
     }
     // However often, if it gets on meanwhile.
-    let manners = Manners {
-        cut: Some((1_500_000, u32::MAX)),
-        ..Manners::default()
-    };
+    let manners = with!(Manners, cut: Some((1_500_000, u32::MAX)));
     let host = FileHost::start();
     let large = zip(&[
         Part::stored("x", &vec![1; 20 << 20]),
@@ -201,21 +177,12 @@ fn a_connection_that_breaks_is_taken_up_where_it_broke() {
 fn a_server_that_always_breaks_off_is_given_up() {
     let package = package();
     for ranges in [true, false] {
-        let manners = Manners {
-            ranges,
-            cut: Some((0, u32::MAX)),
-            ..Manners::default()
-        };
+        let manners = with!(Manners, ranges, cut: Some((0, u32::MAX)));
         let (host, lines) = lines_of(&package, manners);
         let error = lines.unwrap_err();
         assert!(matches!(error.problem, Problem::Connection(_)), "{error}");
         assert!(error.to_string().starts_with(&host.url(WACZ)), "{error}");
-        assert!(
-            error
-                .to_string()
-                .contains("6 times in a row; try again later"),
-            "{error}"
-        );
+        assert_contains(&error, "6 times in a row; try again later");
         assert!(error.is_passing());
         assert_eq!(host.requests().len(), 6);
     }
@@ -234,20 +201,13 @@ fn a_silent_server_is_given_up_and_one_that_wakes_is_not() {
         host.put(
             WACZ,
             &package.bytes,
-            Manners {
-                ranges,
-                silent_after: Some(after),
-                ..Manners::default()
-            },
+            with!(Manners, ranges, silent_after: Some(after)),
         );
         let error = open_with(&host, &options).unwrap_err();
         assert!(matches!(error.problem, Problem::Connection(_)), "{error}");
         assert!(error.is_passing());
     }
-    let silent = Manners {
-        silent_after: Some(1),
-        ..Manners::default()
-    };
+    let silent = with!(Manners, silent_after: Some(1));
     let manners = Manners {
         later: Some((3, Box::default())),
         ..silent
@@ -274,10 +234,7 @@ fn a_server_in_trouble_is_asked_again_and_one_that_says_no_is_not() {
         (410, false),
         (501, false),
     ] {
-        let manners = Manners {
-            failing: Some((status, 5)),
-            ..Manners::default()
-        };
+        let manners = with!(Manners, failing: Some((status, 5)));
         let (host, lines) = lines_of(&package, manners);
         if asked {
             assert_eq!(lines.unwrap(), package.lines, "{status}")
@@ -289,18 +246,9 @@ fn a_server_in_trouble_is_asked_again_and_one_that_says_no_is_not() {
             );
             assert_eq!(host.requests().len(), 1);
         }
-        let (host, lines) = lines_of(
-            &package,
-            Manners {
-                failing: Some((status, u32::MAX)),
-                ..Manners::default()
-            },
-        );
+        let (host, lines) = lines_of(&package, with!(Manners, failing: Some((status, u32::MAX))));
         let error = lines.unwrap_err();
-        assert!(
-            error.to_string().contains(&format!("HTTP status {status}")),
-            "{error}"
-        );
+        assert_contains(&error, format!("HTTP status {status}"));
         assert_eq!(error.is_passing(), status >= 429);
         assert_eq!(host.requests().len(), if asked { 6 } else { 1 });
     }
@@ -309,13 +257,7 @@ fn a_server_in_trouble_is_asked_again_and_one_that_says_no_is_not() {
 #[test]
 fn shorter_parts_than_asked_for_do_as_well() {
     let package = package();
-    let (host, lines) = lines_of(
-        &package,
-        Manners {
-            shorter_ranges: Some(9000),
-            ..Manners::default()
-        },
-    );
+    let (host, lines) = lines_of(&package, with!(Manners, shorter_ranges: Some(9000)));
     assert_eq!(lines.unwrap(), package.lines);
     assert!(host.requests().len() > 20);
     assert!(!host.has_sent(WACZ, package.warc.0, package.warc.1));
@@ -324,21 +266,9 @@ fn shorter_parts_than_asked_for_do_as_well() {
 #[test]
 fn parts_in_chunks_do_as_well() {
     let package = package();
-    let (_host, lines) = lines_of(
-        &package,
-        Manners {
-            chunked: true,
-            ..Manners::default()
-        },
-    );
+    let (_host, lines) = lines_of(&package, with!(Manners, chunked: true));
     assert_eq!(lines.unwrap(), package.lines);
-    let (_host, lines) = lines_of(
-        &package,
-        Manners {
-            until_closed: true,
-            ..Manners::default()
-        },
-    );
+    let (_host, lines) = lines_of(&package, with!(Manners, until_closed: true));
     assert_eq!(lines.unwrap(), package.lines);
 }
 
@@ -507,11 +437,7 @@ fn a_file_that_changes_meanwhile_is_noticed() {
     let manners = Manners {
         later: Some((
             2,
-            Box::new(Manners {
-                ranges: false,
-                later: Some((4, Box::default())),
-                ..Manners::default()
-            }),
+            Box::new(with!(Manners, ranges: false, later: Some((4, Box::default())))),
         )),
         ..Manners::default()
     };
@@ -523,10 +449,7 @@ fn a_file_that_changes_meanwhile_is_noticed() {
 fn redirects_are_followed_but_not_for_ever() {
     let package = package();
     let host = FileHost::start();
-    let to = |path: &str| Manners {
-        redirect: Some(path.to_owned()),
-        ..Manners::default()
-    };
+    let to = |path: &str| with!(Manners, redirect: Some(path.to_owned()));
     host.put(WACZ, b"", to("/b?key=1"));
     host.put("/b?key=1", b"", to(&host.url("/c")));
     host.put("/c", &package.bytes, Manners::default());
@@ -535,7 +458,7 @@ fn redirects_are_followed_but_not_for_ever() {
         host.put(WACZ, b"", to(target));
         let error = open(&host).unwrap_err();
         let told = error.to_string();
-        assert!(told.contains("it redirects"), "{told}");
+        assert_contains(&told, "it redirects");
     }
 }
 
@@ -548,15 +471,7 @@ fn an_endless_body_ends_at_the_limit() {
     };
     let host = FileHost::start();
     for ranges in [false, true] {
-        host.put(
-            WACZ,
-            &package.bytes,
-            Manners {
-                endless: true,
-                ranges,
-                ..Manners::default()
-            },
-        );
+        host.put(WACZ, &package.bytes, with!(Manners, endless: true, ranges));
         let error = open_with(&host, &options).unwrap_err();
         let too_large = matches!(
             error.problem,
@@ -571,25 +486,11 @@ fn an_endless_body_ends_at_the_limit() {
         );
     }
     // One that says beforehand that it is too large is not even begun.
-    host.put(
-        WACZ,
-        &vec![0; 6 << 20],
-        Manners {
-            ranges: false,
-            ..Manners::default()
-        },
-    );
+    host.put(WACZ, &vec![0; 6 << 20], with!(Manners, ranges: false));
     let error = open_with(&host, &options).unwrap_err();
     assert!(matches!(error.problem, Problem::TooLarge { .. }), "{error}");
     // Of a manifest, too, no more is read than may be.
-    host.put(
-        "/m.json",
-        b" ",
-        Manners {
-            endless: true,
-            ..Manners::default()
-        },
-    );
+    host.put("/m.json", b" ", with!(Manners, endless: true));
     let options = Options {
         manifest: 1 << 20,
         ..hasty()
@@ -611,30 +512,20 @@ fn an_endless_body_ends_at_the_limit() {
 #[test]
 fn what_is_no_package_is_told_by_what_it_looks_like() {
     let host = FileHost::start();
-    let texts: [(&[u8], &str); 6] = [
-        (
-            b"<!DOCTYPE html>\n<title>Log in</title>",
-            "it looks like HTML",
-        ),
-        (b"{\"resources\": []}", "it looks like JSON"),
-        (b"WARC/1.1\r\n", "it is a WARC file"),
-        (b"\x1f\x8b\x08", "it is a gzip file"),
-        (b"PK\x03\x04", "it begins as a zip file, but is cut off"),
-        (b"", "the file is empty"),
+    let texts: [(&[u8], &str); 6] = rows![
+        b"<!DOCTYPE html>\n<title>Log in</title>", "it looks like HTML";
+        b"{\"resources\": []}", "it looks like JSON";
+        b"WARC/1.1\r\n", "it is a WARC file";
+        b"\x1f\x8b\x08", "it is a gzip file";
+        b"PK\x03\x04", "it begins as a zip file, but is cut off";
+        b"", "the file is empty";
     ];
     for (text, told) in texts {
         for ranges in [true, false] {
-            host.put(
-                WACZ,
-                text,
-                Manners {
-                    ranges,
-                    ..Manners::default()
-                },
-            );
+            host.put(WACZ, text, with!(Manners, ranges));
             let error = open(&host).unwrap_err();
             assert!(matches!(error.problem, Problem::NotZip(_)), "{error}");
-            assert!(error.to_string().contains(told), "{error}");
+            assert_contains(&error, told);
         }
     }
 }
@@ -649,18 +540,9 @@ fn a_list_at_a_url_is_read_with_the_same_timeouts() {
         |path: &str| Manifest::open(&Location::parse(&host.url(path)).unwrap(), &hasty());
     for manners in [
         Manners::default(),
-        Manners {
-            failing: Some((503, 2)),
-            ..Manners::default()
-        },
-        Manners {
-            cut: Some((10, 2)),
-            ..Manners::default()
-        },
-        Manners {
-            chunked: true,
-            ..Manners::default()
-        },
+        with!(Manners, failing: Some((503, 2))),
+        with!(Manners, cut: Some((10, 2))),
+        with!(Manners, chunked: true),
     ] {
         host.put("/m.json", list, manners);
         let manifest = open_list("/m.json").unwrap();
@@ -702,10 +584,7 @@ fn nobody_there_is_an_error_that_says_so() {
         },
     )
     .unwrap_err();
-    assert!(
-        error.to_string().contains("no connection to the server"),
-        "{error}"
-    );
+    assert_contains(&error, "no connection to the server");
     assert!(error.is_passing());
 }
 
@@ -719,62 +598,30 @@ fn downloads_leave_nothing_behind() {
     };
     let host = FileHost::start();
     for ranges in [true, false] {
-        host.put(
-            WACZ,
-            &package.bytes,
-            Manners {
-                ranges,
-                ..Manners::default()
-            },
-        );
+        host.put(WACZ, &package.bytes, with!(Manners, ranges));
         let wacz = open_with(&host, &options).unwrap();
         assert_eq!(all_lines(&wacz).unwrap(), package.lines);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
-    host.put(
-        WACZ,
-        &package.bytes,
-        Manners {
-            ranges: false,
-            ..Manners::default()
-        },
-    );
+    host.put(WACZ, &package.bytes, with!(Manners, ranges: false));
     let nowhere = Options {
         folder: Some(folder.path().join("none")),
         ..hasty()
     };
     let error = open_with(&host, &nowhere).unwrap_err();
-    assert!(
-        error.to_string().contains("none (for what is downloaded)"),
-        "{error}"
-    );
+    assert_contains(&error, "none (for what is downloaded)");
 }
 
 #[test]
 fn a_part_of_a_file_of_unknown_size_is_no_help_and_the_whole_file_is() {
     let package = package();
-    let unknown = Manners {
-        unknown_total: true,
-        ..Manners::default()
-    };
+    let unknown = with!(Manners, unknown_total: true);
     let (host, lines) = lines_of(&package, unknown);
     assert_eq!(lines.unwrap(), package.lines);
     assert_eq!(host.requests().len(), 2);
     // Later on, it is one that tells less than before.
-    let later = Some((
-        2,
-        Box::new(Manners {
-            unknown_total: true,
-            ..Manners::default()
-        }),
-    ));
-    let (_host, lines) = lines_of(
-        &package,
-        Manners {
-            later,
-            ..Manners::default()
-        },
-    );
+    let later = Some((2, Box::new(with!(Manners, unknown_total: true))));
+    let (_host, lines) = lines_of(&package, with!(Manners, later));
     assert_eq!(lines.unwrap(), package.lines);
 }
 
@@ -789,15 +636,10 @@ fn secrets_go_to_their_server_and_into_no_error() {
     let location = Location::parse(&secret(&host)).unwrap();
     let error = Wacz::open(&location, &hasty()).unwrap_err();
     let told = format!("{error} {error:?} {location}");
-    assert!(
-        !told.contains("s3cret") && !told.contains("passw0rd"),
-        "{told}"
-    );
+    assert_lacks(&told, "s3cret");
+    assert_lacks(&told, "passw0rd");
 
-    let sends_on = Manners {
-        redirect: Some(other.url("/b.wacz")),
-        ..Manners::default()
-    };
+    let sends_on = with!(Manners, redirect: Some(other.url("/b.wacz")));
     host.put("/a.wacz?key=s3cret", b"", sends_on);
     other.put("/b.wacz", &package.bytes, Manners::default());
     assert_eq!(
@@ -805,10 +647,8 @@ fn secrets_go_to_their_server_and_into_no_error() {
         package.lines
     );
     for request in host.requests() {
-        assert_eq!(
-            request.fields["authorization"],
-            "Basic dXNlcjpwYXNzdzByZA=="
-        );
+        let expected = "Basic dXNlcjpwYXNzdzByZA==";
+        assert_eq!(request.fields["authorization"], expected);
         assert_eq!(request.fields["accept-encoding"], "identity");
         assert!(request.fields["user-agent"].starts_with("crawlspace/"));
     }

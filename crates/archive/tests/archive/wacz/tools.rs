@@ -7,7 +7,7 @@ use crawlspace_archive::wacz::package::{Signature, set_requires};
 use crawlspace_archive::wacz::{Index, Options};
 use crawlspace_cdx::{Field, Format, Line, Read};
 use redis_tests::packages::{left_out, python, run};
-use redis_tests::{FileHost, Manners};
+use redis_tests::{FileHost, Manners, with};
 
 use crate::wacz::packages::members;
 use crate::wacz::writing::{lines, required, write};
@@ -65,10 +65,7 @@ fn packages_of_the_tools_are_read_with_all_that_wget_fetched() {
     let host = FileHost::start();
     let pages: Vec<String> = (0..40).map(|i| format!("/page-{i}.html")).collect();
     for (i, page) in pages.iter().enumerate() {
-        let manners = Manners {
-            content_type: Some("text/html".into()),
-            ..Manners::default()
-        };
+        let manners = with!(Manners, content_type: Some("text/html".into()));
         host.put(
             page,
             format!("<title>Page {i}</title>{}", "text ".repeat(i)).as_bytes(),

@@ -98,10 +98,8 @@ fn another_reader_of_zip_files_finds_the_same() {
     let packed = member("indexes/index.cdx.gz");
     let blocks = String::from_utf8(member("indexes/index.idx")).unwrap();
     let mut blocks = blocks.lines();
-    assert_eq!(
-        blocks.next().unwrap(),
-        r#"!meta 0 {"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}"#
-    );
+    let expected = r#"!meta 0 {"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}"#;
+    assert_eq!(blocks.next().unwrap(), expected);
     for (block, first) in blocks.by_ref().zip(lines(1000).iter().step_by(100)) {
         let (key, json) = block.split_at(block.find(" {").unwrap());
         assert!(first.starts_with(key), "{block}");

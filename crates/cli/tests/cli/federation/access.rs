@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use crawlspace_archive::row::Row;
 use crawlspace_serve::access::{Access, AccessError};
 use redis_tests::http::{Answer, ask, get};
-use redis_tests::{Relay, Server, TagSpace, until};
+use redis_tests::{Relay, Server, TagSpace, assert_contains, assert_lacks, until};
 use tempfile::TempDir;
 
 use crate::serving::Stage;
@@ -104,10 +104,8 @@ fn a_point_shows_what_it_lets_through() {
 
     // What is changed there holds here at once.
     space.ok("REM TAG coll:2 private");
-    assert_eq!(
-        years(&index(&stage, "public", "")),
-        ["2014", "2015", "2016"]
-    );
+    let expected = ["2014", "2015", "2016"];
+    assert_eq!(years(&index(&stage, "public", "")), expected);
     space.ok("ADD TAG coll:1 private");
     assert_eq!(years(&index(&stage, "public", "")), ["2015"]);
     let map = get(stage.address(), "/public/timemap/link/http://example.com/").text();
@@ -126,11 +124,11 @@ fn who_asks_for_what_is_not_there_is_told_so() {
     let mut space = space(&server);
     let (_dir, stage) = archive(&url(&server));
     let nobody = message(&index(&stage, "tagged/ap/nobody", ""), 404);
-    assert!(nobody.contains("\"nobody\""), "{nobody}");
+    assert_contains(&nobody, "\"nobody\"");
     let nothing = "/tagged/ap/nobody/index?url=http://nothing.example/";
     message(&get(stage.address(), nothing), 404);
     let no_tags = message(&index(&stage, "plain", "&filter=tag.coll:1"), 400);
-    assert!(no_tags.contains("tag.coll:1"), "{no_tags}");
+    assert_contains(&no_tags, "tag.coll:1");
     for place in ["plain/ap/public", "plain/ap/nobody"] {
         assert!(
             matches!(index(&stage, place, "").status, 400 | 404),
@@ -157,7 +155,7 @@ fn without_an_answer_nothing_is_shown() {
     space.wire.line("RENAME tags elsewhere");
     space.wire.line("SET tags x");
     let wrong_type = message(&index(&stage, "public", ""), 503);
-    assert!(!wrong_type.contains("127.0.0.1"), "{wrong_type}");
+    assert_lacks(&wrong_type, "127.0.0.1");
     space.wire.line("RENAME elsewhere tags");
     assert_eq!(years(&index(&stage, "public", "")).len(), 2);
 

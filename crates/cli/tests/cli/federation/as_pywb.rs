@@ -1,6 +1,7 @@
 //! What programs that know pywb ask, and rely on.
 
 use redis_tests::http::{Connection, get};
+use redis_tests::{assert_contains, assert_lacks, rows};
 use serde_json::{Value, json};
 
 use crate::federation::index_api::archive;
@@ -10,11 +11,8 @@ use crate::serving::Stage;
 
 fn json_of(stage: &Stage, target: &str) -> Value {
     let answer = get(stage.address(), target);
-    assert_eq!(
-        (answer.status, answer.media_type()),
-        (200, "application/json"),
-        "{target}"
-    );
+    assert_eq!(answer.status, 200, "{target}");
+    assert_eq!(answer.media_type(), "application/json", "{target}");
     serde_json::from_slice(&answer.body).unwrap()
 }
 
@@ -34,19 +32,10 @@ fn collections_and_sources_are_listed_for_programs() {
     for page in ["text/html,application/json", "*/*", "image/png"] {
         assert_eq!(at_root(page).media_type(), "text/html", "{page}");
     }
-    for (target, sources) in [
-        (
-            "/both/list_sources",
-            json!({"north": "file", "south": "file"}),
-        ),
-        (
-            "/both/list_sources?sources=!north",
-            json!({"south": "file"}),
-        ),
-        (
-            "/seq/list_sources",
-            json!({"seq.1": "file", "seq.2": "file"}),
-        ),
+    for (target, sources) in rows![
+        "/both/list_sources", json!({"north": "file", "south": "file"});
+        "/both/list_sources?sources=!north", json!({"south": "file"});
+        "/seq/list_sources", json!({"seq.1": "file", "seq.2": "file"});
     ] {
         assert_eq!(
             json_of(&stage, target),
@@ -159,7 +148,7 @@ fn a_resource_without_a_moment_is_that_of_the_first_row() {
             "{more}: {head}"
         );
         let row = answer.field("warcserver-cdx").unwrap();
-        assert!(row.contains("\"source-coll\": \"x\""), "{row}");
+        assert_contains(row, "\"source-coll\": \"x\"");
     }
 }
 
@@ -228,10 +217,8 @@ fn what_has_no_effect_is_named_and_what_would_mislead_is_refused() {
         stage.address(),
         "/both/resource?url=example.com&colour=blue",
     );
-    assert_eq!(
-        (record.status, record.field("ignored-parameters")),
-        (404, Some("colour"))
-    );
+    assert_eq!(record.status, 404);
+    assert_eq!(record.field("ignored-parameters"), Some("colour"));
     let years = |more: &str| {
         let answer = ask(&format!("&fl=timestamp&output=text{more}"));
         let text = answer.text();
@@ -245,10 +232,8 @@ fn what_has_no_effect_is_named_and_what_would_mislead_is_refused() {
     assert_eq!(years("&content_type=text/html&limit=1"), ["2014"]);
     assert!(years("&content_type=text/css").is_empty());
     let without = ask("&nosource=true").text();
-    assert!(
-        without.contains("filename") && !without.contains("source"),
-        "{without}"
-    );
+    assert_contains(&without, "filename");
+    assert_lacks(&without, "source");
 }
 
 #[test]
@@ -278,10 +263,8 @@ fn a_record_is_compressed_if_that_is_asked() {
         let plain = get(stage.address(), &target);
         let packed = get(stage.address(), &format!("{target}&compress=gzip"));
         assert_eq!(packed.field("content-encoding"), Some("gzip"));
-        assert_eq!(
-            packed.field("memento-datetime"),
-            plain.field("memento-datetime")
-        );
+        let expected = plain.field("memento-datetime");
+        assert_eq!(packed.field("memento-datetime"), expected);
         let mut unpacked = Vec::new();
         flate2::read::GzDecoder::new(&packed.body[..])
             .read_to_end(&mut unpacked)
@@ -311,16 +294,13 @@ fn similar_urls_stand_for_one_that_is_not_there_if_the_configuration_says_so() {
     ));
     let encoded =
         |url: &str| url::form_urlencoded::byte_serialize(url.as_bytes()).collect::<String>();
-    for (asked, found) in [
-        ("http://example.com/app.js?_=1500", captures[0]),
-        ("http://example.com/app.js?utm_source=a&cb=9", captures[0]),
-        (
-            "http://example.com/data?q=1&callback=jQuery99_2000",
-            captures[1],
-        ),
-        ("http://example.com/new?id=7&_=99", captures[3]),
-        ("http://example.com/new?id=7", captures[3]),
-        ("http://example.com/?fbclid=x", captures[4]),
+    for (asked, found) in rows![
+        "http://example.com/app.js?_=1500", captures[0];
+        "http://example.com/app.js?utm_source=a&cb=9", captures[0];
+        "http://example.com/data?q=1&callback=jQuery99_2000", captures[1];
+        "http://example.com/new?id=7&_=99", captures[3];
+        "http://example.com/new?id=7", captures[3];
+        "http://example.com/?fbclid=x", captures[4];
     ] {
         let url = encoded(asked);
         for collection in ["fuzzy", "seq"] {
@@ -331,7 +311,7 @@ fn similar_urls_stand_for_one_that_is_not_there_if_the_configuration_says_so() {
             let (head, _) = record(&answer);
             assert_eq!(field(&head, "WARC-Target-URI"), found, "{asked}");
             let row = answer.field("warcserver-cdx").unwrap();
-            assert!(row.contains("\"is_fuzzy\": \"1\""), "{row}");
+            assert_contains(row, "\"is_fuzzy\": \"1\"");
         }
         for missing in [
             format!("/exact/resource?url={url}"),

@@ -1,7 +1,7 @@
 //! Servers of this kind, one behind the other, and a web server at the end.
 
 use redis_tests::http::{Answer, Connection, get};
-use redis_tests::{FileHost, Manners};
+use redis_tests::{FileHost, Manners, with};
 
 use crate::federation::resource::{check, field, record, target};
 use crate::serving::Stage;
@@ -40,11 +40,7 @@ fn a_record_comes_through_all_of_them() {
         ("/chunked", "hello", true),
         ("/large", &large, true),
     ] {
-        let manners = Manners {
-            chunked,
-            content_type: Some("text/plain".to_owned()),
-            ..Manners::default()
-        };
+        let manners = with!(Manners, chunked, content_type: Some("text/plain".to_owned()));
         web.put(path, text.as_bytes(), manners);
     }
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! What strangers are told of failures, and what the operator is.
 
 use redis_tests::http::{Answer, Connection, get};
-use redis_tests::{ScriptedHost, until};
+use redis_tests::{ScriptedHost, assert_contains, assert_lacks, until};
 use serde_json::Value;
 
 use crate::serving::Stage;
@@ -29,7 +29,7 @@ fn the_status_is_for_the_operator() {
     for target in ["/_status", "/_metrics"] {
         let answer = get(stage.address(), target);
         assert_eq!(answer.status, 404, "{}", answer.text());
-        assert!(!answer.text().contains("127.0.0.1"), "{}", answer.text());
+        assert_lacks(answer.text(), "127.0.0.1");
         assert_eq!(get(stage.operator(), target).status, 200);
         // Not through the live web either, whatever private addresses may be asked.
         let operator = stage.operator();
@@ -47,10 +47,8 @@ fn the_status_is_for_the_operator() {
     let posted = connection.ask("POST", "/_status", &[], b"x").unwrap();
     assert_eq!(posted.status, 405);
     let page = get(stage.address(), "/").text();
-    assert!(
-        !page.contains("_status") && !page.contains("none.cdxj"),
-        "{page}"
-    );
+    assert_lacks(&page, "_status");
+    assert_lacks(&page, "none.cdxj");
 }
 
 #[test]
@@ -133,7 +131,7 @@ fn strangers_learn_neither_paths_nor_addresses_and_the_operator_both() {
     }
     let page = get(stage.address(), "/?coll=c&url=a.com");
     hidden(&page);
-    assert!(page.text().contains("unreachable"), "{}", page.text());
+    assert_contains(page.text(), "unreachable");
     let answer = get(stage.address(), "/c/resource?url=b.com");
     hidden(&answer);
     assert_eq!(answer.status, 404);

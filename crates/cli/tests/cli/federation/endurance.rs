@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 use std::net::TcpListener;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use redis_tests::http::get;
-use redis_tests::{Program, until, until_some};
+use redis_tests::{memory_of, open_files_of, until};
+
+use crate::serving::Stage;
 
 /// Each query is the first to a few of its group, so that no breaker spares anybody the waiting.
 const GROUPS: usize = 2_500;
@@ -31,7 +32,7 @@ fn ten_thousand_queries_with_a_source_that_hangs_leave_memory_and_files_as_they_
         .map(|n| format!("com,example)/ 2018060112{n:02}00 {{\"url\": \"http://example.com/\"}}\n"))
         .collect();
     std::fs::write(dir.path().join("index.cdxj"), &rows).unwrap();
-    let mut config = String::from("allow_private: [127.0.0.0/8]\ncollections:\n");
+    let mut config = String::from("collections:\n");
     for group in 0..GROUPS {
         // Only one of the two is ever late, whatever else the machine has to do.
         let _ = writeln!(
@@ -41,22 +42,8 @@ fn ten_thousand_queries_with_a_source_that_hangs_leave_memory_and_files_as_they_
              index_timeout: 0.02}}",
         );
     }
-    let file = dir.path().join("config.yaml");
-    std::fs::write(&file, config).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
-    command
-        .args(["serve", "--bind", "127.0.0.1:0", "--config"])
-        .arg(&file);
-    let mut program = Program::start(command);
-    let server = until_some("the server listens", || {
-        assert!(program.ended().is_none(), "{}", program.errors());
-        program
-            .out()
-            .strip_prefix("http://")?
-            .strip_suffix("/\n")?
-            .parse()
-            .ok()
-    });
+    let stage = Stage::start_in(dir.path(), &config);
+    let (server, pid) = (stage.address(), stage.program().pid());
 
     let ask = |from: usize, to: usize| {
         let next = AtomicUsize::new(from);
@@ -79,16 +66,7 @@ fn ten_thousand_queries_with_a_source_that_hangs_leave_memory_and_files_as_they_
             }
         });
     };
-    let files = || {
-        let folder = format!("/proc/{}/fd", program.pid());
-        std::fs::read_dir(folder).unwrap().count()
-    };
-    let memory = || -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-        kib.unwrap()
-    };
+    let (files, memory) = (|| open_files_of(pid), || memory_of(pid) >> 10);
     // Every group has been asked once, and whatever is made once is there: each keeps its own file open.
     ask(0, GROUPS);
     let (open, before) = (files(), memory());

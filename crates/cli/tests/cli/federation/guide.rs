@@ -7,6 +7,7 @@ use crawlspace_serve::config::Config;
 use crawlspace_warc::{Compression, Writer};
 use redis_tests::examples::matches_line;
 use redis_tests::http::get;
+use redis_tests::rows;
 
 use crate::serving::Stage;
 
@@ -70,16 +71,13 @@ fn archive(folder: &Path) {
             body.len()
         );
         let date = format!("{year}-01-02T03:04:05Z");
-        let fields: [(&str, &[u8]); 6] = [
-            ("WARC-Type", b"response"),
-            ("WARC-Target-URI", b"http://example.com/"),
-            ("WARC-Date", date.as_bytes()),
-            (
-                "WARC-Record-ID",
-                b"<urn:uuid:00000000-0000-4000-8000-000000000000>",
-            ),
-            ("WARC-Payload-Digest", digest.as_bytes()),
-            ("Content-Type", b"application/http; msgtype=response"),
+        let fields: [(&str, &[u8]); 6] = rows![
+            "WARC-Type", b"response";
+            "WARC-Target-URI", b"http://example.com/";
+            "WARC-Date", date.as_bytes();
+            "WARC-Record-ID", b"<urn:uuid:00000000-0000-4000-8000-000000000000>";
+            "WARC-Payload-Digest", digest.as_bytes();
+            "Content-Type", b"application/http; msgtype=response";
         ];
         let offset = file.len();
         let mut warc = Writer::new(&mut file, Compression::PerRecord);

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use redis_tests::http::{Answer, Connection, ask};
-use redis_tests::{Asked, Part, ScriptedHost, answer, until};
+use redis_tests::{Asked, Part, ScriptedHost, answer, memory_of, open_files_of, until};
 use tempfile::TempDir;
 
 use crate::serving::Stage;
@@ -448,23 +448,7 @@ fn a_source_that_hangs_for_thousands_of_queries_costs_nothing() {
     let host = ScriptedHost::start(|_| vec![Part::Silence]);
     let scene = Scene::new(&host, 0.02);
     let pid = scene.stage.program().pid();
-    let files = || {
-        std::fs::read_dir(format!("/proc/{pid}/fd"))
-            .unwrap()
-            .count()
-    };
-    let memory = || -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("VmRSS:"))
-            .unwrap();
-        line.split_ascii_whitespace()
-            .nth(1)
-            .unwrap()
-            .parse()
-            .unwrap()
-    };
+    let (files, memory) = (|| open_files_of(pid), || memory_of(pid) >> 10);
     let mut connection = Connection::open(scene.stage.address()).unwrap();
     let mut many = |times: usize| {
         for i in 0..times {

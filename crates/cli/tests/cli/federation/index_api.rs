@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use redis_tests::http::{Answer, get};
+use redis_tests::{assert_starts, rows};
 use tempfile::TempDir;
 
 use crate::serving::Stage;
@@ -62,101 +63,54 @@ fn rows(answer: &Answer) -> Vec<String> {
 #[test]
 fn a_group_answers_as_one_archive() {
     let (_dir, stage) = archive();
-    for (query, expected) in [
-        (
-            "url=example.com",
-            vec!["2014 north", "2015 south", "2016 north"],
-        ),
-        (
-            "url=http://www.example.com/&closest=2016",
-            vec!["2016 north", "2015 south", "2014 north"],
-        ),
-        (
-            "url=example.com&closest=2015",
-            vec!["2016 north", "2015 south", "2014 north"],
-        ),
-        (
-            "url=example.com&closest=2015&limit=2",
-            vec!["2016 north", "2015 south"],
-        ),
-        (
-            "url=example.com&sort=reverse",
-            vec!["2016 north", "2015 south", "2014 north"],
-        ),
-        ("url=example.com&from=2015&to=2015", vec!["2015 south"]),
-        (
-            "url=example.com&filter==status:200",
-            vec!["2014 north", "2015 south"],
-        ),
-        (
-            "url=example.com&filter=!status:200&limit=9",
-            vec!["2016 north"],
-        ),
-        ("url=example.com&sources=south", vec!["2015 south"]),
-        (
-            "url=example.com&sources=!south",
-            vec!["2014 north", "2016 north"],
-        ),
-        (
-            "url=example.com/*&limit=4",
-            vec!["2014 north", "2015 south", "2016 north", "2015 north"],
-        ),
-        (
-            "url=example.com&matchType=host&page=1&pageSize=3",
-            vec!["2015 north", "2015 south"],
-        ),
-        (
-            "url=*.example.com&collapseTime=4&filter=source:north",
-            vec!["2014 north", "2016 north", "2015 north"],
-        ),
-        ("url=example.org", vec![]),
+    for (query, expected) in rows![
+        "url=example.com", vec!["2014 north", "2015 south", "2016 north"];
+        "url=http://www.example.com/&closest=2016", vec!["2016 north", "2015 south", "2014 north"];
+        "url=example.com&closest=2015", vec!["2016 north", "2015 south", "2014 north"];
+        "url=example.com&closest=2015&limit=2", vec!["2016 north", "2015 south"];
+        "url=example.com&sort=reverse", vec!["2016 north", "2015 south", "2014 north"];
+        "url=example.com&from=2015&to=2015", vec!["2015 south"];
+        "url=example.com&filter==status:200", vec!["2014 north", "2015 south"];
+        "url=example.com&filter=!status:200&limit=9", vec!["2016 north"];
+        "url=example.com&sources=south", vec!["2015 south"];
+        "url=example.com&sources=!south", vec!["2014 north", "2016 north"];
+        "url=example.com/*&limit=4", vec!["2014 north", "2015 south", "2016 north", "2015 north"];
+        "url=example.com&matchType=host&page=1&pageSize=3", vec!["2015 north", "2015 south"];
+        "url=*.example.com&collapseTime=4&filter=source:north",
+            vec!["2014 north", "2016 north", "2015 north"];
+        "url=example.org", vec![];
     ] {
         let answer = ask(&stage, &format!("/both/index?{query}"));
         assert_eq!(rows(&answer), expected, "{query}");
         assert_eq!(answer.field("source-errors"), None);
     }
-    assert_eq!(
-        rows(&ask(&stage, "/north/index?url=example.com")),
-        ["2014 north", "2016 north"]
-    );
+    let expected = ["2014 north", "2016 north"];
+    assert_eq!(rows(&ask(&stage, "/north/index?url=example.com")), expected);
 }
 
 #[test]
 fn a_sequence_goes_on_to_the_next_step() {
     let (_dir, stage) = archive();
-    assert_eq!(
-        rows(&ask(&stage, "/seq/index?url=example.com")),
-        ["2015 seq.2"]
-    );
+    let expected = ["2015 seq.2"];
+    assert_eq!(rows(&ask(&stage, "/seq/index?url=example.com")), expected);
     assert_eq!(rows(&ask(&stage, "/seq/index?url=example.org")), [""; 0]);
 }
 
 #[test]
 fn each_output_has_its_media_type() {
     let (_dir, stage) = archive();
-    for (output, media, beginning) in [
-        (
-            "cdxj",
-            "text/x-cdxj",
-            "com,example)/ 20140101000000 {\"url\": \"http://example.com/\"",
-        ),
-        (
-            "json",
-            "text/x-ndjson",
-            "{\"urlkey\": \"com,example)/\", \"timestamp\": \"20140101000000\"",
-        ),
-        (
-            "text",
-            "text/plain",
-            "com,example)/ 20140101000000 http://example.com/ text/html 200",
-        ),
+    for (output, media, beginning) in rows![
+        "cdxj", "text/x-cdxj", "com,example)/ 20140101000000 {\"url\": \"http://example.com/\"";
+        "json", "text/x-ndjson",
+            "{\"urlkey\": \"com,example)/\", \"timestamp\": \"20140101000000\"";
+        "text", "text/plain", "com,example)/ 20140101000000 http://example.com/ text/html 200";
     ] {
         let answer = ask(
             &stage,
             &format!("/north/index?url=example.com&output={output}"),
         );
         assert_eq!(answer.media_type(), media);
-        assert!(answer.text().starts_with(beginning), "{}", answer.text());
+        assert_starts(answer.text(), beginning);
         let nothing = ask(
             &stage,
             &format!("/north/index?url=example.org&output={output}"),
@@ -169,10 +123,8 @@ fn each_output_has_its_media_type() {
         "/both/index?url=example.com/*&showNumPages=true&pageSize=2",
     );
     let pages: serde_json::Value = serde_json::from_str(&pages.text()).unwrap();
-    assert_eq!(
-        (&pages["pages"], &pages["pageSize"]),
-        (&3.into(), &2.into())
-    );
+    assert_eq!(pages["pages"], 3);
+    assert_eq!(pages["pageSize"], 2);
 }
 
 #[test]
@@ -202,10 +154,8 @@ fn bad_parameters_and_unknown_collections_say_what_to_do() {
 #[test]
 fn new_captures_are_found_without_a_restart() {
     let (dir, stage) = archive();
-    assert_eq!(
-        rows(&ask(&stage, "/seq/index?url=example.com")),
-        ["2015 seq.2"]
-    );
+    let expected = ["2015 seq.2"];
+    assert_eq!(rows(&ask(&stage, "/seq/index?url=example.com")), expected);
     std::fs::create_dir(dir.path().join("none")).unwrap();
     let line = "com,example)/ 20200101000000 {\"url\": \"http://example.com/\"}\n";
     std::fs::write(dir.path().join("none/new.cdxj"), line).unwrap();

@@ -1,7 +1,7 @@
 //! Where records are found, and where they are not looked for.
 
 use redis_tests::http::{Answer, get};
-use redis_tests::{FileHost, Manners, Options, Server};
+use redis_tests::{FileHost, Manners, Options, Server, rows, with};
 
 use crate::federation::disclosure::logged;
 use crate::federation::resource::{check, field, record, target};
@@ -76,10 +76,7 @@ fn every_loader_finds_the_same_record() {
     for file in ["sub/folder/b.warc", "a.warc.gz"] {
         let bytes = std::fs::read(shelf.path().join("warcs").join(file)).unwrap();
         host.put(&format!("/ranges/{file}"), &bytes, Manners::default());
-        let whole = Manners {
-            ranges: false,
-            ..Manners::default()
-        };
+        let whole = with!(Manners, ranges: false);
         host.put(&format!("/whole/{file}"), &bytes, whole);
         list.push_str(&format!("{file}\t/nowhere/{file}\t{warcs}/{file}\n"));
         let () = redis::cmd("HSET")
@@ -91,15 +88,12 @@ fn every_loader_finds_the_same_record() {
     }
     let list_path = shelf.path().join("paths.txt");
     std::fs::write(&list_path, &list).unwrap();
-    let loaders = [
-        ("folder", warcs.clone()),
-        ("ranges", host.url("/ranges")),
-        ("whole", host.url("/whole/")),
-        ("list", list_path.display().to_string()),
-        (
-            "redis",
-            format!("redis://127.0.0.1:{}/0/paths:{{coll}}", redis.port()),
-        ),
+    let loaders = rows![
+        "folder", warcs.clone();
+        "ranges", host.url("/ranges");
+        "whole", host.url("/whole/");
+        "list", list_path.display().to_string();
+        "redis", format!("redis://127.0.0.1:{}/0/paths:{{coll}}", redis.port());
     ];
     let config: String = loaders
         .iter()
@@ -206,15 +200,12 @@ fn what_is_not_right_is_passed_over() {
         ("WARC-Target-URI", URL),
     ];
     let request = shelf.record("a.warc.gz", &request, b"GET / HTTP/1.1\r\n\r\n");
-    let damaged = [
-        ("WARC-Type", "response"),
-        ("WARC-Record-ID", "<urn:uuid:y>"),
-        ("WARC-Date", "2016-01-01T00:00:04Z"),
-        ("WARC-Target-URI", URL),
-        (
-            "WARC-Payload-Digest",
-            "sha1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-        ),
+    let damaged = rows![
+        "WARC-Type", "response";
+        "WARC-Record-ID", "<urn:uuid:y>";
+        "WARC-Date", "2016-01-01T00:00:04Z";
+        "WARC-Target-URI", URL;
+        "WARC-Payload-Digest", "sha1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     ];
     let damaged = shelf.record(
         "a.warc.gz",
@@ -260,10 +251,8 @@ fn what_is_not_right_is_passed_over() {
     for collection in ["c", "seq"] {
         let answer = get(stage.address(), &target(collection, URL, &later(9)));
         assert_eq!(payload(&answer), "good");
-        assert_eq!(
-            field(&record(&answer).0, "WARC-Date"),
-            "2016-01-01T00:00:00Z"
-        );
+        let expected = "2016-01-01T00:00:00Z";
+        assert_eq!(field(&record(&answer).0, "WARC-Date"), expected);
     }
     let only_bad = target("c", URL, &later(9)) + "&from=20160101000001";
     let answer = get(stage.address(), &only_bad);

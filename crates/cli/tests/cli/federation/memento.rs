@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crawlspace_serve::config::Config;
 use crawlspace_serve::{Federation, server};
+use redis_tests::assert_contains;
 use redis_tests::http::{Answer, ask, get};
 use tokio::net::TcpListener;
 
@@ -111,8 +112,8 @@ fn a_redirect_to_itself_is_no_memento() {
     ));
     let map = get(stage.address(), "/all/timemap/link/http://example.com/").text();
     assert_eq!(map.matches("datetime=").count(), 1, "{map}");
-    assert!(map.contains("/all/20150101000000id_/"), "{map}");
-    assert!(map.contains("rel=\"first last memento\""), "{map}");
+    assert_contains(&map, "/all/20150101000000id_/");
+    assert_contains(&map, "rel=\"first last memento\"");
     let none = get(stage.address(), "/itself/timemap/link/http://example.com/");
     assert_eq!(none.status, 404);
     let rows = get(stage.address(), "/all/timemap/cdxj/http://example.com/").text();
@@ -181,7 +182,7 @@ fn a_timegate_leads_to_the_closest_memento() {
     }
     let wrong = asked(&stage, TIMEGATE, &[("Accept-Datetime", "yesterday")]);
     assert_eq!(wrong.status, 400);
-    assert!(wrong.text().contains("yesterday"), "{}", wrong.text());
+    assert_contains(wrong.text(), "yesterday");
     assert_eq!(
         get(stage.address(), "/both/timegate/http://example.org/").status,
         404

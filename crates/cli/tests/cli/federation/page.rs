@@ -7,6 +7,7 @@ mod figures;
 use std::path::Path;
 
 use redis_tests::http::{Answer, Connection, ask, get};
+use redis_tests::{assert_contains, assert_lacks, assert_starts, rows};
 use tempfile::TempDir;
 
 use crate::federation::index_api::archive;
@@ -72,20 +73,13 @@ fn page(stage: &Stage, target: &str, status: u16) -> String {
 
 #[track_caller]
 fn harmless(html: &str) {
-    for wrong in [
-        "<script",
-        "<img",
-        "<b><",
-        "<i>",
-        "href=\"javascript:",
-        "style=",
-    ] {
-        assert!(!html.contains(wrong), "{wrong} in {html}");
-    }
-    assert!(
-        html.starts_with("<!DOCTYPE html><html lang=\"en\">"),
-        "{html}"
-    );
+    assert_lacks(html, "<script");
+    assert_lacks(html, "<img");
+    assert_lacks(html, "<b><");
+    assert_lacks(html, "<i>");
+    assert_lacks(html, "href=\"javascript:");
+    assert_lacks(html, "style=");
+    assert_starts(html, "<!DOCTYPE html><html lang=\"en\">");
     assert!(html.ends_with("</html>"), "{html}");
 }
 
@@ -127,7 +121,7 @@ fn it_lists_collections_and_how_their_sources_are() {
         assert!(html.contains(&expected), "{expected} in {html}");
     }
     // Where its files would be is no business of everybody.
-    assert!(!html.contains("none.cdxj"), "{html}");
+    assert_lacks(&html, "none.cdxj");
     assert!(
         !html.contains("id=\"found\""),
         "nothing was searched for: {html}"
@@ -161,9 +155,9 @@ fn a_source_is_ok_when_its_last_answer_was() {
         )
     };
     let good = format!("<td class=\"good\">ok</td>{}", counts(0));
-    assert!(state("near").starts_with(&good), "{}", state("near"));
+    assert_starts(state("near"), &good);
     let bad = format!("<td class=\"bad\">failed when last asked</td>{}", counts(1));
-    assert!(state("far").starts_with(&bad), "{}", state("far"));
+    assert_starts(state("far"), &bad);
 }
 
 #[test]
@@ -188,11 +182,7 @@ fn a_browser_gets_a_page_where_there_is_nothing() {
         assert_eq!(html.field("vary"), Some("accept"));
         assert!(html.field("content-security-policy").is_some());
         harmless(&html.text());
-        assert!(
-            html.text().contains("<h2>Not found</h2>"),
-            "{}",
-            html.text()
-        );
+        assert_contains(html.text(), "<h2>Not found</h2>");
         // Its style and its links are where they are.
         let here = url::Url::parse("http://page.example/")
             .unwrap()
@@ -212,34 +202,25 @@ fn a_browser_gets_a_page_where_there_is_nothing() {
 fn a_search_is_narrowed_down_from_years_to_days() {
     let (_dir, stage) = archive();
     let years = page(&stage, &search("both", "example.com/*", ""), 200);
-    assert!(
-        years.contains("5 captures of <span class=\"url\">example.com/*</span>"),
-        "{years}"
+    assert_contains(
+        &years,
+        "5 captures of <span class=\"url\">example.com/*</span>",
     );
     for year in ["2014", "2015", "2016"] {
         link_with(&years, &format!("when={year}"));
     }
     assert!(years.contains("3 captures"), "three are of 2015: {years}");
-    assert!(
-        years.contains("<option value=\"both\" selected>"),
-        "{years}"
-    );
-    assert!(years.contains("value=\"example.com/*\""), "{years}");
+    assert_contains(&years, "<option value=\"both\" selected>");
+    assert_contains(&years, "value=\"example.com/*\"");
 
     let months = page(&stage, &link_with(&years, "when=2015"), 200);
-    assert!(months.contains("3 captures of"), "{months}");
+    assert_contains(&months, "3 captures of");
     let days = page(&stage, &link_with(&months, "when=201501"), 200);
-    assert!(
-        days.contains("<caption>Captures of January 2015</caption>"),
-        "{days}"
-    );
+    assert_contains(&days, "<caption>Captures of January 2015</caption>");
     // 1 January 2015 was a Thursday.
-    assert!(
-        days.contains("<tr><td></td><td></td><td></td><td class=\"has\">"),
-        "{days}"
-    );
+    assert_contains(&days, "<tr><td></td><td></td><td></td><td class=\"has\">");
     let day = page(&stage, &link_with(&days, "when=20150101"), 200);
-    assert!(day.contains(", 1 January 2015</h2>"), "{day}");
+    assert_contains(&day, ", 1 January 2015</h2>");
     assert_eq!(
         day.matches("<td class=\"time\">2015-01-01 00:00:00</td>")
             .count(),
@@ -256,34 +237,29 @@ fn a_search_is_narrowed_down_from_years_to_days() {
     assert_eq!(found(&again), found(&days));
 
     let nothing = page(&stage, &search("both", "example.org", ""), 200);
-    assert!(nothing.contains("0 captures of"), "{nothing}");
-    assert!(nothing.contains("has nothing here"), "{nothing}");
+    assert_contains(&nothing, "0 captures of");
+    assert_contains(&nothing, "has nothing here");
 }
 
 #[test]
 fn a_capture_links_to_its_record() {
     let (_dir, stage) = archive();
     let html = page(&stage, &search("north", "example.com", "2014"), 200);
-    assert_eq!(
-        link_with(&html, "&to=2014"),
-        "/north/index?url=example.com&from=2014&to=2014"
-    );
+    let expected = "/north/index?url=example.com&from=2014&to=2014";
+    assert_eq!(link_with(&html, "&to=2014"), expected);
     let record = link_with(&html, "&filter=%3Dstatus%3A200");
     let begin = "/north/resource?url=http%3A%2F%2Fexample.com%2F&from=20140101000000&to=20140101000000&filter=";
-    assert!(record.starts_with(begin), "{record}");
+    assert_starts(&record, begin);
 }
 
 #[test]
 fn what_strangers_wrote_does_nothing() {
     let (_dir, stage) = hostile_archive();
     let html = page(&stage, &search("both", "example.com", ""), 200);
-    assert!(html.contains("3 captures"), "{html}");
-    assert!(
-        html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"),
-        "{html}"
-    );
+    assert_contains(&html, "3 captures");
+    assert_contains(&html, "&lt;script&gt;alert(1)&lt;/script&gt;");
     // A source that is missing is named, whatever its name.
-    assert!(html.contains("<li><b>&lt;i&gt;&amp;&quot;</b>: "), "{html}");
+    assert_contains(&html, "<li><b>&lt;i&gt;&amp;&quot;</b>: ");
     for link in links(&html) {
         assert!(link.starts_with('/'), "{link}");
     }
@@ -310,19 +286,11 @@ fn what_strangers_wrote_does_nothing() {
 #[test]
 fn what_is_wrong_with_a_search_is_said_on_the_page() {
     let (_dir, stage) = hostile_archive();
-    for (target, status, why) in [
-        (
-            search(HOSTILE, "example.com", ""),
-            404,
-            "There is no collection",
-        ),
-        (search("", "example.com", ""), 404, "There is no collection"),
-        (
-            search("good", "example.com", "2014131"),
-            400,
-            "when=2014131: a year, a month or a day",
-        ),
-        (search("good", "example.com", HOSTILE), 400, "when=&quot;"),
+    for (target, status, why) in rows![
+        search(HOSTILE, "example.com", ""), 404, "There is no collection";
+        search("", "example.com", ""), 404, "There is no collection";
+        search("good", "example.com", "2014131"), 400, "when=2014131: a year, a month or a day";
+        search("good", "example.com", HOSTILE), 400, "when=&quot;";
     ] {
         let html = page(&stage, &target, status);
         let begin = format!("<p class=\"error\" role=\"alert\">{why}");
@@ -343,11 +311,8 @@ fn its_policy_allows_nothing_from_elsewhere() {
         let answer = get(stage.address(), target);
         assert_eq!(answer.status, 200, "{target}");
         let policy = answer.field("content-security-policy").unwrap();
-        assert!(
-            policy.starts_with("default-src 'none'; style-src 'self'"),
-            "{policy}"
-        );
-        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_starts(policy, "default-src 'none'; style-src 'self'");
+        assert_lacks(policy, "unsafe");
         assert_eq!(answer.field("x-content-type-options"), Some("nosniff"));
         assert_eq!(answer.field("referrer-policy"), Some("no-referrer"));
     }
@@ -371,10 +336,8 @@ fn it_is_only_read() {
     let mut connection = Connection::open(stage.address()).unwrap();
     for target in ["/", "/static/page.css"] {
         let posted: Answer = connection.ask("POST", target, &[], b"url=x").unwrap();
-        assert_eq!(
-            (posted.status, posted.field("allow")),
-            (405, Some("GET, HEAD"))
-        );
+        assert_eq!(posted.status, 405);
+        assert_eq!(posted.field("allow"), Some("GET, HEAD"));
         let head = connection.ask("HEAD", target, &[], b"").unwrap();
         assert_eq!(head.status, 200, "{target}");
     }

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 
 use flate2::write::GzEncoder;
 use redis_tests::http::get;
+use redis_tests::{assert_contains, peak_memory_of};
 
 use crate::federation::resource::target;
 use crate::federation::shelf::{HTTP, Shelf, Slot, iso};
@@ -31,17 +32,6 @@ fn write_large(out: &mut impl Write, size: u64) {
         left -= now as u64;
     }
     out.write_all(b"\r\n\r\n").unwrap();
-}
-
-/// The most memory that a process ever had, in bytes.
-fn peak(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap();
-    let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
-    kilobytes * 1024
 }
 
 /// Reads an answer to its end, and gives the length that it says, and how much came after its head.
@@ -120,14 +110,14 @@ fn a_large_record_takes_no_more_memory_than_a_small_one() {
     let stage = Stage::start(&config);
     let (length, came) = drain(&stage, &target("small", URL, TIME));
     assert_eq!(length, came);
-    let before = peak(stage.program().pid());
+    let before = peak_memory_of(stage.program().pid());
     for (name, size) in [("packed", LARGE), ("plain", 100 << 20)] {
         let (length, came) = drain(&stage, &target(name, URL, TIME));
         assert!(length > size && length == came, "{came} of {length} bytes");
         let replay = drain(&stage, &format!("/{name}/{TIME}id_/{URL}"));
         assert_eq!(replay, (size, size));
     }
-    let more = peak(stage.program().pid()) - before;
+    let more = peak_memory_of(stage.program().pid()) - before;
     assert!(more < 16 << 20, "{more} bytes more");
 }
 
@@ -222,19 +212,11 @@ fn a_redirect_to_itself_is_no_answer() {
         answer.text()
     );
     let itself = get(stage.address(), &format!("{asked}&from={TIME}&to={TIME}"));
-    assert!(
-        itself.text().contains("Location: https://www.example.com/"),
-        "{}",
-        itself.text()
-    );
+    assert_contains(itself.text(), "Location: https://www.example.com/");
     let only_redirects = asked + "&from=2016";
     let answer = get(stage.address(), &only_redirects);
     assert_eq!(answer.status, 404);
-    assert!(
-        answer.text().contains("redirect to its own URL"),
-        "{}",
-        answer.text()
-    );
+    assert_contains(answer.text(), "redirect to its own URL");
     let replay = get(stage.address(), &format!("/c/{TIME}id_/{URL}"));
     assert_eq!((replay.status, &*replay.text()), (200, "a page"));
 }
@@ -267,8 +249,6 @@ fn a_record_whose_lines_have_a_cr_too_many_is_loaded() {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let replay = get(stage.address(), &format!("/c/{TIME}id_/{URL}"));
     let location = format!("{}/c/{TIME}id_/http://www.example.com/other", stage.url());
-    assert_eq!(
-        (replay.status, replay.field("location")),
-        (302, Some(&*location))
-    );
+    assert_eq!(replay.status, 302);
+    assert_eq!(replay.field("location"), Some(&*location));
 }

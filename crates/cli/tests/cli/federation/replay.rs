@@ -5,6 +5,7 @@ use redis_tests::http::{Answer, ask, get};
 use crate::federation::resource::Archive;
 use crate::federation::shelf::{Shelf, iso};
 use crate::serving::Stage;
+use redis_tests::rows;
 use redis_tests::stub::Stub;
 
 const TIME: &str = "20160102030405";
@@ -206,10 +207,8 @@ fn the_closest_capture_is_replayed() {
         let head = ask(stage.address(), "HEAD", &target, &[], b"").unwrap();
         assert_eq!((head.status, head.body.len()), (200, 0));
         assert_eq!(head.field("content-length"), Some("4"));
-        assert_eq!(
-            head.field("memento-datetime"),
-            answer.field("memento-datetime")
-        );
+        let expected = answer.field("memento-datetime");
+        assert_eq!(head.field("memento-datetime"), expected);
     }
     for (target, status) in [
         ("/c/2015id_/http://example.org/", 404),
@@ -301,40 +300,17 @@ fn a_body_is_coded_as_its_header_says() {
             format!("{:x};ext\r\n{text}\r\n", chunk.len())
         })
         .collect();
-    let cases = [
+    let cases = rows![
         // name, codings, body as it is stored, body as it is replayed, coding that is said
-        (
-            "chunked",
-            "Transfer-Encoding: chunked",
-            "5\r\nhello\r\n0\r\n\r\n".to_owned(),
-            "hello".to_owned(),
-        ),
-        (
-            "undone",
-            "Transfer-Encoding: chunked",
-            "hello".to_owned(),
-            "hello".to_owned(),
-        ),
-        (
-            "cut",
-            "Transfer-Encoding: chunked",
-            "5\r\nhello\r\nff\r\nwor".to_owned(),
-            "hellowor".to_owned(),
-        ),
-        (
-            "unpacked",
-            "Content-Encoding: gzip",
-            "hello".to_owned(),
-            "hello".to_owned(),
-        ),
-        (
-            "large",
-            "Transfer-Encoding: chunked",
-            format!("{in_chunks}0\r\n\r\n"),
-            large.clone(),
-        ),
-        ("plain", "Content-Length: 3200000", large.clone(), large),
-        ("nothing", "Content-Length: 0", String::new(), String::new()),
+        "chunked", "Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n".to_owned(),
+            "hello".to_owned();
+        "undone", "Transfer-Encoding: chunked", "hello".to_owned(), "hello".to_owned();
+        "cut", "Transfer-Encoding: chunked", "5\r\nhello\r\nff\r\nwor".to_owned(),
+            "hellowor".to_owned();
+        "unpacked", "Content-Encoding: gzip", "hello".to_owned(), "hello".to_owned();
+        "large", "Transfer-Encoding: chunked", format!("{in_chunks}0\r\n\r\n"), large.clone();
+        "plain", "Content-Length: 3200000", large.clone(), large;
+        "nothing", "Content-Length: 0", String::new(), String::new();
     ];
     for (name, coding, body, _) in &cases {
         let url = format!("http://example.com/{name}");
@@ -379,27 +355,12 @@ fn a_body_is_coded_as_its_header_says() {
 #[test]
 fn what_is_no_http_response_is_replayed_as_a_file() {
     let mut shelf = Shelf::new();
-    for (kind, url, media, block) in [
-        ("resource", "http://example.com/page", "text/html", "<p>hi"),
-        (
-            "resource",
-            "dns:example.com",
-            "text/dns",
-            "example.com. A 192.0.2.1",
-        ),
-        (
-            "metadata",
-            "http://example.com/meta",
-            "application/warc-fields",
-            "a: b\r\n",
-        ),
-        ("conversion", "http://example.com/text", "text/plain", "hi"),
-        (
-            "response",
-            "dns:example.org",
-            "text/dns",
-            "example.org. A 192.0.2.2",
-        ),
+    for (kind, url, media, block) in rows![
+        "resource", "http://example.com/page", "text/html", "<p>hi";
+        "resource", "dns:example.com", "text/dns", "example.com. A 192.0.2.1";
+        "metadata", "http://example.com/meta", "application/warc-fields", "a: b\r\n";
+        "conversion", "http://example.com/text", "text/plain", "hi";
+        "response", "dns:example.org", "text/dns", "example.org. A 192.0.2.2";
     ] {
         let fields = [
             ("WARC-Type", kind),
@@ -412,16 +373,12 @@ fn what_is_no_http_response_is_replayed_as_a_file() {
         shelf.line(url, TIME, &slot, "");
     }
     let stage = served(&mut shelf);
-    for (url, media, text) in [
-        ("http://example.com/page", "text/html", "<p>hi"),
-        ("dns:example.com", "text/dns", "example.com. A 192.0.2.1"),
-        (
-            "http://example.com/meta",
-            "application/warc-fields",
-            "a: b\r\n",
-        ),
-        ("http://example.com/text", "text/plain", "hi"),
-        ("dns:example.org", "text/dns", "example.org. A 192.0.2.2"),
+    for (url, media, text) in rows![
+        "http://example.com/page", "text/html", "<p>hi";
+        "dns:example.com", "text/dns", "example.com. A 192.0.2.1";
+        "http://example.com/meta", "application/warc-fields", "a: b\r\n";
+        "http://example.com/text", "text/plain", "hi";
+        "dns:example.org", "text/dns", "example.org. A 192.0.2.2";
     ] {
         let answer = replayed(&stage, url);
         let found = (answer.status, answer.media_type(), &*answer.text());

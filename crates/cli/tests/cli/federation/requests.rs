@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use redis_tests::http::Connection;
+use redis_tests::{assert_contains, rows};
 
 use crate::federation::index_api::archive;
 use crate::serving::Stage;
@@ -32,23 +33,18 @@ fn what_is_no_request_ends_its_connection_and_no_other_one() {
         "x".repeat(300_000)
     );
     let many = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(5_000));
-    for (request, statuses) in [
-        (&b"\x16\x03\x01\x02\x00\x01\r\n\r\n"[..], &["400"][..]),
-        (b"hello\r\n\r\n", &["400"]),
-        (
-            b"GET nonsense HTTP/1.1\r\nConnection: close\r\n\r\n",
-            &["400"],
-        ),
-        (b"GET /both/index?url=a.com HTTP/1.1\r\nConnection: close\r\n\r\n", &["400"]),
-        (
-            b"GET /both/index?url=a.com HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n",
-            &["400"],
-        ),
-        (b"GET /both/index?url=a.com HTTP/1.0\r\n\r\n", &["200"]),
-        (b"GET /both/index HTTP/7.3\r\n\r\n", &["400"]),
-        (huge.as_bytes(), &["431", "400"]),
-        (long.as_bytes(), &["414", "431", "400"]),
-        (many.as_bytes(), &["431", "400"]),
+    for (request, statuses) in rows![
+        &b"\x16\x03\x01\x02\x00\x01\r\n\r\n"[..], &["400"][..];
+        b"hello\r\n\r\n", &["400"];
+        b"GET nonsense HTTP/1.1\r\nConnection: close\r\n\r\n", &["400"];
+        b"GET /both/index?url=a.com HTTP/1.1\r\nConnection: close\r\n\r\n", &["400"];
+        b"GET /both/index?url=a.com HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n",
+            &["400"];
+        b"GET /both/index?url=a.com HTTP/1.0\r\n\r\n", &["200"];
+        b"GET /both/index HTTP/7.3\r\n\r\n", &["400"];
+        huge.as_bytes(), &["431", "400"];
+        long.as_bytes(), &["414", "431", "400"];
+        many.as_bytes(), &["431", "400"];
     ] {
         let answer = answer_to(&stage, request);
         let shown = String::from_utf8_lossy(&request[..request.len().min(40)]).into_owned();
@@ -215,7 +211,7 @@ fn servers_that_ask_each_other_in_a_circle_notice() {
         let answer = connection.ask("GET", &target, &[], b"").unwrap();
         assert_eq!(answer.status, 502);
         let errors = answer.field("source-errors").unwrap();
-        assert!(errors.contains("508"), "{errors}");
+        assert_contains(errors, "508");
     }
     let again = format!("http://{address}/live/id_/");
     let target = format!("/live/id_/{again}{again}http://example.com/");

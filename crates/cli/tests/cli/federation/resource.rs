@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use redis_tests::Rng;
 use redis_tests::archive::collection::{Capture, Collection, Shape, sha1_base32};
 use redis_tests::http::{Answer, Connection};
 use redis_tests::packages::{left_out, python};
+use redis_tests::{Rng, assert_contains, assert_lacks, assert_starts, with};
 use tempfile::TempDir;
 
 use crate::serving::Stage;
@@ -20,12 +20,7 @@ pub struct Archive {
 impl Archive {
     pub fn new(test: &str) -> Archive {
         let dir = tempfile::tempdir().unwrap();
-        let shape = Shape {
-            captures: 600,
-            most: 60,
-            per_file: 80,
-            ..Shape::default()
-        };
+        let shape = with!(Shape, captures: 600, most: 60, per_file: 80);
         let mut made = Collection::new(&mut Rng::new(test), shape);
         let archive = dir.path().join("archive");
         made.store(&archive);
@@ -111,10 +106,8 @@ pub fn check(records: &[u8], folder: &Path) {
     let said = String::from_utf8_lossy(&checked.stdout).into_owned()
         + &String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success(), "{said}");
-    assert!(
-        !said.contains("WARNING") && !said.contains("ERROR"),
-        "{said}"
-    );
+    assert_lacks(&said, "WARNING");
+    assert_lacks(&said, "ERROR");
 }
 
 #[test]
@@ -159,13 +152,10 @@ fn every_capture_of_an_archive_is_loaded_and_valid() {
         assert!(answer.field("memento-datetime").unwrap().ends_with(" GMT"));
         let link = answer.field("link").unwrap();
         for relation in ["original", "timegate", "timemap"] {
-            assert!(link.contains(&format!("rel=\"{relation}\"")), "{link}");
+            assert_contains(link, format!("rel=\"{relation}\""));
         }
         let row = answer.field("warcserver-cdx").unwrap();
-        assert!(
-            row.starts_with(&format!("{} {} {{", capture.key, capture.timestamp)),
-            "{row}"
-        );
+        assert_starts(row, format!("{} {} {{", capture.key, capture.timestamp));
         records.extend_from_slice(&answer.body);
     }
     assert!(revisits > 20, "{revisits} revisits");
@@ -187,10 +177,7 @@ fn requests_with_a_body_get_what_answered_them() {
             .unwrap();
         assert!(record(&plain).1.ends_with(&capture.payload), "{capture:?}");
         let row = plain.field("warcserver-cdx").unwrap();
-        assert!(
-            row.starts_with(&format!("{} {} ", capture.key, capture.timestamp)),
-            "{row}"
-        );
+        assert_starts(row, format!("{} {} ", capture.key, capture.timestamp));
         // The same as a message in the body of another request.
         for version in [" HTTP/1.1", " HTTP/1.0", ""] {
             let message = format!(

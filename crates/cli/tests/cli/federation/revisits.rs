@@ -2,6 +2,7 @@
 
 use redis_tests::archive::collection::sha1_base32;
 use redis_tests::http::{Answer, get};
+use redis_tests::rows;
 
 use crate::federation::disclosure::logged;
 use crate::federation::resource::{check, field, record, target};
@@ -177,10 +178,8 @@ fn the_header_fits_the_payload() {
     ));
     let answer = get(stage.address(), &target("c", URL, LATER));
     let (http, payload) = parts(&answer);
-    assert_eq!(
-        http,
-        "HTTP/1.1 200 OK\r\nX: own\r\nTransfer-Encoding: chunked\r\n\r\n"
-    );
+    let expected = "HTTP/1.1 200 OK\r\nX: own\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(http, expected);
     assert_eq!(payload, chunked);
     check(&answer.body, shelf.path());
 }
@@ -212,15 +211,9 @@ fn some_revisits_need_no_original() {
         shelf.warcs()
     ));
     let mut records = Vec::new();
-    for (url, head) in [
-        (
-            URL,
-            "HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n",
-        ),
-        (
-            nothing,
-            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n",
-        ),
+    for (url, head) in rows![
+        URL, "HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n";
+        nothing, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n";
     ] {
         let answer = get(stage.address(), &target("c", url, LATER));
         assert_eq!(parts(&answer), (head.to_owned(), Vec::new()));

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crawlspace_warc::{Compression, Writer};
 use redis_tests::archive::collection::sha1_base32;
+use redis_tests::rows;
 use tempfile::TempDir;
 
 /// A folder with `warcs/` and the lines of an index.
@@ -67,16 +68,13 @@ impl Shelf {
     pub fn response(&self, file: &str, url: &str, timestamp: &str, payload: &[u8]) -> Slot {
         let block = [HTTP.as_bytes(), payload].concat();
         let digest = format!("sha1:{}", sha1_base32(payload));
-        let fields = [
-            ("WARC-Type", "response"),
-            (
-                "WARC-Record-ID",
-                &format!("<urn:uuid:{}>", sha1_base32(url.as_bytes())),
-            ),
-            ("WARC-Date", &iso(timestamp)),
-            ("WARC-Target-URI", url),
-            ("WARC-Payload-Digest", &digest),
-            ("Content-Type", "application/http; msgtype=response"),
+        let fields = rows![
+            "WARC-Type", "response";
+            "WARC-Record-ID", &format!("<urn:uuid:{}>", sha1_base32(url.as_bytes()));
+            "WARC-Date", &iso(timestamp);
+            "WARC-Target-URI", url;
+            "WARC-Payload-Digest", &digest;
+            "Content-Type", "application/http; msgtype=response";
         ];
         self.record(file, &fields, &block)
     }

@@ -1,76 +1,31 @@
 //! Clients that take their time.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
-use std::time::Duration;
+use std::net::TcpStream;
 
-use crawlspace_serve::Federation;
-use crawlspace_serve::config::Config;
-use crawlspace_serve::server::{Options, serve};
 use redis_tests::until;
-use tokio::runtime::Runtime;
+use tempfile::TempDir;
 
-/// The server within this process, with short timeouts, and an index of many captures.
-struct Impatient {
-    federation: Arc<Federation>,
-    address: SocketAddr,
-    runtime: Option<Runtime>,
-    _dir: tempfile::TempDir,
-}
+use crate::serving::Impatient;
 
-impl Impatient {
-    fn start() -> Impatient {
-        let dir = tempfile::tempdir().unwrap();
-        let line = |n: u32| {
-            format!(
-                "com,example)/ {} {{\"url\": \"http://example.com/\", \"n\": \"{n:0200}\"}}\n",
-                20_000_101_000_000_u64 + u64::from(n)
-            )
-        };
-        let lines: String = (0..100_000).map(line).collect();
-        std::fs::write(dir.path().join("index.cdxj"), lines).unwrap();
-        let text = format!("collections:\n  big: {}\n", dir.path().display());
-        let (config, _) = Config::parse(&text, "config.yaml", dir.path()).unwrap();
-        let federation = Federation::open(&config).unwrap();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"));
-        let listener = listener.unwrap();
-        let address = listener.local_addr().unwrap();
-        let options = Options {
-            head: Duration::from_millis(300),
-            stall: Duration::from_millis(300),
-            ..Options::default()
-        };
-        let never = std::future::pending();
-        runtime.spawn(serve(Arc::clone(&federation), listener, options, never));
-        Impatient {
-            federation,
-            address,
-            runtime: Some(runtime),
-            _dir: dir,
-        }
-    }
-
-    /// Who uses it now: the server itself and each connection.
-    fn users(&self) -> usize {
-        Arc::strong_count(&self.federation)
-    }
-}
-
-impl Drop for Impatient {
-    fn drop(&mut self) {
-        self.runtime.take().unwrap().shutdown_background();
-    }
+/// A server with an index of many captures.
+fn start() -> (TempDir, Impatient) {
+    let dir = tempfile::tempdir().unwrap();
+    let line = |n: u32| {
+        let date = 20_000_101_000_000_u64 + u64::from(n);
+        let row = "{\"url\": \"http://example.com/\", \"n\": ";
+        format!("com,example)/ {date} {row}\"{n:0200}\"}}\n")
+    };
+    let lines: String = (0..100_000).map(line).collect();
+    std::fs::write(dir.path().join("index.cdxj"), lines).unwrap();
+    let config = format!("collections:\n  big: {}\n", dir.path().display());
+    let server = Impatient::start(&config, dir.path());
+    (dir, server)
 }
 
 #[test]
 fn who_accepts_nothing_is_cut_off() {
-    let server = Impatient::start();
+    let (_dir, server) = start();
     until("the server runs", || server.users() == 2);
     let mut client = TcpStream::connect(server.address).unwrap();
     client
@@ -87,7 +42,7 @@ fn who_accepts_nothing_is_cut_off() {
 
 #[test]
 fn who_never_finishes_a_request_is_cut_off() {
-    let server = Impatient::start();
+    let (_dir, server) = start();
     let mut client = TcpStream::connect(server.address).unwrap();
     client.write_all(b"GET /big/index?url=exam").unwrap();
     let mut answer = Vec::new();
@@ -99,7 +54,7 @@ fn who_never_finishes_a_request_is_cut_off() {
 
 #[test]
 fn who_goes_away_leaves_nothing_behind() {
-    let server = Impatient::start();
+    let (_dir, server) = start();
     until("the server runs", || server.users() == 2);
     for _ in 0..20 {
         let mut client = TcpStream::connect(server.address).unwrap();

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use redis_tests::http::ask;
 use redis_tests::packages::{left_out, node};
-use redis_tests::{Program, until_some};
+use redis_tests::{Program, assert_contains, rows, until_some};
 
 use crate::federation::page::browser::{ARGUMENTS, chromium};
 use crate::federation::shelf::{Shelf, iso};
@@ -25,15 +25,11 @@ fn archive() -> (Shelf, String) {
         <body><p id=text>as it was</p><img id=picture src=\"pic.svg?x=1&amp;y=2\">\
         <script src=\"http://example.com/app.js?a+b\"></script><script>document.title += '!'</script>";
     let script = "document.getElementById('text').textContent += ', and its script ran';";
-    for (url, media, body) in [
-        (PAGE, "text/html", html),
-        (
-            "http://example.com/style.css",
-            "text/css",
-            "p { color: rgb(1, 2, 3) }",
-        ),
-        ("http://example.com/pic.svg?x=1&y=2", "image/svg+xml", SVG),
-        ("http://example.com/app.js?a+b", "text/javascript", script),
+    for (url, media, body) in rows![
+        PAGE, "text/html", html;
+        "http://example.com/style.css", "text/css", "p { color: rgb(1, 2, 3) }";
+        "http://example.com/pic.svg?x=1&y=2", "image/svg+xml", SVG;
+        "http://example.com/app.js?a+b", "text/javascript", script;
     ] {
         let http = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nContent-Length: {}\r\n\
@@ -175,11 +171,8 @@ fn wabac_js_replays_captures_in_a_browser() {
         };
         let member = |name: &str| seen[name].as_str().unwrap_or_default().to_owned();
         let ran = "as it was, and its script ran";
-        assert_eq!(
-            (&*member("title"), &*member("text")),
-            ("captured!", ran),
-            "{seen}"
-        );
+        assert_eq!(&*member("title"), "captured!", "{seen}");
+        assert_eq!(&*member("text"), ran, "{seen}");
         assert_eq!(member("color"), "rgb(1, 2, 3)", "{seen}");
         assert_eq!(seen["width"], 7, "{seen}");
         assert!(member("url").ends_with(PAGE), "{seen}");
@@ -194,8 +187,8 @@ fn a_browser_that_follows_a_timegate_sees_the_page_and_runs_nothing_of_it() {
     let Some((dom, _)) = chromium(&["--dump-dom"], &url) else {
         return;
     };
-    assert!(dom.contains("<title>captured</title>"), "{dom}");
-    assert!(dom.contains(">as it was</p>"), "{dom}");
+    assert_contains(&dom, "<title>captured</title>");
+    assert_contains(&dom, ">as it was</p>");
 }
 
 #[test]
@@ -207,10 +200,8 @@ fn pages_of_a_named_origin_may_read_answers_and_others_not() {
         let from = [("Origin", "https://elsewhere.example")];
         let answer = ask(stage.address(), "GET", &target, &from, b"").unwrap();
         assert_eq!(answer.field("access-control-allow-origin"), Some(origin));
-        assert_eq!(
-            answer.field("access-control-allow-credentials"),
-            credentials
-        );
+        let expected = credentials;
+        assert_eq!(answer.field("access-control-allow-credentials"), expected);
         let exposed = answer.field("access-control-expose-headers").unwrap();
         let is_named = exposed.split(", ").any(|name| name == "memento-datetime");
         assert_eq!(is_named, origin != "*", "{exposed}");

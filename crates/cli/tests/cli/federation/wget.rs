@@ -8,7 +8,7 @@ use std::process::Command;
 use crawlspace_warc::{Reader, RecordType};
 use redis_tests::http::get;
 use redis_tests::packages::left_out;
-use redis_tests::{FileHost, Manners};
+use redis_tests::{FileHost, Manners, with};
 
 use crate::federation::resource::{check, field, record, target};
 use crate::federation::shelf::{Shelf, Slot};
@@ -56,11 +56,7 @@ fn all_that_wget_fetched_is_there() {
         })
         .collect();
     for (i, (path, text)) in pages.iter().enumerate() {
-        let manners = Manners {
-            content_type: Some("text/html".into()),
-            chunked: i % 3 == 1,
-            ..Manners::default()
-        };
+        let manners = with!(Manners, content_type: Some("text/html".into()), chunked: i % 3 == 1);
         host.put(path, text.as_bytes(), manners);
     }
     let mut found = 0;

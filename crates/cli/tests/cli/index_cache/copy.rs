@@ -1,9 +1,10 @@
 //! Copies of an index.
 
+use redis_tests::{assert_contains, ends};
 use std::fs;
 use std::path::Path;
 
-use crate::index_cache::stage::{Stage, ends};
+use crate::index_cache::stage::Stage;
 
 #[test]
 fn a_copy_is_whole_and_of_its_own() {
@@ -11,7 +12,7 @@ fn a_copy_is_whole_and_of_its_own() {
     let out = stage.path().join("some/where/copy");
     let get = |kind: &str, status: i32| {
         ends(
-            stage.get(kind, "1-2", &["--json", "--out", out.to_str().unwrap()]),
+            stage.get(kind, "1-2", &format!("--json --out {}", out.display())),
             status,
         )
     };
@@ -39,7 +40,7 @@ fn a_copy_is_whole_and_of_its_own() {
     }
     // What is written into the copy is not written into the cache.
     fs::write(out.join("url.idx"), "spoilt").unwrap();
-    ends(stage.index(&["verify"]), 0);
+    ends(stage.index("verify"), 0);
 
     // A copy is replaced by the next one, also of another kind, and nothing is left of the former.
     get("full", 0);
@@ -54,13 +55,7 @@ fn a_copy_is_whole_and_of_its_own() {
     // What is no copy is not touched.
     fs::remove_file(out.join("manifest.json")).unwrap();
     let refused = get("full", 1);
-    assert!(
-        refused
-            .errors
-            .contains("something else than a copy of an index"),
-        "{}",
-        refused.errors
-    );
+    assert_contains(&refused.errors, "something else than a copy of an index");
     assert_eq!(names(&out), ["1-2-cache"]);
 }
 
@@ -69,6 +64,9 @@ fn a_copy_for_which_there_is_no_room_is_not_there() {
     let stage = Stage::of([1]);
     fs::write(stage.path().join("file"), "").unwrap();
     let out = stage.path().join("file/copy");
-    let failed = ends(stage.get("full", "1", &["--out", out.to_str().unwrap()]), 1);
-    assert!(failed.errors.contains("/file"), "{}", failed.errors);
+    let failed = ends(
+        stage.get("full", "1", &format!("--out {}", out.display())),
+        1,
+    );
+    assert_contains(&failed.errors, "/file");
 }

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::process::Stdio;
 
 use redis_tests::metadata::{Form, Metadata};
+use redis_tests::{assert_contains, assert_lacks, ends, program, rows};
 use serde_json::{Value, json};
 
-use crate::index_cache::stage::{Stage, ends, program};
+use crate::index_cache::stage::Stage;
+use crate::tool::tool;
 
 fn numbers(value: &Value) -> Vec<u64> {
     let numbers = value.as_array().expect("an array").iter();
@@ -27,7 +29,7 @@ fn an_index_lies_where_the_answer_says_under_the_name_of_its_jobs() {
         ("full", "fullcrawllogindex", 5),
         ("cdx", "cdxindex", 0),
     ] {
-        let got = ends(stage.get(kind, "3,1-2", &["--json"]), 0);
+        let got = ends(stage.get(kind, "3,1-2", "--json"), 0);
         let answer = got.object();
         assert_eq!(answer["kind"], kind);
         assert_eq!(numbers(&answer["jobs"]), [1, 2, 3]);
@@ -42,9 +44,9 @@ fn an_index_lies_where_the_answer_says_under_the_name_of_its_jobs() {
         assert!(answer["made"].as_str().unwrap().ends_with('Z'), "{answer}");
 
         // The text says the same, the path alone on the first line.
-        let text = ends(stage.get(kind, "1-3", &[]), 0).out;
+        let text = ends(stage.get(kind, "1-3", ""), 0).out;
         assert_eq!(text.lines().next().unwrap(), path.to_str().unwrap());
-        assert!(text.contains("jobs               3  1-3\n"), "{text}");
+        assert_contains(&text, "jobs               3  1-3\n");
     }
 }
 
@@ -56,7 +58,7 @@ fn nothing_but_the_answer_is_said_when_all_is_well_and_nobody_watches() {
                 #001 20130522082000000+5 sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A - -\n";
     let cdx = "http://example.org/a.png 10.0.0.1 20130522082000 image/png 100 7-1.warc.gz 333\n";
     stage.add_of(7, line.as_bytes(), Some(cdx.as_bytes()));
-    let got = ends(stage.get("full", "7", &["--json"]), 0);
+    let got = ends(stage.get("full", "7", "--json"), 0);
     assert_eq!(got.errors, "");
     assert_eq!(got.object()["notes"], json!([]));
 }
@@ -67,13 +69,13 @@ fn jobs_may_come_from_a_file_or_from_standard_input() {
     let list = stage.path().join("jobs.txt");
     fs::write(&list, "7\n1, 2\n").unwrap();
     let answer = ends(
-        stage.get("full", &format!("@{}", list.display()), &["--json"]),
+        stage.get("full", &format!("@{}", list.display()), "--json"),
         0,
     );
     assert_eq!(numbers(&answer.object()["jobs"]), [1, 2, 7]);
 
     let mut child = stage
-        .get("full", "-", &["--json"])
+        .get("full", "-", "--json")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -102,13 +104,11 @@ fn missing_jobs_are_named_with_their_reason_and_the_rest_is_an_answer() {
     broken.truncate(broken.len() * 2 / 3);
     fs::write(stage.metadata_of(4), broken).unwrap();
 
-    let got = ends(stage.get("full", "1-5", &["--json"]), 0);
+    let got = ends(stage.get("full", "1-5", "--json"), 0);
     let answer = got.object();
     assert_eq!(numbers(&answer["jobs"]), [1, 2]);
-    assert_eq!(
-        path_of(&answer),
-        stage.entry("fullcrawllogindex", "1-2-cache")
-    );
+    let expected = stage.entry("fullcrawllogindex", "1-2-cache");
+    assert_eq!(path_of(&answer), expected);
     assert!(!stage.entry("fullcrawllogindex", "1-2-3-4-5-cache").exists());
     let reasons: Vec<_> = answer["missing"]
         .as_array()
@@ -125,34 +125,28 @@ fn missing_jobs_are_named_with_their_reason_and_the_rest_is_an_answer() {
         reasons,
         [(3, "no-record"), (4, "unreadable"), (5, "no-job")]
     );
-    for (begin, what) in [
-        (
-            "crawlspace: job 3: no such record in ",
-            "3-metadata-1.warc.gz",
-        ),
-        (
-            "crawlspace: job 4: failed to read: ",
-            "4-metadata-1.warc.gz",
-        ),
-        ("crawlspace: job 5: no such job", ""),
+    for (begin, what) in rows![
+        "crawlspace: job 3: no such record in ", "3-metadata-1.warc.gz";
+        "crawlspace: job 4: failed to read: ", "4-metadata-1.warc.gz";
+        "crawlspace: job 5: no such job", "";
     ] {
         let is_told = |line: &str| line.starts_with(begin) && line.contains(what);
         assert!(got.errors.lines().any(is_told), "{begin}: {}", got.errors);
     }
 
-    let text = ends(stage.get("full", "1-5", &[]), 0).out;
-    assert!(text.contains("missing            3"), "{text}");
+    let text = ends(stage.get("full", "1-5", ""), 0).out;
+    assert_contains(&text, "missing            3");
 
     // The answer is the same, but somebody wanted all.
-    let strict = ends(stage.get("full", "1-5", &["--json", "--strict"]), 1);
+    let strict = ends(stage.get("full", "1-5", "--json --strict"), 1);
     assert_eq!(numbers(&strict.object()["jobs"]), [1, 2]);
-    ends(stage.get("full", "1-2", &["--strict"]), 0);
+    ends(stage.get("full", "1-2", "--strict"), 0);
 }
 
 #[test]
 fn missing_jobs_that_follow_one_another_are_told_in_one_line() {
     let stage = Stage::of([2, 7]);
-    let got = ends(stage.get("full", "1-300,302", &["--json"]), 0);
+    let got = ends(stage.get("full", "1-300,302", "--json"), 0);
     assert_eq!(got.object()["missing"].as_array().unwrap().len(), 299);
     let why = "no such job: no metadata file has its number";
     let lines = ["job 1", "jobs 3-6", "jobs 8-300", "job 302"];
@@ -163,15 +157,13 @@ fn missing_jobs_that_follow_one_another_are_told_in_one_line() {
 #[test]
 fn a_job_that_comes_later_is_found() {
     let stage = Stage::of([1]);
-    let before = ends(stage.get("full", "1,2", &["--json"]), 0).object();
+    let before = ends(stage.get("full", "1,2", "--json"), 0).object();
     assert_eq!(numbers(&before["jobs"]), [1]);
     stage.add(2, 50);
-    let after = ends(stage.get("full", "1,2", &["--json"]), 0).object();
+    let after = ends(stage.get("full", "1,2", "--json"), 0).object();
     assert_eq!(numbers(&after["jobs"]), [1, 2]);
-    assert_eq!(
-        path_of(&after),
-        stage.entry("fullcrawllogindex", "1-2-cache")
-    );
+    let expected = stage.entry("fullcrawllogindex", "1-2-cache");
+    assert_eq!(path_of(&after), expected);
 }
 
 #[test]
@@ -180,9 +172,8 @@ fn a_set_may_have_more_jobs_than_files_may_be_open_as_a_rule() {
     for job in 1..=100 {
         stage.add(job, 5);
     }
-    let get = stage.get("full", "1-100", &["--strict", "--json"]);
-    let mut limited = std::process::Command::new("sh");
-    limited.args(["-c", "ulimit -Sn 64; exec \"$0\" \"$@\""]);
+    let get = stage.get("full", "1-100", "--strict --json");
+    let mut limited = program("sh -c 'ulimit -Sn 64; exec \"$0\" \"$@\"'");
     limited.arg(get.get_program()).args(get.get_args());
     let answer = ends(limited, 0).object();
     assert_eq!(numbers(&answer["jobs"]).len(), 100);
@@ -194,14 +185,10 @@ fn bad_lines_are_told() {
     let (mut crawl_log, cdx) = redis_tests::harvest::logs(7, 1, 50);
     crawl_log.extend_from_slice(b"nothing of the kind\n");
     stage.add_of(7, &crawl_log, Some(&cdx));
-    let got = ends(stage.get("full", "7", &["--json"]), 0);
+    let got = ends(stage.get("full", "7", "--json"), 0);
     let notes = got.object()["notes"].to_string();
-    assert!(notes.contains("metadata-1.warc.gz"), "{notes}");
-    assert!(
-        got.errors.contains("7-metadata-1.warc.gz"),
-        "{}",
-        got.errors
-    );
+    assert_contains(&notes, "metadata-1.warc.gz");
+    assert_contains(&got.errors, "7-metadata-1.warc.gz");
 }
 
 #[test]
@@ -209,214 +196,71 @@ fn a_wrong_command_line_is_status_2_and_builds_nothing() {
     let stage = Stage::of([1]);
     let metadata = stage.metadata();
     let metadata = metadata.to_str().unwrap();
-    let wrong: &[&[&str]] = &[
-        &["get", "--kind", "full", "--jobs", "1"],
-        &[
-            "get",
-            "--kind",
-            "some",
-            "--jobs",
-            "1",
-            "--metadata",
-            metadata,
-        ],
-        &[
-            "get",
-            "--kind",
-            "full",
-            "--jobs",
-            "one",
-            "--metadata",
-            metadata,
-        ],
-        &[
-            "get",
-            "--kind",
-            "full",
-            "--jobs",
-            "5-1",
-            "--metadata",
-            metadata,
-        ],
-        &[
-            "get",
-            "--kind",
-            "full",
-            "--jobs",
-            "@/nowhere",
-            "--metadata",
-            metadata,
-        ],
-        &["get", "--kind", "full", "--metadata", metadata],
-        &["get", "--jobs", "1", "--metadata", metadata],
-        &[
-            "get",
-            "--kind",
-            "full",
-            "--jobs",
-            "1",
-            "--metadata",
-            metadata,
-            "--server",
-            "http://a/",
-        ],
-        &[
-            "get",
-            "--kind",
-            "full",
-            "--jobs",
-            "1",
-            "--server",
-            "http://a/",
-            "--rebuild",
-        ],
-        &[
-            "get",
-            "--kind",
-            "full",
-            "--jobs",
-            "1",
-            "--metadata",
-            metadata,
-            "--memory",
-            "lots",
-        ],
-        &[
-            "get",
-            "--kind",
-            "full",
-            "--jobs",
-            "1",
-            "--metadata",
-            metadata,
-            "--crawl-id",
-            "x{job}",
-        ],
-        &[
-            "get",
-            "--kind",
-            "full",
-            "--jobs",
-            "1",
-            "--metadata",
-            metadata,
-            "--into",
-            "redis://a/",
-            "--crawl-id",
-            "same",
-        ],
-        &[
-            "get",
-            "--kind",
-            "cdx",
-            "--jobs",
-            "1",
-            "--metadata",
-            metadata,
-            "--into",
-            "redis://a/",
-        ],
-        &["lookup", "--kind", "full", "--jobs", "1"],
-        &["lookup", "--kind", "full", "--url", "http://a/"],
-        &[
-            "lookup",
-            "--kind",
-            "full",
-            "--jobs",
-            "1",
-            "--url",
-            "http://a/",
-            "--digest",
-            "x",
-        ],
-        &[
-            "lookup",
-            "somewhere",
-            "--kind",
-            "full",
-            "--jobs",
-            "1",
-            "--url",
-            "http://a/",
-        ],
-        &["lookup", "somewhere", "--closest", "2020", "--digest", "x"],
-        &["gc", "--max-size", "much"],
-        &["gc", "--max-age", "90"],
-        &["list", "--kind", "some"],
+    let wrong = [
+        "get --kind full --jobs 1",
+        "get --kind some --jobs 1 --metadata METADATA",
+        "get --kind full --jobs one --metadata METADATA",
+        "get --kind full --jobs 5-1 --metadata METADATA",
+        "get --kind full --jobs @/nowhere --metadata METADATA",
+        "get --kind full --metadata METADATA",
+        "get --jobs 1 --metadata METADATA",
+        "get --kind full --jobs 1 --metadata METADATA --server http://a/",
+        "get --kind full --jobs 1 --server http://a/ --rebuild",
+        "get --kind full --jobs 1 --metadata METADATA --memory lots",
+        "get --kind full --jobs 1 --metadata METADATA --crawl-id x{job}",
+        "get --kind full --jobs 1 --metadata METADATA --into redis://a/ --crawl-id same",
+        "get --kind cdx --jobs 1 --metadata METADATA --into redis://a/",
+        "lookup --kind full --jobs 1",
+        "lookup --kind full --url http://a/",
+        "lookup --kind full --jobs 1 --url http://a/ --digest x",
+        "lookup somewhere --kind full --jobs 1 --url http://a/",
+        "lookup somewhere --closest 2020 --digest x",
+        "gc --max-size much",
+        "gc --max-age 90",
+        "list --kind some",
     ];
     for words in wrong {
-        let refused = ends(stage.index(words), 2);
+        let refused = ends(stage.index(&words.replace("METADATA", metadata)), 2);
         assert_eq!(refused.out, "", "{words:?}");
         assert!(
             refused.errors.contains("error:") || refused.errors.starts_with("crawlspace: "),
             "{words:?}"
         );
     }
-    let get = [
-        "get",
-        "--kind",
-        "full",
-        "--jobs",
-        "1",
-        "--metadata",
-        metadata,
-    ];
+    let get = format!("get --kind full --jobs 1 --metadata {metadata}");
     for (words, what) in [
-        (["--into", "http://x"], "redis://host:port/"),
-        (["--into", "nonsense"], "redis://host:port/"),
-        (["--wait", "x"], "a number of seconds: 3600"),
-        (["--wait", "-1"], "a number of seconds: 3600"),
-        (["--memory", "lots"], "500MB"),
+        ("--into=http://x", "redis://host:port/"),
+        ("--into=nonsense", "redis://host:port/"),
+        ("--wait=x", "a number of seconds: 3600"),
+        ("--wait=-1", "a number of seconds: 3600"),
+        ("--memory=lots", "500MB"),
     ] {
-        let word = words.join("=");
-        let words = [&get[..], &[&word]].concat();
-        let refused = ends(stage.index(&words), 2);
-        assert!(refused.errors.contains(what), "{}", refused.errors);
+        let refused = ends(stage.index(&format!("{get} {words}")), 2);
+        assert_contains(&refused.errors, what);
     }
-    let secret = [&get[..], &["--into", "http://:hidden@x"]].concat();
+    let secret = format!("{get} --into http://:hidden@x");
     let refused = ends(stage.index(&secret), 2);
-    assert!(!refused.errors.contains("hidden"), "{}", refused.errors);
+    assert_lacks(&refused.errors, "hidden");
     assert!(!stage.cache().exists());
-    let mut nowhere = program();
-    nowhere.args([
-        "index",
-        "get",
-        "--kind",
-        "full",
-        "--jobs",
-        "1",
-        "--metadata",
-        metadata,
-    ]);
-    ends(nowhere, 2);
+    ends(tool(format!("index {get}")), 2);
 }
 
 #[test]
 fn the_folder_may_come_from_the_environment() {
     let stage = Stage::of([1]);
-    let mut get = program();
-    get.args([
-        "index",
-        "get",
-        "--kind",
-        "full",
-        "--jobs",
-        "1",
-        "--json",
-        "--metadata",
-    ]);
+    let metadata = stage.metadata();
+    let mut get = tool(format!(
+        "index get --kind full --jobs 1 --json --metadata {}",
+        metadata.display()
+    ));
     // What others need is no hindrance.
-    get.arg(stage.metadata())
-        .env("CRAWLSPACE_PREFIX", "{coll-42}:")
+    get.env("CRAWLSPACE_PREFIX", "{coll-42}:")
         .env("CRAWLSPACE_CACHE_DIR", stage.cache());
     let answer = ends(get, 0).object();
-    assert_eq!(
-        path_of(&answer),
-        stage.entry("fullcrawllogindex", "1-cache")
-    );
-    let mut list = program();
-    list.args(["index", "list"])
-        .env("CRAWLSPACE_CACHE_DIR", stage.cache());
+    let expected = stage.entry("fullcrawllogindex", "1-cache");
+    assert_eq!(path_of(&answer), expected);
+    let mut list = tool("index list");
+    list.env("CRAWLSPACE_CACHE_DIR", stage.cache());
     assert!(ends(list, 0).out.contains("1-cache"));
 }
 
@@ -424,38 +268,26 @@ fn the_folder_may_come_from_the_environment() {
 fn a_folder_that_cannot_be_one_is_named() {
     let stage = Stage::of([1]);
     fs::write(stage.cache(), "a file").unwrap();
-    let failed = ends(stage.get("full", "1", &[]), 1);
-    assert!(failed.errors.contains("/cache"), "{}", failed.errors);
+    let failed = ends(stage.get("full", "1", ""), 1);
+    assert_contains(&failed.errors, "/cache");
 
     let stage = Stage::of([1]);
-    let words = [
-        "get",
-        "--kind",
-        "full",
-        "--jobs",
-        "1",
-        "--metadata",
-        "/nowhere/at/all",
-    ];
-    let failed = ends(stage.index(&words), 1);
-    assert!(
-        failed.errors.contains("/nowhere/at/all"),
-        "{}",
-        failed.errors
-    );
+    let words = "get --kind full --jobs 1 --metadata /nowhere/at/all";
+    let failed = ends(stage.index(words), 1);
+    assert_contains(&failed.errors, "/nowhere/at/all");
 }
 
 #[test]
 fn rebuilding_takes_what_the_archive_has_now() {
     let stage = Stage::of([1]);
-    ends(stage.get("full", "1", &[]), 0);
-    let lines = |words: &[&str]| {
-        let answer = ends(stage.get("full", "1", &[words, &["--json"]].concat()), 0).object();
+    ends(stage.get("full", "1", ""), 0);
+    let lines = |words: &str| {
+        let answer = ends(stage.get("full", "1", &format!("{words} --json")), 0).object();
         answer["lines"].as_u64().unwrap()
     };
-    let before = lines(&[]);
+    let before = lines("");
     stage.add(1, 20);
-    assert_eq!(lines(&[]), before);
-    assert!(lines(&["--rebuild"]) < before);
-    assert!(lines(&[]) < before);
+    assert_eq!(lines(""), before);
+    assert!(lines("--rebuild") < before);
+    assert!(lines("") < before);
 }

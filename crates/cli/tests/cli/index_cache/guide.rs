@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use redis_tests::examples::matches_line;
-use redis_tests::{Program, Server, until_some};
+use redis_tests::{Program, Server};
+
+use crate::tool::{script, tool};
 
 /// A fenced block: its language, and its lines.
 fn blocks(page: &str) -> Vec<(String, Vec<String>)> {
@@ -38,21 +40,8 @@ struct Reader {
 }
 
 impl Reader {
-    fn shell(&self, script: &str) -> Command {
-        let program = Path::new(env!("CARGO_BIN_EXE_crawlspace"));
-        let path = std::env::var("PATH").unwrap_or_default();
-        let path = format!("{}:{path}", program.parent().unwrap().display());
-        let mut shell = Command::new("sh");
-        shell.args(["-euc", script]).current_dir(self.folder.path());
-        shell.env("PATH", path);
-        for name in [
-            "CRAWLSPACE_CACHE_DIR",
-            "CRAWLSPACE_PREFIX",
-            "CRAWLSPACE_REDIS",
-        ] {
-            shell.env_remove(name);
-        }
-        shell
+    fn shell(&self, text: &str) -> Command {
+        script(text, self.folder.path())
     }
 
     fn run(&mut self, language: &str, lines: &[String]) {
@@ -109,15 +98,10 @@ impl Reader {
         self.server = None;
         fs::write(self.folder.path().join("config.yaml"), config).unwrap();
         fs::create_dir_all(self.folder.path().join("warcs")).unwrap();
-        let mut serve = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
-        serve.args(["serve", "--config", "config.yaml", "--bind", "127.0.0.1:0"]);
+        let mut serve = tool("serve --config config.yaml --bind 127.0.0.1:0");
         serve.current_dir(self.folder.path());
         let mut program = Program::start(serve);
-        let address = until_some("it serves", || {
-            assert!(program.ended().is_none(), "{}", program.errors());
-            let out = program.out();
-            out.strip_suffix("/\n").map(str::to_owned)
-        });
+        let address = format!("http://{}", program.address());
         self.server = Some((program, address));
     }
 }

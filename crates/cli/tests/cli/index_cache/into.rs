@@ -3,11 +3,12 @@
 use crawlspace_archive::zipnum::Lookup;
 use crawlspace_client::dedupe::{CrawlState, Index};
 use redis_tests::{
-    Cluster, Options, Program, Relay, Server, Snapshot, assert_consistent, ok, until,
+    Cluster, Options, Program, Relay, Server, Snapshot, assert_consistent, assert_contains,
+    assert_starts, ends, until,
 };
 use serde_json::Value;
 
-use crate::index_cache::stage::{Stage, ends};
+use crate::index_cache::stage::Stage;
 
 const PREFIX: &str = "{coll-42}:";
 
@@ -16,11 +17,11 @@ fn get(
     server: &Server,
     kind: &str,
     jobs: &str,
-    words: &[&str],
+    words: &str,
 ) -> std::process::Command {
     let url = server.url();
-    let into = ["--json", "--into", &url, "--prefix", PREFIX];
-    stage.get(kind, jobs, &[&into, words].concat())
+    let into = format!("--json --into {url} --prefix {PREFIX}");
+    stage.get(kind, jobs, &format!("{into} {words}"))
 }
 
 fn outcomes(answer: &Value) -> Vec<(u64, &str)> {
@@ -44,7 +45,7 @@ fn keys(server: &Server) -> Snapshot {
 #[test]
 fn a_crawler_finds_what_a_job_has_stored() {
     let (stage, server) = (Stage::of([3, 7]), Server::start());
-    let answer = ends(get(&stage, &server, "dedup", "3,7", &["--strict"]), 0).object();
+    let answer = ends(get(&stage, &server, "dedup", "3,7", "--strict"), 0).object();
     assert_eq!(outcomes(&answer), [(3, "committed"), (7, "committed")]);
     let index = Index::open(&server.url(), PREFIX).unwrap();
     let mut c = server.wire();
@@ -96,23 +97,21 @@ fn a_crawler_finds_what_a_job_has_stored() {
 #[test]
 fn loading_twice_is_loading_once_also_in_another_set() {
     let (stage, server) = (Stage::of([1, 2, 3]), Server::start());
-    ends(get(&stage, &server, "dedup", "1-2", &[]), 0);
+    ends(get(&stage, &server, "dedup", "1-2", ""), 0);
     let once = server.snapshot();
-    let again = ends(get(&stage, &server, "dedup", "1-2", &[]), 0).object();
+    let again = ends(get(&stage, &server, "dedup", "1-2", ""), 0).object();
     assert_eq!(outcomes(&again), [(1, "known"), (2, "known")]);
     server.snapshot().assert_same(&once, "the second time");
-    let more = ends(get(&stage, &server, "dedup", "1-3", &[]), 0).object();
-    assert_eq!(
-        outcomes(&more),
-        [(1, "known"), (2, "known"), (3, "committed")]
-    );
+    let more = ends(get(&stage, &server, "dedup", "1-3", ""), 0).object();
+    let expected = [(1, "known"), (2, "known"), (3, "committed")];
+    assert_eq!(outcomes(&more), expected);
 
     // As if all had been loaded at once, and also after the caches were lost.
     let fresh = Server::start();
     std::fs::remove_dir_all(stage.cache()).unwrap();
-    ends(get(&stage, &fresh, "dedup", "1-3", &[]), 0);
+    ends(get(&stage, &fresh, "dedup", "1-3", ""), 0);
     keys(&server).assert_same(&keys(&fresh), "one after the other, and at once");
-    let known = ends(get(&stage, &server, "dedup", "1-3", &[]), 0).object();
+    let known = ends(get(&stage, &server, "dedup", "1-3", ""), 0).object();
     assert_eq!(outcomes(&known), [(1, "known"), (2, "known"), (3, "known")]);
 }
 
@@ -121,12 +120,12 @@ fn a_load_that_is_killed_goes_on_when_it_is_repeated() {
     let stage = Stage::of([1]);
     stage.add(2, 20_000);
     // All is built, so that what is killed is loading.
-    ends(stage.get("full", "1-2", &[]), 0);
+    ends(stage.get("full", "1-2", ""), 0);
     let (whole, server) = (Server::start(), Server::start());
-    ends(get(&stage, &whole, "full", "1-2", &[]), 0);
+    ends(get(&stage, &whole, "full", "1-2", ""), 0);
     let index = Index::open(&server.url(), PREFIX).unwrap();
     for least in [1, 4_000, 9_000] {
-        let loading = Program::start(get(&stage, &server, "full", "1-2", &[]));
+        let loading = Program::start(get(&stage, &server, "full", "1-2", ""));
         let is_far = || {
             index
                 .crawl_stats(b"job-2")
@@ -135,7 +134,7 @@ fn a_load_that_is_killed_goes_on_when_it_is_repeated() {
         until("some of the second job is in", is_far);
         loading.kill9();
     }
-    let done = ends(get(&stage, &server, "full", "1-2", &[]), 0).object();
+    let done = ends(get(&stage, &server, "full", "1-2", ""), 0).object();
     assert_eq!(outcomes(&done)[0], (1, "known"));
     keys(&server).assert_same(&keys(&whole), "killed, and not");
 }
@@ -144,20 +143,12 @@ fn a_load_that_is_killed_goes_on_when_it_is_repeated() {
 fn the_crawls_may_be_called_otherwise() {
     let (stage, server) = (Stage::of([7]), Server::start());
     ends(
-        get(
-            &stage,
-            &server,
-            "dedup",
-            "7",
-            &["--crawl-id", "snapshot/{job}"],
-        ),
+        get(&stage, &server, "dedup", "7", "--crawl-id snapshot/{job}"),
         0,
     );
     let index = Index::open(&server.url(), PREFIX).unwrap();
-    assert_eq!(
-        index.crawl_stats(b"snapshot/7").unwrap().state,
-        CrawlState::Committed
-    );
+    let expected = CrawlState::Committed;
+    assert_eq!(index.crawl_stats(b"snapshot/7").unwrap().state, expected);
     assert!(index.crawl_stats(b"job-7").is_err());
 }
 
@@ -165,31 +156,15 @@ fn the_crawls_may_be_called_otherwise() {
 fn what_is_refused_is_told_and_other_jobs_go_on() {
     let (stage, server) = (Stage::of([1, 2]), Server::start());
     let hash = redis_tests::sha256_of(1);
-    ok!(
-        server.wire(),
-        "DEDUPE.ADD",
-        PREFIX,
-        "job-1",
-        hash,
-        0,
-        "20260101000000",
-        "http://a/",
-        9
-    );
-    let some = ends(get(&stage, &server, "dedup", "1-2,9", &[]), 1);
+    server.wire().ok_line(format!(
+        "DEDUPE.ADD {PREFIX} job-1 {hash} 0 20260101000000 http://a/ 9"
+    ));
+    let some = ends(get(&stage, &server, "dedup", "1-2,9", ""), 1);
     let answer = some.object();
     assert_eq!(outcomes(&answer), [(2, "committed")]);
     assert_eq!(answer["loaded"]["failed"][0]["job"], 1);
-    assert!(
-        some.errors.contains("crawlspace dedupe cancel job-1"),
-        "{}",
-        some.errors
-    );
-    assert!(
-        some.errors.contains("job 9: no such job"),
-        "{}",
-        some.errors
-    );
+    assert_contains(&some.errors, "crawlspace dedupe cancel job-1");
+    assert_contains(&some.errors, "job 9: no such job");
 }
 
 #[test]
@@ -197,12 +172,8 @@ fn a_server_that_is_none_is_named_before_anything_is_built() {
     let stage = Stage::of([1]);
     let bare = Options::new().no_module().start();
     for url in ["redis://127.0.0.1:1/", &bare.url()] {
-        let failed = ends(stage.get("dedup", "1", &["--into", url]), 1);
-        assert!(
-            failed.errors.starts_with("crawlspace: "),
-            "{}",
-            failed.errors
-        );
+        let failed = ends(stage.get("dedup", "1", &format!("--into {url}")), 1);
+        assert_starts(&failed.errors, "crawlspace: ");
         assert!(
             !stage.entry("dedupcrawllogindex", "1-cache").exists(),
             "{url}"
@@ -217,34 +188,23 @@ fn the_outcome_is_told_to_people_too() {
     let (crawl_log, _) = redis_tests::harvest::logs(2, 4711, 100);
     stage.add_of(2, &crawl_log, None);
     let url = server.url();
-    let told = ends(stage.get("full", "1-2", &["--into", &url]), 0);
-    assert!(
-        told.out.contains("committed            2  now, with "),
-        "{}",
-        told.out
-    );
-    assert!(
-        told.errors.contains("since the index does not say where"),
-        "{}",
-        told.errors
-    );
-    let told = ends(stage.get("full", "1-2", &["--into", &url]), 0).out;
-    assert!(
-        told.contains("known                2  committed before"),
-        "{told}"
-    );
+    let told = ends(stage.get("full", "1-2", &format!("--into {url}")), 0);
+    assert_contains(&told.out, "committed            2  now, with ");
+    assert_contains(&told.errors, "since the index does not say where");
+    let told = ends(stage.get("full", "1-2", &format!("--into {url}")), 0).out;
+    assert_contains(&told, "known                2  committed before");
 }
 
 #[test]
 fn a_server_that_goes_away_is_named_and_the_same_command_goes_on() {
     let stage = Stage::of([1]);
     stage.add(2, 5_000);
-    ends(stage.get("full", "1-2", &[]), 0);
+    ends(stage.get("full", "1-2", ""), 0);
     let (whole, server) = (Server::start(), Server::start());
-    ends(get(&stage, &whole, "full", "1-2", &[]), 0);
+    ends(get(&stage, &whole, "full", "1-2", ""), 0);
     let relay = Relay::to(&server);
     let url = relay.url();
-    let load = || stage.get("full", "1-2", &["--into", &url, "--prefix", PREFIX]);
+    let load = || stage.get("full", "1-2", &format!("--into {url} --prefix {PREFIX}"));
     for bytes in [40_000, 200_000] {
         relay.hold_after(bytes);
         let mut program = Program::start(load());
@@ -255,7 +215,7 @@ fn a_server_that_goes_away_is_named_and_the_same_command_goes_on() {
         relay.cut();
         let ended = program.end();
         assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
-        assert!(ended.errors.contains("not loaded: "), "{}", ended.errors);
+        assert_contains(&ended.errors, "not loaded: ");
         relay.refuse(false);
     }
     ends(load(), 0);
@@ -271,7 +231,7 @@ fn an_index_may_be_in_a_cluster() {
         stage.get(
             "dedup",
             "1-2",
-            &["--into", &url, "--prefix", prefix, "--json"],
+            &format!("--into {url} --prefix '{prefix}' --json"),
         )
     };
     for expected in ["committed", "known"] {
@@ -279,5 +239,5 @@ fn an_index_may_be_in_a_cluster() {
         assert_eq!(outcomes(&answer), [(1, expected), (2, expected)]);
     }
     let refused = ends(load("without a hash tag:"), 1);
-    assert!(refused.errors.contains("BADPREFIX"), "{}", refused.errors);
+    assert_contains(&refused.errors, "BADPREFIX");
 }

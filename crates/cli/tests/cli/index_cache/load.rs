@@ -5,7 +5,9 @@ use std::cell::Cell;
 use crawlspace_client::dedupe::{CrawlState, Index, Located, Profile};
 use crawlspace_jobs::load::{CrawlName, Error, Loaded, Outcome, load};
 use crawlspace_jobs::{JobId, Work};
-use redis_tests::{Rng, Server, Snapshot, assert_consistent, ok, sha256_of};
+use redis_tests::{
+    Rng, Server, Snapshot, assert_consistent, assert_contains, assert_starts, sha256_of,
+};
 
 const PREFIX: &str = "{coll-42}:";
 
@@ -227,10 +229,8 @@ fn half_a_load_that_somebody_committed_is_completed_and_counts_once() {
     let stats = index.crawl_stats(b"job-7").unwrap();
     assert_eq!(stats.total_urls, 12_000);
     assert_consistent(&mut server.wire(), PREFIX);
-    assert_eq!(
-        load_lines(&index, 7, &lines).unwrap().outcome,
-        Outcome::Known
-    );
+    let expected = Outcome::Known;
+    assert_eq!(load_lines(&index, 7, &lines).unwrap().outcome, expected);
 }
 
 #[test]
@@ -258,30 +258,16 @@ fn a_crawl_with_other_records_is_refused_and_left_as_it_is() {
     captures.pop();
     let before = server.snapshot();
     let error = load_lines(&index, 7, &lines(7, &captures)).unwrap_err();
-    assert!(
-        error.to_string().contains("crawlspace dedupe remove job-7"),
-        "{error}"
-    );
+    assert_contains(&error, "crawlspace dedupe remove job-7");
     server.snapshot().assert_same(&before, "refused");
 
     // One that a crawler is at work on is none of ours either.
     let hash = sha256_of(3);
-    ok!(
-        server.wire(),
-        "DEDUPE.ADD",
-        PREFIX,
-        "job-8",
-        hash,
-        0,
-        "20260101000000",
-        "http://a/",
-        9
-    );
+    server.wire().ok_line(format!(
+        "DEDUPE.ADD {PREFIX} job-8 {hash} 0 20260101000000 http://a/ 9"
+    ));
     let error = load_lines(&index, 8, &lines(8, &captures)).unwrap_err();
-    assert!(
-        error.to_string().contains("crawlspace dedupe cancel job-8"),
-        "{error}"
-    );
+    assert_contains(&error, "crawlspace dedupe cancel job-8");
 }
 
 #[test]
@@ -292,22 +278,12 @@ fn what_comes_to_a_crawl_after_it_was_loaded_is_left_alone() {
     let lines = lines(7, &captures(&mut rng, 7, 300));
     load_lines(&index, 7, &lines).unwrap();
     let hash = sha256_of(3);
-    ok!(
-        server.wire(),
-        "DEDUPE.ADD",
-        PREFIX,
-        "job-7",
-        hash,
-        0,
-        "20260101000000",
-        "http://a/",
-        9
-    );
+    server.wire().ok_line(format!(
+        "DEDUPE.ADD {PREFIX} job-7 {hash} 0 20260101000000 http://a/ 9"
+    ));
     let before = server.snapshot();
-    assert_eq!(
-        load_lines(&index, 7, &lines).unwrap().outcome,
-        Outcome::Known
-    );
+    let expected = Outcome::Known;
+    assert_eq!(load_lines(&index, 7, &lines).unwrap().outcome, expected);
     server.snapshot().assert_same(&before, "it continues");
 }
 
@@ -352,7 +328,7 @@ fn lines_that_cannot_be_loaded_are_counted_by_reason() {
         (3, 1, 1, 2)
     );
     assert_eq!(skipped.examples.len(), 2);
-    assert!(skipped.examples[0].starts_with("line 3: "), "{skipped:?}");
+    assert_starts(&skipped.examples[0], "line 3: ");
     for hash in [
         "sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
         "md5:098f6bcd4621d373cade4e832627b4f6",
@@ -381,5 +357,5 @@ fn an_index_that_takes_nothing_says_why() {
     let all = |each: &mut dyn FnMut(&[u8]) -> Result<(), Error>| each(&line[0]);
     let error = load(&index, &name, JobId(7), &all, &Work::default()).unwrap_err();
     assert!(matches!(error, Error::Index(_)), "{error}");
-    assert!(error.to_string().contains("BADCRAWL"), "{error}");
+    assert_contains(&error, "BADCRAWL");
 }

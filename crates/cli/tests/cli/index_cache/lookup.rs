@@ -1,8 +1,10 @@
 //! Finding captures in an index.
 
+use redis_tests::{assert_contains, assert_lacks, assert_starts, ends};
 use std::fs;
 
-use crate::index_cache::stage::{Stage, ends};
+use crate::index_cache::stage::Stage;
+use crate::tool::tool;
 
 /// A capture that is stored, as the CDX of a job has it: URL and date.
 fn stored(job: u64) -> (String, String) {
@@ -21,20 +23,16 @@ fn a_capture_is_found_by_url_by_date_and_by_digest() {
     let stage = Stage::of([1, 2]);
     let out = stage.path().join("copy");
     ends(
-        stage.get("full", "1,2", &["--out", out.to_str().unwrap()]),
+        stage.get("full", "1,2", &format!("--out {}", out.display())),
         0,
     );
     let (url, date) = stored(1);
-    let cache = ["lookup", "--kind", "full", "--jobs", "1-2"];
-    let lines = ends(stage.index(&[&cache[..], &["--url", &url]].concat()), 0).out;
+    let cache = "lookup --kind full --jobs 1-2";
+    let lines = ends(stage.index(&format!("{cache} --url {url}")), 0).out;
     let first = lines.lines().next().unwrap();
-    assert!(first.contains(&format!(r#""url":"{url}""#)), "{first}");
+    assert_contains(first, format!(r#""url":"{url}""#));
 
-    let found = ends(
-        stage.index(&[&cache[..], &["--url", &url, "--json"]].concat()),
-        0,
-    )
-    .json();
+    let found = ends(stage.index(&format!("{cache} --url {url} --json")), 0).json();
     assert_eq!(found.len(), lines.lines().count());
     let found = found
         .iter()
@@ -42,22 +40,17 @@ fn a_capture_is_found_by_url_by_date_and_by_digest() {
         .unwrap_or_else(|| panic!("{date}: {lines}"));
     assert_eq!(found["url"], url);
     assert_eq!(found["job"], "1");
-    assert!(
-        found["filename"].as_str().unwrap().starts_with("1-"),
-        "{found}"
-    );
+    assert_starts(found["filename"].as_str().unwrap(), "1-");
 
-    let words = ["--url", &url, "--closest", &date, "--json"];
-    let closest = ends(stage.index(&[&cache[..], &words].concat()), 0).object();
+    let words = format!("--url {url} --closest {date} --json");
+    let closest = ends(stage.index(&format!("{cache} {words}")), 0).object();
     assert_eq!(closest["timestamp"], date);
 
     // The same in a copy, by digest: with or without the name of the algorithm.
     let digest = found["digest"].as_str().unwrap();
     for digest in [digest.to_owned(), format!("sha1:{digest}")] {
-        let mut look = crate::index_cache::stage::program();
-        look.args(["index", "lookup"])
-            .arg(&out)
-            .args(["--digest", &digest, "--json"]);
+        let out = out.display();
+        let look = tool(format!("index lookup {out} --digest {digest} --json"));
         let found = ends(look, 0).json();
         assert!(found.iter().all(|one| {
             one["digest"]
@@ -72,63 +65,59 @@ fn a_capture_is_found_by_url_by_date_and_by_digest() {
 #[test]
 fn nothing_found_is_status_1() {
     let stage = Stage::of([1]);
-    ends(stage.get("full", "1", &[]), 0);
-    let look = |words: &[&str]| {
-        let cache = ["lookup", "--kind", "full", "--jobs", "1"];
-        ends(stage.index(&[&cache[..], words].concat()), 1)
+    ends(stage.get("full", "1", ""), 0);
+    let look = |words: &str| {
+        let cache = "lookup --kind full --jobs 1";
+        ends(stage.index(&format!("{cache} {words}")), 1)
     };
     for words in [
-        &["--url", "http://nowhere.example/"][..],
-        &["--url", "http://nowhere.example/", "--closest", "2020"],
-        &["--digest", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"],
+        "--url http://nowhere.example/",
+        "--url http://nowhere.example/ --closest 2020",
+        "--digest AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     ] {
         let nothing = look(words);
-        assert_eq!(
-            (&nothing.out[..], &nothing.errors[..]),
-            ("", ""),
-            "{words:?}"
-        );
+        assert_eq!(&nothing.out[..], "", "{words:?}");
+        assert_eq!(&nothing.errors[..], "", "{words:?}");
     }
-    let bad = look(&["--url", "http://nowhere.example/", "--closest", "yesterday"]);
-    assert!(bad.errors.contains("yesterday"), "{}", bad.errors);
+    let bad = look("--url http://nowhere.example/ --closest yesterday");
+    assert_contains(&bad.errors, "yesterday");
 }
 
 #[test]
 fn an_index_is_given_by_its_folder_or_by_kind_and_jobs_and_the_caches() {
-    let refused = |words: &[&str]| {
-        let mut look = crate::index_cache::stage::program();
-        look.args(["index", "lookup", "--url", "http://a/"])
-            .args(words);
-        ends(look, 2).errors
-    };
-    let errors = refused(&[]);
-    assert!(errors.contains("<PATH|--kind <KIND>>"), "{errors}");
+    let refused =
+        |words: &str| ends(tool(format!("index lookup --url http://a/ {words}")), 2).errors;
+    let errors = refused("");
+    assert_contains(&errors, "<PATH|--kind <KIND>>");
     let (what, _) = errors.split_once("Usage").unwrap();
-    assert!(!what.contains("--cache-dir"), "{what}");
-    let errors = refused(&["--kind", "full", "--jobs", "1"]);
+    assert_lacks(what, "--cache-dir");
+    let errors = refused("--kind full --jobs 1");
     let (what, _) = errors.split_once("Usage").unwrap();
-    assert!(what.contains("--cache-dir <DIR>"), "{what}");
-    assert!(!what.contains("PATH"), "{what}");
+    assert_contains(what, "--cache-dir <DIR>");
+    assert_lacks(what, "PATH");
 }
 
 #[test]
 fn an_index_that_is_not_there_is_not_built() {
     let stage = Stage::of([1, 2]);
-    ends(stage.get("full", "1", &[]), 0);
-    let look = |words: &[&str]| {
-        let errors = ends(stage.index(&[&["lookup"], words].concat()), 1).errors;
-        assert!(errors.starts_with("crawlspace: "), "{errors}");
+    ends(stage.get("full", "1", ""), 0);
+    let look = |words: &str| {
+        let errors = ends(stage.index(&format!("lookup {words}")), 1).errors;
+        assert_starts(&errors, "crawlspace: ");
         errors
     };
-    let errors = look(&["--kind", "full", "--jobs", "1-2", "--url", "http://a/"]);
-    assert!(errors.contains("crawlspace index get"), "{errors}");
-    look(&["--kind", "dedup", "--jobs", "1", "--url", "http://a/"]);
-    look(&["--kind", "cdx", "--jobs", "1", "--url", "http://a/"]);
+    let errors = look("--kind full --jobs 1-2 --url http://a/");
+    assert_contains(&errors, "crawlspace index get");
+    look("--kind dedup --jobs 1 --url http://a/");
+    look("--kind cdx --jobs 1 --url http://a/");
     assert!(!stage.entry("fullcrawllogindex", "1-2-cache").exists());
-    let mut look = crate::index_cache::stage::program();
-    look.args(["index", "lookup"])
-        .arg(stage.metadata())
-        .args(["--url", "http://a/"]);
-    ends(look, 1);
+    let metadata = stage.metadata();
+    ends(
+        tool(format!(
+            "index lookup {} --url http://a/",
+            metadata.display()
+        )),
+        1,
+    );
     assert_eq!(fs::read_dir(stage.metadata()).unwrap().count(), 2);
 }

@@ -5,21 +5,21 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crawlspace_jobs::{IndexCaches, IndexKind, Options, Work};
-use redis_tests::Rng;
+use redis_tests::{Rng, assert_contains, assert_starts, ends};
 use serde_json::{Value, json};
 
-use crate::index_cache::stage::{Stage, ends, lock_as_another_process};
+use crate::index_cache::stage::{Stage, lock_as_another_process};
 
 /// With indexes of jobs 1 and 2, of each of them and of both, and the CDX of one.
 pub fn built() -> Stage {
     let stage = Stage::of([1, 2]);
-    ends(stage.get("full", "1-2", &[]), 0);
-    ends(stage.get("cdx", "1", &[]), 0);
+    ends(stage.get("full", "1-2", ""), 0);
+    ends(stage.get("cdx", "1", ""), 0);
     stage
 }
 
-pub fn listed(stage: &Stage, words: &[&str]) -> Vec<Value> {
-    ends(stage.index(&[&["list", "--json"], words].concat()), 0).json()
+pub fn listed(stage: &Stage, words: &str) -> Vec<Value> {
+    ends(stage.index(&format!("list --json {words}")), 0).json()
 }
 
 fn state_of(listed: &[Value], entry: &str) -> String {
@@ -46,7 +46,7 @@ pub fn hold(stage: &Stage, jobs: &str) -> crawlspace_jobs::Index {
 #[test]
 fn everything_that_was_built_is_listed() {
     let stage = built();
-    let all = listed(&stage, &[]);
+    let all = listed(&stage, "");
     let names: Vec<_> = all
         .iter()
         .map(|one| {
@@ -80,35 +80,29 @@ fn everything_that_was_built_is_listed() {
         assert!(Path::new(one["path"].as_str().unwrap()).exists(), "{one}");
     }
     assert_eq!(all[4]["jobs"], json!([1, 2]));
-    assert_eq!(
-        (&all[4]["kind"], &all[0]["kind"]),
-        (&json!("full"), &Value::Null)
-    );
+    assert_eq!(all[4]["kind"], "full");
+    assert_eq!(all[0]["kind"], Value::Null);
     let lines = |at: usize| all[at]["lines"].as_u64().unwrap();
     assert_eq!(lines(4), lines(5) + lines(6));
 
-    let full = listed(&stage, &["--kind", "full"]);
+    let full = listed(&stage, "--kind full");
     assert_eq!(full[..], all[4..7]);
-    assert!(listed(&stage, &["--kind", "dedup"]).is_empty());
+    assert!(listed(&stage, "--kind dedup").is_empty());
 
-    let text = ends(stage.index(&["list"]), 0).out;
+    let text = ends(stage.index("list"), 0).out;
     assert_eq!(text.lines().count(), 1 + all.len());
-    assert!(text.starts_with("cache "), "{text}");
+    assert_starts(&text, "cache ");
 }
 
 #[test]
 fn of_a_folder_without_anything_nothing_is_listed() {
     let stage = Stage::of([]);
     fs::create_dir(stage.cache()).unwrap();
-    let nothing = ends(stage.index(&["list"]), 0);
+    let nothing = ends(stage.index("list"), 0);
     assert_eq!(nothing.out, "");
-    assert!(
-        nothing.errors.contains("there is nothing"),
-        "{}",
-        nothing.errors
-    );
-    assert!(listed(&stage, &[]).is_empty());
-    for words in [&["verify"][..], &["gc"]] {
+    assert_contains(&nothing.errors, "there is nothing");
+    assert!(listed(&stage, "").is_empty());
+    for words in ["verify", "gc"] {
         ends(stage.index(words), 0);
     }
     assert_eq!(fs::read_dir(stage.cache()).unwrap().count(), 0);
@@ -117,11 +111,11 @@ fn of_a_folder_without_anything_nothing_is_listed() {
 #[test]
 fn a_folder_that_is_not_there_is_named() {
     let stage = Stage::of([]);
-    for words in [&["list"][..], &["verify"], &["verify", "--json"], &["gc"]] {
+    for words in ["list", "verify", "verify --json", "gc"] {
         let failed = ends(stage.index(words), 1);
         assert_eq!(failed.out, "", "{words:?}");
         let begin = format!("crawlspace: {}: ", stage.cache().display());
-        assert!(failed.errors.starts_with(&begin), "{}", failed.errors);
+        assert_starts(&failed.errors, &begin);
     }
     assert!(!stage.cache().exists());
 }
@@ -139,7 +133,7 @@ fn what_is_in_use_or_damaged_or_not_ours_or_left_over_is_said_to_be() {
     let left = stage.entry("fullcrawllogindex", ".5-cache.draft");
     fs::create_dir(&left).unwrap();
     fs::write(left.join("url.cdxj.gz"), "half").unwrap();
-    let all = listed(&stage, &[]);
+    let all = listed(&stage, "");
     assert_eq!(state_of(&all, "1-2-cache"), "in use");
     assert_eq!(state_of(&all, "9-cache"), "foreign");
     assert_eq!(state_of(&all, ".5-cache.draft"), "left over");
@@ -151,12 +145,9 @@ fn what_is_in_use_or_damaged_or_not_ours_or_left_over_is_said_to_be() {
             .to_str()
             .unwrap()
     );
-    assert!(
-        damaged["why"].as_str().unwrap().contains("url.idx"),
-        "{damaged}"
-    );
+    assert_contains(damaged["why"].as_str().unwrap(), "url.idx");
     drop(index);
-    assert_eq!(state_of(&listed(&stage, &[]), "1-2-cache"), "whole");
+    assert_eq!(state_of(&listed(&stage, ""), "1-2-cache"), "whole");
 }
 
 #[test]
@@ -164,16 +155,12 @@ fn what_is_being_built_is_said_to_be_and_by_whom() {
     let stage = built();
     let lock = stage.entry("fullcrawllogindex", "1-2-cache.working");
     let _locked = lock_as_another_process(&lock);
-    let all = listed(&stage, &["--kind", "full"]);
+    let all = listed(&stage, "--kind full");
     let both = all.iter().find(|one| one["entry"] == "1-2-cache").unwrap();
     assert_eq!(both["state"], "being built");
     assert!(!both["why"].as_str().unwrap().is_empty());
     // Nobody takes it away from its builder.
-    let kept = ends(
-        stage.index(&["gc", "--max-size", "0", "--grace", "0s", "--json"]),
-        1,
-    )
-    .object();
+    let kept = ends(stage.index("gc --max-size 0 --grace 0s --json"), 1).object();
     assert_eq!(kept["keptInUse"], 1);
     assert!(stage.entry("fullcrawllogindex", "1-2-cache").exists());
 }
@@ -204,12 +191,10 @@ pub fn files(stage: &Stage) -> Vec<PathBuf> {
 fn every_changed_byte_is_found_and_its_file_named() {
     let stage = built();
     let mut rng = Rng::new("every_changed_byte_is_found_and_its_file_named");
-    let well = ends(stage.index(&["verify", "--json"]), 0).object();
+    let well = ends(stage.index("verify --json"), 0).object();
     assert_eq!(well["entries"], 8);
-    assert_eq!(
-        (&well["damaged"], &well["foreign"]),
-        (&json!([]), &json!([]))
-    );
+    assert_eq!(well["damaged"], json!([]));
+    assert_eq!(well["foreign"], json!([]));
     let files = files(&stage);
     assert!(files.len() >= 8 * 2);
     for file in &files {
@@ -232,7 +217,7 @@ fn every_changed_byte_is_found_and_its_file_named() {
             open.set_modified(times).unwrap();
         };
         put(other);
-        let found = ends(stage.index(&["verify", "--json"]), 1);
+        let found = ends(stage.index("verify --json"), 1);
         let damaged = found.object()["damaged"].clone();
         let damaged = damaged.as_array().unwrap();
         assert_eq!(damaged.len(), 1, "{}: {damaged:?}", file.display());
@@ -245,7 +230,7 @@ fn every_changed_byte_is_found_and_its_file_named() {
         );
         put(byte);
     }
-    ends(stage.index(&["verify"]), 0);
+    ends(stage.index("verify"), 0);
 }
 
 #[test]
@@ -260,7 +245,7 @@ fn a_missing_or_short_file_is_named_as_well() {
     fs::remove_file(&gone).unwrap();
     let raw = stage.entry("crawllog", "crawllog-1-cache");
     fs::remove_file(&raw).unwrap();
-    let found = ends(stage.index(&["verify"]), 1);
+    let found = ends(stage.index("verify"), 1);
     for file in [&short, &gone, &raw] {
         assert!(
             found.errors.contains(file.to_str().unwrap()),
@@ -268,11 +253,7 @@ fn a_missing_or_short_file_is_named_as_well() {
             found.errors
         );
     }
-    assert!(
-        found.out.contains("damaged              3"),
-        "{}",
-        found.out
-    );
+    assert_contains(&found.out, "damaged              3");
 }
 
 #[test]
@@ -283,7 +264,7 @@ fn what_is_damaged_can_be_removed_and_is_built_anew() {
     let index = hold(&stage, "1-2");
     fs::write(entry.join("url.idx"), "spoilt").unwrap();
     fs::write(used.join("url.idx"), "spoilt").unwrap();
-    let found = ends(stage.index(&["verify", "--remove", "--json"]), 1);
+    let found = ends(stage.index("verify --remove --json"), 1);
     let damaged = found.object()["damaged"].clone();
     let of = |path: &Path| {
         let one = damaged
@@ -295,16 +276,12 @@ fn what_is_damaged_can_be_removed_and_is_built_anew() {
     };
     assert_eq!((of(&entry), of(&used)), (json!(true), json!(false)));
     assert!(!entry.exists() && used.exists());
-    assert!(
-        found.errors.contains("not removed, since it is in use"),
-        "{}",
-        found.errors
-    );
+    assert_contains(&found.errors, "not removed, since it is in use");
     drop(index);
-    ends(stage.index(&["verify", "--remove"]), 1);
+    ends(stage.index("verify --remove"), 1);
     assert!(!used.exists());
-    ends(stage.index(&["verify"]), 0);
-    ends(stage.get("full", "1-2", &["--strict"]), 0);
+    ends(stage.index("verify"), 0);
+    ends(stage.get("full", "1-2", "--strict"), 0);
     assert!(entry.exists() && used.exists());
 }
 
@@ -325,11 +302,11 @@ fn an_entry_of_ours_that_lost_its_manifest_is_damaged_and_what_never_had_one_is_
     fs::remove_file(other.join("manifest.json")).unwrap();
     fs::remove_file(stage.entry("fullcrawllogindex", "2-cache.seen")).unwrap();
 
-    let all = listed(&stage, &[]);
+    let all = listed(&stage, "");
     assert_eq!(state_of(&all, "1-2-cache"), "damaged");
     assert_eq!(state_of(&all, "cdxdata-1-cache"), "damaged");
     assert_eq!(state_of(&all, "2-cache"), "foreign");
-    let found = ends(stage.index(&["verify", "--json"]), 1);
+    let found = ends(stage.index("verify --json"), 1);
     let answer = found.object();
     let damaged = answer["damaged"].as_array().unwrap().iter();
     let damaged: Vec<_> = damaged.map(|one| one["file"].as_str().unwrap()).collect();
@@ -337,7 +314,7 @@ fn an_entry_of_ours_that_lost_its_manifest_is_damaged_and_what_never_had_one_is_
     assert_eq!(damaged, [of_file, of_folder]);
     assert_eq!(answer["foreign"], json!([other]));
 
-    ends(stage.index(&["verify", "--remove"]), 1);
+    ends(stage.index("verify --remove"), 1);
     assert!(!folder.exists() && !file.exists() && other.exists());
-    ends(stage.index(&["verify"]), 0);
+    ends(stage.index("verify"), 0);
 }

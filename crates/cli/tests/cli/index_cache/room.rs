@@ -3,13 +3,14 @@
 use std::fs::{self, File};
 use std::path::Path;
 
+use redis_tests::{assert_contains, assert_starts, ends};
 use serde_json::{Value, json};
 
 use crate::index_cache::operations::{built, files, hold, listed};
-use crate::index_cache::stage::{Stage, ends};
+use crate::index_cache::stage::Stage;
 
-fn gc(stage: &Stage, words: &[&str], status: i32) -> Value {
-    let words = [&["gc", "--grace", "0s", "--json"], words].concat();
+fn gc(stage: &Stage, words: &str, status: i32) -> Value {
+    let words = format!("gc --grace 0s --json {words}");
     ends(stage.index(&words), status).object()
 }
 
@@ -47,11 +48,11 @@ fn without_limits_only_what_was_left_by_the_dead_goes() {
     fs::create_dir(&left).unwrap();
     fs::write(left.join("url.cdxj.gz"), "half").unwrap();
     let before = files(&stage);
-    let told = gc(&stage, &["--dry-run"], 0);
+    let told = gc(&stage, "--dry-run", 0);
     assert_eq!(gone(&told), ["fullcrawllogindex/.5-cache.draft"]);
     assert_eq!(told["removed"][0]["why"], "left over");
     assert_eq!(files(&stage), before);
-    let done = gc(&stage, &[], 0);
+    let done = gc(&stage, "", 0);
     assert_eq!(gone(&done), gone(&told));
     assert_eq!(done["entries"], 8);
     assert!(!left.exists());
@@ -64,37 +65,35 @@ fn what_nobody_used_for_the_longest_time_goes_first() {
     used_ago(&stage, "fullcrawllogindex", "2-cache", 3_000);
     used_ago(&stage, "crawllog", "crawllog-2-cache", 2_000);
     used_ago(&stage, "cdxindex", "1-cache", 1_000);
-    let total = gc(&stage, &[], 0)["bytes"].as_u64().unwrap();
-    let sizes: u64 = listed(&stage, &[])
+    let total = gc(&stage, "", 0)["bytes"].as_u64().unwrap();
+    let sizes: u64 = listed(&stage, "")
         .iter()
         .map(|one| one["size"].as_u64().unwrap())
         .sum();
     assert_eq!(total, sizes);
     // One byte too much, and one entry has to go.
     let most = (total - 1).to_string();
-    let told = gc(&stage, &["--max-size", &most, "--dry-run"], 0);
+    let told = gc(&stage, &format!("--max-size {most} --dry-run"), 0);
     assert_eq!(gone(&told), ["fullcrawllogindex/2-cache"]);
-    let done = gc(&stage, &["--max-size", &most], 0);
+    let done = gc(&stage, &format!("--max-size {most}"), 0);
     assert_eq!(gone(&done), ["fullcrawllogindex/2-cache"]);
-    assert_eq!(
-        (&done["removed"], &done["bytes"]),
-        (&told["removed"], &told["bytes"])
-    );
+    assert_eq!(done["removed"], told["removed"]);
+    assert_eq!(done["bytes"], told["bytes"]);
     assert_eq!(done["removed"][0]["why"], "size");
     assert!(!stage.entry("fullcrawllogindex", "2-cache").exists());
     // Its lock file stays: somebody may be about to lock it.
     assert!(stage.entry("fullcrawllogindex", "2-cache.working").exists());
 
-    let done = gc(&stage, &["--max-age", "1500s"], 0);
+    let done = gc(&stage, "--max-age 1500s", 0);
     assert_eq!(gone(&done), ["crawllog/crawllog-2-cache"]);
     assert_eq!(done["removed"][0]["why"], "age");
     assert_eq!(done["entries"], 6);
-    let done = gc(&stage, &["--max-size", "0"], 0);
+    let done = gc(&stage, "--max-size 0", 0);
     assert_eq!(gone(&done).len(), 6);
     assert_eq!(gone(&done)[0], "cdxindex/1-cache");
     assert_eq!((&done["entries"], &done["bytes"]), (&json!(0), &json!(0)));
     // And all of it can be built again.
-    ends(stage.get("full", "1-2", &["--strict"]), 0);
+    ends(stage.get("full", "1-2", "--strict"), 0);
 }
 
 #[test]
@@ -112,8 +111,8 @@ fn a_hit_is_a_use() {
     ] {
         used_ago(&stage, cache, entry, 1_000);
     }
-    ends(stage.get("full", "1", &[]), 0);
-    let done = gc(&stage, &["--max-age", "500s"], 0);
+    ends(stage.get("full", "1", ""), 0);
+    let done = gc(&stage, "--max-age 500s", 0);
     assert_eq!(gone(&done).len(), 7);
     assert!(stage.entry("fullcrawllogindex", "1-cache").exists());
 }
@@ -122,13 +121,11 @@ fn a_hit_is_a_use() {
 fn what_is_in_use_stays_and_that_is_told() {
     let stage = built();
     let index = hold(&stage, "1-2");
-    let told = gc(&stage, &["--max-size", "0", "--dry-run"], 1);
-    let done = gc(&stage, &["--max-size", "0"], 1);
+    let told = gc(&stage, "--max-size 0 --dry-run", 1);
+    let done = gc(&stage, "--max-size 0", 1);
     assert_eq!(gone(&told), gone(&done));
-    assert_eq!(
-        (&done["keptInUse"], &done["entries"]),
-        (&json!(1), &json!(1))
-    );
+    assert_eq!(done["keptInUse"], 1);
+    assert_eq!(done["entries"], 1);
     assert_eq!(done["withinLimits"], false);
     assert!(
         stage
@@ -137,21 +134,19 @@ fn what_is_in_use_stays_and_that_is_told() {
             .exists()
     );
     // It is as good as it was.
-    let text = ends(stage.index(&["verify", "--json"]), 0).object();
+    let text = ends(stage.index("verify --json"), 0).object();
     assert_eq!(text["entries"], 1);
     drop(index);
-    assert_eq!(
-        gone(&gc(&stage, &["--max-size", "0"], 0)),
-        ["fullcrawllogindex/1-2-cache"]
-    );
+    let expected = ["fullcrawllogindex/1-2-cache"];
+    assert_eq!(gone(&gc(&stage, "--max-size 0", 0)), expected);
 }
 
 #[test]
 fn what_was_used_a_moment_ago_stays() {
     let stage = built();
     used_ago(&stage, "cdxindex", "1-cache", 3_600);
-    let words = ["gc", "--max-size", "0", "--json"];
-    let ended = ends(stage.index(&words), 1);
+    let words = "gc --max-size 0 --json";
+    let ended = ends(stage.index(words), 1);
     let done = ended.object();
     assert_eq!(gone(&done), ["cdxindex/1-cache"]);
     assert_eq!(done["keptInUse"], 7);
@@ -170,7 +165,7 @@ fn what_was_used_a_moment_ago_stays() {
     ] {
         used_ago(&stage, cache, &format!("{cache}-{job}-cache"), 3_600);
     }
-    let one = ends(stage.index(&words), 1);
+    let one = ends(stage.index(words), 1);
     assert_eq!(
         one.errors,
         "crawlspace: the limits are not kept: 1 entry that would have to go is in use, or was until a moment ago\n"
@@ -180,14 +175,14 @@ fn what_was_used_a_moment_ago_stays() {
 #[test]
 fn room_is_made_until_enough_is_free() {
     let stage = built();
-    assert!(gone(&gc(&stage, &["--min-free", "1"], 0)).is_empty());
+    assert!(gone(&gc(&stage, "--min-free 1", 0)).is_empty());
     // More than any file system has: everything goes, and it is not enough.
-    let words = ["--min-free", "9000000TB"];
-    let done = gc(&stage, &words, 1);
+    let words = "--min-free 9000000TB";
+    let done = gc(&stage, words, 1);
     assert_eq!(gone(&done).len(), 8);
     assert_eq!(done["removed"][0]["why"], "room");
-    let errors = ends(stage.index(&[&["gc"], &words[..]].concat()), 1).errors;
-    assert!(errors.contains("nothing is left that could go"), "{errors}");
+    let errors = ends(stage.index(&format!("gc {words}")), 1).errors;
+    assert_contains(&errors, "nothing is left that could go");
 }
 
 #[test]
@@ -199,10 +194,10 @@ fn what_is_not_ours_is_never_removed() {
     let file = stage.entry("cdxdata", "cdxdata-9-cache");
     fs::write(&file, "lines").unwrap();
     fs::write(stage.cache().join("a file"), "").unwrap();
-    gc(&stage, &["--max-size", "0"], 0);
+    gc(&stage, "--max-size 0", 0);
     assert!(foreign.join("_0.cfs.gz").exists() && file.exists());
     assert!(stage.cache().join("a file").exists());
-    let verified = ends(stage.index(&["verify", "--remove", "--json"]), 0).object();
+    let verified = ends(stage.index("verify --remove --json"), 0).object();
     assert_eq!(verified["foreign"].as_array().unwrap().len(), 2);
     assert!(foreign.exists() && file.exists());
 }
@@ -210,19 +205,12 @@ fn what_is_not_ours_is_never_removed() {
 #[test]
 fn the_outcome_is_told_to_people_too() {
     let stage = built();
-    let told = ends(
-        stage.index(&["gc", "--grace", "0s", "--max-size", "0", "--dry-run"]),
-        0,
-    )
-    .out;
-    assert!(told.starts_with("would go "), "{told}");
-    assert!(told.contains("there is too much"), "{told}");
-    assert!(told.contains("0 entries would be left"), "{told}");
-    let done = ends(stage.index(&["gc"]), 0).out;
-    assert!(done.starts_with("8 entries are left"), "{done}");
-    let verified = ends(stage.index(&["verify"]), 0).out;
-    assert!(
-        verified.starts_with("All entries are what they were."),
-        "{verified}"
-    );
+    let told = ends(stage.index("gc --grace 0s --max-size 0 --dry-run"), 0).out;
+    assert_starts(&told, "would go ");
+    assert_contains(&told, "there is too much");
+    assert_contains(&told, "0 entries would be left");
+    let done = ends(stage.index("gc"), 0).out;
+    assert_starts(&done, "8 entries are left");
+    let verified = ends(stage.index("verify"), 0).out;
+    assert_starts(&verified, "All entries are what they were.");
 }

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redis_tests::{Program, ScriptedHost, Server, answer, until_some};
+use redis_tests::{Program, ScriptedHost, Server, answer, assert_contains, ends};
 use serde_json::json;
 
-use crate::index_cache::stage::{Stage, ends};
+use crate::index_cache::stage::Stage;
+use crate::tool::tool;
 
 /// `crawlspace serve` over the jobs of a stage, in a folder of caches of its own, and where it is.
 fn serve(stage: &Stage) -> (Program, String) {
@@ -19,33 +20,23 @@ fn serve(stage: &Stage) -> (Program, String) {
 }
 
 fn start(config: &Path) -> (Program, String) {
-    let mut serve = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
-    serve
-        .arg("serve")
-        .arg("--config")
-        .arg(config)
-        .args(["--bind", "127.0.0.1:0"]);
+    let config = config.display();
+    let serve = tool(format!("serve --config {config} --bind 127.0.0.1:0"));
     let mut program = Program::start(serve);
-    let url = until_some("it serves", || {
-        assert!(program.ended().is_none(), "{}", program.errors());
-        let out = program.out();
-        out.strip_suffix('\n').map(str::to_owned)
-    });
+    let url = format!("http://{}/", program.address());
     (program, url)
 }
 
-fn get(stage: &Stage, url: &str, kind: &str, jobs: &str, words: &[&str]) -> Command {
-    let get = [
-        "get", "--kind", kind, "--jobs", jobs, "--server", url, "--json",
-    ];
-    stage.index(&[&get, words].concat())
+fn get(stage: &Stage, url: &str, kind: &str, jobs: &str, words: &str) -> Command {
+    let get = format!("get --kind {kind} --jobs '{jobs}' --server {url} --json");
+    stage.index(&format!("{get} {words}"))
 }
 
 #[test]
 fn an_index_of_a_server_is_kept_here_and_as_good_as_one_of_ours() {
     let stage = Stage::of([1, 2]);
     let (server, url) = serve(&stage);
-    let got = ends(get(&stage, &url, "full", "1,2,9", &[]), 0);
+    let got = ends(get(&stage, &url, "full", "1,2,9", ""), 0);
     let answer = got.object();
     assert_eq!(answer["jobs"], json!([1, 2]));
     assert_eq!(
@@ -53,7 +44,7 @@ fn an_index_of_a_server_is_kept_here_and_as_good_as_one_of_ours() {
         stage.entry("FULL_CRAWL_LOG", "1-2-cache").to_str().unwrap()
     );
     assert_eq!(answer["missing"][0]["reason"], "no-job");
-    assert!(got.errors.contains("job 9: no such job"), "{}", got.errors);
+    assert_contains(&got.errors, "job 9: no such job");
     assert!(
         stage
             .entry("FULL_CRAWL_LOG", "1-2-cache")
@@ -66,28 +57,23 @@ fn an_index_of_a_server_is_kept_here_and_as_good_as_one_of_ours() {
     let (_, cdx) = redis_tests::harvest::logs(1, 4711, crate::index_cache::stage::LINES);
     let cdx = String::from_utf8(cdx).unwrap();
     let page = cdx.lines().find(|line| line.starts_with("http")).unwrap();
-    let words = [
-        "lookup",
-        "--kind",
-        "full",
-        "--jobs",
-        "1-2",
-        "--url",
-        page.split(' ').next().unwrap(),
-    ];
+    let words = format!(
+        "lookup --kind full --jobs 1-2 --url {}",
+        page.split(' ').next().unwrap()
+    );
     assert!(!ends(stage.index(&words), 0).out.is_empty());
-    let listed = ends(stage.index(&["list", "--json"]), 0).json();
+    let listed = ends(stage.index("list --json"), 0).json();
     assert!(
         listed
             .iter()
             .any(|one| one["cache"] == "FULL_CRAWL_LOG" && one["state"] == "whole")
     );
-    ends(stage.index(&["verify"]), 0);
+    ends(stage.index("verify"), 0);
     assert_eq!(
-        ends(get(&stage, &url, "full", "1-2", &["--strict"]), 0).object()["jobs"],
+        ends(get(&stage, &url, "full", "1-2", "--strict"), 0).object()["jobs"],
         json!([1, 2])
     );
-    ends(stage.index(&["gc", "--max-size", "0", "--grace", "0s"]), 0);
+    ends(stage.index("gc --max-size 0 --grace 0s"), 0);
     assert!(!stage.entry("FULL_CRAWL_LOG", "1-2-cache").exists());
 }
 
@@ -99,15 +85,13 @@ fn the_index_of_no_jobs_is_empty_here_and_from_a_server() {
         ("full", "fullcrawllogindex", "FULL_CRAWL_LOG"),
         ("cdx", "cdxindex", "CDX"),
     ] {
-        let here = ends(stage.get(kind, "", &["--json"]), 0).object();
-        let there = ends(get(&stage, &url, kind, "", &["--strict"]), 0).object();
+        let here = ends(stage.get(kind, "", "--json"), 0).object();
+        let there = ends(get(&stage, &url, kind, "", "--strict"), 0).object();
         for (answer, folder) in [(here, local), (there, copied)] {
             let entry = stage.entry(folder, "empty-cache");
             assert_eq!(answer["path"], entry.to_str().unwrap());
-            assert_eq!(
-                (&answer["jobs"], &answer["missing"]),
-                (&json!([]), &json!([]))
-            );
+            assert_eq!(answer["jobs"], json!([]));
+            assert_eq!(answer["missing"], json!([]));
         }
     }
 }
@@ -119,12 +103,18 @@ fn an_index_of_a_server_loads_into_a_dedupe_index() {
     let (theirs, ours) = (Server::start(), Server::start());
     let (into_theirs, into_ours) = (theirs.url(), ours.url());
     let answer = ends(
-        get(&stage, &url, "dedup", "1-2", &["--into", &into_theirs]),
+        get(
+            &stage,
+            &url,
+            "dedup",
+            "1-2",
+            &format!("--into {into_theirs}"),
+        ),
         0,
     )
     .object();
     assert_eq!(answer["loaded"]["jobs"][1]["outcome"], "committed");
-    ends(stage.get("dedup", "1-2", &["--into", &into_ours]), 0);
+    ends(stage.get("dedup", "1-2", &format!("--into {into_ours}")), 0);
     theirs
         .snapshot()
         .assert_same(&ours.snapshot(), "from a server, and from metadata files");
@@ -142,10 +132,7 @@ fn a_server_that_wants_to_be_left_alone_for_ever_is_asked_until_the_time_is_up()
             answer(202, &[("Retry-After", for_ever)], state)
         });
         let stage = Stage::of([]);
-        let failed = ends(
-            get(&stage, &host.url("/"), "full", "1", &["--wait", "1"]),
-            1,
-        );
+        let failed = ends(get(&stage, &host.url("/"), "full", "1", "--wait 1"), 1);
         assert_eq!(host.asked().len(), 2);
         let told = "it is still building (sorting); it was waited for ";
         let (_, waited) = failed.errors.split_once(told).expect(&failed.errors);
@@ -158,17 +145,13 @@ fn a_server_that_wants_to_be_left_alone_for_ever_is_asked_until_the_time_is_up()
 fn what_is_no_server_is_named() {
     let stage = Stage::of([]);
     for url in ["nonsense", "redis://127.0.0.1/"] {
-        let failed = ends(get(&stage, url, "full", "1", &[]), 1);
-        assert!(failed.errors.contains(url), "{}", failed.errors);
+        let failed = ends(get(&stage, url, "full", "1", ""), 1);
+        assert_contains(&failed.errors, url);
     }
     // One that has no such indexes says so.
     let config = stage.path().join("config.yaml");
     fs::write(&config, "collections:\n  here: ./indexes\n").unwrap();
     let (_server, url) = start(&config);
-    let failed = ends(get(&stage, &url, "full", "1", &[]), 1);
-    assert!(
-        failed.errors.contains("has no indexes"),
-        "{}",
-        failed.errors
-    );
+    let failed = ends(get(&stage, &url, "full", "1", ""), 1);
+    assert_contains(&failed.errors, "has no indexes");
 }

@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use redis_tests::Program;
 use redis_tests::harvest;
 use redis_tests::metadata::{Form, write_metadata};
-use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::tool::tool;
 
 /// Lines of a job's crawl.log.
 pub const LINES: u64 = 400;
@@ -63,77 +63,20 @@ impl Stage {
         self.folder.path()
     }
 
-    /// `crawlspace index <words>`, with `--cache-dir`.
-    pub fn index(&self, words: &[&str]) -> Command {
-        let mut program = program();
-        program.arg("index").args(words);
-        program.arg("--cache-dir").arg(self.cache());
-        program
+    /// `crawlspace index <words> --cache-dir …`.
+    pub fn index(&self, words: &str) -> Command {
+        let cache = self.cache();
+        tool(format!("index {words} --cache-dir {}", cache.display()))
     }
 
-    /// `crawlspace index get --kind … --jobs … --metadata …`, with `--cache-dir` and more words.
-    pub fn get(&self, kind: &str, jobs: &str, words: &[&str]) -> Command {
-        let mut program = self.index(&["get", "--kind", kind, "--jobs", jobs]);
-        program.arg("--metadata").arg(self.metadata()).args(words);
-        program
+    /// `crawlspace index get --kind … --jobs … --metadata … <words>`, with `--cache-dir`.
+    pub fn get(&self, kind: &str, jobs: &str, words: &str) -> Command {
+        let metadata = self.metadata();
+        let metadata = metadata.display();
+        self.index(&format!(
+            "get --kind {kind} --jobs '{jobs}' --metadata {metadata} {words}"
+        ))
     }
-}
-
-/// The program, in an environment without settings.
-pub fn program() -> Command {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
-    for name in [
-        "CRAWLSPACE_REDIS",
-        "CRAWLSPACE_PREFIX",
-        "CRAWLSPACE_CACHE_DIR",
-    ] {
-        program.env_remove(name);
-    }
-    program.stdin(Stdio::null());
-    program
-}
-
-/// What came of a run.
-#[derive(Debug)]
-pub struct Outcome {
-    pub status: i32,
-    pub out: String,
-    pub errors: String,
-}
-
-impl Outcome {
-    /// The lines of JSON on standard output.
-    #[track_caller]
-    pub fn json(&self) -> Vec<Value> {
-        let read = |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {self:?}"));
-        self.out.lines().map(read).collect()
-    }
-
-    /// The one line of JSON.
-    #[track_caller]
-    pub fn object(&self) -> Value {
-        let mut lines = self.json();
-        assert_eq!(lines.len(), 1, "{self:?}");
-        lines.remove(0)
-    }
-}
-
-/// Runs it to its end.
-pub fn run(command: Command) -> Outcome {
-    let ended = Program::start(command).end();
-    Outcome {
-        status: ended.status.code().unwrap_or(-1),
-        out: ended.out,
-        errors: ended.errors,
-    }
-}
-
-/// Runs it to its end, with this exit status.
-#[track_caller]
-pub fn ends(command: Command, status: i32) -> Outcome {
-    let outcome = run(command);
-    assert_eq!(outcome.status, status, "{outcome:?}");
-    outcome
 }
 
 /// An open file description lock on a file, as another thread or process would have it.

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use redis_tests::{Program, on_terminal, until};
+use redis_tests::{Program, assert_contains, ends, on_terminal, until};
 
-use crate::index_cache::stage::{Stage, ends, lock_as_another_process};
+use crate::index_cache::stage::{Stage, lock_as_another_process};
 
 #[test]
 fn somebody_who_builds_is_waited_for_and_named() {
@@ -14,10 +14,10 @@ fn somebody_who_builds_is_waited_for_and_named() {
     let lock = folder.join("crawllog-1-cache.working");
     fs::write(&lock, "").unwrap();
     let held = lock_as_another_process(&lock);
-    let late = ends(stage.get("full", "1", &["--wait", "0"]), 1);
-    assert!(late.errors.contains("crawllog-1-cache"), "{}", late.errors);
-    assert!(late.errors.contains("still being built"), "{}", late.errors);
-    let waiting = Program::start(stage.get("full", "1", &[]));
+    let late = ends(stage.get("full", "1", "--wait 0"), 1);
+    assert_contains(&late.errors, "crawllog-1-cache");
+    assert_contains(&late.errors, "still being built");
+    let waiting = Program::start(stage.get("full", "1", ""));
     drop(held);
     assert!(waiting.end().status.success());
 }
@@ -25,7 +25,7 @@ fn somebody_who_builds_is_waited_for_and_named() {
 #[test]
 fn ctrl_c_ends_it_and_the_same_command_goes_on() {
     let stage = Stage::of([1, 2]);
-    ends(stage.get("full", "1", &[]), 0);
+    ends(stage.get("full", "1", ""), 0);
     // It has to wait, so that it cannot be done before it is interrupted.
     let lock = stage.entry("crawllog", "crawllog-2-cache.working");
     fs::write(&lock, "").unwrap();
@@ -33,19 +33,17 @@ fn ctrl_c_ends_it_and_the_same_command_goes_on() {
     for interrupt in [Program::interrupt, |program: &mut Program| {
         program.signal(15)
     }] {
-        let mut waiting = Program::start(stage.get("full", "1-2", &[]));
+        let mut waiting = Program::start(stage.get("full", "1-2", ""));
         until("it handles signals", || handles_signals(waiting.pid()));
         interrupt(&mut waiting);
         let ended = waiting.end();
         assert_eq!(ended.status.code(), Some(1), "{ended:?}");
         assert_eq!(ended.out, "");
-        assert_eq!(
-            ended.errors,
-            "crawlspace: stopped; the same request goes on from here\n"
-        );
+        let expected = "crawlspace: stopped; the same request goes on from here\n";
+        assert_eq!(ended.errors, expected);
     }
     drop(held);
-    ends(stage.get("full", "1-2", &["--strict"]), 0);
+    ends(stage.get("full", "1-2", "--strict"), 0);
 }
 
 /// Whether a process has handlers for SIGINT and SIGTERM.
@@ -60,9 +58,9 @@ fn handles_signals(pid: u32) -> bool {
 fn on_a_terminal_nothing_is_left_of_the_bar() {
     let stage = Stage::of([1]);
     stage.add(2, 60_000);
-    let (status, seen) = on_terminal(stage.get("full", "1-2", &[]), 100, "");
+    let (status, seen) = on_terminal(stage.get("full", "1-2", ""), 100, "");
     assert_eq!(status, 0, "{seen}");
     let last: Vec<&str> = seen.lines().rev().take(4).collect();
     assert!(last[0].starts_with("  bytes"), "{seen:?}");
-    assert!(seen.contains("1-2-cache"), "{seen:?}");
+    assert_contains(&seen, "1-2-cache");
 }

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use redis_tests::http::{Answer, get};
 use redis_tests::metadata::{Form, metadata};
-use redis_tests::{FileHost, Manners, until};
+use redis_tests::{FileHost, Manners, until, with};
 use tempfile::TempDir;
 
 use crate::serving::Stage;
@@ -38,10 +38,7 @@ impl Web {
     }
 
     fn redirect(&self, path: &str, to: &str) {
-        let manners = Manners {
-            redirect: Some(to.to_owned()),
-            ..Manners::default()
-        };
+        let manners = with!(Manners, redirect: Some(to.to_owned()));
         self.host.put(path, b"", manners);
     }
 

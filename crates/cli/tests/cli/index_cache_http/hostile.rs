@@ -6,7 +6,7 @@ use std::time::Duration;
 use crawlspace_jobs::{Error, IndexKind, Work};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use redis_tests::{Part, Rng, ScriptedHost, answer};
+use redis_tests::{Part, Rng, ScriptedHost, answer, assert_contains, rows};
 use tar::{EntryType, Header};
 
 use crate::index_cache_http::parcels::{
@@ -63,25 +63,17 @@ fn second(bytes: &[u8]) -> usize {
 #[test]
 fn statuses_are_told_with_what_the_server_says() {
     let json = |text: &str| serde_json::json!({ "message": text }).to_string();
-    for (status, body, what) in [
-        (
-            500,
-            json("7-metadata-1.warc.gz: at 12: no record"),
-            "500: 7-metadata-1.warc.gz",
-        ),
-        (507, json("no room"), "507: no room"),
-        (503, json("by process 7"), "503: by process 7"),
-        (404, json("no indexes here"), "404: no indexes here"),
-        (
-            404,
-            "<h1>Not found</h1>".to_owned(),
-            "is that a server of indexes?",
-        ),
-        (400, json("jobs: \u{1b}[31m"), "400: jobs:  [31m"),
-        (204, String::new(), "204"),
-        (206, tar_text(), "206"),
-        (301, String::new(), "301"),
-        (401, String::new(), "401"),
+    for (status, body, what) in rows![
+        500, json("7-metadata-1.warc.gz: at 12: no record"), "500: 7-metadata-1.warc.gz";
+        507, json("no room"), "507: no room";
+        503, json("by process 7"), "503: by process 7";
+        404, json("no indexes here"), "404: no indexes here";
+        404, "<h1>Not found</h1>".to_owned(), "is that a server of indexes?";
+        400, json("jobs: \u{1b}[31m"), "400: jobs:  [31m";
+        204, String::new(), "204";
+        206, tar_text(), "206";
+        301, String::new(), "301";
+        401, String::new(), "401";
     ] {
         refused(answer(status, &[], body), what);
     }
@@ -159,7 +151,7 @@ fn a_server_that_says_nothing_more_is_left() {
         let error = client
             .get_index(IndexKind::Dedup, &set(jobs), &Work::default())
             .unwrap_err();
-        assert!(error.to_string().contains(what), "{error}");
+        assert_contains(&error, what);
     }
     assert_eq!(desk.files(), [""; 0]);
 }

@@ -10,7 +10,7 @@ use crawlspace_jobs::{
 };
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use redis_tests::{Part, answer};
+use redis_tests::{Part, answer, with};
 
 /// The text of the lines by URL of a set, and those by digest.
 pub fn lines(jobs: &str) -> (String, String) {
@@ -106,10 +106,7 @@ pub struct Desk {
 impl Desk {
     pub fn new() -> Desk {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options {
-            cache_dir: folder.path().join("cache"),
-            ..Options::default()
-        };
+        let options = with!(Options, cache_dir: folder.path().join("cache"));
         Desk {
             _folder: folder,
             options,

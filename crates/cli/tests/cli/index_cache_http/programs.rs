@@ -1,7 +1,6 @@
 //! `crawlspace index get --server`: clients that are processes, and end as processes do.
 
 use std::path::Path;
-use std::process::Command;
 
 use crawlspace_jobs::{IndexKind, Work};
 use redis_tests::http::get;
@@ -11,13 +10,13 @@ use serde_json::Value;
 use crate::index_cache_http::archive::Stage as Archive;
 use crate::index_cache_http::parcels::{Desk, arrives, made, set, tar_of, write};
 use crate::index_cache_http::server::start;
+use crate::tool::tool;
 
 fn client(server: &str, kind: &str, jobs: &str, cache_dir: &Path) -> Program {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
-    command
-        .args(["index", "get", "--json", "--server", server])
-        .args(["--kind", kind, "--jobs", jobs, "--cache-dir"])
-        .arg(cache_dir);
+    let command = tool(format!(
+        "index get --json --server {server} --kind {kind} --jobs {jobs} --cache-dir {}",
+        cache_dir.display()
+    ));
     Program::start(command)
 }
 

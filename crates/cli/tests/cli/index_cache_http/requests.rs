@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crawlspace_jobs::{Error, IndexKind, Missing, Options, Work};
-use redis_tests::{Part, ScriptedHost, answer};
+use redis_tests::{Part, ScriptedHost, answer, assert_contains, assert_starts};
 
 use crate::index_cache_http::parcels::{Desk, arrives, lines, set, tar_of};
 
@@ -40,11 +40,7 @@ fn an_index_is_fetched_once_and_unzipped() {
     }
     let asked = host.asked();
     assert_eq!(asked.len(), 1);
-    assert!(
-        asked[0]
-            .target
-            .starts_with("/base/_indexes/dedup?jobs=1,2&wait=")
-    );
+    assert_starts(&asked[0].target, "/base/_indexes/dedup?jobs=1,2&wait=");
     assert_eq!(
         desk.files(),
         [
@@ -78,17 +74,9 @@ fn every_kind_has_its_folder() {
             .get_index(kind, &set("1-6"), &Work::default())
             .unwrap();
         let path = index.entry.path();
-        assert_eq!(
-            path.parent().unwrap().file_name().unwrap(),
-            kind.client_folder()
-        );
-        assert!(
-            path.file_name()
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .starts_with("1-2-3-4-")
-        );
+        let expected = kind.client_folder();
+        assert_eq!(path.parent().unwrap().file_name().unwrap(), expected);
+        assert_starts(path.file_name().unwrap().to_str().unwrap(), "1-2-3-4-");
         let by_url = match kind {
             IndexKind::Cdx => std::fs::read_to_string(path).unwrap(),
             _ => text(&index, "url.cdxj"),
@@ -133,7 +121,7 @@ fn what_is_partial_has_its_own_name_and_the_rest_is_asked_for_later() {
         let [(7, Missing::NoJob), (8, Missing::Unreadable { why })] = &whys[..] else {
             panic!("{whys:?}");
         };
-        assert!(why.contains("does not say why"), "{why}");
+        assert_contains(why, "does not say why");
         assert_eq!(host.asked().len(), 1);
     }
     assert!(
@@ -173,16 +161,11 @@ fn a_partial_copy_is_good_enough_when_the_server_is_gone() {
     let index = ask("1-3").unwrap();
     assert_eq!(index.found, set("1,2"));
     let why = index.missing[0].why.to_string();
-    assert!(
-        why.contains("does not say why") && why.contains(&server),
-        "{why}"
-    );
+    assert_contains(&why, "does not say why");
+    assert_contains(&why, &server);
     // Of another set nothing is known.
     let error = ask("1-4").unwrap_err().to_string();
-    assert!(
-        error.starts_with(&format!("{server}/_indexes/cdx?jobs=1-4: ")),
-        "{error}"
-    );
+    assert_starts(&error, format!("{server}/_indexes/cdx?jobs=1-4: "));
 }
 
 #[test]
@@ -226,7 +209,7 @@ fn nobody_waits_for_ever() {
         .get_index(IndexKind::Dedup, &set("1"), &Work::default())
         .unwrap_err();
     assert!(matches!(error, Error::Remote { .. }), "{error:?}");
-    assert!(error.to_string().contains("still building"), "{error}");
+    assert_contains(&error, "still building");
     assert_eq!(host.asked().len(), 1);
 }
 

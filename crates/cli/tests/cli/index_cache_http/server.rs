@@ -5,7 +5,7 @@ use std::io::Read;
 use crawlspace_jobs::{IndexKind, Manifest, Work};
 use redis_tests::http::{Answer, ask, get};
 use redis_tests::metadata::Form;
-use redis_tests::until;
+use redis_tests::{assert_contains, assert_lacks, rows, until};
 
 use crate::index_cache_http::archive::Stage as Archive;
 use crate::serving::Stage;
@@ -46,16 +46,10 @@ pub fn json(answer: &Answer) -> serde_json::Value {
 fn an_index_is_a_tar_of_its_entry() {
     let archive = Archive::with_jobs("1,2", 300);
     let server = start(&archive);
-    for (kind, files) in [
-        (
-            "dedup",
-            &["digest.cdxj.gz", "digest.idx", "url.cdxj.gz", "url.idx"][..],
-        ),
-        (
-            "full",
-            &["digest.cdxj.gz", "digest.idx", "url.cdxj.gz", "url.idx"],
-        ),
-        ("cdx", &["index.cdx"]),
+    for (kind, files) in rows![
+        "dedup", &["digest.cdxj.gz", "digest.idx", "url.cdxj.gz", "url.idx"][..];
+        "full", &["digest.cdxj.gz", "digest.idx", "url.cdxj.gz", "url.idx"];
+        "cdx", &["index.cdx"];
     ] {
         let answer = get(server.address(), &format!("/_indexes/{kind}?jobs=1-2"));
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -180,11 +174,10 @@ fn notes_in_manifests_name_no_folder() {
     let mut first = tar.entries().unwrap().next().unwrap().unwrap();
     let mut manifest = String::new();
     first.read_to_string(&mut manifest).unwrap();
-    for note in ["is skipped", "1-metadata-1.warc.gz (metadata://"] {
-        assert!(manifest.contains(note), "{note} in {manifest}");
-    }
+    assert_contains(&manifest, "is skipped");
+    assert_contains(&manifest, "1-metadata-1.warc.gz (metadata://");
     let folder = archive.archive().display().to_string();
-    assert!(!manifest.contains(&folder), "{manifest}");
+    assert_lacks(&manifest, &folder);
 }
 
 #[test]
@@ -219,7 +212,7 @@ fn a_list_of_jobs_that_is_too_long_for_a_url_is_refused_in_words() {
     let jobs = crate::index_cache_http::parcels::set(&jobs.join(","));
     let refused = client.get_index(IndexKind::Full, &jobs, &Work::default());
     let error = refused.unwrap_err().to_string();
-    assert!(error.contains("too long for its URL"), "{error}");
+    assert_contains(&error, "too long for its URL");
     assert_eq!(desk.files(), [""; 0]);
 }
 
@@ -227,17 +220,13 @@ fn a_list_of_jobs_that_is_too_long_for_a_url_is_refused_in_words() {
 fn what_makes_no_sense_is_refused() {
     let archive = Archive::with_jobs("1", 10);
     let server = start(&archive);
-    for (target, status, what) in [
-        ("/_indexes/x?jobs=1", 404, "there are dedup, full and cdx"),
-        (
-            "/_indexes/dedup/x?jobs=1",
-            404,
-            "there are dedup, full and cdx",
-        ),
-        ("/_indexes/dedup", 400, "jobs is missing"),
-        ("/_indexes/dedup?jobs=1,x3", 400, "x3"),
-        ("/_indexes/dedup?jobs=1-200000", 400, "more than 100000"),
-        ("/_indexes/dedup?jobs=1&wait=301", 400, "from 0 to 300"),
+    for (target, status, what) in rows![
+        "/_indexes/x?jobs=1", 404, "there are dedup, full and cdx";
+        "/_indexes/dedup/x?jobs=1", 404, "there are dedup, full and cdx";
+        "/_indexes/dedup", 400, "jobs is missing";
+        "/_indexes/dedup?jobs=1,x3", 400, "x3";
+        "/_indexes/dedup?jobs=1-200000", 400, "more than 100000";
+        "/_indexes/dedup?jobs=1&wait=301", 400, "from 0 to 300";
     ] {
         let answer = get(server.address(), target);
         assert_eq!(answer.status, status, "{target}: {}", answer.text());
@@ -289,14 +278,8 @@ fn it_is_told_what_there_is() {
     assert_eq!(status["indexes"]["full"]["entries"], 4);
     assert_eq!(status["indexes"]["health"], "ok");
     let metrics = get(server.operator(), "/_metrics").text();
-    assert!(
-        metrics.contains("crawlspace_index_entries{kind=\"full\"} 4\n"),
-        "{metrics}"
-    );
-    assert!(
-        metrics.contains("crawlspace_index_entries{kind=\"cdx\"} 0\n"),
-        "{metrics}"
-    );
+    assert_contains(&metrics, "crawlspace_index_entries{kind=\"full\"} 4\n");
+    assert_contains(&metrics, "crawlspace_index_entries{kind=\"cdx\"} 0\n");
     // Three times two files of lines, their three indexes, and the one of two jobs.
     assert_eq!(figure(&server, "builds_total"), 10);
     assert!(figure(&server, "hits_total") >= 1);

@@ -3,18 +3,14 @@
 use std::fs;
 
 use redis_tests::archive::{Entry, Layout, Shape, store};
-use redis_tests::{Options, Rng, ok, plain_hash, sha256_of};
+use redis_tests::{Options, Rng, assert_starts, ok, plain_hash, rows, sha256_of, with};
 use serde_json::json;
 
 use crate::indexer::stage::{COPY, Outcome, Stage, assert_over, report};
 
 /// Crawls in which no payload is stored twice, so that it does not matter which file came first.
 fn plain() -> Shape {
-    Shape {
-        plain: true,
-        captures: 250,
-        ..Shape::default()
-    }
+    with!(Shape, plain: true, captures: 250)
 }
 
 /// What happens to a file, what is left of it, and what has to be said of it. Nothing is left of a file that is gone.
@@ -230,23 +226,17 @@ fn entries_that_are_none_are_named() {
         .iter()
         .map(|e| json!({"name": e.name, "path": e.path, "crawlId": e.crawl}))
         .collect();
-    let bad = [
-        (json!(7), "entry 1"),
-        (json!({"name": "no path"}), "no path"),
-        (json!({"path": 7.5, "name": "number"}), "number"),
-        (json!({"path": "s3://bucket/a.wacz"}), "a.wacz"),
-        (json!({"path": "a.wacz", "size": "many"}), "a.wacz"),
-        (json!({"path": "b.wacz", "size": -1}), "b.wacz"),
-        (json!({"path": "c.wacz", "crawlId": ["x"]}), "c.wacz"),
-        (json!({"path": "d\u{1}.wacz"}), "entry 1"),
-        (
-            json!({"path": "e.wacz", "crawlId": "crawl:counts"}),
-            "e.wacz",
-        ),
-        (
-            json!({"path": stage.folder.entries[0].path, "crawlId": "x:wacz", "name": "f"}),
-            "f",
-        ),
+    let bad = rows![
+        json!(7), "entry 1";
+        json!({"name": "no path"}), "no path";
+        json!({"path": 7.5, "name": "number"}), "number";
+        json!({"path": "s3://bucket/a.wacz"}), "a.wacz";
+        json!({"path": "a.wacz", "size": "many"}), "a.wacz";
+        json!({"path": "b.wacz", "size": -1}), "b.wacz";
+        json!({"path": "c.wacz", "crawlId": ["x"]}), "c.wacz";
+        json!({"path": "d\u{1}.wacz"}), "entry 1";
+        json!({"path": "e.wacz", "crawlId": "crawl:counts"}), "e.wacz";
+        json!({"path": stage.folder.entries[0].path, "crawlId": "x:wacz", "name": "f"}), "f";
     ];
     for (entry, name) in bad {
         let resources: Vec<_> = [&entry].into_iter().chain(&good).collect();
@@ -309,7 +299,7 @@ fn lines_that_cannot_be_used_are_counted_and_shown() {
     assert_eq!(examples.len(), bad.len());
     for example in examples {
         let example = example.as_str().expect("a text");
-        assert!(example.starts_with("lines.wacz: line "), "{example}");
+        assert_starts(example, "lines.wacz: line ");
     }
     let mut c = stage.server.wire();
     assert_over(&mut c, "{lines}:");

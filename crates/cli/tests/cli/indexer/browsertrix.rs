@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use redis_tests::archive::{Crawl, Kind, Shape};
-use redis_tests::{Options, Relay, Reply, Server, Wire, counts, int, ok, set_key, until};
+use redis_tests::{
+    Options, Relay, Reply, Server, Wire, assert_contains, counts, int, ok, set_key, until,
+};
 use serde_json::{Value, json};
 
 use crate::indexer::guards::larger;
@@ -333,10 +335,8 @@ fn a_crawl_is_committed_or_cancelled_and_again_without_harm() {
     }
     let command = stage.import().without("--source-url").without("--lease");
     let commit_it = command.clone().with("--commitCrawlId", "good");
-    assert_eq!(
-        commit_it.succeeds(),
-        json!({"crawl": "good", "new": 1, "known": 0})
-    );
+    let expected = json!({"crawl": "good", "new": 1, "known": 0});
+    assert_eq!(commit_it.succeeds(), expected);
     commit_it.succeeds();
     let cancel_it = command.clone().with("--cancelCrawlId", "bad");
     assert_eq!(cancel_it.succeeds(), json!({"crawl": "bad", "canceled": 1}));
@@ -345,9 +345,9 @@ fn a_crawl_is_committed_or_cancelled_and_again_without_harm() {
     assert_eq!(ok!(c, "EXISTS", format!("{COPY}h:bad")), int(0));
 
     let errors = command.clone().with("--cancel-crawl-id", "good").fails();
-    assert!(errors.contains("COMMITTED"), "{errors}");
+    assert_contains(&errors, "COMMITTED");
     let errors = command.clone().with("--commit-crawl-id", "none").fails();
-    assert!(errors.contains("NOCRAWL"), "{errors}");
+    assert_contains(&errors, "NOCRAWL");
     // One thing at a time.
     for wrong in [
         command.clone(),
@@ -375,7 +375,7 @@ fn failed_packages_can_be_no_failure_of_the_import() {
     );
     let report = report(&ended);
     assert_eq!(report["failed"][0]["name"], gone.name);
-    assert!(ended.errors.contains(&gone.name), "{}", ended.errors);
+    assert_contains(&ended.errors, &gone.name);
     // Other failures stay what they are.
     stage
         .import_of("/nothing/there.json")

@@ -1,7 +1,7 @@
 //! Indexers, servers and connections that die at any point, again and again.
 
 use redis_tests::archive::Shape;
-use redis_tests::{Ended, Options, Program, Relay, Rng, ok, until};
+use redis_tests::{Ended, Options, Program, Relay, Rng, assert_contains, ok, until, with};
 
 use crate::indexer::guards::larger;
 use crate::indexer::stage::{COPY, Indexer, Stage, report};
@@ -70,12 +70,7 @@ fn killed_again_and_again_it_counts_everything_once() {
 #[test]
 fn killed_while_files_are_small_and_many_it_counts_everything_once() {
     // Most of what is sent are the steps of the queue, the lists of files and commits.
-    let shape = Shape {
-        captures: 40,
-        waczs: 20,
-        known: 60,
-        ..Shape::default()
-    };
+    let shape = with!(Shape, captures: 40, waczs: 20, known: 60);
     let mut stage = Stage::with("small", Options::new(), 4, shape);
     let relay = Relay::to(&stage.server);
     let all = undisturbed(&stage, &relay);
@@ -158,7 +153,7 @@ fn an_interrupted_import_says_so_and_goes_on_where_it_was() {
             return ended;
         }
         assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
-        assert!(ended.errors.contains("stopped"), "{}", ended.errors);
+        assert_contains(&ended.errors, "stopped");
         assert_eq!(report(&ended)["stopped"], true);
         ended
     });

@@ -1,7 +1,7 @@
 //! What was crawled live, and what an import makes of the files.
 
 use redis_tests::archive::{Entry, Shape};
-use redis_tests::{Cluster, Options, is_packed, ok, plain_hash};
+use redis_tests::{Cluster, Options, is_packed, ok, plain_hash, with};
 use serde_json::json;
 
 use crate::indexer::stage::{COPY, Indexer, LIVE, Outcome, Stage, assert_over};
@@ -96,10 +96,7 @@ fn crawls_that_come_one_by_one_give_what_all_at_once_give() {
 #[test]
 fn files_that_come_one_by_one_give_what_all_at_once_give() {
     // No payload is stored twice here: of two records in files of one crawl, the one that is committed first stays.
-    let shape = Shape {
-        plain: true,
-        ..Shape::default()
-    };
+    let shape = with!(Shape, plain: true);
     let stage = Stage::with("file by file", Options::new(), 3, shape);
     let files = &stage.folder.entries;
     for listed in 1..=files.len() {
@@ -112,10 +109,7 @@ fn files_that_come_one_by_one_give_what_all_at_once_give() {
 #[test]
 fn what_is_removed_later_leaves_the_same() {
     // Holders of shared hashes, and the order in which they come into their own, are those of the live crawls.
-    let shape = Shape {
-        known: 70,
-        ..Shape::default()
-    };
+    let shape = with!(Shape, known: 70);
     let stage = Stage::with("removed later", Options::new(), 5, shape);
     stage.import().jobs(2).succeeds();
     let mut ids: Vec<&String> = stage.crawls.iter().map(|crawl| &crawl.id).collect();

@@ -1,16 +1,13 @@
 //! Several indexers share the work, and some of them die, or sleep for too long.
 
 use redis_tests::archive::Shape;
-use redis_tests::{Options, Relay, ok, until};
+use redis_tests::{Options, Relay, ok, until, with};
 
 use crate::indexer::stage::{Stage, succeeded};
 
 /// Larger crawls, so that there is a middle to be interrupted in.
 pub fn larger() -> Shape {
-    Shape {
-        captures: 1500,
-        ..Shape::default()
-    }
+    with!(Shape, captures: 1500)
 }
 
 #[test]
@@ -78,11 +75,7 @@ fn an_indexer_that_wakes_up_beyond_its_lease_changes_nothing() {
 
 #[test]
 fn whatever_it_was_about_to_do_is_not_done_when_it_wakes_up() {
-    let shape = Shape {
-        captures: 60,
-        waczs: 3,
-        ..Shape::default()
-    };
+    let shape = with!(Shape, captures: 60, waczs: 3);
     let stage = Stage::with("any step", Options::new(), 2, shape);
     let relay = Relay::to(&stage.server);
     let all = {

@@ -3,7 +3,9 @@
 use std::fs;
 
 use redis_tests::archive::{Crawl, Crawler, Entry, Folder, Layout, Shape, crawl};
-use redis_tests::{Options, Relay, Rng, Server, ok, plain_hash, set_key, until};
+use redis_tests::{
+    Options, Relay, Rng, Server, assert_contains, ok, plain_hash, rows, set_key, until, with,
+};
 use serde_json::json;
 
 use crate::indexer::guards::larger;
@@ -11,12 +13,7 @@ use crate::indexer::stage::{COPY, Indexer, Outcome, Stage, assert_over, succeede
 
 /// A server, and one file of a plain crawl of so many captures in a folder.
 fn one_file(captures: u64) -> (Server, Folder, Crawl) {
-    let shape = Shape {
-        captures,
-        waczs: 1,
-        plain: true,
-        ..Shape::default()
-    };
+    let shape = with!(Shape, captures, waczs: 1, plain: true);
     let crawl = Crawler::new(Rng::seeded(1), shape).next_crawl();
     let mut folder = Folder::new();
     folder.write_as(&crawl, Layout::CdxjGzip);
@@ -157,11 +154,7 @@ pub fn reordered(made: &Crawl, order: &[usize]) -> Crawl {
 
 #[test]
 fn files_have_the_numbers_of_their_places_in_the_manifest_whoever_is_quickest() {
-    let shape = Shape {
-        waczs: 8,
-        captures: 900,
-        ..Shape::default()
-    };
+    let shape = with!(Shape, waczs: 8, captures: 900);
     let mut stage = Stage::with("shuffled", Options::new(), 3, shape);
     let mut c = stage.server.wire();
     for round in 0..3 {
@@ -283,20 +276,14 @@ fn a_source_that_cannot_be_read_is_named() {
         fs::write(&path, text).expect("it is written");
         path.to_string_lossy().into_owned()
     };
-    for (source, why) in [
-        (
-            folder.file("nothing.json").to_string_lossy().into_owned(),
-            "",
-        ),
-        (path("empty.json", ""), "empty"),
-        (path("text.json", "no JSON"), ""),
-        (path("list.json", "[]"), "resources"),
-        (path("other.json", "{\"profile\": \"x\"}"), "resources"),
-        (
-            path("cut.json", "{\"resources\": [{\"path\": \"0.wacz\"}"),
-            "",
-        ),
-        ("ftp://example.org/a.json".into(), "ftp"),
+    for (source, why) in rows![
+        folder.file("nothing.json").to_string_lossy().into_owned(), "";
+        path("empty.json", ""), "empty";
+        path("text.json", "no JSON"), "";
+        path("list.json", "[]"), "resources";
+        path("other.json", "{\"profile\": \"x\"}"), "resources";
+        path("cut.json", "{\"resources\": [{\"path\": \"0.wacz\"}"), "";
+        "ftp://example.org/a.json".into(), "ftp";
     ] {
         let errors = Indexer::new(&source).redis(&server.url()).fails();
         assert!(
@@ -316,7 +303,7 @@ fn a_source_that_is_no_regular_file_is_refused_and_not_waited_for() {
     for source in [source, folder.path().to_str().expect("a plain path")] {
         let errors = Indexer::new(source).redis(&server.url()).fails();
         let told = format!("{source}: it is not a regular file");
-        assert!(errors.contains(&told), "{errors}");
+        assert_contains(&errors, &told);
     }
     // Also as a list within a list.
     let outer = folder.file("outer.json");
@@ -325,10 +312,7 @@ fn a_source_that_is_no_regular_file_is_refused_and_not_waited_for() {
     let import = Indexer::new(outer.to_str().expect("a plain path"));
     let failed = import.redis(&server.url()).prefix(COPY).fails_some();
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["pipe.json"]);
-    assert!(
-        failed["pipe.json"].contains("not a regular file"),
-        "{failed:?}"
-    );
+    assert_contains(&failed["pipe.json"], "not a regular file");
     assert_eq!(crawls(&server), ["0.wacz"]);
 }
 

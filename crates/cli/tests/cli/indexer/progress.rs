@@ -3,18 +3,14 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis_tests::archive::{Entry, Shape};
-use redis_tests::{Options, Relay, ok, until};
+use redis_tests::{Options, Relay, ok, until, with};
 
 use crate::indexer::guards::larger;
 use crate::indexer::stage::{COPY, Stage, succeeded};
 
 #[test]
 fn progress_goes_from_nothing_to_all_and_never_back() {
-    let shape = Shape {
-        captures: 200,
-        waczs: 12,
-        ..Shape::default()
-    };
+    let shape = with!(Shape, captures: 200, waczs: 12);
     let stage = Stage::with("progress", Options::new(), 4, shape);
     let mut c = stage.server.wire();
     let counts = format!("{COPY}allcounts");

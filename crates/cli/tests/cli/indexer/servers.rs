@@ -1,6 +1,6 @@
 //! Servers that are full, gone, locked, or none of ours.
 
-use redis_tests::{Options, Relay, ok, until};
+use redis_tests::{Options, Relay, assert_contains, assert_lacks, ok, until};
 
 use crate::indexer::guards::larger;
 use crate::indexer::stage::{COPY, Indexer, Stage};
@@ -67,7 +67,7 @@ fn what_cannot_be_an_index_is_refused_with_a_reason() {
     let stage = Stage::new("refused");
     let plain = Options::new().no_module().start();
     let errors = stage.import().redis(&plain.url()).fails();
-    assert!(errors.contains("module"), "{errors}");
+    assert_contains(&errors, "module");
     assert_eq!(
         ok!(plain.wire(), "DBSIZE").int(),
         0,
@@ -88,10 +88,8 @@ fn what_cannot_be_an_index_is_refused_with_a_reason() {
             errors.to_lowercase().contains(&why.to_lowercase()) || why == "WRONGPASS",
             "{url}: {errors}"
         );
-        assert!(
-            !errors.contains("wr0ng") && !errors.contains("s3cret"),
-            "{errors}"
-        );
+        assert_lacks(&errors, "wr0ng");
+        assert_lacks(&errors, "s3cret");
     }
     stage
         .import()
@@ -101,7 +99,7 @@ fn what_cannot_be_an_index_is_refused_with_a_reason() {
     let mut c = stage.server.wire();
     ok!(c, "SET", format!("{COPY}src:q"), "no list");
     let errors = stage.import().fails();
-    assert!(errors.contains("WRONGTYPE"), "{errors}");
+    assert_contains(&errors, "WRONGTYPE");
     ok!(c, "DEL", format!("{COPY}src:q"));
     stage.import().succeeds();
     stage.assert_once();
@@ -125,7 +123,7 @@ fn a_prefix_without_hash_tag_is_refused_in_a_cluster() {
     let stage = Stage::new("no tag");
     let import = Indexer::new(&stage.folder.manifest()).redis(&cluster.url());
     let errors = import.prefix("coll:").fails();
-    assert!(errors.contains("BADPREFIX"), "{errors}");
+    assert_contains(&errors, "BADPREFIX");
 }
 
 #[test]

@@ -3,18 +3,14 @@
 use std::fs;
 
 use redis_tests::archive::{Entry, Shape, store};
-use redis_tests::{FileHost, Manners, Options, ok};
+use redis_tests::{FileHost, Manners, Options, assert_contains, assert_lacks, ok, rows, with};
 use serde_json::json;
 
 use crate::indexer::stage::{COPY, Indexer, Stage};
 
 /// Crawls in which no payload is stored twice, so that it does not matter which file came first.
 fn plain() -> Shape {
-    Shape {
-        plain: true,
-        captures: 250,
-        ..Shape::default()
-    }
+    with!(Shape, plain: true, captures: 250)
 }
 
 /// Puts all files on a host, each with its manners, under `/coll/<number>.wacz`.
@@ -67,31 +63,12 @@ fn what_a_server_does_badly_but_not_wrongly_does_no_harm() {
     let stage = Stage::with("unwilling", Options::new(), 4, plain());
     let host = FileHost::start();
     let ways = [
-        Manners {
-            ranges: false,
-            ..Manners::default()
-        },
-        Manners {
-            failing: Some((503, 2)),
-            ..Manners::default()
-        },
-        Manners {
-            cut: Some((5_000, 2)),
-            ..Manners::default()
-        },
-        Manners {
-            ranges: false,
-            chunked: true,
-            ..Manners::default()
-        },
-        Manners {
-            shorter_ranges: Some(3_000),
-            ..Manners::default()
-        },
-        Manners {
-            etag: Some("\"1\"".into()),
-            ..Manners::default()
-        },
+        with!(Manners, ranges: false),
+        with!(Manners, failing: Some((503, 2))),
+        with!(Manners, cut: Some((5_000, 2))),
+        with!(Manners, ranges: false, chunked: true),
+        with!(Manners, shorter_ranges: Some(3_000)),
+        with!(Manners, etag: Some("\"1\"".into())),
     ];
     upload(&stage, &host, |n| ways[n % ways.len()].clone());
     manifest(&stage, &host, relative).succeeds();
@@ -150,42 +127,12 @@ fn of_a_large_file_only_the_index_is_fetched() {
 fn a_file_that_a_server_does_not_give_is_named_and_the_others_are_imported() {
     let stage = Stage::with("bad web", Options::new(), 2, plain());
     let host = FileHost::start();
-    let ways = [
-        (
-            "gone",
-            Manners {
-                failing: Some((404, u32::MAX)),
-                ..Manners::default()
-            },
-        ),
-        (
-            "not allowed",
-            Manners {
-                failing: Some((403, u32::MAX)),
-                ..Manners::default()
-            },
-        ),
-        (
-            "another file each time",
-            Manners {
-                total_lie: 7,
-                ..Manners::default()
-            },
-        ),
-        (
-            "other bytes than asked for",
-            Manners {
-                range_lie: 5,
-                ..Manners::default()
-            },
-        ),
-        (
-            "round and round",
-            Manners {
-                redirect: Some("/coll/1.wacz".into()),
-                ..Manners::default()
-            },
-        ),
+    let ways = rows![
+        "gone", with!(Manners, failing: Some((404, u32::MAX)));
+        "not allowed", with!(Manners, failing: Some((403, u32::MAX)));
+        "another file each time", with!(Manners, total_lie: 7);
+        "other bytes than asked for", with!(Manners, range_lie: 5);
+        "round and round", with!(Manners, redirect: Some("/coll/1.wacz".into()));
     ];
     for (n, (what, bad)) in ways.into_iter().enumerate() {
         let prefix = format!("{{web-{n}}}:");
@@ -239,7 +186,7 @@ fn a_manifest_that_cannot_be_fetched_is_named() {
     host.put("/page.json", b"<html>Not found</html>", Manners::default());
     for path in ["/nothing.json", "/page.json"] {
         let errors = stage.import_of(&host.url(path)).fails();
-        assert!(errors.contains(path), "{errors}");
+        assert_contains(&errors, path);
     }
     let keys = ok!(stage.server.wire(), "KEYS", format!("{COPY}*"));
     assert_eq!(keys.items(), []);
@@ -253,11 +200,11 @@ fn secrets_in_urls_are_not_shown() {
     let signed = |n: usize, _: &Entry| format!("missing/{n}.wacz?signature=s3cret");
     let ended = manifest(&stage, &host, signed).run();
     assert_eq!(ended.status.code(), Some(1));
-    assert!(!ended.errors.contains("s3cret"), "{}", ended.errors);
-    assert!(!ended.out.contains("s3cret"), "{}", ended.out);
+    assert_lacks(&ended.errors, "s3cret");
+    assert_lacks(&ended.out, "s3cret");
     let source = host.url("/nothing.json?signature=s3cret");
     let ended = stage.import_of(&source).run();
-    assert!(!ended.errors.contains("s3cret"), "{}", ended.errors);
+    assert_lacks(&ended.errors, "s3cret");
 
     // And they are sent, of course.
     let signed = |n: usize, e: &Entry| format!("{}?signature=s3cret", relative(n, e));

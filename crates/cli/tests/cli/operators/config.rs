@@ -1,12 +1,13 @@
 //! `crawlspace config`, and how `crawlspace serve` takes what is wrong.
 
+use redis_tests::{Outcome, assert_contains, assert_lacks, assert_starts, outcome};
 use std::path::Path;
 
-use crate::operators::stage::{Outcome, program, run};
+use crate::tool::tool;
 
 /// Runs it in that folder.
-fn crawlspace(folder: &Path, words: &[&str]) -> Outcome {
-    run(program().args(words).current_dir(folder))
+fn crawlspace(folder: &Path, words: &str) -> Outcome {
+    outcome(tool(words).current_dir(folder))
 }
 
 #[test]
@@ -15,9 +16,9 @@ fn everything_that_is_wrong_is_told_and_nothing_is_served() {
     let text = "collections:\n  good: $live\n  a: cdx+http://h/cdx\n  b: {indx: \"\\e[31m\"}\n";
     std::fs::write(folder.path().join("config.yaml"), text).unwrap();
     for words in [
-        &["config", "check", "config.yaml"][..],
-        &["config", "show", "config.yaml"],
-        &["serve", "--bind", "127.0.0.1:0", "--config", "config.yaml"],
+        "config check config.yaml",
+        "config show config.yaml",
+        "serve --bind 127.0.0.1:0 --config config.yaml",
     ] {
         let Outcome {
             status,
@@ -32,15 +33,8 @@ fn everything_that_is_wrong_is_told_and_nothing_is_served() {
         let wanted = ["config.yaml:3:6", "config.yaml:4:6", "config.yaml:4:7"];
         assert_eq!(places, wanted, "{words:?}: {errors}");
     }
-    let missing = crawlspace(folder.path(), &["config", "check", "none.yaml"]);
-    assert_eq!(missing.status, 1);
-    assert!(
-        missing
-            .errors
-            .starts_with("none.yaml: this file cannot be read: "),
-        "{}",
-        missing.errors
-    );
+    let missing = crawlspace(folder.path(), "config check none.yaml").exits(1);
+    assert_starts(&missing.errors, "none.yaml: this file cannot be read: ");
 }
 
 #[test]
@@ -49,28 +43,25 @@ fn what_is_shown_is_the_same_configuration_and_hides_passwords() {
     let text =
         "debug: true\ncollections:\n  a: {index: 'redis://u:hidden@h/k', resource: ./warcs}\n";
     std::fs::write(folder.path().join("config.yaml"), text).unwrap();
-    let shown = |words: &[&str]| {
-        let words = [&["config", "show"], words].concat();
+    let shown = |words: &str| {
+        let words = format!("config show {words}");
         let outcome = crawlspace(folder.path(), &words);
         assert_eq!(outcome.status, 0, "{}", outcome.errors);
         (outcome.out, outcome.errors)
     };
-    let (masked, remarks) = shown(&["config.yaml"]);
-    assert!(masked.contains("redis://u:***@h:6379/0/k"), "{masked}");
-    assert!(!masked.contains("hidden"), "{masked}");
-    assert!(
-        remarks.starts_with("config.yaml:1:1: debug has no effect here"),
-        "{remarks}"
-    );
+    let (masked, remarks) = shown("config.yaml");
+    assert_contains(&masked, "redis://u:***@h:6379/0/k");
+    assert_lacks(&masked, "hidden");
+    assert_starts(&remarks, "config.yaml:1:1: debug has no effect here");
 
     for (form, again) in [
-        (&["--secrets"][..], "again.yaml"),
-        (&["--secrets", "--json"], "again.json"),
+        ("--secrets", "again.yaml"),
+        ("--secrets --json", "again.json"),
     ] {
-        let (text, _) = shown(&[form, &["config.yaml"]].concat());
-        assert!(text.contains("redis://u:hidden@h:6379/0/k"), "{text}");
+        let (text, _) = shown(&format!("{form} config.yaml"));
+        assert_contains(&text, "redis://u:hidden@h:6379/0/k");
         std::fs::write(folder.path().join(again), &text).unwrap();
-        let (same, remarks) = shown(&[form, &[again]].concat());
+        let (same, remarks) = shown(&format!("{form} {again}"));
         assert_eq!((same, &*remarks), (text, ""));
     }
 }

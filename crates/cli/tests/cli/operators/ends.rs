@@ -1,6 +1,6 @@
 //! `crawlspace dedupe commit`, `cancel`, `remove` and `retain`: crawls that end, or leave.
 
-use redis_tests::{Server, int, ok, plain_hash};
+use redis_tests::{Server, assert_contains, assert_lacks, assert_starts, int, ok, plain_hash};
 use serde_json::json;
 
 use crate::operators::dedupe::dedupe;
@@ -10,7 +10,7 @@ use crate::operators::stage::{INDEX, add, index};
 fn a_removal_says_who_suffers_and_wants_to_be_confirmed() {
     let server = Server::start();
     let mut c = index(&server);
-    let refused = dedupe(&server, &["remove", "2026-02"]);
+    let refused = dedupe(&server, "remove 2026-02");
     assert_eq!((refused.status, &refused.out[..]), (2, ""), "{refused:?}");
     for part in [
         "crawl 2026-02: committed, 3 hashes, 3 records, 5.2 MB in 1 WACZ file\n",
@@ -21,13 +21,10 @@ fn a_removal_says_who_suffers_and_wants_to_be_confirmed() {
     }
     assert_eq!(ok!(c, "SCARD", format!("{INDEX}allcrawls")), int(2));
 
-    let done = dedupe(&server, &["remove", "2026-02", "--yes", "--json"]);
-    assert_eq!(done.status, 0, "{done:?}");
-    assert_eq!(
-        done.object(),
-        json!({"crawls": 1, "dropped": 2, "reowned": 1})
-    );
-    assert!(done.errors.contains("2 revisits"), "{}", done.errors);
+    let done = dedupe(&server, "remove 2026-02 --yes --json").exits(0);
+    let expected = json!({"crawls": 1, "dropped": 2, "reowned": 1});
+    assert_eq!(done.object(), expected);
+    assert_contains(&done.errors, "2 revisits");
     assert_eq!(
         ok!(c, "SMEMBERS", format!("{INDEX}allcrawls")).texts(),
         ["2026-03"]
@@ -35,94 +32,54 @@ fn a_removal_says_who_suffers_and_wants_to_be_confirmed() {
 
     // What cannot be done is told before anything is asked.
     for (words, reason) in [
-        (["remove", "2026-02"], "NOCRAWL"),
-        (["remove", "2026-04"], "dedupe cancel drops it"),
-        (["cancel", "2026-03"], "dedupe remove takes it out"),
-        (["cancel", "2026-09"], "NOCRAWL"),
+        ("remove 2026-02", "NOCRAWL"),
+        ("remove 2026-04", "dedupe cancel drops it"),
+        ("cancel 2026-03", "dedupe remove takes it out"),
+        ("cancel 2026-09", "NOCRAWL"),
     ] {
-        let refused = dedupe(&server, &words);
-        assert_eq!(refused.status, 1, "{refused:?}");
-        assert!(refused.errors.contains(reason), "{}", refused.errors);
+        let refused = dedupe(&server, words).exits(1);
+        assert_contains(&refused.errors, reason);
     }
     // Those that go together miss nothing of each other.
-    let both = dedupe(&server, &["remove", "2026-03", "2026-03", "--yes"]);
-    assert!(
-        both.status == 0 && !both.errors.contains("replayed"),
-        "{both:?}"
-    );
+    let both = dedupe(&server, "remove 2026-03 2026-03 --yes").exits(0);
+    assert_lacks(&both.errors, "replayed");
 }
 
 #[test]
 fn a_collection_is_retained_and_the_rest_purged() {
     let server = Server::start();
     let mut c = index(&server);
-    let counted = dedupe(&server, &["retain", "2026-03", "--json"]);
-    assert_eq!(counted.status, 0, "{counted:?}");
+    let counted = dedupe(&server, "retain 2026-03 --json").exits(0);
     let expected = json!({"purged": false, "crawls": 1, "dropped": 0, "reowned": 0});
     assert_eq!(counted.object(), expected);
-    assert_eq!(
-        dedupe(&server, &["stats", "--json"]).object()["removedCrawls"],
-        1
-    );
+    assert_eq!(dedupe(&server, "stats --json").object()["removedCrawls"], 1);
 
-    let refused = dedupe(&server, &["retain", "--purge", "2026-03"]);
-    assert_eq!(refused.status, 2, "{refused:?}");
-    assert!(
-        refused.errors.contains("crawl 2026-02 goes, with 3 hashes"),
-        "{}",
-        refused.errors
-    );
-    assert!(
-        refused.errors.contains("crawl 2026-03 has 2 revisits"),
-        "{}",
-        refused.errors
-    );
+    let refused = dedupe(&server, "retain --purge 2026-03").exits(2);
+    assert_contains(&refused.errors, "crawl 2026-02 goes, with 3 hashes");
+    assert_contains(&refused.errors, "crawl 2026-03 has 2 revisits");
     assert_eq!(ok!(c, "SCARD", format!("{INDEX}allcrawls")), int(2));
-    let purged = dedupe(&server, &["retain", "--purge", "2026-03", "--yes"]);
-    assert_eq!(purged.status, 0, "{purged:?}");
-    assert!(
-        purged.out.starts_with("1 crawl removed\n"),
-        "{}",
-        purged.out
-    );
+    let purged = dedupe(&server, "retain --purge 2026-03 --yes").exits(0);
+    assert_starts(&purged.out, "1 crawl removed\n");
     assert_eq!(ok!(c, "SCARD", format!("{INDEX}allcrawls")), int(1));
     // Nothing more goes: nothing to ask.
-    assert_eq!(dedupe(&server, &["retain", "--purge", "2026-03"]).status, 0);
-    assert_eq!(
-        dedupe(&server, &["retain", "--purge", "2026-09", "--yes"]).status,
-        1
-    );
-    assert_eq!(dedupe(&server, &["retain"]).status, 2);
+    dedupe(&server, "retain --purge 2026-03").exits(0);
+    dedupe(&server, "retain --purge 2026-09 --yes").exits(1);
+    dedupe(&server, "retain").exits(2);
 }
 
 #[test]
 fn crawls_are_committed_and_cancelled() {
     let server = Server::start();
     let mut c = index(&server);
-    let done = dedupe(&server, &["commit", "2026-09", "2026-04", "--json"]);
-    assert_eq!(done.status, 1, "one of them is not there");
-    assert!(done.errors.contains("NOCRAWL"), "{}", done.errors);
-    assert_eq!(
-        done.object(),
-        json!({"crawl": "2026-04", "new": 1, "known": 0})
-    );
+    let done = dedupe(&server, "commit 2026-09 2026-04 --json").exits(1);
+    assert_contains(&done.errors, "NOCRAWL");
+    let expected = json!({"crawl": "2026-04", "new": 1, "known": 0});
+    assert_eq!(done.object(), expected);
 
     add(&mut c, "2026-04", 20..22);
-    let refused = dedupe(&server, &["cancel", "2026-04"]);
-    assert_eq!(refused.status, 2, "{refused:?}");
-    assert!(
-        refused
-            .errors
-            .contains("what came since its last commit goes"),
-        "{}",
-        refused.errors
-    );
-    let done = dedupe(&server, &["cancel", "2026-04", "--yes"]);
-    assert_eq!(done.status, 0, "{done:?}");
-    assert!(
-        done.out.contains("crawl 2026-04: cancelled"),
-        "{}",
-        done.out
-    );
+    let refused = dedupe(&server, "cancel 2026-04").exits(2);
+    assert_contains(&refused.errors, "what came since its last commit goes");
+    let done = dedupe(&server, "cancel 2026-04 --yes").exits(0);
+    assert_contains(&done.out, "crawl 2026-04: cancelled");
     assert_eq!(plain_hash(&mut c, INDEX, "h:2026-04").len(), 1);
 }

@@ -2,13 +2,13 @@
 //! on both outputs. `<any>` stands for whatever is there.
 
 use std::path::Path;
-use std::process::Command;
 
 use redis_tests::examples::matches_line;
 use redis_tests::{Options, Server};
 
-use crate::operators::stage::{frontier, index, program_folder};
+use crate::operators::stage::{frontier, index};
 use crate::operators::wacz::collection;
+use crate::tool::script;
 
 struct Example {
     line: usize,
@@ -59,16 +59,11 @@ fn the_examples_with_wacz_files_print_what_their_page_shows() {
 
 /// Runs the examples of a page in that folder, one after the other.
 fn must_print(page: &str, server: &Server, folder: &Path) {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let path = format!("{}:{path}", program_folder().display());
     let mut differences = Vec::new();
     for example in examples(page) {
-        let output = Command::new("sh")
-            .args(["-c", &format!("exec 2>&1 </dev/null\n{}", example.command)])
-            .current_dir(folder)
-            .env("PATH", &path)
+        let text = format!("exec 2>&1 </dev/null\n{}", example.command);
+        let output = script(&text, folder)
             .env("CRAWLSPACE_REDIS", server.url())
-            .env_remove("CRAWLSPACE_PREFIX")
             .output()
             .unwrap();
         let printed = String::from_utf8(output.stdout).unwrap();

@@ -1,13 +1,14 @@
 //! Completions and manual pages.
 
+use redis_tests::{assert_contains, ends, outcome};
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use crate::operators::stage::{program, run};
+use crate::tool::tool;
 
 /// The commands below this one, as its help lists them.
 fn commands_below(path: &[String]) -> Vec<Vec<String>> {
-    let help = run(program().args(path).arg("--help")).out;
+    let help = ends(tool("").args(path).arg("--help"), 0).out;
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     listed
         .take_while(|line| !line.is_empty())
@@ -35,7 +36,7 @@ fn all_commands() -> Vec<Vec<String>> {
 fn every_command_has_a_manual_page_and_an_example_in_its_help() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("man1");
-    let done = run(program().args(["man", "--out"]).arg(&out));
+    let done = outcome(tool("man --out").arg(&out));
     assert_eq!((done.status, &done.out[..]), (0, ""), "{done:?}");
     let pages: BTreeSet<String> = std::fs::read_dir(&out)
         .unwrap()
@@ -58,14 +59,11 @@ fn every_command_has_a_manual_page_and_an_example_in_its_help() {
             .iter()
             .any(|ours| command.len() == 2 && command[0] == *ours)
         {
-            let help = run(program().args(&command).arg("--help"));
+            let help = outcome(tool("").args(&command).arg("--help"));
             let example = format!("\n  crawlspace {}", command.join(" "));
-            assert!(help.out.contains(&example), "{}", help.out);
-            assert!(
-                help.out.contains("--json") && help.out.contains("--prefix"),
-                "{}",
-                help.out
-            );
+            assert_contains(&help.out, &example);
+            assert_contains(&help.out, "--json");
+            assert_contains(&help.out, "--prefix");
         }
     }
 }
@@ -73,8 +71,7 @@ fn every_command_has_a_manual_page_and_an_example_in_its_help() {
 #[test]
 fn completions_name_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let done = run(program().args(["completions", shell]));
-        assert_eq!(done.status, 0, "{done:?}");
+        let done = ends(tool(format!("completions {shell}")), 0);
         for command in all_commands() {
             let last = command.last().map_or("crawlspace", |name| &name[..]);
             assert!(done.out.contains(last), "{shell}: {last}");
@@ -94,5 +91,5 @@ fn completions_name_every_command() {
             assert!(read.status.success(), "{shell}: {read:?}");
         }
     }
-    assert_eq!(run(program().args(["completions", "cmd"])).status, 2);
+    outcome(tool("completions cmd")).exits(2);
 }

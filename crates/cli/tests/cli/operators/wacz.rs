@@ -10,10 +10,14 @@ use std::time::Duration;
 use crawlspace_archive::wacz::package::{self, Required};
 use crawlspace_archive::wacz::{self, Location, Options, Wacz, Writer};
 use crawlspace_client::dedupe::{Added, Adding, Index};
-use redis_tests::{DATE, FileHost, Manners, Rng, Server, sha256_of, until_some};
+use redis_tests::{
+    DATE, FileHost, Manners, Outcome, Rng, Server, assert_contains, ends, outcome, sha256_of,
+    until_some,
+};
 use serde_json::json;
 
-use crate::operators::stage::{INDEX, crawlspace, program, run};
+use crate::operators::stage::{INDEX, crawlspace};
+use crate::tool::tool;
 
 /// A line of an index.
 pub fn line(n: u64, mime: &str) -> String {
@@ -102,15 +106,9 @@ pub fn collection(server: &Server, folder: &Path) -> Required {
     required
 }
 
-fn requires(server: &Server, path: &Path, more: &[&str]) -> crate::operators::stage::Outcome {
-    let words = [
-        "wacz",
-        "requires",
-        path.to_str().unwrap(),
-        "--crawl",
-        "2026-03",
-    ];
-    crawlspace(server, INDEX, &[&words, more].concat())
+fn requires(server: &Server, path: &Path, more: &str) -> Outcome {
+    let words = format!("wacz requires {} --crawl 2026-03", path.display());
+    crawlspace(server, INDEX, &format!("{words} {more}"))
 }
 
 fn list_in(path: &Path) -> Vec<Required> {
@@ -123,44 +121,30 @@ fn the_originals_of_revisits_make_the_list_that_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let required = collection(&server, folder.path());
     let path = folder.path().join("crawls/2026-03-0.wacz");
-    let shown = requires(&server, &path, &["--json"]);
-    assert_eq!(shown.status, 0, "{shown:?}");
+    let shown = requires(&server, &path, "--json").exits(0);
     let expected = json!({
         "file": path, "requires": [required], "revisits": 2, "unknown": 0, "unlisted": [], "written": false,
     });
     assert_eq!(shown.object(), expected);
     assert!(list_in(&path).is_empty(), "shown only");
 
-    let written = requires(&server, &path, &["--write"]);
-    assert_eq!(written.status, 0, "{written:?}");
-    assert!(
-        written.errors.contains("the list is in the file"),
-        "{written:?}"
-    );
+    let written = requires(&server, &path, "--write").exits(0);
+    assert_contains(&written.errors, "the list is in the file");
     assert_eq!(list_in(&path), [required]);
     let bytes = fs::read(&path).unwrap();
-    let again = requires(&server, &path, &["--write"]);
-    assert_eq!(
-        (again.status, again.errors.contains("already")),
-        (0, true),
-        "{again:?}"
-    );
+    let again = requires(&server, &path, "--write");
+    assert_eq!(again.status, 0, "{again:?}");
+    assert!(again.errors.contains("already"), "{again:?}");
     assert_eq!(fs::read(&path).unwrap(), bytes);
 
     // Now the two of them are a complete collection, and the second one alone is none.
-    let check = |file: &Path| run(program().args(["wacz", "check", "--json"]).arg(file));
+    let check = |file: &Path| outcome(tool("wacz check --json").arg(file));
     let both = check(folder.path());
-    assert_eq!(
-        (both.status, &both.object()["complete"]),
-        (0, &json!(true)),
-        "{both:?}"
-    );
+    assert_eq!(both.status, 0, "{both:?}");
+    assert_eq!(both.object()["complete"], true, "{both:?}");
     let one = check(&path);
-    assert_eq!(
-        (one.status, &one.object()["complete"]),
-        (1, &json!(false)),
-        "{one:?}"
-    );
+    assert_eq!(one.status, 1, "{one:?}");
+    assert_eq!(one.object()["complete"], false, "{one:?}");
     assert_eq!(
         one.object()["packages"][0]["requires"][0]["state"],
         "missing"
@@ -180,21 +164,14 @@ fn an_unknown_original_lets_nothing_be_written_unless_that_is_meant() {
     ];
     let path = write(&folder.path().join("new.wacz"), lines);
     let bytes = fs::read(&path).unwrap();
-    let refused = requires(&server, &path, &["--write", "--json"]);
-    assert_eq!(refused.status, 1, "{refused:?}");
+    let refused = requires(&server, &path, "--write --json").exits(1);
     let told = refused.object();
-    assert_eq!(
-        (&told["unknown"], &told["written"]),
-        (&json!(2), &json!(false))
-    );
+    assert_eq!(told["unknown"], 2);
+    assert_eq!(told["written"], false);
     assert!(refused.errors.contains(&sha256_of(99)), "{refused:?}");
-    assert!(
-        refused.errors.contains("indexes/index.cdx.gz, line 2"),
-        "{refused:?}"
-    );
+    assert_contains(&refused.errors, "indexes/index.cdx.gz, line 2");
     assert_eq!(fs::read(&path).unwrap(), bytes);
-    let partial = requires(&server, &path, &["--write", "--partial"]);
-    assert_eq!(partial.status, 1, "it is not complete all the same");
+    requires(&server, &path, "--write --partial").exits(1);
     assert_eq!(list_in(&path), [required]);
 }
 
@@ -222,8 +199,7 @@ fn files_of_the_crawl_itself_are_not_listed_and_each_other_one_once() {
         &folder.path().join("2026-03-1.wacz"),
         (0..1300).map(|n| line(n, "warc/revisit")),
     );
-    let shown = requires(&server, &path, &["--json", "--write"]);
-    assert_eq!(shown.status, 0, "{shown:?}");
+    let shown = requires(&server, &path, "--json --write").exits(0);
     assert_eq!(shown.object()["revisits"], 1300);
     assert_eq!(list_in(&path), needed);
 }
@@ -250,22 +226,13 @@ fn a_file_that_its_crawl_does_not_list_or_that_is_not_finished_is_told() {
         &folder.path().join("new.wacz"),
         (1..3).map(|n| line(n, "warc/revisit")),
     );
-    let shown = requires(&server, &path, &["--json"]);
-    assert_eq!(shown.status, 1, "{shown:?}");
+    let shown = requires(&server, &path, "--json").exits(1);
     let told = shown.object();
-    assert_eq!(
-        told["requires"],
-        json!([{"filename": "old-0.wacz", "crawlId": "old"}])
-    );
+    let expected = json!([{"filename": "old-0.wacz", "crawlId": "old"}]);
+    assert_eq!(told["requires"], expected);
     assert_eq!(told["unlisted"], json!(["old 5"]));
-    assert!(
-        shown.errors.contains("no file is listed for 'old 5'"),
-        "{shown:?}"
-    );
-    assert!(
-        shown.errors.contains("old-0.wacz has no hash yet"),
-        "{shown:?}"
-    );
+    assert_contains(&shown.errors, "no file is listed for 'old 5'");
+    assert_contains(&shown.errors, "old-0.wacz has no hash yet");
 }
 
 #[test]
@@ -285,44 +252,20 @@ fn what_the_crawler_noted_is_asked_for_by_its_id() {
     ];
     server.wire().expect_ok(&revisit);
     let path = write(&folder.path().join("new.wacz"), [line(99, "warc/revisit")]);
-    let words = [
-        "wacz",
-        "requires",
-        path.to_str().unwrap(),
-        "--ref",
-        "5c0a2b7e",
-        "--write",
-    ];
-    let written = crawlspace(&server, INDEX, &words);
-    assert_eq!(written.status, 0, "{written:?}");
+    let words = format!("wacz requires {} --ref 5c0a2b7e --write", path.display());
+    crawlspace(&server, INDEX, &words).exits(0);
     assert_eq!(list_in(&path), std::slice::from_ref(&required));
 
     // Under another id nothing was noted, and a list that lacks something looks complete.
     let path = write(&folder.path().join("typo.wacz"), [line(1, "warc/revisit")]);
-    let words = [
-        "wacz",
-        "requires",
-        path.to_str().unwrap(),
-        "--ref",
-        "5c0a2b7f",
-        "--write",
-    ];
-    let refused = crawlspace(&server, INDEX, &words);
-    assert_eq!(refused.status, 1, "{refused:?}");
-    assert!(refused.errors.contains("5c0a2b7f"), "{refused:?}");
+    let words = format!("wacz requires {} --ref 5c0a2b7f --write", path.display());
+    let refused = crawlspace(&server, INDEX, &words).exits(1);
+    assert_contains(&refused.errors, "5c0a2b7f");
     assert_eq!(list_in(&path), []);
     // A file without revisits needs nothing, whatever its id.
     let path = write(&folder.path().join("none.wacz"), [line(2, "text/html")]);
-    let words = [
-        "wacz",
-        "requires",
-        path.to_str().unwrap(),
-        "--ref",
-        "5c0a2b7f",
-        "--write",
-    ];
-    let shown = crawlspace(&server, INDEX, &words);
-    assert_eq!(shown.status, 0, "{shown:?}");
+    let words = format!("wacz requires {} --ref 5c0a2b7f --write", path.display());
+    crawlspace(&server, INDEX, &words).exits(0);
 }
 
 #[test]
@@ -334,46 +277,27 @@ fn a_remote_file_is_read_but_not_written() {
     let bytes = fs::read(folder.path().join("crawls/2026-03-0.wacz")).unwrap();
     host.put("/new.wacz", &bytes, Manners::default());
     let url = host.url("/new.wacz");
-    let shown = requires(&server, Path::new(&url), &["--json"]);
-    assert_eq!(
-        (shown.status, &shown.object()["revisits"]),
-        (0, &json!(2)),
-        "{shown:?}"
-    );
-    let refused = requires(&server, Path::new(&url), &["--write"]);
-    assert_eq!(refused.status, 1);
-    assert!(refused.errors.contains("into files only"), "{refused:?}");
+    let shown = requires(&server, Path::new(&url), "--json");
+    assert_eq!(shown.status, 0, "{shown:?}");
+    assert_eq!(shown.object()["revisits"], 2, "{shown:?}");
+    let refused = requires(&server, Path::new(&url), "--write").exits(1);
+    assert_contains(&refused.errors, "into files only");
 }
 
 #[test]
 fn wrong_command_lines_end_with_two() {
     for words in [
-        &["wacz"][..],
-        &["wacz", "check"],
-        &["wacz", "requires", "a.wacz"],
-        &["wacz", "requires", "a.wacz", "--crawl", "a", "--partial"],
-        &[
-            "wacz",
-            "requires",
-            "a.wacz",
-            "--crawl",
-            "a",
-            "--drop-signature",
-        ],
+        "wacz",
+        "wacz check",
+        "wacz requires a.wacz",
+        "wacz requires a.wacz --crawl a --partial",
+        "wacz requires a.wacz --crawl a --drop-signature",
     ] {
-        let outcome = run(program().args(words));
-        assert_eq!(outcome.status, 2, "{words:?}: {outcome:?}");
+        ends(tool(words), 2);
     }
-    let outcome = run(program().args(["wacz", "check", "/nowhere/a.wacz", "s3://bucket/b.wacz"]));
-    assert_eq!(outcome.status, 1);
-    assert!(
-        outcome.errors.contains("/nowhere/a.wacz: No such file"),
-        "{outcome:?}"
-    );
-    assert!(
-        outcome.errors.contains("s3: URLs cannot be read"),
-        "{outcome:?}"
-    );
+    let outcome = ends(tool("wacz check /nowhere/a.wacz s3://bucket/b.wacz"), 1);
+    assert_contains(&outcome.errors, "/nowhere/a.wacz: No such file");
+    assert_contains(&outcome.errors, "s3: URLs cannot be read");
 }
 
 #[test]
@@ -393,7 +317,7 @@ fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
     let (mut killed, mut finished) = (0, 0);
     while killed < 8 {
         fs::write(&path, &old).unwrap();
-        let mut program = program();
+        let mut program = tool("");
         program.args([
             "wacz",
             "requires",
@@ -462,10 +386,12 @@ fn a_server_behind_tls_is_believed_if_the_system_believes_it() {
     let path = write(&folder.path().join("a.wacz"), [line(1, "text/html")]);
     let key = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=crawlspace-test \
         -addext subjectAltName=DNS:localhost -addext basicConstraints=CA:FALSE -keyout key.pem -out cert.pem";
-    let made = run(Command::new("sh")
-        .args(["-c", key])
-        .current_dir(folder.path()));
-    assert_eq!(made.status, 0, "{made:?}");
+    ends(
+        Command::new("sh")
+            .args(["-c", key])
+            .current_dir(folder.path()),
+        0,
+    );
     let serve = [
         "s_server",
         "-WWW",
@@ -491,21 +417,17 @@ fn a_server_behind_tls_is_believed_if_the_system_believes_it() {
     std::thread::spawn(move || told.for_each(drop));
     let url = format!("https://localhost:{}/a.wacz", port.unwrap());
     let check = |authority: &str| {
-        run(program()
-            .args(["wacz", "check", "--json", &url])
-            .env_remove("SSL_CERT_DIR")
-            .env("SSL_CERT_FILE", folder.path().join(authority)))
+        outcome(
+            tool(format!("wacz check --json {url}"))
+                .env_remove("SSL_CERT_DIR")
+                .env("SSL_CERT_FILE", folder.path().join(authority)),
+        )
     };
-    let believed = check("cert.pem");
-    assert_eq!(believed.status, 0, "{believed:?}");
+    let believed = check("cert.pem").exits(0);
     assert_eq!(believed.object()["packages"][0]["name"], "a.wacz");
     fs::write(folder.path().join("none.pem"), "").unwrap();
-    let doubted = check("none.pem");
-    assert_eq!(doubted.status, 1, "{doubted:?}");
-    assert!(
-        doubted.errors.contains("its certificate is not valid here"),
-        "{doubted:?}"
-    );
-    assert!(doubted.errors.contains("SSL_CERT_FILE"), "{doubted:?}");
+    let doubted = check("none.pem").exits(1);
+    assert_contains(&doubted.errors, "its certificate is not valid here");
+    assert_contains(&doubted.errors, "SSL_CERT_FILE");
     drop(path);
 }

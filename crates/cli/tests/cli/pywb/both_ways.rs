@@ -3,6 +3,7 @@
 use redis_tests::archive::collection::Capture;
 use redis_tests::http::{ask, get};
 use redis_tests::pywb::App;
+use redis_tests::{assert_contains, assert_starts, rows};
 
 use crate::pywb::answer::{Line, lines};
 use crate::pywb::data::{Data, pywb};
@@ -74,18 +75,12 @@ fn records_are_the_same_as_those_of_pywb() {
                 assert_eq!(answer.field(name), other.field(name), "{path}: {name}");
             }
             let original = format!("<{url}>; rel=\"original\"");
-            assert!(
-                answer.field("link").unwrap_or_default().contains(&original),
-                "{answer:?}"
-            );
+            assert_contains(answer.field("link").unwrap_or_default(), &original);
             // What pywb makes of it need not be valid.
             let other = Record::read_leniently(&other.body);
             assert_eq!(record.payload, other.payload, "{path}");
-            assert_eq!(
-                (&record.target, &record.date),
-                (&other.target, &other.date),
-                "{path}"
-            );
+            assert_eq!(record.target, other.target, "{path}");
+            assert_eq!(record.date, other.date, "{path}");
             assert_eq!(
                 record.head.lines().next(),
                 other.head.lines().next(),
@@ -107,10 +102,8 @@ fn records_are_the_same_as_those_of_pywb() {
         ours.address(),
         "/north/resource?url=http://nothing.example.net/",
     );
-    assert_eq!(
-        (nothing.status, nothing.media_type()),
-        (404, "application/json")
-    );
+    assert_eq!(nothing.status, 404);
+    assert_eq!(nothing.media_type(), "application/json");
 }
 
 #[test]
@@ -166,14 +159,10 @@ fn captures_of_posted_forms_are_found_by_what_was_posted() {
             let other = Record::read_leniently(&other.body);
             assert_eq!(other.payload, payload_of(capture), "{path} {form}");
         }
-        for (path, fields, body) in [
-            (path.clone(), &fields[..], form),
-            (
-                path.replace("/resource?", "/resource/postreq?"),
-                &[],
-                &message,
-            ),
-            (path.replace("/resource?", "/resource-post?"), &[], &message),
+        for (path, fields, body) in rows![
+            path.clone(), &fields[..], form;
+            path.replace("/resource?", "/resource/postreq?"), &[], &message;
+            path.replace("/resource?", "/resource-post?"), &[], &message;
         ] {
             let answer = ask(ours.address(), "POST", &path, fields, body.as_bytes()).unwrap();
             let record = checked.record(&answer);
@@ -212,10 +201,8 @@ fn pywb_is_a_source_of_rows_and_of_records() {
         let times = lines(&answer).into_iter().map(|line| match line {
             Line::Row(_, time, object) => {
                 let live = object["live_url"].as_str().unwrap();
-                assert!(
-                    live.starts_with(&base) && live.contains(&format!("/{time}id_/")),
-                    "{live}"
-                );
+                assert_starts(live, &base);
+                assert_contains(live, format!("/{time}id_/"));
                 assert_eq!(object.get("filename"), None);
                 time
             }

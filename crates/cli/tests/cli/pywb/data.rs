@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use redis_tests::archive::collection::{Collection, Shape};
 use redis_tests::pywb::Pywb;
-use redis_tests::{Options, Rng, Server, ok};
+use redis_tests::{Options, Rng, Server, ok, with};
 use tempfile::TempDir;
 
 /// pywb, or `None` where it cannot be fetched.
@@ -38,12 +38,7 @@ impl Data {
             .tempdir()
             .unwrap();
         let mut make = |name: &'static str, captures| {
-            let shape = Shape {
-                name,
-                captures,
-                odd: name == "south",
-                ..Shape::default()
-            };
+            let shape = with!(Shape, name, captures, odd: name == "south");
             let mut collection = Collection::new(&mut rng, shape);
             collection.store(&dir.path().join("warcs").join(name));
             collection

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crawlspace_jobs::{Index, IndexCaches, IndexKind, Options, Work};
-use redis_tests::Rng;
 use redis_tests::archive::collection::{Capture, Collection, Shape};
 use redis_tests::http::{Answer, get};
 use redis_tests::metadata::{Form, write_metadata};
 use redis_tests::pywb::App;
+use redis_tests::{Rng, with};
 use tempfile::TempDir;
 
 use crate::pywb::answer::{Line, lines};
@@ -29,10 +29,7 @@ type Told = [String; 5];
 impl Jobs {
     fn new(test: &str) -> Jobs {
         let dir = tempfile::tempdir().unwrap();
-        let shape = Shape {
-            captures: 8_000,
-            ..Shape::default()
-        };
+        let shape = with!(Shape, captures: 8_000);
         let mut collection = Collection::new(&mut Rng::new(test), shape);
         collection.store(&dir.path().join("warcs"));
         // A crawl.log tells of neither, and finds what was stored by URL and date.

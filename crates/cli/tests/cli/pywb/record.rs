@@ -5,6 +5,7 @@ use std::io::Read;
 use crawlspace_warc::Reader;
 use flate2::read::GzDecoder;
 use redis_tests::archive::collection::Capture;
+use redis_tests::assert_lacks;
 use redis_tests::http::Answer;
 use redis_tests::pywb::Pywb;
 use tempfile::TempDir;
@@ -60,7 +61,7 @@ impl<'a> Checked<'a> {
             self.files,
             "it looked at all: {told}"
         );
-        assert!(!told.to_lowercase().contains("fail"), "{told}");
+        assert_lacks(told.to_lowercase(), "fail");
     }
 }
 

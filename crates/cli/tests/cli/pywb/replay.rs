@@ -3,6 +3,7 @@
 use redis_tests::archive::collection::{Capture, sha1_base32};
 use redis_tests::http::{Answer, ask, get};
 use redis_tests::pywb::Running;
+use redis_tests::{assert_contains, rows};
 
 use crate::federation::shelf::{Shelf, iso};
 use crate::pywb::both_ways::encoded;
@@ -70,19 +71,16 @@ impl Odd {
 /// A revisit of the first one, with another HTTP header than its original has.
 fn again(shelf: &mut Shelf) {
     let digest = sha1_base32(format!("this is {}", ODD[0]).as_bytes());
-    let fields = [
-        ("WARC-Type", "revisit"),
-        ("WARC-Record-ID", "<urn:uuid:again>"),
-        ("WARC-Date", &iso(TIME)),
-        ("WARC-Target-URI", AGAIN),
-        ("WARC-Refers-To-Target-URI", ODD[0]),
-        ("WARC-Refers-To-Date", &iso(TIME)),
-        ("WARC-Payload-Digest", &format!("sha1:{digest}")),
-        (
-            "WARC-Profile",
-            "http://netpreserve.org/warc/1.0/revisit/identical-payload-digest",
-        ),
-        ("Content-Type", "application/http; msgtype=response"),
+    let fields = rows![
+        "WARC-Type", "revisit";
+        "WARC-Record-ID", "<urn:uuid:again>";
+        "WARC-Date", &iso(TIME);
+        "WARC-Target-URI", AGAIN;
+        "WARC-Refers-To-Target-URI", ODD[0];
+        "WARC-Refers-To-Date", &iso(TIME);
+        "WARC-Payload-Digest", &format!("sha1:{digest}");
+        "WARC-Profile", "http://netpreserve.org/warc/1.0/revisit/identical-payload-digest";
+        "Content-Type", "application/http; msgtype=response";
     ];
     let block = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-Again: yes\r\n\r\n";
     let slot = shelf.record("odd.warc.gz", &fields, block);
@@ -272,6 +270,6 @@ fn records_of_a_pywb_warcserver_are_taken() {
     let path = format!("/odd/resource?url={AGAIN}&closest={TIME}");
     let record = checked.record(&get(ours.address(), &path));
     assert_eq!(record.payload, format!("this is {}", ODD[0]).as_bytes());
-    assert!(record.head.contains("X-Again: yes"), "{}", record.head);
+    assert_contains(&record.head, "X-Again: yes");
     checked.are_valid();
 }

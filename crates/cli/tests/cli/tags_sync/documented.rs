@@ -48,11 +48,10 @@ fn the_sql_of_the_guide_works_as_it_stands() {
         .batch_execute("ALTER ROLE mirror PASSWORD 'p'")
         .unwrap();
     let url = stage.postgres.url_with("mirror", "p");
-    let output = stage.run(&["--postgres", &url, "--dry-run"]);
-    assert_eq!(&String::from_utf8(output.stdout).unwrap(), difference);
+    let output = stage.run(&format!("--postgres {url} --dry-run"));
+    assert_eq!(&output.out, difference);
 
-    let printed = crawlspace(&["--print-sql"]).stdout;
-    let printed = String::from_utf8(printed).unwrap();
+    let printed = crawlspace("--print-sql").out;
     client.batch_execute(&printed).unwrap();
     let index = printed.lines().find_map(|line| {
         let comment = line.strip_prefix("-- ")?;
@@ -61,7 +60,7 @@ fn the_sql_of_the_guide_works_as_it_stands() {
     client
         .batch_execute(index.expect("the index is named"))
         .unwrap();
-    let sync = stage.follow(&["--postgres", &url]);
+    let sync = stage.follow(&format!("--postgres {url}"));
     sync.loaded_after(0);
     client
         .batch_execute(
@@ -87,7 +86,7 @@ fn the_sql_of_the_guide_works_as_it_stands() {
         )
         .unwrap();
     client.batch_execute(organizations).unwrap();
-    let sync = stage.follow(&["--query", query]);
+    let sync = stage.follow(&format!("--query \"{query}\""));
     sync.loaded_after(0);
     assert_eq!(stage.tags("coll:1068"), "org:77");
     assert_eq!(stage.tags("coll:1069"), "embargo org:77");
@@ -103,8 +102,7 @@ fn the_sql_of_the_guide_works_as_it_stands() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("collections.csv");
     std::fs::write(&file, csv).unwrap();
-    let output = stage.run(&["--csv", file.to_str().unwrap()]);
-    assert!(output.status.success(), "{output:?}");
+    stage.run(&format!("--csv {}", file.display())).exits(0);
     assert_eq!(stage.tags("coll:1068"), "org:77");
     assert_eq!(stage.tags("coll:1069"), "org:77 private");
 }

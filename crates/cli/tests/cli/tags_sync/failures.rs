@@ -1,13 +1,13 @@
 //! Servers that die, and a space that somebody else writes to.
 
-use redis_tests::{Options, until};
+use redis_tests::{Options, assert_contains, assert_lacks, until};
 
 use crate::tags_sync::stage::Stage;
 
 #[test]
 fn changes_made_while_nobody_listens_are_found() {
     let mut stage = Stage::new(30);
-    let mut sync = stage.follow(&[]);
+    let mut sync = stage.follow("");
     sync.loaded_after(0);
     let before = stage.space();
 
@@ -34,7 +34,7 @@ fn changes_made_while_nobody_listens_are_found() {
     stage.settled(&mut sql);
     assert_eq!(sync.loads(), 2);
     assert!(sync.is_alive());
-    assert!(!sync.errors().contains("cret"), "{}", sync.errors());
+    assert_lacks(sync.errors(), "cret");
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_mirror_may_be_started_before_its_servers() {
     let mut stage = Stage::new(10);
     stage.postgres.kill9();
     stage.redis.kill9();
-    let sync = stage.follow(&[]);
+    let sync = stage.follow("");
     until("it tries again", || {
         sync.errors()
             .matches("connecting to postgresql://127.0.0.1")
@@ -62,7 +62,7 @@ fn a_mirror_may_be_started_before_its_servers() {
 fn a_server_that_comes_back_empty_is_filled_again() {
     let mut stage = Stage::new(30);
     let mut sql = stage.sql();
-    let sync = stage.follow(&[]);
+    let sync = stage.follow("");
     sync.loaded_after(0);
     stage.redis.restart();
     // Nothing changes in the database: the loss is noticed all the same.
@@ -86,7 +86,7 @@ fn a_server_that_comes_back_empty_is_filled_again() {
 fn a_space_that_was_lost_is_filled_again_and_not_with_single_ids() {
     let stage = Stage::new(30);
     let mut sql = stage.sql();
-    let sync = stage.follow(&[]);
+    let sync = stage.follow("");
     sync.loaded_after(0);
     for (round, loss) in ["DEL tags", "FLUSHALL", "TAGS.LOAD tags TAG REPLACE"]
         .iter()
@@ -103,18 +103,14 @@ fn a_space_that_was_lost_is_filled_again_and_not_with_single_ids() {
         sync.loaded_after(round + 1);
         stage.settled(&mut sql);
     }
-    assert!(
-        sync.errors().contains("the space holds 0 ids with 0 tags"),
-        "{}",
-        sync.errors()
-    );
+    assert_contains(sync.errors(), "the space holds 0 ids with 0 tags");
 }
 
 #[test]
 fn what_somebody_else_writes_does_not_stay() {
     let stage = Stage::new(30);
     let mut sql = stage.sql();
-    let sync = stage.follow(&[]);
+    let sync = stage.follow("");
     sync.loaded_after(0);
     stage.redis.wire().line("TAGS.ADD tags TAG coll:1 embargo");
     sync.loaded_after(1);
@@ -136,7 +132,7 @@ fn a_staged_copy_that_was_lost_or_added_to_is_not_put_in_place() {
     stage.redis.restart_as(Options::new().aof_unsynced(true));
     let mut sql = stage.sql();
     sql.batch_execute(crate::tags_sync::readers::GATE).unwrap();
-    let sync = stage.follow(&["--query", crate::tags_sync::readers::GATED]);
+    let sync = stage.follow(&format!("--query \"{}\"", crate::tags_sync::readers::GATED));
     sync.loaded_after(0);
     for vandal in [
         "TAGS.LOAD tags TAG STAGE coll:666 org:1",
@@ -164,7 +160,7 @@ fn a_staged_copy_that_was_lost_or_added_to_is_not_put_in_place() {
 fn a_table_that_is_gone_for_a_while_leaves_the_space_as_it_was() {
     let stage = Stage::new(30);
     let mut sql = stage.sql();
-    let mut sync = stage.follow(&[]);
+    let mut sync = stage.follow("");
     sync.loaded_after(0);
     let before = stage.space();
     sql.batch_execute("ALTER TABLE collection RENAME TO elsewhere; NOTIFY crawlspace_tags")

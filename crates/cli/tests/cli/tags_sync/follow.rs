@@ -1,6 +1,6 @@
 //! Changes of the table are changes of the space.
 
-use redis_tests::{Rng, until};
+use redis_tests::{Rng, assert_contains, until};
 
 use crate::tags_sync::stage::Stage;
 
@@ -8,7 +8,7 @@ use crate::tags_sync::stage::Stage;
 fn each_change_of_the_table_is_followed() {
     let stage = Stage::new(50);
     let mut sql = stage.sql();
-    let mut sync = stage.follow(&[]);
+    let mut sync = stage.follow("");
     sync.loaded_after(0);
     stage.settled(&mut sql);
     for change in [
@@ -33,10 +33,7 @@ fn each_change_of_the_table_is_followed() {
     assert!(sync.is_alive());
     assert_eq!(sync.loads(), 1, "no change needed a load");
     assert_eq!(sync.errors(), "");
-    assert!(
-        sync.out()
-            .contains("coll:1 -> org:1 private\ncoll:1 -> org:1\n")
-    );
+    assert_contains(sync.out(), "coll:1 -> org:1 private\ncoll:1 -> org:1\n");
     assert!(sync.out().contains("coll:6 ->\n"));
 
     sync.signal("TERM");
@@ -47,7 +44,7 @@ fn each_change_of_the_table_is_followed() {
 fn any_changes_in_any_order_are_followed() {
     let stage = Stage::new(40);
     let mut sql = stage.sql();
-    let sync = stage.follow(&["--json"]);
+    let sync = stage.follow("--json");
     until("everything is loaded", || sync.out().contains("\"loaded\""));
     let mut random = Rng::new("any_changes_in_any_order_are_followed");
     for _ in 0..15 {
@@ -83,7 +80,7 @@ fn any_changes_in_any_order_are_followed() {
 fn an_empty_payload_and_a_truncate_load_everything() {
     let stage = Stage::new(20);
     let mut sql = stage.sql();
-    let sync = stage.follow(&["--listen", "crawlspace_tags"]);
+    let sync = stage.follow("--listen crawlspace_tags");
     sync.loaded_after(0);
     sql.batch_execute(
         "ALTER TABLE collection DISABLE TRIGGER ALL; UPDATE collection SET private = NOT private;
@@ -111,7 +108,7 @@ fn an_empty_payload_and_a_truncate_load_everything() {
 fn very_many_changes_are_loaded_at_once() {
     let stage = Stage::new(12_000);
     let mut sql = stage.sql();
-    let sync = stage.follow(&[]);
+    let sync = stage.follow("");
     sync.loaded_after(0);
     sql.batch_execute("UPDATE collection SET private = NOT private")
         .unwrap();
@@ -124,7 +121,7 @@ fn very_many_changes_are_loaded_at_once() {
 fn a_change_that_nobody_told_of_is_found_in_time() {
     let stage = Stage::new(20);
     let mut sql = stage.sql();
-    let sync = stage.follow(&["--every", "1"]);
+    let sync = stage.follow("--every 1");
     sync.loaded_after(0);
     sql.batch_execute(
         "ALTER TABLE collection DISABLE TRIGGER ALL; UPDATE collection SET private = true",
@@ -140,7 +137,7 @@ fn a_row_that_is_no_tag_keeps_no_other_change_back() {
     let mut sql = stage.sql();
     sql.batch_execute("ALTER TABLE collection ALTER organization_id TYPE text")
         .unwrap();
-    let sync = stage.follow(&[]);
+    let sync = stage.follow("");
     sync.loaded_after(0);
     sql.batch_execute(
         "BEGIN; UPDATE collection SET organization_id = 'a b' WHERE id = 4;
@@ -175,7 +172,7 @@ fn a_row_that_is_no_tag_keeps_no_other_change_back() {
 fn deleting_every_row_does_not_empty_the_space() {
     let stage = Stage::new(20);
     let mut sql = stage.sql();
-    let sync = stage.follow(&[]);
+    let sync = stage.follow("");
     sync.loaded_after(0);
     let before = stage.space();
     sql.batch_execute("DELETE FROM collection").unwrap();
@@ -185,7 +182,7 @@ fn deleting_every_row_does_not_empty_the_space() {
     stage.settled(&mut sql);
     drop(sync);
 
-    let sync = stage.follow(&["--allow-empty"]);
+    let sync = stage.follow("--allow-empty");
     sync.loaded_after(0);
     sql.batch_execute("DELETE FROM collection").unwrap();
     stage.settled(&mut sql);
@@ -200,7 +197,7 @@ fn a_cycle_keeps_no_other_change_back() {
          INSERT INTO carries VALUES ('a', 'b'), ('b', 'c'), ('d', 'e')",
     )
     .unwrap();
-    let sync = stage.follow(&["--query", "SELECT id, tags FROM carries"]);
+    let sync = stage.follow("--query 'SELECT id, tags FROM carries'");
     sync.loaded_after(0);
     // From a to b to c, to c to b to a: no moment of that is a cycle.
     sql.batch_execute(

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use redis_tests::{Reply, Server};
+use redis_tests::{Reply, Server, assert_contains, assert_starts};
 use serde_json::Value;
 
 use crate::tags_sync::stage::{Space, Stage, crawlspace};
@@ -18,9 +18,8 @@ fn everything_is_loaded_and_what_is_null_is_private() {
     let mut sql = stage.sql();
     sql.batch_execute("UPDATE collection SET private = NULL WHERE id % 100 = 1; UPDATE collection SET organization_id = NULL WHERE id % 50 = 3")
         .unwrap();
-    let output = stage.run(&["--once", "--json"]);
-    assert!(output.status.success(), "{output:?}");
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let output = stage.run("--once --json").exits(0);
+    let told = output.object();
     assert_eq!(told["event"], "loaded");
     let expected = stage.expected(&mut sql);
     assert_eq!(told["ids"], expected.len());
@@ -30,12 +29,10 @@ fn everything_is_loaded_and_what_is_null_is_private() {
     assert_eq!(stage.tags("coll:153"), "private");
 
     // And what is loaded again is the same, nothing more.
-    let output = stage.run(&["--once"]);
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        told.starts_with("loaded 4 ") && told.contains(" ids with "),
-        "{told}"
-    );
+    let output = stage.run("--once");
+    let told = output.out;
+    assert_starts(&told, "loaded 4 ");
+    assert_contains(&told, " ids with ");
     assert_eq!(stage.space(), expected);
 }
 
@@ -50,20 +47,7 @@ fn a_column_of_what_is_public_and_a_tag_for_it() {
             INSERT INTO "Archive"."Coll ection" VALUES ('a', 'x', true), ('b', 'y', false), ('c', 'z', NULL)"#,
         )
         .unwrap();
-    let output = stage.run(&[
-        "--once",
-        "--table",
-        "Archive.Coll ection",
-        "--id",
-        "Id",
-        "--organization",
-        "Org\"",
-        "--public",
-        "visible?",
-        "--public-tag",
-        "public",
-    ]);
-    assert!(output.status.success(), "{output:?}");
+    stage.run("--once --table 'Archive.Coll ection' --id Id --organization 'Org\"' --public visible? --public-tag public").exits(0);
     assert_eq!(
         stage.space(),
         space(&[
@@ -78,23 +62,24 @@ fn a_column_of_what_is_public_and_a_tag_for_it() {
 fn a_query_may_give_text_or_arrays_and_several_rows_of_an_id() {
     let stage = Stage::new(0);
     let text = "SELECT * FROM (VALUES ('b', 'x  y'), ('a', NULL), ('b', ' z '), ('B', 'x')) v(a, a) -- end\n;";
-    assert!(stage.run(&["--once", "--query", text]).status.success());
+    stage.run(&format!("--once --query \"{text}\"")).exits(0);
     assert_eq!(stage.space(), space(&[("b", "x y z"), ("B", "x")]));
 
     let array =
         "SELECT 7, ARRAY['x', NULL, 'é'] UNION ALL SELECT 8, NULL UNION ALL SELECT 7, ARRAY['w']";
-    assert!(stage.run(&["--once", "--query", array]).status.success());
+    stage.run(&format!("--once --query \"{array}\"")).exits(0);
     assert_eq!(stage.space(), space(&[("7", "w x é")]));
 }
 
 #[test]
 fn files_and_captures_are_mirrored_beside_tags() {
     let stage = Stage::new(5);
-    assert!(stage.run(&["--once"]).status.success());
+    stage.run("--once").exits(0);
     let before = stage.space();
     let files = "SELECT 'A FILE-' || n || '.warc.gz', 'coll:' || n FROM generate_series(1, 3) n";
-    let output = stage.run(&["--once", "--kind", "file", "--query", files]);
-    assert!(output.status.success(), "{output:?}");
+    stage
+        .run(&format!("--once --kind file --query \"{files}\""))
+        .exits(0);
     let expected = space(&[
         ("A FILE-1.warc.gz", "coll:1"),
         ("A FILE-2.warc.gz", "coll:2"),
@@ -107,25 +92,25 @@ fn files_and_captures_are_mirrored_beside_tags() {
 #[test]
 fn a_dry_run_tells_the_difference_and_changes_nothing() {
     let stage = Stage::new(30);
-    let output = stage.run(&["--dry-run"]);
-    assert!(output.status.success());
-    assert_eq!(stage.redis.wire().expect_ok(&["DBSIZE"]), Reply::Int(0));
-    assert!(stage.run(&["--once"]).status.success());
+    let output = stage.run("--dry-run");
+    assert!(output.status == 0);
+    assert_eq!(stage.redis.wire().ok_line("DBSIZE"), Reply::Int(0));
+    stage.run("--once").exits(0);
 
     let mut wire = stage.redis.wire();
     wire.line("TAGS.ADD tags TAG coll:100 org:1 private");
     wire.line("TAGS.ADD tags TAG coll:4 embargo");
     wire.line("TAGS.REM tags TAG coll:5 org:5");
     let before = stage.redis.snapshot();
-    let output = stage.run(&["--dry-run"]);
-    assert!(output.status.success());
+    let output = stage.run("--dry-run");
+    assert!(output.status == 0);
     assert_eq!(
-        String::from_utf8(output.stdout).unwrap(),
+        output.out,
         "- coll:100 org:1 private\n~ coll:4 embargo org:4 -> org:4\n+ coll:5 org:5\n\
          1 to add, 1 to remove, 1 to change, 28 are the same\n"
     );
-    let output = stage.run(&["--dry-run", "--json"]);
-    let lines = String::from_utf8(output.stdout).unwrap();
+    let output = stage.run("--dry-run --json");
+    let lines = output.out;
     let lines: Vec<Value> = lines
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -138,15 +123,12 @@ fn a_dry_run_tells_the_difference_and_changes_nothing() {
 }
 
 /// Runs the tool on a CSV file.
-fn csv(redis: &Server, text: &str, more: &[&str]) -> (bool, String) {
+fn csv(redis: &Server, text: &str, more: &str) -> (bool, String) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     let (url, path) = (redis.url(), file.path().to_str().unwrap().to_owned());
-    let mut arguments = vec!["--redis", &url, "--key", "tags", "--csv", &path];
-    arguments.extend(more);
-    let output = crawlspace(&arguments);
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8(said).unwrap())
+    let outcome = crawlspace(&format!("--redis {url} --key tags --csv {path} {more}"));
+    (outcome.status == 0, outcome.out + &outcome.errors)
 }
 
 #[test]
@@ -156,17 +138,17 @@ fn a_file_is_loaded_without_a_database() {
     wire.line("TAGS.ADD tags TAG old gone");
     let text =
         "id,tags\r\ncoll:1,org:7 private\r\n\"coll:2\",\"org:7\"\r\ncoll:3,\r\ncoll:1,org:8\r\n";
-    let (done, said) = csv(&redis, text, &["--dry-run"]);
+    let (done, said) = csv(&redis, text, "--dry-run");
     assert!(done);
     assert!(
         said.ends_with("2 to add, 1 to remove, 0 to change, 0 are the same\n"),
         "{said}"
     );
-    let (done, said) = csv(&redis, text, &[]);
+    let (done, said) = csv(&redis, text, "");
     assert!(done, "{said}");
-    assert!(said.starts_with("loaded 2 ids with 4 tags"), "{said}");
+    assert_starts(&said, "loaded 2 ids with 4 tags");
     let tags = |id: &str| {
-        let got = redis.wire().expect_ok(&["TAGS.GET", "tags", "TAG", id]);
+        let got = redis.wire().ok_line(format!("TAGS.GET tags TAG {id}"));
         got.texts().join(" ")
     };
     assert_eq!(tags("coll:1"), "org:7 org:8 private");
@@ -174,17 +156,14 @@ fn a_file_is_loaded_without_a_database() {
     assert_eq!(tags("old"), "");
 
     let before = redis.snapshot();
-    let (done, said) = csv(&redis, "coll:1,org:1\ncoll 2,org:1\n", &[]);
+    let (done, said) = csv(&redis, "coll:1,org:1\ncoll 2,org:1\n", "");
     assert!(!done);
-    assert!(
-        said.contains("line 2: id 'coll 2': a tag cannot hold a space"),
-        "{said}"
-    );
-    let (done, said) = csv(&redis, "id,tags\n", &[]);
+    assert_contains(&said, "line 2: id 'coll 2': a tag cannot hold a space");
+    let (done, said) = csv(&redis, "id,tags\n", "");
     assert!(!done);
-    assert!(said.contains("--allow-empty"), "{said}");
+    assert_contains(&said, "--allow-empty");
     assert_eq!(redis.snapshot(), before);
-    let (done, _) = csv(&redis, "", &["--allow-empty"]);
+    let (done, _) = csv(&redis, "", "--allow-empty");
     assert!(done);
     assert_eq!(tags("coll:1"), "");
 }
@@ -196,7 +175,7 @@ fn a_large_file_is_loaded_whole() {
     for n in (0..25_000u32).chain(0..25_000) {
         text.push_str(&format!("coll:{n},org:{}\n", n % 7));
     }
-    let (done, said) = csv(&redis, &text, &["--json"]);
+    let (done, said) = csv(&redis, &text, "--json");
     assert!(done, "{said}");
-    assert!(said.contains("\"ids\":25000"), "{said}");
+    assert_contains(&said, "\"ids\":25000");
 }

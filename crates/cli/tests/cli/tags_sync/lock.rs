@@ -1,6 +1,6 @@
 //! One mirror for each space, and its end.
 
-use redis_tests::until;
+use redis_tests::{assert_contains, until};
 
 use crate::tags_sync::stage::Stage;
 
@@ -8,23 +8,18 @@ use crate::tags_sync::stage::Stage;
 fn a_second_mirror_of_a_space_is_refused_or_waits() {
     let stage = Stage::new(20);
     let mut sql = stage.sql();
-    let mut first = stage.follow(&[]);
+    let mut first = stage.follow("");
     first.loaded_after(0);
-    for once in [&["--once"][..], &[]] {
+    for once in ["--once", ""] {
         let said = stage.refused(once);
-        assert!(
-            said.contains("another mirror keeps the tags of the space 'tags'"),
-            "{said}"
-        );
-        assert!(said.contains("process "), "{said}");
+        assert_contains(&said, "another mirror keeps the tags of the space 'tags'");
+        assert_contains(&said, "process ");
     }
     // Another key, and another kind, are other spaces.
-    let other = stage.run(&["--once", "--key", "other"]);
-    assert!(other.status.success(), "{other:?}");
-    let file = stage.run(&["--once", "--kind", "file"]);
-    assert!(file.status.success(), "{file:?}");
+    stage.run("--once --key other").exits(0);
+    stage.run("--once --kind file").exits(0);
 
-    let mut second = stage.follow(&["--wait"]);
+    let mut second = stage.follow("--wait");
     until("it says that it waits", || {
         second.errors().contains("waiting for its end")
     });
@@ -41,9 +36,9 @@ fn a_second_mirror_of_a_space_is_refused_or_waits() {
 #[test]
 fn a_mirror_that_waits_ends_when_it_is_asked_to() {
     let stage = Stage::new(2);
-    let first = stage.follow(&[]);
+    let first = stage.follow("");
     first.loaded_after(0);
-    let mut second = stage.follow(&["--wait"]);
+    let mut second = stage.follow("--wait");
     until("it says that it waits", || {
         second.errors().contains("waiting for its end")
     });
@@ -55,12 +50,12 @@ fn a_mirror_that_waits_ends_when_it_is_asked_to() {
 fn a_load_that_is_ended_leaves_nothing_behind() {
     let stage = Stage::new(3000);
     let mut sql = stage.sql();
-    assert!(stage.run(&["--once"]).status.success());
+    stage.run("--once").exits(0);
     let before = stage.redis.snapshot();
     // The query waits for a lock, which is held here.
     sql.batch_execute(crate::tags_sync::readers::GATE).unwrap();
     sql.batch_execute("SELECT pg_advisory_lock(42)").unwrap();
-    let mut sync = stage.follow(&["--query", crate::tags_sync::readers::GATED]);
+    let mut sync = stage.follow(&format!("--query \"{}\"", crate::tags_sync::readers::GATED));
     until("the load is under way", || {
         crate::tags_sync::readers::is_waiting(&stage)
     });
@@ -84,13 +79,12 @@ fn a_mirror_needs_few_rights() {
     stage.redis.wire().line(user);
     let postgres = stage.postgres.url_with("mirror", "p");
     let redis = stage.redis.url().replace("redis://", "redis://mirror:p@");
-    let arguments = ["--postgres", &postgres, "--redis", &redis];
+    let arguments = format!("--postgres {postgres} --redis {redis}");
     let sync = stage.follow(&arguments);
     sync.loaded_after(0);
     sql.batch_execute("UPDATE collection SET private = NOT private; NOTIFY crawlspace_tags")
         .unwrap();
     stage.settled(&mut sql);
     assert_eq!(sync.errors(), "");
-    let output = stage.run(&[&arguments[..], &["--dry-run"]].concat());
-    assert!(output.status.success(), "{output:?}");
+    stage.run(&format!("{arguments} --dry-run")).exits(0);
 }

@@ -65,10 +65,10 @@ fn set_rule(stage: &Stage) {
 /// Breaks the mirror's connection to Redis. The test has its own over the unix socket.
 fn cut_off(stage: &Stage) {
     let mut wire = stage.redis.wire();
-    let clients = wire.expect_ok(&["CLIENT", "LIST"]).text();
+    let clients = wire.ok_line("CLIENT LIST").text();
     let words = clients.split_whitespace();
     for address in words.filter_map(|word| word.strip_prefix("addr=127.0.0.1:")) {
-        wire.call(&["CLIENT", "KILL", "ADDR", &format!("127.0.0.1:{address}")]);
+        wire.line(&format!("CLIENT KILL ADDR 127.0.0.1:{address}"));
     }
 }
 
@@ -76,7 +76,7 @@ fn cut_off(stage: &Stage) {
 fn a_reader_never_sees_what_is_private_and_always_what_is_public() {
     let mut stage = Stage::new(COLLECTIONS);
     let mut sql = stage.sql();
-    let mut sync = stage.follow(&[]);
+    let mut sync = stage.follow("");
     sync.loaded_after(0);
     set_rule(&stage);
     let expected: Vec<String> = (1..TOGGLED).filter(|n| n % 3 != 0).map(file).collect();
@@ -133,7 +133,7 @@ fn a_change_during_a_load_is_seen_at_once_and_stays() {
     let stage = Stage::new(COLLECTIONS);
     let mut sql = stage.sql();
     sql.batch_execute(GATE).unwrap();
-    let sync = stage.follow(&["--query", GATED]);
+    let sync = stage.follow(&format!("--query \"{GATED}\""));
     sync.loaded_after(0);
     let mut gate = stage.sql();
     gate.batch_execute("SELECT pg_advisory_lock(42)").unwrap();
@@ -182,7 +182,7 @@ fn everything_changed_during_a_load_is_loaded_after_it() {
     sql.batch_execute(GATE).unwrap();
     sql.batch_execute("SELECT pg_advisory_lock(42)").unwrap();
     // The first load of all: nothing may be written before it is complete.
-    let sync = stage.follow(&["--query", GATED]);
+    let sync = stage.follow(&format!("--query \"{GATED}\""));
     until("the load is under way", || is_waiting(&stage));
     sql.batch_execute("DELETE FROM collection; NOTIFY crawlspace_tags")
         .unwrap();
@@ -199,7 +199,7 @@ fn the_changes_of_one_transaction_are_seen_together() {
     let mut sql = stage.sql();
     sql.batch_execute("UPDATE collection SET private = id % 2 = 0")
         .unwrap();
-    let sync = stage.follow(&[]);
+    let sync = stage.follow("");
     sync.loaded_after(0);
     set_rule(&stage);
     let files: Vec<String> = (1..=400).map(file).collect();

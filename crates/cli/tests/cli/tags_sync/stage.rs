@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use postgres::Client;
-use redis_tests::{Reply, Server, until, until_some, within};
+use redis_tests::{Outcome, Reply, Server, ends, outcome, until, until_some, within};
 use tempfile::TempDir;
 
 use crate::tags_sync::postgres::Postgres;
+use crate::tool::tool;
 
 /// Ids with their tags, joined by spaces.
 pub type Space = BTreeMap<String, String>;
@@ -32,10 +33,8 @@ impl Stage {
             "CREATE TABLE collection (id int PRIMARY KEY, organization_id int, private boolean)",
         )
         .unwrap();
-        let printed = crawlspace(&["--print-sql"]);
-        assert!(printed.status.success());
-        sql.batch_execute(&String::from_utf8(printed.stdout).unwrap())
-            .unwrap();
+        let printed = crawlspace("--print-sql").exits(0).out;
+        sql.batch_execute(&printed).unwrap();
         stage.fill(&mut sql, 1, collections);
         stage
     }
@@ -82,7 +81,7 @@ impl Stage {
         let mut space = Space::new();
         let mut cursor = "0".to_owned();
         loop {
-            let page = wire.expect_ok(&["TAGS.SCAN", "tags", kind, &cursor, "COUNT", "1000"]);
+            let page = wire.ok_line(format!("TAGS.SCAN tags {kind} {cursor} COUNT 1000"));
             let [next, entries] = page.items() else {
                 panic!("a cursor and entries: {page:?}");
             };
@@ -101,10 +100,7 @@ impl Stage {
 
     /// The tags of one id.
     pub fn tags(&self, id: &str) -> String {
-        let got = self
-            .redis
-            .wire()
-            .expect_ok(&["TAGS.GET", "tags", "TAG", id]);
+        let got = self.redis.wire().ok_line(format!("TAGS.GET tags TAG {id}"));
         got.texts().join(" ")
     }
 
@@ -123,52 +119,46 @@ impl Stage {
     }
 
     /// `crawlspace tags sync` with these arguments.
-    pub fn run(&self, arguments: &[&str]) -> Output {
+    pub fn run(&self, arguments: &str) -> Outcome {
         crawlspace(&self.arguments(arguments))
     }
 
     /// Runs `crawlspace tags sync`, which must fail without naming a password, and returns its error text.
-    pub fn refused(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
+    pub fn refused(&self, arguments: &str) -> String {
+        let said = ends(command(&self.arguments(arguments)), 1).errors;
         assert!(!said.contains("cret"), "a password is shown: {said}");
         said
     }
 
     /// `crawlspace tags sync` with these arguments, in the background.
-    pub fn follow(&self, arguments: &[&str]) -> Sync {
+    pub fn follow(&self, arguments: &str) -> Sync {
         Sync::start(&self.arguments(arguments))
     }
 
-    fn arguments<'a>(&'a self, arguments: &[&'a str]) -> Vec<String> {
-        let mut all = Vec::new();
+    /// The arguments, and where to read and write unless they say it.
+    fn arguments(&self, arguments: &str) -> String {
+        let mut all = arguments.to_owned();
         let mut unless = |given: &[&str], name: &str, value: String| {
             if !given.iter().any(|given| arguments.contains(given)) {
-                all.extend([name.to_owned(), value]);
+                all = format!("{name} {value} {all}");
             }
         };
         unless(&["--redis"], "--redis", self.redis.url());
         unless(&["--key"], "--key", "tags".to_owned());
-        let source = ["--postgres", "--csv"];
+        let source = ["--postgres ", "--csv"];
         unless(&source, "--postgres", self.postgres.url());
-        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
         all
     }
 }
 
 /// Runs `crawlspace tags sync` to its end.
-pub fn crawlspace(arguments: &[impl AsRef<str>]) -> Output {
-    command(arguments).output().expect("the tool runs")
+pub fn crawlspace(arguments: &str) -> Outcome {
+    outcome(command(arguments))
 }
 
-fn command(arguments: &[impl AsRef<str>]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
-    command
-        .args(["tags", "sync"])
-        .args(arguments.iter().map(AsRef::as_ref))
-        .env_remove("PGPASSWORD")
-        .stdin(Stdio::null());
+fn command(arguments: &str) -> Command {
+    let mut command = tool(format!("tags sync {arguments}"));
+    command.env_remove("PGPASSWORD");
     command
 }
 
@@ -179,10 +169,11 @@ pub struct Sync {
 }
 
 impl Sync {
-    fn start(arguments: &[impl AsRef<str>]) -> Sync {
+    fn start(arguments: &str) -> Sync {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| File::create(dir.path().join(name)).unwrap();
         let child = command(arguments)
+            .stdin(Stdio::null())
             .stdout(file("out"))
             .stderr(file("err"))
             .spawn()

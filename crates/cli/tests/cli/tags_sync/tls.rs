@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use redis_tests::certificates;
+use redis_tests::{assert_contains, certificates};
 
 use crate::tags_sync::stage::Stage;
 
@@ -30,31 +30,26 @@ fn the_server_must_prove_who_it_is_when_tls_is_required() {
     let ca = stage.postgres.dir().join("ca.pem");
     let ca = ca.to_str().unwrap();
 
-    let said = stage.refused(&["--postgres", &require]);
-    assert!(said.contains("TLS"), "{said}");
-    assert!(
-        stage
-            .run(&["--once", "--postgres", &prefer])
-            .status
-            .success()
-    );
+    let said = stage.refused(&format!("--postgres {require}"));
+    assert_contains(&said, "TLS");
+    stage.run(&format!("--once --postgres {prefer}")).exits(0);
 
     certified(&mut stage);
     for mode in [&require, &full] {
-        let said = stage.refused(&["--postgres", mode]);
-        assert!(said.contains("UnknownIssuer"), "{said}");
-        let output = stage.run(&["--once", "--postgres", mode, "--postgres-ca", ca]);
-        assert!(output.status.success(), "{output:?}");
+        let said = stage.refused(&format!("--postgres {mode}"));
+        assert_contains(&said, "UnknownIssuer");
+        stage
+            .run(&format!("--once --postgres {mode} --postgres-ca {ca}"))
+            .exits(0);
     }
     for mode in [&prefer, &disable] {
-        let output = stage.run(&["--once", "--postgres", mode]);
-        assert!(output.status.success(), "{output:?}");
+        stage.run(&format!("--once --postgres {mode}")).exits(0);
     }
     let elsewhere = require.replace("127.0.0.1", "localhost");
-    let said = stage.refused(&["--postgres", &elsewhere, "--postgres-ca", ca]);
-    assert!(said.contains("not valid for name"), "{said}");
-    let said = stage.refused(&["--postgres", &require, "--postgres-ca", "/no/such/file"]);
-    assert!(said.contains("/no/such/file"), "{said}");
+    let said = stage.refused(&format!("--postgres {elsewhere} --postgres-ca {ca}"));
+    assert_contains(&said, "not valid for name");
+    let said = stage.refused(&format!("--postgres {require} --postgres-ca /no/such/file"));
+    assert_contains(&said, "/no/such/file");
 }
 
 #[test]
@@ -64,7 +59,7 @@ fn changes_are_followed_over_tls() {
     let mut sql = stage.sql();
     let url = format!("{}?sslmode=require", stage.postgres.url());
     let ca = stage.postgres.dir().join("ca.pem");
-    let sync = stage.follow(&["--postgres", &url, "--postgres-ca", ca.to_str().unwrap()]);
+    let sync = stage.follow(&format!("--postgres {url} --postgres-ca {}", ca.display()));
     sync.loaded_after(0);
     let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
         WHERE ssl AND application_name = 'crawlspace tags sync'";

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use crawlspace_jobs::{Index, IndexCaches, IndexKind, Missing, MissingJob, Options, Work};
-use redis_tests::Rng;
 use redis_tests::harvest;
 use redis_tests::metadata::Form;
+use redis_tests::{Rng, assert_contains};
 
 use crate::durability::state::{State, assert_clean, state};
 use crate::stage::{Ask, Stage, set};
@@ -88,7 +88,7 @@ fn only_others() -> (Stage, State) {
 fn assert_unreadable(missing: Missing, name: &str) -> String {
     match missing {
         Missing::Unreadable { why } => {
-            assert!(why.contains(name), "{why}");
+            assert_contains(&why, name);
             why
         }
         other => panic!("{other:?}"),
@@ -234,10 +234,8 @@ fn bad_lines_are_counted_and_named_and_the_others_stay() {
     let index = second(&stage, &others).expect("an index");
     assert_eq!(count(&index, "rows"), 2);
     assert_eq!(count(&index, "lines"), 2);
-    assert_eq!(
-        count(&index, "badLines"),
-        (bad.len() + bad_cdx.len()) as u64
-    );
+    let expected = (bad.len() + bad_cdx.len()) as u64;
+    assert_eq!(count(&index, "badLines"), expected);
     let notes = &index.entry.manifest().notes;
     let is_named = |what: &str| {
         notes
@@ -283,10 +281,8 @@ fn lines_that_are_cut_anywhere_are_rows_or_counted() {
     };
     let of_crawl_log = raw("crawllog/crawllog-2-cache.manifest.json").counts;
     let of_cdx = raw("cdxdata/cdxdata-2-cache.manifest.json").counts;
-    assert_eq!(
-        of_crawl_log["lines"] + of_crawl_log["badLines"],
-        (LINE.len() - blank.count()) as u64
-    );
+    let expected = (LINE.len() - blank.count()) as u64;
+    assert_eq!(of_crawl_log["lines"] + of_crawl_log["badLines"], expected);
     assert_eq!(of_cdx["lines"] + of_cdx["badLines"], CDX.len() as u64);
     let lines = count(&index, "lines");
     assert_eq!(lines, of_crawl_log["lines"]);
@@ -309,7 +305,7 @@ fn a_job_without_a_good_line_is_missing_and_never_an_empty_index() {
         stage.add_logs(2, crawl_log, Some(cdx), Form::Warc);
         let missing = second(&stage, &others).expect_err("there is no line");
         let why = assert_unreadable(missing, "2-metadata-1.warc");
-        assert!(why.contains(name), "{why}");
+        assert_contains(&why, name);
     }
     // Without a record of a crawl.log it is another answer.
     let path = stage.archive().join("2-metadata-1.warc");
@@ -354,8 +350,6 @@ fn a_job_that_was_repaired_is_there_the_next_time() {
         assert_eq!((index.found, index.missing), (set("1-3"), Vec::new()));
     }
     let there = state(&cache_dir);
-    assert_eq!(
-        there.get("fullcrawllogindex/1-3-cache"),
-        others.get("fullcrawllogindex/1-3-cache")
-    );
+    let expected = others.get("fullcrawllogindex/1-3-cache");
+    assert_eq!(there.get("fullcrawllogindex/1-3-cache"), expected);
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use crawlspace_jobs::operations::{Collected, collect};
 use crawlspace_jobs::{Limits, Work};
-use redis_tests::Rng;
+use redis_tests::{Rng, with};
 
 use crate::durability::state::{names, state};
 use crate::stage::{Stage, asks};
@@ -88,11 +88,7 @@ fn age_is_that_of_the_last_use_and_never_below_nothing() {
     for ask in asks(ASKS) {
         ask.get(&stage.caches_in(&cache_dir));
     }
-    let limits = Limits {
-        max_age: Some(HOUR / 2),
-        grace: Duration::ZERO,
-        ..Limits::default()
-    };
+    let limits = with!(Limits, max_age: Some(HOUR / 2), grace: Duration::ZERO);
     for time in times() {
         for path in files(&cache_dir) {
             set_time(&path, time);
@@ -121,11 +117,7 @@ fn a_use_in_the_future_counts_as_one_now_and_is_forgotten_in_time() {
     for path in files(&cache_dir) {
         set_time(&path, SystemTime::now() + 100_000 * HOUR);
     }
-    let limits = Limits {
-        max_bytes: Some(0),
-        grace: HOUR,
-        ..Limits::default()
-    };
+    let limits = with!(Limits, max_bytes: Some(0), grace: HOUR);
     assert_eq!(gc(&cache_dir, &limits).removed.len(), 0);
     let later = SystemTime::now();
     let marks = files(&cache_dir);

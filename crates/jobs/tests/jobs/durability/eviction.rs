@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crawlspace_jobs::operations::{Collected, collect};
 use crawlspace_jobs::{Limits, Work};
-use redis_tests::Rng;
+use redis_tests::{Rng, with};
 
 use crate::durability::processes::{Process, Running, Told, say, wait_for_go};
 use crate::durability::state::{assert_clean, assert_unlocked, checksum, state};
@@ -19,11 +19,7 @@ const ASKS: &str = "full 1-3;full 2,3;dedup 1,2;cdx 1-3";
 
 /// Removes everything that nobody uses at this moment.
 fn remove_all(cache_dir: &Path) -> Collected {
-    let limits = Limits {
-        max_bytes: Some(0),
-        grace: Duration::ZERO,
-        ..Limits::default()
-    };
+    let limits = with!(Limits, max_bytes: Some(0), grace: Duration::ZERO);
     collect(cache_dir, &limits, false, &Work::default()).expect("a collection")
 }
 

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 
 use crawlspace_jobs::{IndexCaches, Options};
-use redis_tests::Rng;
+use redis_tests::{Rng, with};
 
 use crate::durability::state::checksum;
 use crate::durability::{eviction, full_disk};
@@ -58,11 +58,7 @@ fn process() {
 fn told() -> Told {
     let of = |name: &str| std::env::var(name).unwrap_or_default();
     let cache_dir = PathBuf::from(of(CACHE));
-    let mut options = Options {
-        cache_dir: cache_dir.clone(),
-        metadata: vec![of(ARCHIVE)],
-        ..Options::default()
-    };
+    let mut options = with!(Options, cache_dir: cache_dir.clone(), metadata: vec![of(ARCHIVE)]);
     if let Ok(memory) = of(MEMORY).parse() {
         options.memory = memory;
     }

@@ -4,6 +4,7 @@ use std::fs;
 
 use proptest::prelude::*;
 use redis_tests::metadata::{Form, metadata};
+use redis_tests::rows;
 
 use super::*;
 
@@ -135,16 +136,13 @@ fn damage_at_the_end_of_a_member_is_found_after_its_last_byte_came() {
 
 #[test]
 fn what_is_no_warc_file_is_said_to_be_none() {
-    for (bytes, why) in [
-        (&b""[..], "empty"),
-        (
-            b"<html>not found</html>",
-            "not the beginning of a WARC record",
-        ),
-        (b"filedesc", "cut off"),
-        (b"filedesc://x\n", "its columns"),
-        (b"\x1f\x8b\x08", "cut off"),
-        (b"\0\0\0\0", "not the beginning of a WARC record"),
+    for (bytes, why) in rows![
+        &b""[..], "empty";
+        b"<html>not found</html>", "not the beginning of a WARC record";
+        b"filedesc", "cut off";
+        b"filedesc://x\n", "its columns";
+        b"\x1f\x8b\x08", "cut off";
+        b"\0\0\0\0", "not the beginning of a WARC record";
     ] {
         assert_says(&outcome(Form::Warc, bytes).unwrap_err(), &["offset 0", why]);
     }

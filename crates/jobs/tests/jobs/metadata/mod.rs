@@ -13,6 +13,7 @@ use std::time::Duration;
 use crawlspace_archive::wacz;
 use crawlspace_jobs::metadata::{Archive, JobContents, Kind, Options};
 use crawlspace_jobs::{Error, JobId, JobSet, Missing, Work};
+use redis_tests::with;
 
 const CRAWL_LOG: &[u8] = b"2013-05-22T08:29:58.123Z 200 1 http://a.example/ - - text/html #1 20130522082957456+5 sha1:A - -\n";
 const CDX: &[u8] = b"http://a.example/ 10.0.0.1 20130522082957 text/html 1 7-3-0.warc 0\n";
@@ -24,11 +25,7 @@ type Records = Vec<(Kind, Vec<u8>)>;
 fn options() -> Options {
     Options {
         rescan: Duration::ZERO,
-        http: wacz::Options {
-            retries: 1,
-            pause: Duration::ZERO,
-            ..wacz::Options::default()
-        },
+        http: with!(wacz::Options, retries: 1, pause: Duration::ZERO),
     }
 }
 

@@ -85,10 +85,8 @@ fn a_part_is_never_kept_under_the_name_of_the_whole() {
         let index = get(&caches, kind, "1-4");
         assert_eq!(index.found.to_string(), "1,2,4");
         assert_eq!(index.missing.len(), 1);
-        assert_eq!(
-            (index.missing[0].job.0, &index.missing[0].why),
-            (3, &Missing::NoJob)
-        );
+        assert_eq!(index.missing[0].job.0, 3);
+        assert_eq!(index.missing[0].why, Missing::NoJob);
         let names = entries(&stage.cache_dir().join(kind.folder()));
         assert!(names.contains(&"1-2-4-cache".to_owned()), "{names:?}");
         assert!(!names.contains(&"1-2-3-4-cache".to_owned()), "{names:?}");
@@ -98,10 +96,8 @@ fn a_part_is_never_kept_under_the_name_of_the_whole() {
     let caches = stage.caches();
     for kind in IndexKind::ALL {
         let index = get(&caches, kind, "1-4");
-        assert_eq!(
-            (index.found.to_string().as_str(), index.missing.len()),
-            ("1-4", 0)
-        );
+        assert_eq!(index.found.to_string().as_str(), "1-4");
+        assert_eq!(index.missing.len(), 0);
     }
 }
 
@@ -127,12 +123,10 @@ fn a_set_made_of_larger_ones_has_the_same_lines_as_one_made_of_jobs() {
     let grown = get(&caches, IndexKind::Full, "1-9");
     let inputs = &grown.entry.manifest().inputs;
     let names: Vec<_> = inputs.iter().map(|input| input.name.as_str()).collect();
-    assert_eq!(
-        names,
-        (1..=9)
-            .map(|job| format!("{job}-cache"))
-            .collect::<Vec<_>>()
-    );
+    let expected = (1..=9)
+        .map(|job| format!("{job}-cache"))
+        .collect::<Vec<_>>();
+    assert_eq!(names, expected);
     let (by_url, by_digest) = (lines(&grown.entry, "url"), lines(&grown.entry, "digest"));
     drop(grown);
     let anew = caches
@@ -158,10 +152,8 @@ fn a_set_may_have_more_jobs_than_files_are_open() {
     let set = format!("1-{jobs}");
     for kind in IndexKind::ALL {
         let index = get(&caches, kind, &set);
-        assert_eq!(
-            (index.found.to_string(), index.missing.len()),
-            (set.clone(), 0)
-        );
+        assert_eq!(index.found.to_string(), set.clone());
+        assert_eq!(index.missing.len(), 0);
         let mut files: Vec<_> = index
             .entry
             .files()
@@ -181,10 +173,8 @@ fn a_set_may_have_more_jobs_than_files_are_open() {
                 assert_eq!(text.lines().collect::<Vec<_>>(), expected);
             }
             _ => {
-                assert_eq!(
-                    files,
-                    ["digest.cdxj.gz", "digest.idx", "url.cdxj.gz", "url.idx"]
-                );
+                let expected = ["digest.cdxj.gz", "digest.idx", "url.cdxj.gz", "url.idx"];
+                assert_eq!(files, expected);
                 let (by_url, by_digest) =
                     (lines(&index.entry, "url"), lines(&index.entry, "digest"));
                 assert!(by_url.is_sorted() && by_digest.is_sorted());
@@ -203,10 +193,8 @@ fn jobs_that_there_are_not_leave_nothing_in_the_caches() {
     let caches = stage.caches();
     for kind in IndexKind::ALL {
         let index = get(&caches, kind, "1-2000");
-        assert_eq!(
-            (index.found.to_string().as_str(), index.missing.len()),
-            ("7", 1999)
-        );
+        assert_eq!(index.found.to_string().as_str(), "7");
+        assert_eq!(index.missing.len(), 1999);
     }
     for folder in [
         "crawllog",
@@ -249,10 +237,8 @@ fn what_was_missing_a_moment_ago_is_not_read_for_again() {
         files,
         others: JobSet::default(),
     };
-    assert_eq!(
-        [why(&patient), why(&at_once)],
-        [no_record.clone(), no_record.clone()]
-    );
+    let expected = [no_record.clone(), no_record.clone()];
+    assert_eq!([why(&patient), why(&at_once)], expected);
     // From now on reading it fails.
     std::fs::write(&path, "no archive").expect("a file");
     assert_eq!(why(&patient), no_record);

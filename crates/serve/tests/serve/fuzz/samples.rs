@@ -1,7 +1,7 @@
 //! A small archive, and pieces of it.
 
-use redis_tests::Rng;
 use redis_tests::archive::collection::{Collection, Shape};
+use redis_tests::{Rng, with};
 use tempfile::TempDir;
 
 /// Files of every kind.
@@ -13,12 +13,7 @@ pub struct Samples {
 impl Samples {
     pub fn new() -> Samples {
         let dir = tempfile::tempdir().unwrap();
-        let shape = Shape {
-            captures: 150,
-            most: 12,
-            per_file: 60,
-            ..Shape::default()
-        };
+        let shape = with!(Shape, captures: 150, most: 12, per_file: 60);
         let mut collection = Collection::new(&mut Rng::seeded(5), shape);
         collection.store(&dir.path().join("warcs"));
         Samples { dir, collection }

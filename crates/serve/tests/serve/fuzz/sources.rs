@@ -17,6 +17,7 @@ use crawlspace_serve::source::{Lookup, Source};
 use crawlspace_serve::sources::{Identity, open};
 use futures_util::StreamExt;
 use redis_tests::fuzz::Fuzz;
+use redis_tests::with;
 use tokio::runtime::Runtime;
 
 use crate::fuzz::samples::Samples;
@@ -51,12 +52,7 @@ const WORDS: [&str; 24] = [
 
 fn source(kind: SourceKind, net: &Arc<Net>) -> Arc<dyn Source> {
     let word = kind.word();
-    let limits = Limits {
-        rows: 10_000,
-        bytes: 4 << 20,
-        first: Duration::from_secs(20),
-        ..Limits::default()
-    };
+    let limits = with!(Limits, rows: 10_000, bytes: 4 << 20, first: Duration::from_secs(20));
     let source = config::Source {
         name: "fuzzed".into(),
         kind,

@@ -9,6 +9,7 @@ use http::Method;
 use crate::live::warcio::{digest, verdicts};
 use crate::live::{bytes_of, header_and_block, limits, load_live};
 use redis_tests::stub::Stub;
+use redis_tests::{rows, with};
 
 /// An answer, and what is to be in the record.
 struct Case {
@@ -200,22 +201,11 @@ fn cases() -> Vec<Case> {
             &large,
         ),
     ];
-    for (name, sent, head) in [
-        (
-            "head",
-            "HTTP/1.1 200 OK\r\nContent-Length: 500\r\nContent-Encoding: gzip\r\n\r\n",
-            None,
-        ),
-        (
-            "head-chunked",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-            None,
-        ),
-        (
-            "head-with-body",
-            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nlie",
-            Some("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"),
-        ),
+    for (name, sent, head) in rows![
+        "head", "HTTP/1.1 200 OK\r\nContent-Length: 500\r\nContent-Encoding: gzip\r\n\r\n", None;
+        "head-chunked", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", None;
+        "head-with-body", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nlie",
+            Some("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n");
     ] {
         cases.push(Case {
             method: Method::HEAD,
@@ -271,10 +261,7 @@ async fn every_answer_becomes_a_record_that_warcio_finds_valid() {
                     redis_tests::stub::send(stream, piece);
                 }
             });
-            let request = ClientRequest {
-                method: case.method.clone(),
-                ..ClientRequest::default()
-            };
+            let request = with!(ClientRequest, method: case.method.clone());
             let url = stub.url("/a?b=c");
             let loaded = load_live(&url, &request, &limits()).await;
             let record = loaded.unwrap_or_else(|error| panic!("{}: {error}", case.name));
@@ -312,10 +299,8 @@ async fn every_answer_becomes_a_record_that_warcio_finds_valid() {
                 text("Content-Type").as_deref(),
                 Some("application/http; msgtype=response")
             );
-            assert_eq!(
-                header.content_length(),
-                (case.head.len() + case.payload.len()) as u64
-            );
+            let expected = (case.head.len() + case.payload.len()) as u64;
+            assert_eq!(header.content_length(), expected);
         }
     }
     let Some(verdicts) = verdicts(&files) else {

@@ -13,6 +13,7 @@ use redis_tests::archive::collection::sha1_base32;
 
 use crate::live::warcio::{digest, verdicts};
 use crate::live::{bytes_of, limits, net, row, taken_apart};
+use redis_tests::rows;
 use redis_tests::stub::{Stub, send};
 
 const URL: &str = "http://example.com/";
@@ -242,21 +243,11 @@ async fn what_an_archive_packs_for_the_way_is_unpacked() {
     let broken = [&packed[..packed.len() - 3], b"xyz"].concat();
     let folder = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
-    for (what, digest, sent, expected) in [
-        ("packed on the way", digest(text), &packed, &text[..]),
-        (
-            "packed when captured",
-            digest(&packed),
-            &packed,
-            &packed[..],
-        ),
-        (
-            "packed, and nobody knows when",
-            digest(b"other"),
-            &packed,
-            &packed[..],
-        ),
-        ("broken", digest(text), &broken, &broken[..]),
+    for (what, digest, sent, expected) in rows![
+        "packed on the way", digest(text), &packed, &text[..];
+        "packed when captured", digest(&packed), &packed, &packed[..];
+        "packed, and nobody knows when", digest(b"other"), &packed, &packed[..];
+        "broken", digest(text), &broken, &broken[..];
     ] {
         let head = format!(
             "HTTP/1.1 200 OK\r\nMemento-Datetime: Sat, 02 Jan 2016 03:04:05 GMT\r\nContent-Encoding: gzip\r\n\

@@ -14,6 +14,7 @@ use http::Method;
 
 use crate::live::{limits, live_row, load_live};
 use redis_tests::stub::{Stub, be_silent, send, send_for_ever};
+use redis_tests::{rows, with};
 
 /// Why there is no record of what the stub answers.
 async fn refused(stub: &Stub, limits: &Limits) -> LoadError {
@@ -100,45 +101,18 @@ async fn what_never_ends_is_cut() {
         ..limits()
     };
     type Endless = (&'static str, &'static [u8], &'static [u8], &'static str);
-    let endless: [Endless; 8] = [
-        (
-            "body",
-            b"HTTP/1.1 200 OK\r\n\r\n",
-            &[b'x'; 8192],
-            "too-large",
-        ),
-        (
-            "chunks",
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-            b"1\r\nx\r\n",
-            "too-large",
-        ),
-        (
-            "chunk",
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFF\r\n",
-            b"x",
-            "too-large",
-        ),
-        (
-            "extension",
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;",
-            b"x",
-            "answer",
-        ),
-        (
-            "trailer",
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
-            b"A: b\r\n",
-            "answer",
-        ),
-        ("header", b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", "too-large"),
-        (
-            "line",
-            b"HTTP/1.1 200 OK\r\nA: ",
-            b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
-            "too-large",
-        ),
-        ("blank lines", b"\r\n", b"\r\n\r\n\r\n\r\n", "answer"),
+    let endless: [Endless; 8] = rows![
+        "body", b"HTTP/1.1 200 OK\r\n\r\n", &[b'x'; 8192], "too-large";
+        "chunks", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n",
+            "too-large";
+        "chunk", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFF\r\n", b"x",
+            "too-large";
+        "extension", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"x", "answer";
+        "trailer", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"A: b\r\n",
+            "answer";
+        "header", b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", "too-large";
+        "line", b"HTTP/1.1 200 OK\r\nA: ", b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "too-large";
+        "blank lines", b"\r\n", b"\r\n\r\n\r\n\r\n", "answer";
     ];
     for (what, begin, more, word) in endless {
         let more = more.repeat(8192 / more.len());
@@ -164,56 +138,15 @@ async fn what_never_ends_is_cut() {
 
 #[tokio::test]
 async fn what_falls_silent_is_given_up() {
-    for (sent, impatient) in [
-        (
-            "",
-            Limits {
-                first: Duration::from_millis(50),
-                ..limits()
-            },
-        ),
-        (
-            "HTTP/1.1 200 OK\r\n",
-            Limits {
-                first: Duration::from_millis(50),
-                ..limits()
-            },
-        ),
-        (
-            "HTTP/1.1 100 Continue\r\n\r\n",
-            Limits {
-                first: Duration::from_millis(50),
-                ..limits()
-            },
-        ),
-        (
-            "HTTP/1.1 200 OK\r\n\r\nhello",
-            Limits {
-                silence: Duration::from_millis(50),
-                ..limits()
-            },
-        ),
-        (
-            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
-            Limits {
-                silence: Duration::from_millis(50),
-                ..limits()
-            },
-        ),
-        (
-            "HTTP/1.1 200 OK\r\n\r\nhello",
-            Limits {
-                total: Duration::from_millis(50),
-                ..limits()
-            },
-        ),
-        (
-            "",
-            Limits {
-                total: Duration::from_millis(50),
-                ..limits()
-            },
-        ),
+    for (sent, impatient) in rows![
+        "", Limits { first: Duration::from_millis(50), ..limits() };
+        "HTTP/1.1 200 OK\r\n", Limits { first: Duration::from_millis(50), ..limits() };
+        "HTTP/1.1 100 Continue\r\n\r\n", Limits { first: Duration::from_millis(50), ..limits() };
+        "HTTP/1.1 200 OK\r\n\r\nhello", Limits { silence: Duration::from_millis(50), ..limits() };
+        "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
+            Limits { silence: Duration::from_millis(50), ..limits() };
+        "HTTP/1.1 200 OK\r\n\r\nhello", Limits { total: Duration::from_millis(50), ..limits() };
+        "", Limits { total: Duration::from_millis(50), ..limits() };
     ] {
         let stub = Stub::start(move |_, stream| {
             send(stream, sent.as_bytes());
@@ -306,10 +239,7 @@ async fn private_addresses_are_not_fetched_from() {
 async fn methods_that_are_for_proxies_are_refused() {
     let stub = Stub::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     for method in [Method::CONNECT, Method::TRACE] {
-        let request = ClientRequest {
-            method,
-            ..ClientRequest::default()
-        };
+        let request = with!(ClientRequest, method);
         let Err(error) = load_live(&stub.url("/"), &request, &limits()).await else {
             panic!("a record")
         };

@@ -6,29 +6,12 @@ use crawlspace_serve::resource::client_request::ClientRequest;
 use futures_util::StreamExt;
 
 use crate::live::{limits, load_live};
-use redis_tests::alone;
 use redis_tests::stub::{Stub, send};
+use redis_tests::{alone, peak_memory_of};
 
 const SIZE: usize = 200 << 20;
 /// What a record may take, of any size.
 const MAX_GROWTH: u64 = 16 << 20;
-
-/// The most memory that this process had, in bytes.
-fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap();
-    let kilobytes: u64 = line
-        .trim()
-        .strip_suffix(" kB")
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap();
-    kilobytes << 10
-}
 
 #[test]
 fn a_large_record_takes_no_more_memory_than_a_small_one() {
@@ -88,9 +71,9 @@ fn measured() {
             };
             // All that is made once is made then.
             fetched(4 << 20).await;
-            let before = peak();
+            let before = peak_memory_of(std::process::id());
             fetched(SIZE).await;
-            let grown = peak() - before;
+            let grown = peak_memory_of(std::process::id()) - before;
             assert!(grown < MAX_GROWTH, "{grown} bytes for a record of {SIZE}");
         }
     });

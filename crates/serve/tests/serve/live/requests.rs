@@ -9,6 +9,7 @@ use http::{HeaderMap, Method};
 
 use crate::live::{bytes_of, limits, load_live, taken_apart};
 use redis_tests::stub::{Asked, Stub, send};
+use redis_tests::with;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -77,10 +78,8 @@ async fn every_method_is_sent() {
         "x!",
     ] {
         let request = message(format!("{method} /\n\n")).await;
-        assert_eq!(
-            asked("/", &request).await.line(),
-            format!("{method} / HTTP/1.1")
-        );
+        let expected = format!("{method} / HTTP/1.1");
+        assert_eq!(asked("/", &request).await.line(), expected);
     }
     let request = message("OPTIONS / HTTP/1.0\n\n").await;
     assert_eq!(asked("/", &request).await.line(), "OPTIONS / HTTP/1.0");
@@ -102,11 +101,7 @@ async fn a_large_body_is_sent_as_a_whole_and_more_than_once() {
 
 #[tokio::test]
 async fn an_empty_body_is_not_the_same_as_none() {
-    let with = |body| ClientRequest {
-        method: Method::POST,
-        body,
-        ..ClientRequest::default()
-    };
+    let with = |body| with!(ClientRequest, method: Method::POST, body);
     assert_eq!(
         asked("/", &with(Some(Spooled::default())))
             .await

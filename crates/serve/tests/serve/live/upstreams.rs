@@ -5,6 +5,7 @@ use crawlspace_serve::resource::record::{LoadError, Record};
 use crawlspace_serve::resource::{live, request_message};
 use crawlspace_warc::{Compression, Writer};
 use futures_util::stream::{self, StreamExt};
+use redis_tests::{assert_contains, assert_lacks, assert_starts, rows};
 use url::Url;
 
 use crate::live::{bytes_of, limits, load_live, net, row};
@@ -101,13 +102,7 @@ async fn a_message_is_handed_on_as_one() {
             .unwrap();
         load(&stub, &request).await.unwrap();
         let asked = stub.asked().pop().unwrap();
-        assert!(
-            asked
-                .line()
-                .starts_with("POST /other/resource/postreq?url="),
-            "{}",
-            asked.line()
-        );
+        assert_starts(asked.line(), "POST /other/resource/postreq?url=");
         assert_eq!(asked.field("Cookie"), None);
         let expected =
             format!("PUT /a?b=c&d HTTP/1.1\r\nCookie: a=b\r\nContent-Length: {size}\r\n\r\n{body}");
@@ -152,26 +147,20 @@ async fn only_one_whole_valid_record_of_that_url_is_passed_on() {
         "WARC-Payload-Digest",
         b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
     );
-    for (what, warc) in [
-        ("nothing", Vec::new()),
-        ("no record", b"<html>".to_vec()),
-        ("cut off", good[..good.len() - 1].to_vec()),
-        ("cut off in the block", good[..good.len() - 5].to_vec()),
-        ("cut off in the header", good[..40].to_vec()),
-        ("more", [&good[..], b"x"].concat()),
-        ("two", [&good[..], &good[..]].concat()),
-        ("packed", packed),
-        ("no target", record(&[], block)),
-        (
-            "another target",
-            record(&[("WARC-Target-URI", b"http://elsewhere.example/")], block),
-        ),
-        (
-            "space in target",
-            record(&[("WARC-Target-URI", b"http://example.com/a b")], block),
-        ),
-        ("wrong digest", record(&[uri, wrong_digest], block)),
-        ("wrong payload digest", record(&[uri, wrong_payload], block)),
+    for (what, warc) in rows![
+        "nothing", Vec::new();
+        "no record", b"<html>".to_vec();
+        "cut off", good[..good.len() - 1].to_vec();
+        "cut off in the block", good[..good.len() - 5].to_vec();
+        "cut off in the header", good[..40].to_vec();
+        "more", [&good[..], b"x"].concat();
+        "two", [&good[..], &good[..]].concat();
+        "packed", packed;
+        "no target", record(&[], block);
+        "another target", record(&[("WARC-Target-URI", b"http://elsewhere.example/")], block);
+        "space in target", record(&[("WARC-Target-URI", b"http://example.com/a b")], block);
+        "wrong digest", record(&[uri, wrong_digest], block);
+        "wrong payload digest", record(&[uri, wrong_payload], block);
     ] {
         let error = load(&Stub::answering(answer(&warc)), &ClientRequest::default())
             .await
@@ -205,23 +194,17 @@ async fn only_one_whole_valid_record_of_that_url_is_passed_on() {
 #[tokio::test]
 async fn of_two_digests_that_of_the_payload_counts() {
     let block = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-    let fields: [(&str, &[u8]); 3] = [
-        ("WARC-Target-URI", URL.as_bytes()),
-        (
-            "WARC-Payload-Digest",
-            b"sha1:PKC7I5SLXVW26HBVIXX3X4HSPGTNYC7L",
-        ),
-        (
-            "WARC-Block-Digest",
-            b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
-        ),
+    let fields: [(&str, &[u8]); 3] = rows![
+        "WARC-Target-URI", URL.as_bytes();
+        "WARC-Payload-Digest", b"sha1:PKC7I5SLXVW26HBVIXX3X4HSPGTNYC7L";
+        "WARC-Block-Digest", b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ";
     ];
     let stub = Stub::answering(answer(&record(&fields, block)));
     let taken = load(&stub, &ClientRequest::default()).await.unwrap();
     let text = String::from_utf8(bytes_of(taken).await.unwrap()).unwrap();
     assert!(text.ends_with("\r\n\r\nok\r\n\r\n"), "{text}");
-    assert!(text.contains("WARC-Payload-Digest"), "{text}");
-    assert!(!text.contains("WARC-Block-Digest"), "{text}");
+    assert_contains(&text, "WARC-Payload-Digest");
+    assert_lacks(&text, "WARC-Block-Digest");
 }
 
 #[tokio::test]

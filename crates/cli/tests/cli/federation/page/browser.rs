@@ -5,6 +5,7 @@ use std::process::Command;
 
 use redis_tests::http::get;
 use redis_tests::packages::left_out;
+use redis_tests::{assert_contains, assert_lacks};
 
 use super::{hostile_archive, search};
 use crate::federation::index_api::archive;
@@ -74,14 +75,10 @@ fn a_browser_shows_captures_and_calendar() {
     let Some((dom, said)) = chromium(&["--dump-dom"], &url) else {
         return;
     };
-    for expected in [
-        "<caption>Captures of January 2015</caption>",
-        "<td class=\"time\">2015-01-01 00:00:00</td>",
-        "<option value=\"both\" selected=\"\">both</option>",
-    ] {
-        assert!(dom.contains(expected), "{expected} in {dom}");
-    }
-    assert!(!said.contains("Content Security Policy"), "{said}");
+    assert_contains(&dom, "<caption>Captures of January 2015</caption>");
+    assert_contains(&dom, "<td class=\"time\">2015-01-01 00:00:00</td>");
+    assert_contains(&dom, "<option value=\"both\" selected=\"\">both</option>");
+    assert_lacks(&said, "Content Security Policy");
     picture("wide.png", &["--window-size=1000,1000"], &url);
     picture("phone.png", &["--window-size=420,1000"], &url);
     picture(
@@ -112,7 +109,7 @@ fn on_a_phone_the_ways_to_captures_are_in_sight() {
     let style = get(stage.address(), "/static/page.css").text();
     // The policy of the page allows no script, so a copy of it is measured.
     let link = "<link rel=\"stylesheet\" href=\"./static/page.css\">";
-    assert!(html.contains(link), "{html}");
+    assert_contains(&html, link);
     let copy = html.replace(link, &format!("<style>{style}</style>"));
     let copy = copy.replace("</body>", &format!("{MEASURE}</body>"));
     let folder = tempfile::tempdir().unwrap();
@@ -146,12 +143,9 @@ fn a_browser_runs_nothing_that_strangers_wrote() {
     let Some((dom, said)) = chromium(&["--dump-dom"], &url) else {
         return;
     };
-    assert!(
-        dom.contains("&lt;script&gt;alert(1)&lt;/script&gt;"),
-        "{dom}"
-    );
+    assert_contains(&dom, "&lt;script&gt;alert(1)&lt;/script&gt;");
     for element in ["<script", "<img", "<iframe", "href=\"javascript:"] {
         assert!(!dom.contains(element), "{element} in {dom}");
     }
-    assert!(!said.contains("Content Security Policy"), "{said}");
+    assert_lacks(&said, "Content Security Policy");
 }

@@ -1,6 +1,7 @@
 //! The list of captures: all of them can be reached, and each links to itself.
 
 use redis_tests::http::get;
+use redis_tests::{assert_contains, assert_lacks};
 
 use super::{link_with, links, page, search};
 use crate::federation::shelf::{Shelf, iso};
@@ -34,17 +35,17 @@ fn all_captures_of_a_day_can_be_reached() {
     }
     let stage = serve(&mut shelf);
     let first = page(&stage, &search("c", "example.com", "20160102"), 200);
-    assert!(first.contains("250 captures of"), "{first}");
+    assert_contains(&first, "250 captures of");
     let mut seen = times(&first);
     assert!(first.contains("<caption>1 to 100 of 250, in the order of the index</caption>"));
-    assert!(!first.contains("rel=\"prev\""), "{first}");
+    assert_lacks(&first, "rel=\"prev\"");
     let second = page(&stage, &link_with(&first, "skip=100"), 200);
-    assert!(second.contains("<caption>101 to 200 of 250"), "{second}");
-    assert!(second.contains("250 captures of"), "{second}");
+    assert_contains(&second, "<caption>101 to 200 of 250");
+    assert_contains(&second, "250 captures of");
     seen.extend(times(&second));
-    assert!(second.contains(">Next 50</a>"), "{second}");
+    assert_contains(&second, ">Next 50</a>");
     let third = page(&stage, &link_with(&second, "skip=200"), 200);
-    assert!(!third.contains("rel=\"next\""), "{third}");
+    assert_lacks(&third, "rel=\"next\"");
     seen.extend(times(&third));
     seen.dedup();
     assert_eq!(seen.len(), 250);
@@ -53,7 +54,7 @@ fn all_captures_of_a_day_can_be_reached() {
     assert_eq!(times(&back), times(&second));
     // Another span begins with its first captures.
     let month = link_with(&third, "when=201601");
-    assert!(!month.contains("skip"), "{month}");
+    assert_lacks(&month, "skip");
     for beyond in ["skip=250", "skip=18446744073709551615"] {
         let target = format!("{}&{beyond}", search("c", "example.com", "20160102"));
         let html = page(&stage, &target, 200);

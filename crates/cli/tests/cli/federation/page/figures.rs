@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use redis_tests::http::get;
+use redis_tests::{assert_contains, rows};
 use serde_json::Value;
 
 use super::hostile_archive;
@@ -10,10 +11,8 @@ use crate::serving::Stage;
 
 fn status(stage: &Stage) -> Value {
     let answer = get(stage.operator(), "/_status");
-    assert_eq!(
-        (answer.status, answer.media_type()),
-        (200, "application/json")
-    );
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.media_type(), "application/json");
     assert_eq!(answer.field("cache-control"), Some("no-store"));
     serde_json::from_str(&answer.text()).unwrap()
 }
@@ -69,10 +68,8 @@ fn what_was_asked_is_counted() {
     let status = status(&stage);
     let good = &status["collections"][0];
     assert_eq!(good["name"], "good");
-    assert_eq!(
-        good["requests"],
-        serde_json::json!({"index": {"2xx": 3, "4xx": 2}, "other": {"4xx": 1}})
-    );
+    let expected = serde_json::json!({"index": {"2xx": 3, "4xx": 2}, "other": {"4xx": 1}});
+    assert_eq!(good["requests"], expected);
     let source = &good["sources"][0];
     for (name, value) in [
         ("name", Value::from("good")),
@@ -97,28 +94,16 @@ fn what_was_asked_is_counted() {
 
     let metrics = metrics(&stage);
     let labels = "collection=\"good\",step=\"1\",source=\"good\",type=\"file\"";
-    for (sample, value) in [
-        (
-            "crawlspace_requests_total{collection=\"good\",api=\"index\",status=\"2xx\"}"
-                .to_owned(),
-            3.0,
-        ),
-        (format!("crawlspace_source_requests_total{{{labels}}}"), 3.0),
-        (format!("crawlspace_source_rows_total{{{labels}}}"), 9.0),
-        (format!("crawlspace_source_healthy{{{labels}}}"), 1.0),
-        (format!("crawlspace_source_skipped{{{labels}}}"), 0.0),
-        (
-            format!("crawlspace_source_errors_total{{{labels},error=\"timeout\"}}"),
-            0.0,
-        ),
-        (
-            format!("crawlspace_source_duration_seconds_bucket{{{labels},le=\"+Inf\"}}"),
-            3.0,
-        ),
-        (
-            format!("crawlspace_source_duration_seconds_count{{{labels}}}"),
-            3.0,
-        ),
+    for (sample, value) in rows![
+        "crawlspace_requests_total{collection=\"good\",api=\"index\",status=\"2xx\"}".to_owned(),
+            3.0;
+        format!("crawlspace_source_requests_total{{{labels}}}"), 3.0;
+        format!("crawlspace_source_rows_total{{{labels}}}"), 9.0;
+        format!("crawlspace_source_healthy{{{labels}}}"), 1.0;
+        format!("crawlspace_source_skipped{{{labels}}}"), 0.0;
+        format!("crawlspace_source_errors_total{{{labels},error=\"timeout\"}}"), 0.0;
+        format!("crawlspace_source_duration_seconds_bucket{{{labels},le=\"+Inf\"}}"), 3.0;
+        format!("crawlspace_source_duration_seconds_count{{{labels}}}"), 3.0;
     ] {
         assert_eq!(metrics.get(&sample), Some(&value), "{sample}");
     }
@@ -152,7 +137,7 @@ fn a_source_that_is_missing_or_keeps_failing_is_seen() {
     assert!(reason.contains("redis://127.0.0.1:"), "{dead}");
     let missing = &status["collections"][2]["sources"][0];
     let health = missing["health"].as_str().unwrap();
-    assert!(health.contains("none.cdxj: No such file"), "{health}");
+    assert_contains(health, "none.cdxj: No such file");
 
     let metrics = metrics(&stage);
     let labels = "collection=\"both\",step=\"1\",source=\"<i>&\\\"\",type=\"redis\"";

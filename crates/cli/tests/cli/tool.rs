@@ -1,0 +1,34 @@
+//! The program under test.
+
+use std::path::Path;
+use std::process::Command;
+
+use redis_tests::arguments;
+
+/// Where it is.
+pub const TOOL: &str = env!("CARGO_BIN_EXE_crawlspace");
+
+/// `crawlspace` with the words of a line, in an environment without settings.
+pub fn tool(line: impl AsRef<str>) -> Command {
+    let mut tool = Command::new(TOOL);
+    tool.args(arguments(line));
+    without_settings(&mut tool);
+    tool
+}
+
+/// A script for `sh -euc` in a folder, with `crawlspace` in its path, in an environment without settings.
+pub fn script(script: &str, folder: &Path) -> Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let tool = Path::new(TOOL).parent().expect("it lies in a folder");
+    let mut shell = Command::new("sh");
+    shell.args(["-euc", script]).current_dir(folder);
+    shell.env("PATH", format!("{}:{path}", tool.display()));
+    without_settings(&mut shell);
+    shell
+}
+
+fn without_settings(command: &mut Command) {
+    for name in ["REDIS", "PREFIX", "CACHE_DIR"] {
+        command.env_remove(format!("CRAWLSPACE_{name}"));
+    }
+}
