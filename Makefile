@@ -94,18 +94,21 @@ test-live:
 	@CRAWLSPACE_MODULE='$(MODULE)' scripts/tests $(COMPANION) --package redis-tests --packed dedupe=both:: --packed cli=indexer::
 	@$(CARGO) test --doc $(COMPANION) --package redis-tests
 
-# SUITE/PACKAGE of Debian; more of them: make test-servers SERVERS="trixie/redis-server bookworm-backports/valkey-server"
-SERVERS ?= experimental/redis-server sid/valkey-server
-test-servers: ## The live tests on newer servers out of Debian's other suites (SERVERS=experimental/redis-server …)
+# SUITE/PACKAGE of Debian: Redis 7.0, 8.0 and 8.6, Valkey 8.0, 8.1 and 9.1.
+SERVERS ?= bookworm/redis-server trixie/redis-server experimental/redis-server \
+    bookworm-backports/valkey-server trixie/valkey-server sid/valkey-server
+test-servers: ## The live tests of the module on each server that Debian's suites have, and a table of them (SERVERS=sid/valkey-server …)
 	@scripts/need cc libclang redis-server redis-cli openssl wget python3 python3-venv
 	$(CARGO) build --release --package crawlspace
-	@failed=; export CRAWLSPACE_MODULE='$(MODULE)'; for server in $(SERVERS); do \
-	    REDIS_SERVER=$$(FOLDER='$(TARGET)/servers' scripts/server $${server%/*} $${server#*/}) || { failed="$$failed $$server"; continue; }; \
-	    export REDIS_SERVER; echo "== $$server: $$($$REDIS_SERVER --version)"; \
-	    $(CARGO) test --no-fail-fast --package redis-tests || failed="$$failed $$server"; \
-	done; \
-	if [ -n "$$failed" ]; then echo "make test-servers: failures with$$failed"; exit 1; fi; \
-	echo "make test-servers: everything passed with $(SERVERS)"
+	@failed=; table=; export CRAWLSPACE_MODULE='$(MODULE)'; for server in $(SERVERS); do \
+	    REDIS_SERVER=$$(FOLDER='$(TARGET)/servers' scripts/server $${server%/*} $${server#*/}) || \
+	        { failed="$$failed $$server"; table="$$table$$server: cannot be had here\n"; continue; }; \
+	    export REDIS_SERVER; version=$$($$REDIS_SERVER --version | sed -E 's/ server v=([^ ]*).*/ \1/'); echo "== $$server: $$version"; \
+	    scripts/tests $(COMPANION) --package redis-tests --only redis-tests | tee '$(TARGET)/server.log'; \
+	    verdict=$$(grep -E 'tests passed in|^FAILED' '$(TARGET)/server.log' | sed -E 's/ in [0-9]+ runs.*//; s/ \(output.*//' | paste -sd' '); \
+	    table="$$table$$server: $$version: $$verdict\n"; case "$$verdict" in *FAILED* | '') failed="$$failed $$server";; esac; \
+	done; printf "\n$$table"; \
+	if [ -n "$$failed" ]; then echo "make test-servers: failures with$$failed"; exit 1; fi
 
 lint: ## Formatting, clippy, documentation, licences and advisories of the dependencies
 	@scripts/need cc libclang

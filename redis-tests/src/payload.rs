@@ -2,15 +2,28 @@
 
 /// CRC-64 of Jones, as Redis appends it to a dump.
 pub fn crc64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |mut crc: u64, &byte| {
-        crc ^= u64::from(byte);
-        for _ in 0..8 {
-            // The polynomial ad93d23594c935a9, its bits turned around.
-            crc = (crc >> 1) ^ (0x95ac_9329_ac4b_c9b5 & (crc & 1).wrapping_neg());
-        }
-        crc
+    bytes.iter().fold(0, |crc: u64, &byte| {
+        (crc >> 8) ^ CRC64[usize::from(crc as u8 ^ byte)]
     })
 }
+
+/// What each byte does to a sum.
+static CRC64: [u64; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = byte as u64;
+        let mut bit = 0;
+        while bit < 8 {
+            // The polynomial ad93d23594c935a9, its bits turned around.
+            crc = (crc >> 1) ^ (0x95ac_9329_ac4b_c9b5 & (crc & 1).wrapping_neg());
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
 
 /// A payload with the checksum that fits what is before it.
 pub fn sealed(mut payload: Vec<u8>) -> Vec<u8> {
