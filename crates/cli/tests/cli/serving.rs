@@ -104,9 +104,10 @@ impl Stage {
 fn command(folder: &Path, config: &str, words: &str) -> Command {
     let file = folder.join("config.yaml");
     std::fs::write(&file, format!("allow_private: [127.0.0.0/8]\n{config}")).unwrap();
-    let bind = match words.contains("--bind") {
-        true => "",
-        false => "--bind 127.0.0.1:0",
+    let bind = if words.contains("--bind") {
+        ""
+    } else {
+        "--bind 127.0.0.1:0"
     };
     tool(format!("serve {bind} --config {} {words}", file.display()))
 }
