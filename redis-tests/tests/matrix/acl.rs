@@ -10,6 +10,7 @@ use crate::stage::{Outcome, Stage, changed, steady};
 for_every_family!(
     each_sample_runs_with_exactly_the_keys_that_it_needs,
     each_sample_needs_its_prefix_and_its_command,
+    users_of_a_prefix_reach_no_other,
     clients_are_told_the_key_and_what_becomes_of_it,
 );
 
@@ -230,6 +231,22 @@ fn each_sample_needs_its_prefix_and_its_command(family: &Family) {
         user.with(&["+@all"]);
         assert_eq!(stage.server.digest(), digest, "{line} was denied");
     }
+}
+
+fn users_of_a_prefix_reach_no_other(family: &Family) {
+    let mut stage = Stage::of(family);
+    let mut user = User::of(&stage);
+    // No prefix at all, and one that the user's own prefix begins with.
+    let states = ["", "{m}"].map(|prefix| family.fill(&mut stage.wire, prefix));
+    let digest = stage.server.digest();
+    let wire = user.with(&[&format!("~{PREFIX}*")]);
+    for line in family.samples {
+        for state in &states {
+            let reply = wire.call(&state.words(line));
+            assert_denied(&reply, &format!("{line} under '{}'", state.prefix));
+        }
+    }
+    assert_eq!(stage.server.digest(), digest);
 }
 
 fn clients_are_told_the_key_and_what_becomes_of_it(family: &Family) {
