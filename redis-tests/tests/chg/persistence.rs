@@ -64,19 +64,6 @@ fn goes_on(f: &mut Frontier, out: &BusyFrontier) {
 }
 
 #[test]
-fn restart_keeps_gates_blocks_and_leases() {
-    let mut server = simulated().aof_unsynced(false).start();
-    let mut f = Frontier::at(&server, T0);
-    let out = BusyFrontier::build(&mut f);
-    let before = told(&mut f);
-    let now = f.now;
-    server.restart();
-    let mut f = Frontier::at(&server, now.expect("simulated"));
-    assert_eq!(told(&mut f), before);
-    goes_on(&mut f, &out);
-}
-
-#[test]
 fn release_with_next_is_answered_again_after_a_restart_and_a_failover() {
     let mut server = simulated().aof_unsynced(false).start();
     let replica = simulated().replica_of(&server).start();

@@ -1,10 +1,10 @@
 //! After a restart, however the data were kept, every sample's data and the replies about them are what
-//! they were.
+//! they were, and all goes on as on a server that did not restart.
 
 use redis_tests::matrix::{Family, PREFIX, State, split};
 use redis_tests::{Options, Rng, Server, Snapshot, Wire, ok};
 
-use crate::stage::{Stage, reads, steady, steady_data};
+use crate::stage::{assert_goes_on, prepare_to_go_on, reads};
 
 for_every_family!(
     debug_reload,
@@ -13,7 +13,6 @@ for_every_family!(
     append_only_file_with_preamble_after_kill_9,
     rewritten_append_only_file,
     rewritten_append_only_file_with_preamble,
-    restarted_server_goes_on_where_it_was,
     random_calls_are_the_same_on_a_replica_and_after_restarts,
 );
 
@@ -52,9 +51,10 @@ fn rewritten_append_only_file_with_preamble(family: &Family) {
     keeps_everything(family, options, Server::restart_rewritten);
 }
 
-/// Runs each sample in a database of its own, then restarts the server.
+/// Runs each sample in a database of its own, then restarts the server. In one more database it goes on
+/// as another server does that did not restart.
 fn keeps_everything(family: &Family, options: Options, restart: impl Fn(&mut Server)) {
-    let databases = family.samples.len().to_string();
+    let databases = (family.samples.len() + 1).to_string();
     let mut server = options.args(&["--databases", &databases]).start();
     let in_database = |server: &Server, number: usize| -> Wire {
         let mut wire = server.wire();
@@ -69,6 +69,8 @@ fn keeps_everything(family: &Family, options: Options, restart: impl Fn(&mut Ser
         let told = reads(family, &state, &mut wire);
         before.push((state, told, Snapshot::of(&mut wire)));
     }
+    let last = family.samples.len();
+    let states = prepare_to_go_on(family, &mut in_database(&server, last));
     let digest = server.digest();
     restart(&mut server);
     assert_eq!(server.digest(), digest);
@@ -78,6 +80,7 @@ fn keeps_everything(family: &Family, options: Options, restart: impl Fn(&mut Ser
         assert_eq!(reads(family, &state, &mut wire), told, "{line}");
     }
     assert_eq!(server.digest(), digest, "reads write nothing");
+    assert_goes_on(&states, family, &mut in_database(&server, last));
     assert_eq!(server.info_number("panics"), 0);
 }
 
@@ -159,21 +162,4 @@ fn random_calls_are_the_same_on_a_replica_and_after_restarts(family: &Family) {
             assert_eq!(server.digest(), digest, "without the module");
         }
     }
-}
-
-fn restarted_server_goes_on_where_it_was(family: &Family) {
-    let mut server = family.options().aof_unsynced(false).start();
-    let mut twin = Stage::of(family);
-    twin.empty_caches();
-    let state = family.fill(&mut server.wire(), PREFIX);
-    server.restart();
-    let mut wire = server.wire();
-    for line in family.samples {
-        let (is, should) = (
-            wire.call(&state.words(line)),
-            twin.wire.call(&twin.words(line)),
-        );
-        assert_eq!(steady(&is), steady(&should), "{line}");
-    }
-    steady_data(&mut wire).assert_same(&steady_data(&mut twin.wire), "after all samples");
 }

@@ -2,9 +2,11 @@
 //! its master was.
 
 use redis_tests::matrix::Family;
-use redis_tests::{Reply, Server, Wire, ok};
+use redis_tests::{Server, Wire, ok};
 
-use crate::stage::{Stage, idle, steady, steady_data};
+use crate::stage::{
+    Stage, assert_goes_on, empty_caches, idle, prepare_to_go_on, steady, steady_data,
+};
 
 for_every_family!(
     each_sample_leaves_on_a_replica_what_it_leaves_on_the_master,
@@ -81,23 +83,26 @@ fn what_changes_nothing_is_not_replicated(family: &Family) {
 }
 
 fn replicas_that_came_early_and_late_go_on_where_the_master_was(family: &Family) {
-    let (mut stage, early) = with_replica(family);
-    let late = stage.family.options().replica_of(&stage.server).start();
-    for replica in [&early, &late] {
-        stage.server.wait_for_replica_offset(replica);
-        ok!(replica.wire(), "REPLICAOF", "NO", "ONE");
-    }
-    stage.empty_caches();
-    let all = |wire: &mut Wire| -> Vec<Reply> {
-        let replies = stage.state.replies(wire, stage.family.samples);
-        replies.iter().map(|(_, reply)| steady(reply)).collect()
-    };
-    let replies = all(&mut stage.server.wire());
-    for replica in [early, late] {
-        let mut r = replica.wire();
-        for ((line, is), should) in stage.family.samples.iter().zip(all(&mut r)).zip(&replies) {
-            assert_eq!(&is, should, "{line}");
+    for is_killed in [false, true] {
+        let mut master = family.options().start();
+        let early = family.options().replica_of(&master).start();
+        let states = prepare_to_go_on(family, &mut master.wire());
+        let late = family.options().replica_of(&master).start();
+        for replica in [&early, &late] {
+            master.wait_for_replica_offset(replica);
         }
-        steady_data(&mut r).assert_same(&steady_data(&mut stage.server.wire()), "promoted");
+        if is_killed {
+            master.kill9();
+        }
+        for replica in [&early, &late] {
+            ok!(replica.wire(), "REPLICAOF", "NO", "ONE");
+            assert_goes_on(&states, family, &mut replica.wire());
+            assert_eq!(replica.info_number("panics"), 0);
+        }
+        if !is_killed {
+            let mut wire = master.wire();
+            empty_caches(&mut wire);
+            assert_goes_on(&states, family, &mut wire);
+        }
     }
 }

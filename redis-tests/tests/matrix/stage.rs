@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use redis_tests::matrix::{Family, Grammar, State};
+use redis_tests::matrix::{Family, Grammar, State, split};
 use redis_tests::{Reply, Server, Snapshot, Wire, bulk, int, ok};
 
 /// What a sample replied and left behind, without what the clock and memory decide.
@@ -142,9 +142,7 @@ impl Stage {
 
     /// Makes the module read everything anew.
     pub fn empty_caches(&mut self) {
-        for _ in 0..2 {
-            ok!(self.wire, "SWAPDB", 0, 15);
-        }
+        empty_caches(&mut self.wire);
     }
 
     pub fn words(&self, line: &str) -> Vec<Vec<u8>> {
@@ -175,6 +173,13 @@ impl Stage {
     }
 }
 
+/// Makes the module read everything anew.
+pub fn empty_caches(wire: &mut Wire) {
+    for _ in 0..2 {
+        ok!(wire, "SWAPDB", 0, 15);
+    }
+}
+
 /// Keys that are in one of them, or not the same in both.
 pub fn changed(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     let mut names = [before.names(), after.names()].concat();
@@ -190,6 +195,75 @@ pub fn reads(family: &Family, state: &State, wire: &mut Wire) -> Vec<(&'static s
     let replies = state.replies(wire, family.reads);
     let steadied = |(line, reply): (_, Reply)| (line, steady(&reply));
     replies.into_iter().map(steadied).collect()
+}
+
+/// Fills two indexes of an empty database, for [`goes_on`].
+pub fn prepare_to_go_on(family: &Family, wire: &mut Wire) -> [State; 2] {
+    ["{samples}:", "{time}:"].map(|prefix| family.fill(wire, prefix))
+}
+
+/// A server that nothing happened to: what it tells as it goes on, and its data in the end.
+fn gone_on(family: &Family) -> (Vec<String>, Snapshot) {
+    let mut stage = Stage::of(family);
+    ok!(stage.wire, "FLUSHALL");
+    let states = prepare_to_go_on(family, &mut stage.wire);
+    stage.empty_caches();
+    let told = goes_on(&states, family, &mut stage.wire);
+    (told, steady_data(&mut stage.wire))
+}
+
+/// Fails when an index does not go on like that of [`gone_on`].
+#[track_caller]
+pub fn assert_goes_on(states: &[State; 2], family: &Family, wire: &mut Wire) {
+    let (should, data) = gone_on(family);
+    let told = goes_on(states, family, wire);
+    for (is, should) in told.iter().zip(&should) {
+        assert_eq!(is, should);
+    }
+    steady_data(wire).assert_same(&data, "in the end");
+}
+
+/// What happens to a frontier before time passes.
+const FIRST: &[&str] = &[
+    "ADD crawl SEQ writer 2 numbered 0",
+    "ADD crawl SEQ writer 3 numbered 0",
+    "ADD crawl idle 0",
+    "EXTEND kept <kept> 9000",
+    "RESUME paused",
+    "RESUME EXECUTION held-back",
+];
+
+/// What all samples reply one after the other in the first index, and what comes of the second while
+/// simulated time passes: leases run out, groups come due, gates open.
+fn goes_on([samples, time]: &[State; 2], family: &Family, wire: &mut Wire) -> Vec<String> {
+    let mut told = Vec::new();
+    let mut tell = |state: &State, lines: &[&str]| {
+        for (line, reply) in state.replies(wire, lines) {
+            told.push(format!("{:?} {line}: {:?}", state.now, steady(&reply)));
+        }
+    };
+    tell(samples, family.samples);
+    tell(samples, family.reads);
+    if let Some(start) = time.now {
+        tell(time, FIRST);
+        let mut time = time.clone();
+        let soon = (0..11_000).step_by(500);
+        for passed in soon.chain((15_000..=615_000).step_by(15_000)) {
+            time.now = Some(start + passed);
+            tell(&time, &["SWEEP", "EXPIRED", "NEXT LEASE 900 COUNT 9"]);
+            tell(&time, family.reads);
+        }
+        let leases: Vec<&String> = told
+            .iter()
+            .filter(|line| line.contains("NEXT LEASE 900"))
+            .collect();
+        for chg in split("held kept parallel member waiting blocked paused of-a-paused-crawl idle")
+        {
+            let came = leases.iter().any(|line| line.contains(chg));
+            assert!(came, "{chg} was never leased");
+        }
+    }
+    told
 }
 
 /// Lines that change nothing in their state, though their commands write: what was there already, what is
