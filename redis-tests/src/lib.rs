@@ -109,7 +109,8 @@ pub use certificates::certificates;
 pub use cluster::Cluster;
 pub use corpus::{Crawl, DATE, fill_crawl, sha256_of, size_of, url_of};
 pub use crawler::{
-    add, assert_consistent, commit, counts, hash_key, owners, record_of, set_key, words_of,
+    add, assert_consistent, begin_job, commit, counts, hash_key, owners, record_of, set_key,
+    words_of,
 };
 pub use dataset::Snapshot;
 pub use dedupe_index::DedupeIndex;

@@ -255,12 +255,22 @@ impl Server {
     pub fn restart_rewritten(&mut self) {
         let begun = self.wire().call(&["BGREWRITEAOF"]);
         assert!(!begun.is_error(), "BGREWRITEAOF said {begun:?}");
+        self.until_rewritten();
+        self.kill9();
+        self.restart();
+    }
+
+    /// Waits until the append-only file is rewritten.
+    pub fn until_rewritten(&self) {
         until("the append-only file is rewritten", || {
             self.info_number("aof_rewrite_in_progress") == 0
                 && self.info_number("aof_rewrite_scheduled") == 0
         });
-        self.kill9();
-        self.restart();
+    }
+
+    /// Waits until no job of the module runs.
+    pub fn until_idle(&self) {
+        until("no job runs", || self.info_number("jobs_running") == 0);
     }
 
     /// Kills the server as a power cut would, and waits for its end.
@@ -269,6 +279,18 @@ impl Server {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+
+    /// Kills the server while somebody waits for a reply, and starts it again.
+    ///
+    /// # Panics
+    /// When the reply has come.
+    #[track_caller]
+    pub fn kill_under(&mut self, waiting: &mut Wire) {
+        self.kill9();
+        let reply = waiting.try_recv();
+        assert!(reply.is_err(), "it was over before the kill: {reply:?}");
+        self.restart();
     }
 
     /// Asks the server to save and stop, and waits for its end.

@@ -157,9 +157,7 @@ fn flush_during_a_sweep_ends_it() {
     });
     ok!(f.wire, "FLUSHALL");
     sweeper.wire.recv();
-    until("nothing runs any more", || {
-        server.info_number("jobs_running") == 0
-    });
+    server.until_idle();
     assert_eq!(server.snapshot().names(), [""; 0]);
     f.add("crawl", "host", 0);
     f.take("host");

@@ -144,9 +144,7 @@ fn role_change_during_a_sweep_loses_nothing() {
     });
     ok!(f.wire, "REPLICAOF", "127.0.0.1", replica.port());
     assert!(sweeper.wire.recv().is_error());
-    until("nothing runs any more", || {
-        server.info_number("jobs_running") == 0
-    });
+    server.until_idle();
     // The one that takes over finishes it.
     let mut r = Frontier::at(&replica, T0 + 1_000_000);
     ok!(r.wire, "REPLICAOF", "NO", "ONE");

@@ -228,22 +228,12 @@ fn stats_name_the_storage() {
     assert_eq!(storage_of(&mut c, P), "plain");
 }
 
-/// A crawl whose change of storage takes many slices.
-fn large(p: &'static str, id: &'static str, first: u64) -> Crawl<'static> {
-    Crawl {
-        prefix: p,
-        id,
-        first,
-        hashes: 60_000,
-    }
-}
-
 #[test]
 fn transactions_and_scripts_change_the_storage_at_once() {
     let server = plain_server();
     let mut c = server.wire();
     small_index(&mut c, P);
-    large(P, "large", 1000).add(&mut c);
+    Crawl::of(P, "large", 1000..25_000).add(&mut c);
     commit(&mut c, P, "large");
     let before = server.snapshot().without_storage();
     let expected = replies_of(&mut c, P);
@@ -254,17 +244,17 @@ fn transactions_and_scripts_change_the_storage_at_once() {
     ok!(c, "DEDUPE.PACK", P);
     let inside = ok!(c, "EXEC");
     let inside = inside.items();
-    assert_eq!(moved(&inside[0]), ("packed".into(), 60_030, 60_040));
+    assert_eq!(moved(&inside[0]), ("packed".into(), 24_030, 24_040));
     assert_eq!(inside[1], array([record_of("a", 1)]));
-    assert_eq!(moved(&inside[2]), ("plain".into(), 60_030, 60_040));
+    assert_eq!(moved(&inside[2]), ("plain".into(), 24_030, 24_040));
     assert_eq!(replies_of(&mut c, P), expected);
     let script = "return redis.call(ARGV[1], KEYS[1])";
     let reply = ok!(c, "EVAL", script, 1, P, "DEDUPE.UNPACK");
-    assert_eq!(moved(&reply), ("plain".into(), 60_030, 60_040));
+    assert_eq!(moved(&reply), ("plain".into(), 24_030, 24_040));
     let after = server.snapshot().without_storage();
     after.assert_same(&before, "in a transaction and a script");
     let reply = ok!(c, "EVAL", script, 1, P, "DEDUPE.PACK");
-    assert_eq!(moved(&reply), ("packed".into(), 60_030, 60_040));
+    assert_eq!(moved(&reply), ("packed".into(), 24_030, 24_040));
     assert!(err!(c, "EVAL_RO", script, 1, P, "DEDUPE.UNPACK").contains("read-only"));
 }
 

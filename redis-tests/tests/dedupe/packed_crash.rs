@@ -8,31 +8,21 @@ use redis_tests::{
 
 const P: &str = "p:";
 /// Hashes of each committed crawl, of which half are in both, and of the index.
-const A: u64 = 40_000;
-const ALL: u64 = 60_000;
+const A: u64 = 16_000;
+const ALL: u64 = 24_000;
 /// Hashes of the index when the open crawl is committed, too.
-const WHOLE: u64 = 70_000;
+const WHOLE: u64 = 28_000;
 
 /// Two committed crawls that share hashes, and one that is open.
 fn build(c: &mut Wire) {
-    for (id, first) in [("a", 0), ("b", 20_000)] {
-        let crawl = Crawl {
-            prefix: P,
-            id,
-            first,
-            hashes: A,
-        };
+    for (id, first) in [("a", 0), ("b", 8_000)] {
+        let crawl = Crawl::of(P, id, first..first + A);
         crawl.add(c);
         commit(c, P, id);
     }
-    let open = Crawl {
-        prefix: P,
-        id: "open",
-        first: 30_000,
-        hashes: 40_000,
-    };
+    let open = Crawl::of(P, "open", 12_000..28_000);
     open.add(c);
-    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 100);
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
 }
 
 /// The owner of a hash while `a` and `b` are committed and nothing else is.
@@ -62,10 +52,8 @@ fn undisturbed(storage: Options, commands: &[&[&str]]) -> (Snapshot, Vec<Reply>)
 }
 
 fn killed(server: &mut Server, waiting: &mut Wire) {
-    server.kill9();
-    assert!(waiting.try_recv().is_err(), "it was over before the kill");
-    server.restart();
-    ok!(server.wire(), "CONFIG", "SET", "crawlspace.slice-us", 100);
+    server.kill_under(waiting);
+    ok!(server.wire(), "CONFIG", "SET", "crawlspace.slice-us", 50);
 }
 
 /// The hashes that are in plain keys while the storage changes.
@@ -106,10 +94,7 @@ fn change_survives_kill9(preamble: bool) {
             });
             if quarter == 2 {
                 ok!(c, "BGREWRITEAOF");
-                until("the append-only file is rewritten", || {
-                    server.info_number("aof_rewrite_in_progress") == 0
-                        && server.info_number("aof_rewrite_scheduled") == 0
-                });
+                server.until_rewritten();
                 if changer.has_reply() {
                     // It ended during the rewrite, which is well tested by that.
                     total = moved(&changer.recv()).1;
@@ -244,13 +229,13 @@ fn job_survives_kill9(words: &[&str], is_half_way: impl Fn(&mut Wire) -> bool, p
 
 #[test]
 fn killed_commit_on_a_packed_index_finishes_when_run_again() {
-    let half = |c: &mut Wire| indexed(c, P) > 64_000;
+    let half = |c: &mut Wire| indexed(c, P) > 25_600;
     job_survives_kill9(&["DEDUPE.COMMIT", P, "open"], half, false);
 }
 
 #[test]
 fn killed_removal_on_a_packed_index_finishes_when_run_again() {
-    let half = |c: &mut Wire| indexed(c, P) < 50_000;
+    let half = |c: &mut Wire| indexed(c, P) < 20_000;
     job_survives_kill9(&["DEDUPE.REMOVE", P, "a"], half, true);
 }
 
@@ -262,7 +247,7 @@ fn killed_commit_on_a_packed_index_can_be_canceled() {
     let before = plain_view(&mut c, P).without(|key| key.starts_with(b"p:h:open"));
     let mut committer = server.wire();
     committer.send(&["DEDUPE.COMMIT", P, "open"]);
-    until("the commit is under way", || indexed(&mut c, P) > 62_000);
+    until("the commit is under way", || indexed(&mut c, P) > 24_800);
     killed(&mut server, &mut committer);
     let mut c = server.wire();
     assert_nothing_is_missed_after_cancel(&mut c);
@@ -275,7 +260,7 @@ fn killed_commit_on_a_packed_index_can_be_canceled() {
 }
 
 fn assert_nothing_is_missed_after_cancel(c: &mut Wire) {
-    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "open"), int(40_000));
+    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "open"), int(16_000));
     assert_nothing_is_missed(c, "after CANCEL");
 }
 
@@ -290,20 +275,18 @@ fn a_change_survives_a_reload_and_a_shutdown() {
         server.shutdown();
         server.restart();
         let mut c = server.wire();
-        ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 100);
+        ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
         assert_nothing_is_missed(&mut c, "after a shutdown");
         let mut changer = begin_change(&server, name, P);
         ok!(c, "DEBUG", "RELOAD");
         changer.recv();
-        until("nothing runs any more", || {
-            server.info_number("jobs_running") == 0
-        });
+        server.until_idle();
         assert_nothing_is_missed(&mut c, "after a reload");
         ok!(c, name, P);
         let after = plain_view(&mut c, P).without_storage();
         after.assert_same(&before, name);
     }
-    add(&mut server.wire(), P, "more", 300_000..300_010);
+    add(&mut server.wire(), P, "more", 120_000..120_010);
     assert_eq!(commit(&mut server.wire(), P, "more"), (10, 0));
     assert_consistent(&mut server.wire(), P);
 }

@@ -1,9 +1,9 @@
 //! While the storage of an index changes, nobody misses anything, and jobs wait.
 
 use redis_tests::{
-    Crawl, Options, Server, Wire, Word, add, array, assert_consistent, begin_change, bulk, commit,
-    counts, indexed, int, is_packed, moved, ok, owners, record_of, sha256_of, storage_of, until,
-    words_of,
+    Crawl, Options, Server, Wire, Word, add, array, assert_consistent, begin_change, begin_job,
+    bulk, commit, counts, indexed, int, is_packed, moved, ok, owners, record_of, sha256_of,
+    storage_of, until, words_of,
 };
 
 const P: &str = "{coll-42}:";
@@ -19,12 +19,7 @@ fn plain_server() -> Server {
 
 /// A crawl whose change of storage takes many slices.
 fn large(p: &'static str, id: &'static str, first: u64) -> Crawl<'static> {
-    Crawl {
-        prefix: p,
-        id,
-        first,
-        hashes: 60_000,
-    }
+    Crawl::of(p, id, first..first + 24_000)
 }
 
 fn short_slices(c: &mut Wire) {
@@ -36,7 +31,7 @@ fn nobody_misses_anything_while_the_storage_changes() {
     let server = plain_server();
     let mut c = server.wire();
     short_slices(&mut c);
-    for (id, first) in [("a", 0), ("b", 30_000)] {
+    for (id, first) in [("a", 0), ("b", 12_000)] {
         large(P, id, first).add(&mut c);
         commit(&mut c, P, id);
     }
@@ -54,12 +49,12 @@ fn nobody_misses_anything_while_the_storage_changes() {
         let (mut looks, mut seen_during) = (0, false);
         while !changer.has_reply() {
             let start = looks % 977;
-            let seen = owners(&mut c, P, (start..90_000).step_by(977));
-            let expected = (start..90_000).step_by(977);
-            let expected = expected.map(|n| if n < 60_000 { "a" } else { "b" });
+            let seen = owners(&mut c, P, (start..36_000).step_by(977));
+            let expected = (start..36_000).step_by(977);
+            let expected = expected.map(|n| if n < 24_000 { "a" } else { "b" });
             assert!(seen.iter().eq(expected), "{name}: {seen:?}");
-            assert_eq!(owners(&mut c, P, [90_000 + looks]), ["-"]);
-            assert_eq!(indexed(&mut c, P), 90_000);
+            assert_eq!(owners(&mut c, P, [36_000 + looks]), ["-"]);
+            assert_eq!(indexed(&mut c, P), 36_000);
             seen_during |= storage_of(&mut c, P) == during;
             assert_eq!(seq(&mut c, n), 1);
             let size = 1000 + n % 500;
@@ -75,10 +70,7 @@ fn nobody_misses_anything_while_the_storage_changes() {
         } else {
             "plain"
         };
-        assert_eq!(
-            moved(&changer.recv()),
-            (storage.to_owned(), 90_000, 120_000)
-        );
+        assert_eq!(moved(&changer.recv()), (storage.to_owned(), 36_000, 48_000));
     }
     assert_eq!(
         counts(&mut c, &key("h:meanwhile:counts"))["totalUrls"],
@@ -100,8 +92,8 @@ fn jobs_wait_until_the_storage_has_changed() {
         commit(&mut c, P, "a");
         add(&mut c, P, "b", 0..10);
         commit(&mut c, P, "b");
-        add(&mut c, P, "new", 59_990..60_010);
-        add(&mut c, P, "gone", 59_000..59_100);
+        add(&mut c, P, "new", 23_990..24_010);
+        add(&mut c, P, "gone", 23_600..23_700);
         if name == "DEDUPE.UNPACK" {
             ok!(c, "DEDUPE.PACK", P);
         }
@@ -114,12 +106,12 @@ fn jobs_wait_until_the_storage_has_changed() {
         let same = moved(&others[3].recv());
         // The one who asked for the same work gets the same reply.
         assert_eq!(moved(&changer.recv()), same, "{name}");
-        assert_eq!(same.1, 60_000);
+        assert_eq!(same.1, 24_000);
         assert_eq!(others[0].recv().ints(), [10, 10]);
         assert_eq!(others[1].recv(), int(100));
         assert_eq!(others[2].recv().ints(), [1, 0, 0]);
-        assert_eq!(owners(&mut c, P, [5, 59_995, 60_005]), ["a", "a", "new"]);
-        assert_eq!(indexed(&mut c, P), 60_010);
+        assert_eq!(owners(&mut c, P, [5, 23_995, 24_005]), ["a", "a", "new"]);
+        assert_eq!(indexed(&mut c, P), 24_010);
         assert_consistent(&mut c, P);
         assert_eq!(is_packed(&mut c, P), name == "DEDUPE.PACK");
     }
@@ -131,14 +123,11 @@ fn a_change_that_follows_a_commit_waits_for_it() {
     let mut c = server.wire();
     short_slices(&mut c);
     large(P, "a", 0).add(&mut c);
-    let (mut committer, mut packer) = (server.wire(), server.wire());
-    committer.send(&["DEDUPE.COMMIT", P, "a"]);
-    until("the commit is under way", || {
-        ok!(c, "EXISTS", key("committing")) == int(1)
-    });
+    let mut packer = server.wire();
+    let mut committer = begin_job(&server, "DEDUPE.COMMIT", P, "a");
     packer.send(&["DEDUPE.PACK", P]);
-    assert_eq!(committer.recv().ints(), [60_000, 0]);
-    assert_eq!(moved(&packer.recv()), ("packed".into(), 60_000, 60_000));
+    assert_eq!(committer.recv().ints(), [24_000, 0]);
+    assert_eq!(moved(&packer.recv()), ("packed".into(), 24_000, 24_000));
     assert_consistent(&mut c, P);
 }
 
@@ -153,8 +142,8 @@ fn pack_and_unpack_at_once_end_in_one_of_the_two() {
     let mut packer = begin_change(&server, "DEDUPE.PACK", P);
     let mut unpacker = server.wire();
     unpacker.send(&["DEDUPE.UNPACK", P]);
-    assert_eq!(moved(&packer.recv()), ("packed".into(), 60_000, 60_000));
-    assert_eq!(moved(&unpacker.recv()), ("plain".into(), 60_000, 60_000));
+    assert_eq!(moved(&packer.recv()), ("packed".into(), 24_000, 24_000));
+    assert_eq!(moved(&unpacker.recv()), ("plain".into(), 24_000, 24_000));
     let after = server.snapshot().without_storage();
     after.assert_same(&before, "PACK and UNPACK at once");
 }
@@ -166,22 +155,20 @@ fn transaction_while_the_storage_changes_sees_all_of_the_index() {
     short_slices(&mut c);
     large(P, "a", 0).add(&mut c);
     commit(&mut c, P, "a");
-    add(&mut c, P, "b", 59_995..60_005);
+    add(&mut c, P, "b", 23_995..24_005);
     let mut packer = begin_change(&server, "DEDUPE.PACK", P);
     ok!(c, "MULTI");
-    ok!(c, "DEDUPE.LOOKUP", P, sha256_of(59_999));
+    ok!(c, "DEDUPE.LOOKUP", P, sha256_of(23_999));
     ok!(c, "DEDUPE.COMMIT", P, "b");
     ok!(c, "DEDUPE.UNPACK", P);
     let inside = ok!(c, "EXEC");
-    assert_eq!(inside.items()[0], array([record_of("a", 59_999)]));
+    assert_eq!(inside.items()[0], array([record_of("a", 23_999)]));
     assert_eq!(inside.items()[1].ints(), [5, 5]);
     assert_eq!(inside.items()[2].field("storage"), bulk("plain"));
     packer.recv();
-    until("nothing runs any more", || {
-        server.info_number("jobs_running") == 0
-    });
-    assert_eq!(indexed(&mut c, P), 60_005);
-    assert_eq!(owners(&mut c, P, [0, 59_999, 60_004]), ["a", "a", "b"]);
+    server.until_idle();
+    assert_eq!(indexed(&mut c, P), 24_005);
+    assert_eq!(owners(&mut c, P, [0, 23_999, 24_004]), ["a", "a", "b"]);
     assert_consistent(&mut c, P);
 }
 
@@ -192,7 +179,7 @@ fn waiters_wake_while_the_storage_changes() {
     short_slices(&mut c);
     large(P, "a", 0).add(&mut c);
     commit(&mut c, P, "a");
-    for (n, name) in (100_000..).zip(["DEDUPE.PACK", "DEDUPE.UNPACK"]) {
+    for (n, name) in (40_000..).zip(["DEDUPE.PACK", "DEDUPE.UNPACK"]) {
         let hash = sha256_of(n);
         let claim = ok!(c, "DEDUPE.CLAIM", P, "b", hash, "PX", 600_000);
         let token = claim.items()[1].text();
@@ -239,17 +226,15 @@ fn swapdb_while_the_storage_changes_harms_nothing() {
         let mut changer = begin_change(&server, name, P);
         ok!(zero, "SWAPDB", 0, 1);
         changer.recv();
-        until("nothing runs any more", || {
-            server.info_number("jobs_running") == 0
-        });
+        server.until_idle();
         assert_eq!(owners(&mut zero, P, [0, 500_000]), ["-", "a"], "{name}");
         assert_eq!(
-            owners(&mut one, P, [0, 59_999, 500_000]),
+            owners(&mut one, P, [0, 23_999, 500_000]),
             ["a", "a", "-"],
             "{name}"
         );
         ok!(one, name, P);
-        assert_eq!(indexed(&mut one, P), 60_000);
+        assert_eq!(indexed(&mut one, P), 24_000);
         assert_consistent(&mut zero, P);
         assert_consistent(&mut one, P);
         ok!(zero, "SWAPDB", 0, 1);
@@ -270,9 +255,7 @@ fn flush_while_the_storage_changes_ends_the_change() {
         let mut changer = begin_change(&server, name, P);
         ok!(c, "FLUSHALL");
         changer.recv();
-        until("nothing runs any more", || {
-            server.info_number("jobs_running") == 0
-        });
+        server.until_idle();
         assert_eq!(owners(&mut c, P, [1]), ["-"]);
         ok!(c, "FLUSHALL");
         add(&mut c, P, "a", 0..10);
@@ -298,9 +281,7 @@ fn keys_deleted_while_the_storage_changes_do_not_hang_it() {
             let mut changer = begin_change(&server, name, P);
             ok!(c, "DEL", key(deleted));
             changer.recv();
-            until("nothing runs any more", || {
-                server.info_number("jobs_running") == 0
-            });
+            server.until_idle();
             ok!(c, "DEDUPE.REPAIR", P);
             if deleted == "allcrawls" {
                 // The crawl has its records, and only its name says whether it is to stay.

@@ -153,12 +153,7 @@ fn debug_reload_keeps_everything() {
 
 /// A committed and packed crawl of so many hashes.
 fn big(c: &mut Wire, hashes: u64) {
-    let crawl = Crawl {
-        prefix: P,
-        id: "big",
-        first: 0,
-        hashes,
-    };
+    let crawl = Crawl::of(P, "big", 0..hashes);
     crawl.add(c);
     commit(c, P, "big");
     ok!(c, "DEDUPE.PACK", P);
@@ -168,19 +163,19 @@ fn big(c: &mut Wire, hashes: u64) {
 fn big_index_survives_a_rewritten_append_only_file_that_then_grows() {
     let mut server = Options::new().plain().aof_unsynced(false).start();
     let mut c = server.wire();
-    big(&mut c, 60_000);
+    big(&mut c, 24_000);
     let digest = server.digest();
     server.restart_rewritten();
     assert_eq!(server.digest(), digest);
     let mut c = server.wire();
-    add(&mut c, P, "more", 59_000..61_000);
+    add(&mut c, P, "more", 23_000..25_000);
     commit(&mut c, P, "more");
     let digest = server.digest();
     server.kill9();
     server.restart();
     assert_eq!(server.digest(), digest);
     let mut c = server.wire();
-    assert_eq!(owners(&mut c, P, [59_500, 60_500]), ["big", "more"]);
+    assert_eq!(owners(&mut c, P, [23_500, 24_500]), ["big", "more"]);
     assert_consistent(&mut c, P);
 }
 
@@ -316,7 +311,7 @@ fn memory_usage_is_what_the_server_measures() {
         let mut c = server.wire();
         // Valkey frees what is deleted on another thread, some time later.
         ok!(c, "CONFIG", "SET", "lazyfree-lazy-user-del", "no");
-        big(&mut c, 200_000);
+        big(&mut c, 80_000);
         if loaded {
             ok!(c, "DEBUG", "RELOAD");
         }
@@ -336,7 +331,7 @@ fn memory_usage_is_what_the_server_measures() {
 fn big_index_is_freed_aside() {
     let server = Options::new().plain().start();
     let mut c = server.wire();
-    big(&mut c, 200_000);
+    big(&mut c, 80_000);
     let before = server.info_number("lazyfreed_objects");
     let usage = ok!(c, "MEMORY", "USAGE", "p:allhashes").int();
     let used = server.info_number("used_memory");

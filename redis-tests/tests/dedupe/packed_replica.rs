@@ -4,25 +4,20 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_tests::{
-    Crawl, Options, Rng, Server, Wire, add, assert_consistent, begin_change, change_storage,
-    commit, indexed, ok, owners, plain_view, storage_of, until,
+    Crawl, Options, Rng, Server, Wire, add, assert_consistent, begin_change, begin_job,
+    change_storage, commit, indexed, ok, owners, plain_view, storage_of, until,
 };
 
 const P: &str = "p:";
-const ALL: u64 = 45_000;
+const ALL: u64 = 18_000;
 
 fn build(c: &mut Wire) {
-    for (id, first) in [("a", 0), ("b", 15_000)] {
-        let crawl = Crawl {
-            prefix: P,
-            id,
-            first,
-            hashes: 30_000,
-        };
+    for (id, first) in [("a", 0), ("b", 6_000)] {
+        let crawl = Crawl::of(P, id, first..first + 12_000);
         crawl.add(c);
         commit(c, P, id);
     }
-    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 100);
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
 }
 
 fn sees_all(c: &mut Wire, when: &str) {
@@ -96,28 +91,14 @@ fn a_replica_that_joins_during_jobs_on_a_packed_index_is_equal() {
     let early = Options::new().packed().replica_of(&server).start();
     let mut c = server.wire();
     build(&mut c);
-    let more = Crawl {
-        prefix: P,
-        id: "more",
-        first: 30_000,
-        hashes: 30_000,
-    };
+    let more = Crawl::of(P, "more", 12_000..24_000);
     more.add(&mut c);
-    for (words, key) in [
-        (["DEDUPE.COMMIT", P, "more"], "p:committing"),
-        (["DEDUPE.REMOVE", P, "b"], "p:removing"),
-    ] {
-        let mut waiting = server.wire();
-        waiting.send(&words);
-        until("the job is under way", || ok!(c, "EXISTS", key).int() == 1);
+    for (name, crawl) in [("DEDUPE.COMMIT", "more"), ("DEDUPE.REMOVE", "b")] {
+        let mut waiting = begin_job(&server, name, P, crawl);
         let joined = Options::new().packed().replica_of(&server).start();
         assert!(!waiting.recv().is_error());
-        assert_equal(
-            &server,
-            &joined,
-            &format!("{words:?}, joined in the middle"),
-        );
-        assert_equal(&server, &early, &format!("{words:?}, there all along"));
+        assert_equal(&server, &joined, &format!("{name}, joined in the middle"));
+        assert_equal(&server, &early, &format!("{name}, there all along"));
         assert_consistent(&mut joined.wire(), P);
     }
 }
@@ -159,9 +140,7 @@ fn a_change_ends_with_an_error_when_its_server_becomes_a_replica() {
     let mut changer = begin_change(&server, "DEDUPE.PACK", P);
     ok!(c, "REPLICAOF", "127.0.0.1", other.port());
     assert!(changer.recv().is_error());
-    until("nothing runs any more", || {
-        server.info_number("jobs_running") == 0
-    });
+    server.until_idle();
     other.wait_for_replica_offset(&server);
     assert_eq!(server.digest(), other.digest());
 }

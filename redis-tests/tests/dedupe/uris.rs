@@ -59,10 +59,7 @@ fn dumps(server: &Server) -> Vec<Vec<u8>> {
 
 fn rewrite_aof(server: &Server) {
     ok!(server.wire(), "BGREWRITEAOF");
-    until("the append-only file is rewritten", || {
-        server.info_number("aof_rewrite_in_progress") == 0
-            && server.info_number("aof_rewrite_scheduled") == 0
-    });
+    server.until_rewritten();
 }
 
 fn the_same_everywhere(preamble: bool) {

@@ -112,12 +112,7 @@ fn client_crate_and_wire_agree() {
 fn big_crawl_is_written_in_pipelines() {
     let server = plain();
     let mut c = server.wire();
-    let crawl = Crawl {
-        prefix: "p:",
-        id: "big",
-        first: 0,
-        hashes: 20_000,
-    };
+    let crawl = Crawl::of("p:", "big", 0..20_000);
     fill_crawl(&mut c, &crawl);
     assert_eq!(ok!(c, "HLEN", "p:h:big"), int(20_000));
     assert_eq!(ok!(c, "HGET", "p:h:big:counts", "totalUrls"), bulk("20000"));

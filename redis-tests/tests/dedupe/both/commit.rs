@@ -1,9 +1,9 @@
 //! COMMIT and CANCEL: what becomes visible, who owns it, what the counts say.
 
 use redis_tests::{
-    Crawl, DedupeIndex, Server, Snapshot, Wire, add, array, assert_consistent, bulk, commit,
-    counts, indexed, int, nil, ok, owners, plain_hash, plainly, record_of, set_key, sha256_of,
-    until,
+    Crawl, DedupeIndex, Server, Snapshot, Wire, add, array, assert_consistent, begin_job, bulk,
+    commit, counts, indexed, int, nil, ok, owners, plain_hash, plainly, record_of, set_key,
+    sha256_of, until,
 };
 
 const P: &str = "{coll-42}:";
@@ -241,35 +241,22 @@ fn lookup_falls_back_when_the_owners_record_is_gone() {
 
 /// A crawl whose commit takes long enough to be met in its middle.
 fn long_crawl<'a>(id: &'a str, first: u64) -> Crawl<'a> {
-    Crawl {
-        prefix: P,
-        id,
-        first,
-        hashes: 100_000,
-    }
-}
-
-fn until_committing(server: &Server, crawl: &str) {
-    let mut c = DedupeIndex::of(server, P);
-    until("the commit is under way", || {
-        ok!(c, "HEXISTS", key("committing"), crawl) == int(1)
-    });
+    Crawl::of(P, id, first..first + 40_000)
 }
 
 #[test]
 fn add_during_own_commit_belongs_to_the_next_one() {
     let server = Server::start();
-    let (mut c, mut committer) = (server.wire(), server.wire());
+    let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     long_crawl("a", 0).add(&mut c);
-    committer.send(&["DEDUPE.COMMIT", P, "a"]);
-    until_committing(&server, "a");
+    let mut committer = begin_job(&server, "DEDUPE.COMMIT", P, "a");
     assert_eq!(add(&mut c, P, "a", 1_000_000..1_000_010), 10);
     let still = ok!(c, "HEXISTS", key("committing"), "a");
     assert_eq!(still, int(1), "the commit was over too soon for this test");
-    assert_eq!(committer.recv(), array([int(100_000), int(0)]));
-    assert_eq!(owners(&mut c, P, [0, 99_999, 1_000_003]), ["a", "a", "-"]);
-    assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 100_000);
+    assert_eq!(committer.recv(), array([int(40_000), int(0)]));
+    assert_eq!(owners(&mut c, P, [0, 39_999, 1_000_003]), ["a", "a", "-"]);
+    assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 40_000);
     assert_eq!(commit(&mut c, P, "a"), (10, 0));
     assert_eq!(owners(&mut c, P, [1_000_003]), ["a"]);
     assert_eq!(counts(&mut c, COUNTS), counts(&mut c, &key("h:a:counts")));
@@ -279,11 +266,10 @@ fn add_during_own_commit_belongs_to_the_next_one() {
 #[test]
 fn what_a_running_commit_takes_is_not_replaced_by_an_earlier_record() {
     let server = Server::start();
-    let (mut c, mut committer) = (server.wire(), server.wire());
+    let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     long_crawl("a", 0).add(&mut c);
-    committer.send(&["DEDUPE.COMMIT", P, "a"]);
-    until_committing(&server, "a");
+    let mut committer = begin_job(&server, "DEDUPE.COMMIT", P, "a");
     let url = "http://e.com/early";
     for n in [7, 1_000_007] {
         add(&mut c, P, "a", [n]);
@@ -303,7 +289,7 @@ fn what_a_running_commit_takes_is_not_replaced_by_an_earlier_record() {
     }
     let still = ok!(c, "HEXISTS", key("committing"), "a");
     assert_eq!(still, int(1), "the commit was over too soon for this test");
-    assert_eq!(committer.recv(), array([int(100_000), int(0)]));
+    assert_eq!(committer.recv(), array([int(40_000), int(0)]));
     let early = array([bulk("a"), int(0), bulk("20000101000000"), bulk(url), int(5)]);
     let stored = |c: &mut Wire, n: u64| {
         let found = ok!(c, "DEDUPE.LOOKUP", P, "CRAWL", "a", sha256_of(n));
@@ -312,22 +298,21 @@ fn what_a_running_commit_takes_is_not_replaced_by_an_earlier_record() {
     assert_eq!(stored(&mut c, 7), record_of("a", 7));
     assert_eq!(stored(&mut c, 1_000_007), early);
     assert_eq!(commit(&mut c, P, "a"), (1, 0));
-    assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 100_003);
+    assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 40_003);
     assert_consistent(&mut c, P);
 }
 
 #[test]
 fn cancel_during_commit_wins() {
     let server = Server::start();
-    let (mut c, mut committer) = (server.wire(), server.wire());
+    let mut c = server.wire();
     add(&mut c, P, "base", 0..10);
     commit(&mut c, P, "base");
     let before = Snapshot::of(&mut c);
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     long_crawl("a", 5).add(&mut c);
-    committer.send(&["DEDUPE.COMMIT", P, "a"]);
-    until_committing(&server, "a");
-    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "a"), int(100_000));
+    let mut committer = begin_job(&server, "DEDUPE.COMMIT", P, "a");
+    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "a"), int(40_000));
     match committer.recv() {
         redis_tests::Reply::Error(line) => assert!(line.starts_with(b"CANCELED "), "{line:?}"),
         other => panic!("the committer got {other:?}"),
@@ -343,30 +328,28 @@ fn a_second_committer_attaches_to_the_running_commit() {
     let (mut one, mut two) = (server.wire(), server.wire());
     ok!(one, "CONFIG", "SET", "crawlspace.slice-us", 50);
     long_crawl("a", 0).add(&mut one);
-    one.send(&["DEDUPE.COMMIT", P, "a"]);
-    until_committing(&server, "a");
+    let mut first = begin_job(&server, "DEDUPE.COMMIT", P, "a");
     two.send(&["DEDUPE.COMMIT", P, "a"]);
-    assert_eq!(one.recv(), array([int(100_000), int(0)]));
-    assert_eq!(two.recv(), array([int(100_000), int(0)]));
-    assert_eq!(counts(&mut one, COUNTS)["totalUrls"], 100_000);
+    assert_eq!(first.recv(), array([int(40_000), int(0)]));
+    assert_eq!(two.recv(), array([int(40_000), int(0)]));
+    assert_eq!(counts(&mut one, COUNTS)["totalUrls"], 40_000);
 }
 
 #[test]
 fn commit_outlives_its_client() {
     let server = Server::start();
-    let (mut c, mut committer) = (server.wire(), server.wire());
+    let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     long_crawl("a", 0).add(&mut c);
-    committer.send(&["DEDUPE.COMMIT", P, "a"]);
-    until_committing(&server, "a");
+    let committer = begin_job(&server, "DEDUPE.COMMIT", P, "a");
     committer.hang_up();
     until("the commit is done", || {
         ok!(c, "SISMEMBER", key("allcrawls"), "a") == int(1)
     });
-    assert_eq!(indexed(&mut c, P), 100_000);
+    assert_eq!(indexed(&mut c, P), 40_000);
     assert_eq!(ok!(c, "EXISTS", key("committing")), int(0));
     assert_eq!(commit(&mut c, P, "a"), (0, 0));
-    assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 100_000);
+    assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 40_000);
 }
 
 #[test]
@@ -374,29 +357,15 @@ fn two_commits_and_a_cancel_at_once_end_in_a_serial_outcome() {
     let server = Server::start();
     let mut c = DedupeIndex::of(&server, P);
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    let (a, b, gone) = (
-        Crawl {
-            hashes: 60_000,
-            ..long_crawl("a", 0)
-        },
-        Crawl {
-            hashes: 60_000,
-            ..long_crawl("b", 30_000)
-        },
-        Crawl {
-            hashes: 60_000,
-            ..long_crawl("c", 15_000)
-        },
-    );
-    for crawl in [a, b, gone] {
-        crawl.add(&mut c);
+    for (id, first) in [("a", 0), ("b", 12_000), ("c", 6_000)] {
+        Crawl::of(P, id, first..first + 24_000).add(&mut c);
     }
     let mut jobs: Vec<_> = (0..3).map(|_| server.wire()).collect();
     jobs[0].send(&["DEDUPE.COMMIT", P, "a"]);
     jobs[1].send(&["DEDUPE.COMMIT", P, "b"]);
     jobs[2].send(&["DEDUPE.CANCEL", P, "c"]);
     // Look-ups meanwhile: the shared part has at most one owner in any one reply.
-    let shared: Vec<u64> = (30_000..60_000).step_by(37).collect();
+    let shared: Vec<u64> = (12_000..24_000).step_by(37).collect();
     until("both commits are done", || {
         let mut seen = c.owners(shared.iter().copied());
         seen.dedup();
@@ -404,18 +373,18 @@ fn two_commits_and_a_cancel_at_once_end_in_a_serial_outcome() {
         ok!(c, "SCARD", key("allcrawls")) == int(2)
     });
     let (first, second) = (jobs[0].recv().ints(), jobs[1].recv().ints());
-    assert_eq!(jobs[2].recv(), int(60_000));
-    let owner = c.owners([30_000])[0].clone();
+    assert_eq!(jobs[2].recv(), int(24_000));
+    let owner = c.owners([12_000])[0].clone();
     match owner.as_str() {
-        "a" => assert_eq!((first, second), (vec![60_000, 0], vec![30_000, 30_000])),
-        "b" => assert_eq!((second, first), (vec![60_000, 0], vec![30_000, 30_000])),
+        "a" => assert_eq!((first, second), (vec![24_000, 0], vec![12_000, 12_000])),
+        "b" => assert_eq!((second, first), (vec![24_000, 0], vec![12_000, 12_000])),
         other => panic!("the shared part belongs to {other}"),
     }
     let all = plain_hash(&mut c, P, "allhashes");
-    assert_eq!(all.len(), 90_000);
-    assert!((30_000..60_000).all(|n| all[&sha256_of(n)] == owner));
-    assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 120_000);
-    assert_eq!(ok!(c, "HGET", key("h:c"), sha256_of(15_000)), nil());
+    assert_eq!(all.len(), 36_000);
+    assert!((12_000..24_000).all(|n| all[&sha256_of(n)] == owner));
+    assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 48_000);
+    assert_eq!(ok!(c, "HGET", key("h:c"), sha256_of(6_000)), nil());
     c.assert_consistent();
 }
 

@@ -7,14 +7,14 @@ use redis_tests::{
 };
 
 const P: &str = "p:";
-const HASHES: u64 = 200_000;
+const HASHES: u64 = 80_000;
 
-/// A committed crawl, and a large uncommitted one that shares 40 000 hashes with it.
+/// A committed crawl, and a large uncommitted one that shares 16 000 hashes with it.
 fn build(c: &mut Wire) -> (Crawl<'static>, Crawl<'static>) {
-    let first = Crawl::of(P, "first", 0..40_000);
+    let first = Crawl::of(P, "first", 0..16_000);
     let big = Crawl::of(P, "big", 0..HASHES);
     first.add(c);
-    assert_eq!(commit(c, P, "first"), (40_000, 0));
+    assert_eq!(commit(c, P, "first"), (16_000, 0));
     big.add(c);
     (first, big)
 }
@@ -26,24 +26,19 @@ fn until_indexed(server: &Server, at_least: i64) {
 }
 
 fn commit_survives_kill9(preamble: bool) {
-    let mut server = Options::new().aof_unsynced(preamble).start();
+    let options = Options::new().module_args(&["slice-us", "50"]);
+    let mut server = options.aof_unsynced(preamble).start();
     build(&mut server.wire());
     let mut committer = server.wire();
     committer.send(&["DEDUPE.COMMIT", P, "big"]);
-    until_indexed(&server, 100_000);
-    server.kill9();
-    assert!(
-        committer.try_recv().is_err(),
-        "the commit was over before the kill"
-    );
-
-    server.restart();
+    until_indexed(&server, 40_000);
+    server.kill_under(&mut committer);
     let mut c = server.wire();
     assert_eq!(ok!(c, "HEXISTS", "p:committing", "big"), int(1));
-    assert_eq!(owners(&mut c, P, [0, 80_000, 199_999]), ["first", "-", "-"]);
-    assert_eq!(commit(&mut c, P, "big"), (160_000, 40_000));
+    assert_eq!(owners(&mut c, P, [0, 32_000, 79_999]), ["first", "-", "-"]);
+    assert_eq!(commit(&mut c, P, "big"), (64_000, 16_000));
     assert_eq!(
-        owners(&mut c, P, [0, 80_000, 199_999]),
+        owners(&mut c, P, [0, 32_000, 79_999]),
         ["first", "big", "big"]
     );
     assert_eq!(commit(&mut c, P, "big"), (0, 0));
@@ -52,7 +47,7 @@ fn commit_survives_kill9(preamble: bool) {
     let undisturbed = Server::start();
     let mut u = undisturbed.wire();
     build(&mut u);
-    assert_eq!(commit(&mut u, P, "big"), (160_000, 40_000));
+    assert_eq!(commit(&mut u, P, "big"), (64_000, 16_000));
     small(&server).assert_same(&small(&undisturbed), "crashed and undisturbed commit");
     assert_eq!(server.digest(), undisturbed.digest());
 
@@ -69,24 +64,19 @@ fn commit_survives_kill9(preamble: bool) {
     let remove = ["DEDUPE.REMOVE", P, "first"];
     let mut remover = server.wire();
     remover.send(&remove);
-    until("the removal is half way", || moved(&mut c) >= 8_000);
-    server.kill9();
-    assert!(
-        remover.try_recv().is_err(),
-        "the removal was over before the kill"
-    );
-    server.restart();
+    until("the removal is half way", || moved(&mut c) >= 3_200);
+    server.kill_under(&mut remover);
     let mut c = server.wire();
     assert_eq!(ok!(c, "EXISTS", "p:removing"), int(1));
     // No owner whose record is gone is ever shown.
-    let seen = owners(&mut c, P, (0..40_000).step_by(401));
+    let seen = owners(&mut c, P, (0..16_000).step_by(401));
     assert!(seen.iter().all(|o| o == "first" || o == "big"), "{seen:?}");
     let (again, undisturbed_reply) = (
         ok!(c, &remove[0], P, "first"),
         ok!(u, &remove[0], P, "first"),
     );
     assert_eq!(again, undisturbed_reply);
-    assert_eq!(again, array([int(1), int(0), int(40_000)]));
+    assert_eq!(again, array([int(1), int(0), int(16_000)]));
     let (crashed, whole) = (small(&server), small(&undisturbed));
     let crashed = crashed.without_counters();
     crashed.assert_same(&whole.without_counters(), "crashed and undisturbed removal");
@@ -141,18 +131,13 @@ fn killed_commit_can_be_canceled() {
     commit(&mut c, P, "base");
     let before = server.snapshot();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl::of(P, "big", 50..100_050).add(&mut c);
+    Crawl::of(P, "big", 50..40_050).add(&mut c);
     let mut committer = server.wire();
     committer.send(&["DEDUPE.COMMIT", P, "big"]);
-    until_indexed(&server, 30_000);
-    server.kill9();
-    assert!(
-        committer.try_recv().is_err(),
-        "the commit was over before the kill"
-    );
-    server.restart();
+    until_indexed(&server, 12_000);
+    server.kill_under(&mut committer);
     let mut c = server.wire();
-    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "big"), int(100_000));
+    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "big"), int(40_000));
     let after = server.snapshot().without_counters();
     after.assert_same(&before.without_counters(), "CANCEL after a partial commit");
     assert_consistent(&mut c, P);
@@ -166,7 +151,7 @@ fn killed_cancel_finishes_when_run_again() {
     commit(&mut c, P, "base");
     let before = server.snapshot();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl::of(P, "big", 50..300_050).add(&mut c);
+    Crawl::of(P, "big", 50..120_050).add(&mut c);
     let mut canceler = server.wire();
     canceler.send(&["DEDUPE.CANCEL", P, "big"]);
     until("the cancel is under way", || {
@@ -177,7 +162,7 @@ fn killed_cancel_finishes_when_run_again() {
     let mut c = server.wire();
     // If the kill came a moment too late, the crawl is gone already.
     let again = c.call(&["DEDUPE.CANCEL", P, "big"]);
-    assert!(again.is_error() || again == int(300_000), "{again:?}");
+    assert!(again.is_error() || again == int(120_000), "{again:?}");
     let after = server.snapshot().without_counters();
     after.assert_same(&before.without_counters(), "CANCEL run again");
     assert_consistent(&mut c, P);
@@ -190,21 +175,16 @@ fn killed_continuation_keeps_the_first_part_visible() {
     add(&mut c, P, "a", 1_000_000..1_000_100);
     commit(&mut c, P, "a");
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl::of(P, "a", 0..100_000).add(&mut c);
+    Crawl::of(P, "a", 0..40_000).add(&mut c);
     let mut committer = server.wire();
     committer.send(&["DEDUPE.COMMIT", P, "a"]);
-    until_indexed(&server, 30_000);
-    server.kill9();
-    assert!(
-        committer.try_recv().is_err(),
-        "the commit was over before the kill"
-    );
-    server.restart();
+    until_indexed(&server, 12_000);
+    server.kill_under(&mut committer);
     let mut c = server.wire();
-    assert_eq!(owners(&mut c, P, [1_000_000, 0, 99_999]), ["a", "-", "-"]);
-    assert_eq!(commit(&mut c, P, "a"), (100_000, 0));
-    assert_eq!(owners(&mut c, P, [1_000_000, 0, 99_999]), ["a", "a", "a"]);
-    assert_eq!(ok!(c, "HGET", "p:allcounts", "totalUrls").text(), "100100");
+    assert_eq!(owners(&mut c, P, [1_000_000, 0, 39_999]), ["a", "-", "-"]);
+    assert_eq!(commit(&mut c, P, "a"), (40_000, 0));
+    assert_eq!(owners(&mut c, P, [1_000_000, 0, 39_999]), ["a", "a", "a"]);
+    assert_eq!(ok!(c, "HGET", "p:allcounts", "totalUrls").text(), "40100");
     assert_consistent(&mut c, P);
 }
 
@@ -227,25 +207,20 @@ fn sequence_numbers_survive_a_crash() {
     assert!(plain_hash(&mut c, P, "h:a").contains_key(&sha256_of(2)));
 }
 
-/// A server that died in the middle of committing `a` (60 000 hashes, from 0), with `base` (every
-/// hash from 0 to 99, from 1 000 000 to 1 000 099) committed before and `b` (30 000 to 90 000) open.
+/// A server that died in the middle of committing `a` (24 000 hashes, from 0), with `base` (every
+/// hash from 0 to 99, from 1 000 000 to 1 000 099) committed before and `b` (12 000 to 36 000) open.
 fn died_in_a_commit() -> Server {
     let mut server = Options::new().aof_unsynced(true).start();
     let mut c = server.wire();
     add(&mut c, P, "base", (0..100).chain(1_000_000..1_000_100));
     commit(&mut c, P, "base");
-    Crawl::of(P, "b", 30_000..90_000).add(&mut c);
-    Crawl::of(P, "a", 0..60_000).add(&mut c);
+    Crawl::of(P, "b", 12_000..36_000).add(&mut c);
+    Crawl::of(P, "a", 0..24_000).add(&mut c);
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     let mut committer = server.wire();
     committer.send(&["DEDUPE.COMMIT", P, "a"]);
-    until_indexed(&server, 20_000);
-    server.kill9();
-    assert!(
-        committer.try_recv().is_err(),
-        "the commit was over before the kill"
-    );
-    server.restart();
+    until_indexed(&server, 8_000);
+    server.kill_under(&mut committer);
     server
 }
 
@@ -253,19 +228,19 @@ fn died_in_a_commit() -> Server {
 fn another_commit_between_the_crash_and_the_retry_comes_first() {
     let server = died_in_a_commit();
     let mut c = server.wire();
-    assert_eq!(commit(&mut c, P, "b"), (60_000, 0));
+    assert_eq!(commit(&mut c, P, "b"), (24_000, 0));
     assert_eq!(
-        owners(&mut c, P, [50, 20_000, 30_000, 89_999]),
+        owners(&mut c, P, [50, 8_000, 12_000, 35_999]),
         ["base", "-", "b", "b"]
     );
-    assert_eq!(commit(&mut c, P, "a"), (29_900, 30_100));
+    assert_eq!(commit(&mut c, P, "a"), (11_900, 12_100));
     assert_eq!(
-        owners(&mut c, P, [50, 20_000, 30_000, 89_999]),
+        owners(&mut c, P, [50, 8_000, 12_000, 35_999]),
         ["base", "a", "b", "b"]
     );
     assert_consistent(&mut c, P);
-    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "b").ints(), [1, 30_000, 30_000]);
-    assert_eq!(owners(&mut c, P, [20_000, 30_000, 89_999]), ["a", "a", "-"]);
+    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "b").ints(), [1, 12_000, 12_000]);
+    assert_eq!(owners(&mut c, P, [8_000, 12_000, 35_999]), ["a", "a", "-"]);
     assert_consistent(&mut c, P);
 }
 
@@ -274,9 +249,9 @@ fn a_removal_between_the_crash_and_the_retry_is_taken_into_account() {
     let server = died_in_a_commit();
     let mut c = server.wire();
     assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "base").ints(), [1, 200, 0]);
-    assert_eq!(owners(&mut c, P, [50, 20_000]), ["-", "-"]);
-    assert_eq!(commit(&mut c, P, "a"), (60_000, 0));
-    assert_eq!(owners(&mut c, P, [50, 20_000, 1_000_000]), ["a", "a", "-"]);
+    assert_eq!(owners(&mut c, P, [50, 8_000]), ["-", "-"]);
+    assert_eq!(commit(&mut c, P, "a"), (24_000, 0));
+    assert_eq!(owners(&mut c, P, [50, 8_000, 1_000_000]), ["a", "a", "-"]);
     assert_consistent(&mut c, P);
 }
 
@@ -285,11 +260,11 @@ fn records_added_between_the_crash_and_the_retry_are_committed_too() {
     let server = died_in_a_commit();
     let mut c = server.wire();
     assert_eq!(add(&mut c, P, "a", 2_000_000..2_000_010), 10);
-    assert_eq!(commit(&mut c, P, "a"), (59_910, 100));
+    assert_eq!(commit(&mut c, P, "a"), (23_910, 100));
     assert_eq!(
-        owners(&mut c, P, [50, 20_000, 2_000_005]),
+        owners(&mut c, P, [50, 8_000, 2_000_005]),
         ["base", "a", "a"]
     );
-    assert_eq!(ok!(c, "HGET", "p:allcounts", "totalUrls").text(), "60210");
+    assert_eq!(ok!(c, "HGET", "p:allcounts", "totalUrls").text(), "24210");
     assert_consistent(&mut c, P);
 }

@@ -4,27 +4,17 @@
 use std::time::{Duration, Instant};
 
 use redis_tests::{
-    Crawl, DATE, Options, Reply, Server, Wire, add, array, assert_consistent, bulk, commit, err,
-    indexed, int, ok, owners, record_of, sha256_of, until,
+    Crawl, DATE, Options, Reply, Server, Wire, add, array, assert_consistent, begin_job, bulk,
+    commit, err, indexed, int, ok, owners, record_of, sha256_of, until,
 };
 
 const P: &str = "p:";
-
-/// Starts a commit and waits until it is under way.
-pub(super) fn started(server: &Server, prefix: &str, crawl: &str) -> Wire {
-    let (mut c, mut committer) = (server.wire(), server.wire());
-    committer.send(&["DEDUPE.COMMIT", prefix, crawl]);
-    until("the commit is under way", || {
-        ok!(c, "HEXISTS", format!("{prefix}committing"), crawl) == int(1)
-    });
-    committer
-}
 
 #[test]
 fn others_are_served_while_jobs_run() {
     let server = Server::start();
     let mut c = server.wire();
-    Crawl::of(P, "a", 0..300_000).add(&mut c);
+    Crawl::of(P, "a", 0..120_000).add(&mut c);
     for (words, at_least) in [
         (&["DEDUPE.COMMIT", P, "a"], 50),
         (&["DEDUPE.REMOVE", P, "a"], 50),
@@ -58,15 +48,15 @@ fn jobs_of_two_indexes_run_at_the_same_time() {
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     for prefix in ["p:", "q:"] {
-        Crawl::of(prefix, "a", 0..60_000).add(&mut c);
+        Crawl::of(prefix, "a", 0..24_000).add(&mut c);
     }
     let (mut p, mut q) = (server.wire(), server.wire());
     p.send(&["DEDUPE.COMMIT", "p:", "a"]);
     q.send(&["DEDUPE.COMMIT", "q:", "a"]);
-    assert_eq!(p.recv().ints(), [60_000, 0]);
-    assert_eq!(q.recv().ints(), [60_000, 0]);
+    assert_eq!(p.recv().ints(), [24_000, 0]);
+    assert_eq!(q.recv().ints(), [24_000, 0]);
     for prefix in ["p:", "q:"] {
-        assert_eq!(owners(&mut c, prefix, [0, 59_999]), ["a", "a"]);
+        assert_eq!(owners(&mut c, prefix, [0, 23_999]), ["a", "a"]);
         assert_consistent(&mut c, prefix);
     }
 }
@@ -76,12 +66,12 @@ fn small_commit_beside_a_large_one_is_not_lost() {
     let server = Server::start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl::of(P, "large", 0..100_000).add(&mut c);
-    add(&mut c, P, "small", 99_995..100_005);
-    let mut large = started(&server, P, "large");
+    Crawl::of(P, "large", 0..40_000).add(&mut c);
+    add(&mut c, P, "small", 39_995..40_005);
+    let mut large = begin_job(&server, "DEDUPE.COMMIT", P, "large");
     let small = commit(&mut c, P, "small");
     let large = large.recv().ints();
-    let serial = [((5, 5), vec![100_000, 0]), ((10, 0), vec![99_995, 5])];
+    let serial = [((5, 5), vec![40_000, 0]), ((10, 0), vec![39_995, 5])];
     assert!(
         serial.contains(&(small, large.clone())),
         "{small:?} {large:?}"
@@ -94,7 +84,7 @@ fn killed_connection_does_not_end_the_job() {
     let server = Server::start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl::of(P, "a", 0..100_000).add(&mut c);
+    Crawl::of(P, "a", 0..40_000).add(&mut c);
     let mut committer = server.wire();
     let id = ok!(committer, "CLIENT", "ID").int();
     committer.send(&["DEDUPE.COMMIT", P, "a"]);
@@ -114,14 +104,11 @@ fn append_only_file_rewritten_during_a_job_is_whole() {
     let mut server = Options::new().aof_unsynced(false).start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl::of(P, "a", 0..150_000).add(&mut c);
-    let mut committer = started(&server, P, "a");
+    Crawl::of(P, "a", 0..60_000).add(&mut c);
+    let mut committer = begin_job(&server, "DEDUPE.COMMIT", P, "a");
     ok!(c, "BGREWRITEAOF");
-    assert_eq!(committer.recv().ints(), [150_000, 0]);
-    until("the append-only file is rewritten", || {
-        server.info_number("aof_rewrite_in_progress") == 0
-            && server.info_number("aof_rewrite_scheduled") == 0
-    });
+    assert_eq!(committer.recv().ints(), [60_000, 0]);
+    server.until_rewritten();
     let digest = server.digest();
     server.restart();
     assert_eq!(server.digest(), digest);
@@ -133,13 +120,13 @@ fn shutdown_during_a_job_leaves_what_can_be_finished() {
     let mut server = Options::new().rdb().start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl::of(P, "a", 0..150_000).add(&mut c);
-    let _committer = started(&server, P, "a");
+    Crawl::of(P, "a", 0..60_000).add(&mut c);
+    let _committer = begin_job(&server, "DEDUPE.COMMIT", P, "a");
     server.shutdown();
     server.restart();
     let mut c = server.wire();
-    assert_eq!(owners(&mut c, P, [0, 149_999]), ["-", "-"]);
-    assert_eq!(commit(&mut c, P, "a"), (150_000, 0));
+    assert_eq!(owners(&mut c, P, [0, 59_999]), ["-", "-"]);
+    assert_eq!(commit(&mut c, P, "a"), (60_000, 0));
     assert_consistent(&mut c, P);
 }
 
@@ -148,20 +135,18 @@ fn reload_during_a_job_harms_nothing() {
     let server = Server::start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl::of(P, "a", 0..100_000).add(&mut c);
-    let mut committer = started(&server, P, "a");
+    Crawl::of(P, "a", 0..40_000).add(&mut c);
+    let mut committer = begin_job(&server, "DEDUPE.COMMIT", P, "a");
     ok!(c, "DEBUG", "RELOAD");
     let reply = committer.recv();
-    until("nothing runs any more", || {
-        server.info_number("jobs_running") == 0
-    });
+    server.until_idle();
     let again = commit(&mut c, P, "a");
     assert!(
-        reply.is_error() && again == (100_000, 0) || again == (0, 0),
+        reply.is_error() && again == (40_000, 0) || again == (0, 0),
         "{reply:?} {again:?}"
     );
-    assert_eq!(owners(&mut c, P, [0, 99_999]), ["a", "a"]);
-    assert_eq!(ok!(c, "HGET", "p:allcounts", "totalUrls").text(), "100000");
+    assert_eq!(owners(&mut c, P, [0, 39_999]), ["a", "a"]);
+    assert_eq!(ok!(c, "HGET", "p:allcounts", "totalUrls").text(), "40000");
     assert_consistent(&mut c, P);
 }
 
@@ -170,23 +155,19 @@ fn lookups_and_adds_of_other_crawls_go_on_during_a_removal() {
     let server = Server::start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl::of(P, "a", 0..100_000).add(&mut c);
+    Crawl::of(P, "a", 0..40_000).add(&mut c);
     commit(&mut c, P, "a");
-    add(&mut c, P, "keep", 90_000..90_010);
+    add(&mut c, P, "keep", 36_000..36_010);
     commit(&mut c, P, "keep");
-    let mut remover = server.wire();
-    remover.send(&["DEDUPE.REMOVE", P, "a"]);
-    until("the removal is under way", || {
-        ok!(c, "EXISTS", "p:removing") == int(1)
-    });
+    let mut remover = begin_job(&server, "DEDUPE.REMOVE", P, "a");
     let mut added = 0;
     while !remover.has_reply() {
         add(&mut c, P, "new", [500_000 + added]);
-        let seen = owners(&mut c, P, [90_005]);
+        let seen = owners(&mut c, P, [36_005]);
         assert!(seen == ["a"] || seen == ["keep"], "{seen:?}");
         added += 1;
     }
-    assert_eq!(remover.recv().ints(), [1, 99_990, 10]);
+    assert_eq!(remover.recv().ints(), [1, 39_990, 10]);
     assert_eq!(commit(&mut c, P, "new"), (added as i64, 0));
     assert_consistent(&mut c, P);
 }
@@ -198,8 +179,8 @@ fn jobs_stand_still_while_a_script_runs() {
     let (mut c, mut runner) = (server.wire(), server.wire());
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     ok!(c, "CONFIG", "SET", "lua-time-limit", 20);
-    Crawl::of(P, "a", 0..200_000).add(&mut c);
-    let mut committer = started(&server, P, "a");
+    Crawl::of(P, "a", 0..80_000).add(&mut c);
+    let mut committer = begin_job(&server, "DEDUPE.COMMIT", P, "a");
     let script = "local function hashes() \
                       local stats = redis.call('DEDUPE.STATS', KEYS[1]) \
                       for i = 1, #stats, 2 do \
@@ -216,8 +197,8 @@ fn jobs_stand_still_while_a_script_runs() {
     });
     let lengths = runner.recv().ints();
     assert_eq!(lengths[0], lengths[1], "the script saw a change under it");
-    assert!(lengths[0] < 200_000, "the commit was over already");
-    assert_eq!(committer.recv().ints(), [200_000, 0]);
+    assert!(lengths[0] < 80_000, "the commit was over already");
+    assert_eq!(committer.recv().ints(), [80_000, 0]);
     assert_consistent(&mut c, P);
 }
 
@@ -228,10 +209,10 @@ fn module_cannot_be_unloaded_under_a_job() {
         .start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl::of(P, "a", 0..100_000).add(&mut c);
-    started(&server, P, "a").hang_up();
+    Crawl::of(P, "a", 0..40_000).add(&mut c);
+    begin_job(&server, "DEDUPE.COMMIT", P, "a").hang_up();
     err!(c, "MODULE", "UNLOAD", "crawlspace");
-    assert_eq!(commit(&mut c, P, "a"), (100_000, 0));
+    assert_eq!(commit(&mut c, P, "a"), (40_000, 0));
     err!(c, "MODULE", "UNLOAD", "crawlspace");
     assert_consistent(&mut c, P);
 }
@@ -327,16 +308,16 @@ fn work_on_thousands_of_small_crawls_goes_in_slices() {
 fn large_jobs_run_through_inside_a_transaction() {
     let server = Server::start();
     let mut c = server.wire();
-    Crawl::of(P, "a", 0..30_000).add(&mut c);
+    Crawl::of(P, "a", 0..12_000).add(&mut c);
     ok!(c, "MULTI");
     ok!(c, "DEDUPE.COMMIT", P, "a");
-    ok!(c, "DEDUPE.LOOKUP", P, sha256_of(29_999));
+    ok!(c, "DEDUPE.LOOKUP", P, sha256_of(11_999));
     let replies = ok!(c, "EXEC");
-    assert_eq!(replies.items()[0], array([int(30_000), int(0)]));
-    assert_eq!(replies.items()[1], array([record_of("a", 29_999)]));
+    assert_eq!(replies.items()[0], array([int(12_000), int(0)]));
+    assert_eq!(replies.items()[1], array([record_of("a", 11_999)]));
     ok!(c, "MULTI");
     ok!(c, "DEDUPE.REMOVE", P, "a");
-    assert_eq!(ok!(c, "EXEC").items()[0].ints(), [1, 30_000, 0]);
+    assert_eq!(ok!(c, "EXEC").items()[0].ints(), [1, 12_000, 0]);
     assert_consistent(&mut c, P);
 }
 
@@ -345,16 +326,16 @@ fn transaction_during_a_running_job_ends_in_a_serial_outcome() {
     let server = Server::start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl::of(P, "a", 0..60_000).add(&mut c);
-    let mut committer = started(&server, P, "a");
+    Crawl::of(P, "a", 0..24_000).add(&mut c);
+    let mut committer = begin_job(&server, "DEDUPE.COMMIT", P, "a");
     ok!(c, "MULTI");
     ok!(c, "DEDUPE.COMMIT", P, "a");
     let inside = ok!(c, "EXEC").items()[0].clone();
     let outside = committer.recv();
-    let full = array([int(60_000), int(0)]);
+    let full = array([int(24_000), int(0)]);
     assert!(inside == full || outside == full, "{inside:?} {outside:?}");
-    assert_eq!(ok!(c, "HGET", "p:allcounts", "totalUrls"), bulk("60000"));
-    assert_eq!(owners(&mut c, P, [0, 59_999]), ["a", "a"]);
+    assert_eq!(ok!(c, "HGET", "p:allcounts", "totalUrls"), bulk("24000"));
+    assert_eq!(owners(&mut c, P, [0, 23_999]), ["a", "a"]);
     assert_consistent(&mut c, P);
 }
 
@@ -362,7 +343,7 @@ fn transaction_during_a_running_job_ends_in_a_serial_outcome() {
 fn jobs_notify_the_keys_of_their_slices() {
     let server = Server::start();
     let mut c = server.wire();
-    Crawl::of(P, "a", 0..30_000).add(&mut c);
+    Crawl::of(P, "a", 0..12_000).add(&mut c);
     ok!(c, "CONFIG", "SET", "notify-keyspace-events", "KA");
     let mut listener = server.wire();
     ok!(listener, "SUBSCRIBE", "__keyspace@0__:p:allhashes");
@@ -376,8 +357,8 @@ fn sliced_jobs_replicate_like_small_ones() {
     let replica = Options::new().replica_of(&server).start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    for (id, first) in [("a", 0), ("b", 20_000), ("c", 10_000)] {
-        let crawl = Crawl::of(P, id, first..first + 40_000);
+    for (id, first) in [("a", 0), ("b", 8_000), ("c", 4_000)] {
+        let crawl = Crawl::of(P, id, first..first + 16_000);
         crawl.add(&mut c);
     }
     commit(&mut c, P, "a");
@@ -386,5 +367,5 @@ fn sliced_jobs_replicate_like_small_ones() {
     ok!(c, "DEDUPE.REMOVE", P, "a");
     server.wait_for_replica_offset(&replica);
     assert_eq!(server.digest(), replica.digest());
-    assert_eq!(indexed(&mut replica.wire(), P), 40_000);
+    assert_eq!(indexed(&mut replica.wire(), P), 16_000);
 }

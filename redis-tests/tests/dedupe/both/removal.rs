@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redis_tests::{
-    Crawl, Rng, Server, Wire, add, array, assert_consistent, commit, counts, err, hash_key,
-    indexed, int, ok, owners, plain_hash, plain_view, plainly, set_key, sha256_of, until,
+    Crawl, Rng, Server, Wire, add, array, assert_consistent, begin_job, commit, counts, err,
+    hash_key, indexed, int, ok, owners, plain_hash, plain_view, plainly, set_key, sha256_of,
 };
 
 const P: &str = "p:";
@@ -397,24 +397,14 @@ fn removal_outlives_its_client_and_can_be_joined() {
     let server = Server::start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    for (id, first) in [("a", 0), ("b", 50_000)] {
-        Crawl {
-            prefix: P,
-            id,
-            first,
-            hashes: 100_000,
-        }
-        .add(&mut c);
+    for (id, first) in [("a", 0), ("b", 20_000)] {
+        Crawl::of(P, id, first..first + 40_000).add(&mut c);
         commit(&mut c, P, id);
     }
-    let mut remover = server.wire();
-    remover.send(&["DEDUPE.REMOVE", P, "a"]);
-    until("the removal is under way", || {
-        ok!(c, "EXISTS", "p:removing") == int(1)
-    });
+    let remover = begin_job(&server, "DEDUPE.REMOVE", P, "a");
     remover.hang_up();
-    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "a").ints(), [1, 50_000, 50_000]);
-    assert_eq!(indexed(&mut c, P), 100_000);
+    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "a").ints(), [1, 20_000, 20_000]);
+    assert_eq!(indexed(&mut c, P), 40_000);
     assert_eq!(ok!(c, "EXISTS", "p:removing"), int(0));
     assert!(plain_hash(&mut c, P, "h:a").is_empty());
     assert_consistent(&mut c, P);
@@ -425,19 +415,9 @@ fn crawl_under_removal_takes_no_new_records() {
     let server = Server::start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl {
-        prefix: P,
-        id: "a",
-        first: 0,
-        hashes: 100_000,
-    }
-    .add(&mut c);
+    Crawl::of(P, "a", 0..40_000).add(&mut c);
     commit(&mut c, P, "a");
-    let mut remover = server.wire();
-    remover.send(&["DEDUPE.REMOVE", P, "a"]);
-    until("the removal is under way", || {
-        ok!(c, "EXISTS", "p:removing") == int(1)
-    });
+    let mut remover = begin_job(&server, "DEDUPE.REMOVE", P, "a");
     let line = err!(
         c,
         "DEDUPE.ADD",
@@ -450,7 +430,7 @@ fn crawl_under_removal_takes_no_new_records() {
         5
     );
     assert!(line.starts_with("REMOVING "), "{line}");
-    assert_eq!(remover.recv().ints(), [1, 100_000, 0]);
+    assert_eq!(remover.recv().ints(), [1, 40_000, 0]);
     assert_eq!(add(&mut c, P, "a", [7]), 1);
     assert_consistent(&mut c, P);
 }

@@ -1,11 +1,9 @@
 //! Replicas read and do not write; a change of role ends jobs and waits with an error.
 
 use redis_tests::{
-    Crawl, Options, Server, Wire, add, assert_consistent, commit, indexed, int, ok, owners,
+    Crawl, Options, Server, Wire, add, assert_consistent, begin_job, commit, indexed, ok, owners,
     sha256_of, until,
 };
-
-use super::jobs::started;
 
 const P: &str = "p:";
 
@@ -22,7 +20,7 @@ fn becoming_a_replica_ends_jobs_and_waits() {
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     add(&mut c, P, "base", 0..100);
     commit(&mut c, P, "base");
-    Crawl::of(P, "a", 0..100_000).add(&mut c);
+    Crawl::of(P, "a", 0..40_000).add(&mut c);
     ok!(
         c,
         "DEDUPE.CLAIM",
@@ -48,13 +46,11 @@ fn becoming_a_replica_ends_jobs_and_waits() {
         server.info_number("blocked_clients") == 1
     });
     committer.send(&["DEDUPE.COMMIT", P, "a"]);
-    until("the commit is under way", || indexed(&mut c, P) > 10_000);
+    until("the commit is under way", || indexed(&mut c, P) > 4_000);
     ok!(c, "REPLICAOF", "127.0.0.1", other.port());
     ends_with_an_error("the committer", &mut committer);
     ends_with_an_error("the waiter", &mut waiter);
-    until("nothing runs any more", || {
-        server.info_number("jobs_running") == 0
-    });
+    server.until_idle();
     assert_eq!(server.info_number("blocked_clients"), 0);
     other.wait_for_replica_offset(&server);
     assert_eq!(server.digest(), other.digest());
@@ -68,18 +64,18 @@ fn new_master_finishes_the_job_of_the_old_one() {
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     add(&mut c, P, "base", 0..100);
     commit(&mut c, P, "base");
-    Crawl::of(P, "a", 0..100_000).add(&mut c);
+    Crawl::of(P, "a", 0..40_000).add(&mut c);
     let mut committer = server.wire();
     committer.send(&["DEDUPE.COMMIT", P, "a"]);
     let mut r = replica.wire();
-    until("the replica has half of it", || indexed(&mut r, P) > 20_000);
+    until("the replica has half of it", || indexed(&mut r, P) > 8_000);
     ok!(r, "REPLICAOF", "NO", "ONE");
     assert_eq!(
-        owners(&mut r, P, [0, 99, 200, 99_999]),
+        owners(&mut r, P, [0, 99, 200, 39_999]),
         ["base", "base", "-", "-"]
     );
-    assert_eq!(commit(&mut r, P, "a"), (99_900, 100));
-    assert_eq!(committer.recv().ints(), [99_900, 100]);
+    assert_eq!(commit(&mut r, P, "a"), (39_900, 100));
+    assert_eq!(committer.recv().ints(), [39_900, 100]);
     assert_consistent(&mut r, P);
     assert_eq!(server.digest(), replica.digest());
 }
@@ -90,18 +86,12 @@ fn role_change_during_a_removal_ends_it() {
     let other = Server::start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl::of(P, "a", 0..100_000).add(&mut c);
+    Crawl::of(P, "a", 0..40_000).add(&mut c);
     commit(&mut c, P, "a");
-    let mut remover = server.wire();
-    remover.send(&["DEDUPE.REMOVE", P, "a"]);
-    until("the removal is under way", || {
-        ok!(c, "EXISTS", "p:removing") == int(1)
-    });
+    let mut remover = begin_job(&server, "DEDUPE.REMOVE", P, "a");
     ok!(c, "REPLICAOF", "127.0.0.1", other.port());
     ends_with_an_error("the remover", &mut remover);
-    until("nothing runs any more", || {
-        server.info_number("jobs_running") == 0
-    });
+    server.until_idle();
     ok!(c, "REPLICAOF", "NO", "ONE");
     add(&mut c, "q:", "a", 0..3);
     assert_eq!(commit(&mut c, "q:", "a"), (3, 0));
@@ -113,8 +103,8 @@ fn failover_pause_ends_or_delays_a_job_but_loses_nothing() {
     let replica = Options::new().replica_of(&server).start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl::of(P, "a", 0..60_000).add(&mut c);
-    let mut committer = started(&server, P, "a");
+    Crawl::of(P, "a", 0..24_000).add(&mut c);
+    let mut committer = begin_job(&server, "DEDUPE.COMMIT", P, "a");
     ok!(c, "CLIENT", "PAUSE", 300, "WRITE");
     // Writes stand still meanwhile, those of the job too.
     let offset = server.info("master_repl_offset");
@@ -123,7 +113,7 @@ fn failover_pause_ends_or_delays_a_job_but_loses_nothing() {
     assert_eq!(indexed(&mut c, P), length);
     assert_eq!(server.info("master_repl_offset"), offset);
     ok!(c, "CLIENT", "UNPAUSE");
-    assert_eq!(committer.recv().ints(), [60_000, 0]);
+    assert_eq!(committer.recv().ints(), [24_000, 0]);
     server.wait_for_replica_offset(&replica);
     assert_eq!(server.digest(), replica.digest());
 }

@@ -2,10 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redis_tests::{Crawl, Options, Server, add, assert_consistent, commit, int, ok, owners, until};
+use redis_tests::{
+    Crawl, Options, Server, add, assert_consistent, begin_job, commit, int, ok, owners, until,
+};
 
 const P: &str = "p:";
-const HASHES: u64 = 150_000;
+const HASHES: u64 = 60_000;
 
 fn sample(crawl: &Crawl<'_>) -> Vec<u64> {
     (0..crawl.hashes)
@@ -56,12 +58,7 @@ fn race(server: &Server, watched: &[&Server], crawl: &Crawl<'_>) {
 #[test]
 fn lookups_during_a_commit_see_none_or_all() {
     let server = Server::start();
-    let crawl = Crawl {
-        prefix: P,
-        id: "a",
-        first: 0,
-        hashes: HASHES,
-    };
+    let crawl = Crawl::of(P, "a", 0..HASHES);
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     crawl.add(&mut c);
@@ -73,12 +70,7 @@ fn lookups_during_a_commit_see_none_or_all() {
 fn lookups_on_a_replica_during_a_commit_see_none_or_all() {
     let server = Server::start();
     let replica = Options::new().replica_of(&server).start();
-    let crawl = Crawl {
-        prefix: P,
-        id: "a",
-        first: 0,
-        hashes: HASHES,
-    };
+    let crawl = Crawl::of(P, "a", 0..HASHES);
     crawl.add(&mut server.wire());
     server.wait_for_replica_offset(&replica);
     race(&server, &[&server, &replica], &crawl);
@@ -93,12 +85,7 @@ fn continued_crawl_keeps_its_old_hashes_visible_and_shows_the_new_ones_at_once()
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     add(&mut c, P, "a", 10_000_000..10_000_100);
     commit(&mut c, P, "a");
-    let more = Crawl {
-        prefix: P,
-        id: "a",
-        first: 0,
-        hashes: HASHES,
-    };
+    let more = Crawl::of(P, "a", 0..HASHES);
     more.add(&mut c);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -121,19 +108,11 @@ fn continued_crawl_keeps_its_old_hashes_visible_and_shows_the_new_ones_at_once()
 #[test]
 fn own_crawl_sees_its_hashes_during_its_commit() {
     let server = Server::start();
-    let (mut c, mut committer) = (server.wire(), server.wire());
+    let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    let crawl = Crawl {
-        prefix: P,
-        id: "a",
-        first: 0,
-        hashes: HASHES,
-    };
+    let crawl = Crawl::of(P, "a", 0..HASHES);
     crawl.add(&mut c);
-    committer.send(&["DEDUPE.COMMIT", P, "a"]);
-    until("the commit is under way", || {
-        ok!(c, "EXISTS", "p:committing") == int(1)
-    });
+    let mut committer = begin_job(&server, "DEDUPE.COMMIT", P, "a");
     let mut calls = 0;
     while ok!(c, "SISMEMBER", "p:allcrawls", "a") == int(0) {
         let mut words = vec![
@@ -157,13 +136,7 @@ fn shared_hash_is_never_missing_while_its_owner_is_removed() {
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     for id in ["a", "b"] {
-        Crawl {
-            prefix: P,
-            id,
-            first: 0,
-            hashes: 60_000,
-        }
-        .add(&mut c);
+        Crawl::of(P, id, 0..24_000).add(&mut c);
         commit(&mut c, P, id);
     }
     let done = AtomicBool::new(false);
@@ -172,7 +145,7 @@ fn shared_hash_is_never_missing_while_its_owner_is_removed() {
             let mut c = server.wire();
             let mut calls = 0;
             while !done.load(Ordering::Relaxed) {
-                let seen = owners(&mut c, P, (0..60_000).step_by(331));
+                let seen = owners(&mut c, P, (0..24_000).step_by(331));
                 assert!(seen.iter().all(|o| o == "a" || o == "b"), "{seen:?}");
                 calls += 1;
             }
@@ -180,10 +153,10 @@ fn shared_hash_is_never_missing_while_its_owner_is_removed() {
         });
         let reply = ok!(server.wire(), "DEDUPE.REMOVE", P, "a").ints();
         done.store(true, Ordering::Relaxed);
-        assert_eq!(reply, [1, 0, 60_000]);
+        assert_eq!(reply, [1, 0, 24_000]);
         assert!(watcher.join().expect("look-ups go on") > 0);
     });
-    assert_eq!(owners(&mut c, P, [0, 59_999]), ["b", "b"]);
+    assert_eq!(owners(&mut c, P, [0, 23_999]), ["b", "b"]);
     assert_consistent(&mut c, P);
 }
 
@@ -192,12 +165,7 @@ fn lookups_during_a_removal_see_all_or_none() {
     let server = Server::start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    let crawl = Crawl {
-        prefix: P,
-        id: "a",
-        first: 0,
-        hashes: HASHES,
-    };
+    let crawl = Crawl::of(P, "a", 0..HASHES);
     crawl.add(&mut c);
     commit(&mut c, P, "a");
     let mut remover = server.wire();
