@@ -18,6 +18,7 @@ pub(super) fn family() -> Family {
         aliases: &[("now", ""), ("count", ""), ("n", "sequence number")],
         resumed: &["DROP crawl"],
         invalid: INVALID,
+        limits: LIMITS,
         unbounded: "",
         words: WORDS,
         values: VALUES,
@@ -40,6 +41,8 @@ fn fill(c: &mut Wire, prefix: &str) -> State {
     State::new("CHG", prefix, Some(now))
         .with("now", now)
         .with("soon", now + 5000)
+        .with("ten-years", now + 315_619_200_000)
+        .with("later", now + 315_619_200_001)
         .with("held", out.held.token)
         .with("kept", out.kept.token)
         .with("parallel", out.parallel.token)
@@ -161,53 +164,127 @@ const KEYS: &str = "\
     chg_token chg_past chg_paused chg_seq:crawl chg_expired chg_gate:shared chg_gated:shared";
 
 const INVALID: &[[&str; 4]] = &[
-    ["", "prefix", "x*1025", "prefix"],
-    ["", "chg from", "'' x*1025", "chg from"],
+    ["", "chg from", "''", "chg from"],
     [
         "RELEASE EXTEND BLOCK PAUSE RESUME MOVE WHY URIS",
         "chg from",
         "nobody %n%s \u{e9}\r\n",
         "NOCHG",
     ],
-    ["", "execution", "'' x*1025", "execution"],
-    ["", "writer", "'' x*1025", "writer"],
-    ["", "to", "'' x*1025", "'to '"],
-    ["GROUP", "group", "x*1025", "group"],
-    // The last but one is ten years and ten days after the simulated time.
+    [
+        "",
+        "execution writer to uri",
+        "''",
+        "execution writer 'to ' uri",
+    ],
     [
         "ADD ADDURI BLOCK RELEASE",
         "at time",
-        "-1 4316396800000 9223372036854775807",
+        "-1 9223372036854775807",
         "at UNTIL RETRY",
     ],
     ["NEXT RELEASE EXTEND", "LEASE COUNT", "0", "LEASE COUNT"],
-    ["EXTEND", "milliseconds", "0", "milliseconds"],
     [
         "NEXT RELEASE EXTEND",
         "LEASE BLOCK DELAY ELAPSED MIN MAX CRAWLDELAY RETRYAFTER milliseconds",
-        "-1 316396800000 9223372036854775807",
+        "-1 9223372036854775807",
         "LEASE BLOCK DELAY ELAPSED MIN MAX CRAWLDELAY RETRYAFTER milliseconds",
     ],
-    ["", "GAP", "-1 316396800000 9223372036854775807", "GAP"],
-    ["NEXT EXPIRED LIST URIS", "COUNT", "0 -1 1001", "COUNT"],
-    ["", "PARALLEL", "0 -1 1001", "PARALLEL"],
+    ["", "GAP", "-1 9223372036854775807", "GAP"],
+    ["NEXT EXPIRED LIST URIS", "COUNT", "-1", "COUNT"],
+    ["", "PARALLEL WEIGHT depth", "-1", "PARALLEL WEIGHT depth"],
     ["LIMIT", "DELAY BUDGET", "-2", "DELAY BUDGET"],
-    ["SWEEP", "LIMIT", "0 -1", "LIMIT"],
-    ["", "WEIGHT", "0 -1 1000001", "WEIGHT"],
-    ["", "depth", "-1 4294967296", "depth"],
-    ["ADD", "n", "0 -1", "'sequence number'"],
+    ["SWEEP", "LIMIT", "-1", "LIMIT"],
+    ["ADD", "n", "-1", "'sequence number'"],
     ["ADD", "now", "0 -1", ""],
     ["RELEASE", "count", "0 -1", ""],
     [
         "",
         "factor",
-        "'' x -1 1001 nan inf 1e400 1,5 ' 1' 1.5.5",
+        "'' x -1 nan inf 1e400 1,5 ' 1' 1.5.5",
         "FACTOR",
     ],
-    ["", "status", "1000 -10000 20.0 2e2", "STATUS"],
+    ["", "status", "20.0 2e2", "STATUS"],
     ["", "token", "-1 1 9223372036854775807", "STALE token"],
-    ["", "uri", "'' x*65537", "uri"],
     ["", "cursor", "'' NONSENSE \0\r\n", "CURSOR"],
+];
+
+const LIMITS: &[[&str; 5]] = &[
+    [
+        "",
+        "prefix",
+        "x*1024",
+        "x*1025",
+        "BADPREFIX 'maximum is 1024'",
+    ],
+    [
+        "",
+        "chg from to execution writer group",
+        "x*1024",
+        "x*1025",
+        "'maximum is 1024'",
+    ],
+    ["ADDURI", "uri", "x*65536", "x*65537", "'maximum is 65536'"],
+    [
+        "ADD ADDURI BLOCK 'RELEASE held <held> AT <soon>' 'RELEASE kept'",
+        "at time",
+        "0 <ten-years>",
+        "<later>",
+        "'ten years'",
+    ],
+    [
+        "NEXT RELEASE EXTEND LIMIT",
+        "LEASE BLOCK DELAY ELAPSED MIN MAX CRAWLDELAY RETRYAFTER milliseconds GAP",
+        "315619200000",
+        "315619200001",
+        "'ten years'",
+    ],
+    [
+        "NEXT EXPIRED LIST URIS",
+        "COUNT",
+        "1 1000",
+        "0 1001",
+        "'1 to 1000'",
+    ],
+    ["", "PARALLEL", "1 1000", "0 1001", "'1 to 1000'"],
+    ["", "WEIGHT", "1 1000000", "0 1000001", "'1 to 1000000'"],
+    [
+        "",
+        "depth",
+        "0 4294967295",
+        "4294967296",
+        "'0 to 4294967295'",
+    ],
+    [
+        "ADD",
+        "n",
+        "9223372036854775807",
+        "0",
+        "'1 to 9223372036854775807'",
+    ],
+    ["RELEASE", "count", "1 9223372036854775807", "", ""],
+    [
+        "SWEEP",
+        "LIMIT",
+        "1 9223372036854775807",
+        "0",
+        "'1 to 9223372036854775807'",
+    ],
+    [
+        "LIMIT",
+        "BUDGET",
+        "-1 0 9223372036854775807",
+        "",
+        "'0 to 9223372036854775807'",
+    ],
+    [
+        "",
+        "factor",
+        "0 0.001 1000",
+        "1001 1000.001 0.0001",
+        "'0 to 1000'",
+    ],
+    ["", "status", "-9999 999", "-10000 1000", "'-9999 to 999'"],
 ];
 
 const WORDS: &str = "\

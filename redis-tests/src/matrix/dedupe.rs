@@ -19,6 +19,7 @@ pub(super) fn family(storage: &'static str) -> Family {
         aliases: &[("n", "sequence number"), ("revisit-size", "size")],
         resumed: &["COMMIT open"],
         invalid: INVALID,
+        limits: LIMITS,
         unbounded: "",
         words: WORDS,
         values: VALUES,
@@ -131,8 +132,7 @@ const KEYS: &str = "\
     h:a:added h:a:merging h:a:unstored h:a:deps h:a:refs h:a:seq";
 
 const INVALID: &[[&str; 4]] = &[
-    ["", "prefix", "x*1025", "prefix"],
-    ["", "crawl", "'' a:counts a:wacz x*1025", "BADCRAWL"],
+    ["", "crawl", "'' a:counts a:wacz", "BADCRAWL"],
     [
         "WACZCLOSE WACZLIST COMMIT CANCEL RETAIN REMOVE REQUIRES REQUIREDBY STATS",
         "crawl",
@@ -142,21 +142,68 @@ const INVALID: &[[&str; 4]] = &[
     [
         "LOOKUP CLAIM UNCLAIM ADD REVISIT",
         "hash",
-        "'' short x*257 'control\nbytes in a hash'",
+        "'' sha256: short 'a line\nbreak in it' 'sixteen bytes..\0.' 'sixteen bytes..\x7f.'",
         "BADHASH",
     ],
-    ["WACZCLOSE", "hash", "x*257", "hash"],
     ["", "size revisit-size", "-1", "size"],
     ["", "waczIndex index", "-1", "index"],
     ["", "n", "-1 0", "'sequence number'"],
-    ["", "PX", "-1 0 86400001", "PX"],
-    ["", "BLOCK", "-1 86400001", "BLOCK"],
+    ["", "PX", "-1", "PX"],
+    ["", "BLOCK", "-1", "BLOCK"],
     ["", "date", "'' yesterday '1 2' 2026-03-19\n", "date"],
-    ["", "url", "x*1048577", "url"],
-    ["", "writer", "x*1025", "writer"],
-    ["", "uuid", "x*1025", "uuid"],
-    ["", "filename", "x*4097", "filename"],
     ["", "reference", "'' a 'a x'", "reference unexpected"],
+];
+
+const LIMITS: &[[&str; 5]] = &[
+    [
+        "",
+        "prefix",
+        "x*1024",
+        "x*1025",
+        "BADPREFIX 'maximum is 1024'",
+    ],
+    [
+        "",
+        "crawl",
+        "x*1 x*1024",
+        "x*1025",
+        "BADCRAWL 'maximum is 1024'",
+    ],
+    [
+        "LOOKUP CLAIM UNCLAIM ADD REVISIT",
+        "hash",
+        "x*16 x*256",
+        "x*15 x*257",
+        "BADHASH '16 to 256 bytes'",
+    ],
+    ["WACZCLOSE", "hash", "'' x*256", "x*257", "'maximum is 256'"],
+    [
+        "ADD REVISIT WACZCLOSE",
+        "size revisit-size waczIndex",
+        "0 9007199254740991",
+        "9007199254740992",
+        "'0 to 9007199254740991'",
+    ],
+    ["WACZCLOSE", "index", "0", "4294967296", "'0 to 4294967295'"],
+    [
+        "",
+        "n token",
+        "9223372036854775807",
+        "0",
+        "'1 to 9223372036854775807'",
+    ],
+    ["", "PX", "1 86400000", "0 86400001", "'1 to 86400000'"],
+    ["", "BLOCK", "0 86400000", "86400001", "'0 to 86400000'"],
+    [
+        "",
+        "date",
+        "2026-03-19T12:00:00.123456+01:00",
+        "2026-03-19T12:00:00.1234567+01:00",
+        "'maximum is 32'",
+    ],
+    ["", "url", "x*1048576", "x*1048577", "'maximum is 1048576'"],
+    ["", "writer uuid", "x*1024", "x*1025", "'maximum is 1024'"],
+    ["", "filename", "x*4096", "x*4097", "'maximum is 4096'"],
 ];
 
 /// Fields of hashes that the state does not have, or not all the time.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::grammar::{Grammar, Kind, Slot};
+use super::grammar::{Grammar, Slot};
 use super::{chg, dedupe, tags};
 use crate::server::Options;
 use crate::wire::{Reply, Wire};
@@ -45,6 +45,10 @@ pub struct Family {
     /// What arguments must not be: commands (none for all), names or tokens of arguments, invalid values, and
     /// words of which the error has one (none when any error will do); each a list of words as in a line.
     pub invalid: &'static [[&'static str; 4]],
+    /// Limits of arguments, as the docs have them: beginnings of samples (none for all), names or tokens of
+    /// arguments, values that are just accepted, values that are just refused, and words that the error of
+    /// those has all, such as the maximum; each a list of words as in a line.
+    pub limits: &'static [[&'static str; 5]],
     /// Words that mean something to the family, for random calls; `<…>` and `x*257` as elsewhere.
     pub words: &'static str,
     /// Names of arguments, and values that they may well have in random calls; both lists of words as in a
@@ -99,14 +103,30 @@ impl Family {
         format!("{}.{name}", self.name).to_lowercase()
     }
 
+    /// The limits that a word of a call of this sample has.
+    pub fn limits(&self, line: &str, slot: &Slot) -> Vec<&'static [&'static str; 5]> {
+        let of_slot = self.limits.iter().filter(|[lines, arguments, ..]| {
+            let lines = split(lines);
+            let here = |start: &&str| line == *start || line.starts_with(&format!("{start} "));
+            slot.is_one_of(arguments) && (lines.is_empty() || lines.iter().any(here))
+        });
+        of_slot.collect()
+    }
+
+    /// How errors name the argument that a word of a call is; an empty word when any error will do.
+    pub fn names(&self, slot: &Slot) -> Vec<String> {
+        let aliases = self.aliases.iter().filter(|(name, _)| *name == slot.name);
+        let aliases = aliases.map(|(_, says)| (*says).to_owned());
+        let own = std::iter::once(slot.name.clone()).chain(slot.token.clone());
+        own.chain(aliases).collect()
+    }
+
     /// Values that a word of a call must not have, with words of which the error has one.
     pub fn invalid(&self, command: &str, slot: &Slot) -> Vec<(Vec<u8>, Vec<&'static str>)> {
         let command = command.rsplit('.').next().unwrap_or_default();
         let has = |list: &str, word: &str| list.split(' ').any(|w| w.eq_ignore_ascii_case(word));
-        let token = slot.token.as_deref().unwrap_or_default();
         let of_slot = self.invalid.iter().filter(|[commands, arguments, ..]| {
-            let named = has(arguments, &slot.name) || has(arguments, token);
-            slot.kind != Kind::Word && named && (commands.is_empty() || has(commands, command))
+            slot.is_one_of(arguments) && (commands.is_empty() || has(commands, command))
         });
         let values = of_slot.flat_map(|[.., values, says]| {
             split(values)

@@ -90,6 +90,20 @@ pub struct Slot {
     pub token: Option<String>,
 }
 
+impl Slot {
+    /// Whether it is a value of one of these arguments: names or tokens, parted by spaces.
+    pub(super) fn is_one_of(&self, arguments: &str) -> bool {
+        let mut arguments = arguments.split(' ');
+        let token = self.token.as_deref().unwrap_or(&self.name);
+        self.kind != Kind::Word
+            && arguments.any(|a| {
+                [&self.name, token]
+                    .iter()
+                    .any(|n| n.eq_ignore_ascii_case(a))
+            })
+    }
+}
+
 /// A command, as the server describes it.
 #[derive(Clone, Debug)]
 pub struct Grammar {

@@ -22,6 +22,7 @@ pub(super) fn family() -> Family {
         ],
         resumed: &[],
         invalid: INVALID,
+        limits: LIMITS,
         unbounded: "key line text spec prefix",
         words: WORDS,
         values: VALUES,
@@ -69,6 +70,7 @@ const SAMPLES: &[&str] = &[
     "SWAP TAG DISCARD",
     "RULESET r filename (.)(.) x:$1 $2",
     "RULESET new status (?P<a>.) ${a}",
+    "RULESET plain filename x t",
     "RULEDEL r",
     "RULES",
     "POINTSET p 'of-file & !x'",
@@ -111,7 +113,63 @@ const READS: &[&str] = &[
     "EXPLAIN POINT p FORMAT FILE LINES f",
 ];
 
-const INVALID: &[[&str; 4]] = &[];
+const INVALID: &[[&str; 4]] = &[
+    ["ADD REM LOAD GET", "id", "''", "id tag"],
+    ["ADD REM", "tag", "'' 'a b'", "tag"],
+    ["RULESET POINTSET", "name", "''", "name"],
+    ["RULESET", "field", "'' 'a b'", "field"],
+];
+
+const LIMITS: &[[&str; 5]] = &[
+    [
+        "'ADD FILE' 'ADD RECORD' 'REM FILE' 'REM RECORD' 'GET FILE' 'GET RECORD' 'LOAD FILE' 'LOAD RECORD'",
+        "id",
+        "x*16384",
+        "x*16385",
+        "16384",
+    ],
+    [
+        "'ADD TAG' 'REM TAG' 'GET TAG' 'LOAD TAG'",
+        "id",
+        "x*1024",
+        "x*1025",
+        "1024",
+    ],
+    ["ADD REM LOAD", "tag tags", "x*1024", "x*1025", "1024"],
+    ["RULESET RULEDEL", "name", "x*256", "x*257", "256"],
+    ["POINTSET POINTDEL", "name", "x*1024", "x*1025", "1024"],
+    ["RULESET", "field", "x*64", "x*65", ""],
+    ["RULESET", "regex", "x*65536", "x*65537", "BADRE 65536"],
+    [
+        "RULESET",
+        "template",
+        "x*4096",
+        "x*4097",
+        "TOOBIG 'maximum is 4096'",
+    ],
+    [
+        "POINTSET FILTER EXPLAIN LIST",
+        "expression",
+        "x*1048576",
+        "x*1048577",
+        "TOOBIG 'maximum is 1048576'",
+    ],
+    [
+        "LIST SCAN",
+        "COUNT",
+        "1 100000",
+        "0 100001",
+        "'1 to 100000'",
+    ],
+    [
+        "FILTER EXPLAIN",
+        "SKIP LIMIT",
+        "0 9223372036854775807",
+        "",
+        "'0 to 9223372036854775807'",
+    ],
+    ["SWAP", "EXPECT", "1", "", "'0 to 9223372036854775807'"],
+];
 
 const WORDS: &str = "\
     ' ' 0 1 -1 1.5 1e9 nan x RECORD FILE TAG ALL MERGE SET REPLACE STAGE EXPECT DISCARD POINT \

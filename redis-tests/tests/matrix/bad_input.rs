@@ -9,6 +9,7 @@ use redis_tests::{Reply, Server, Wire, is_packed, ok, plainly, simple};
 for_every_family!(
     refused_lines_change_nothing,
     invalid_values_are_named_and_change_nothing,
+    values_are_taken_up_to_their_limits,
     calls_that_break_the_grammar_are_refused,
     any_word_at_any_position_does_no_harm,
     keys_of_another_type_are_named_and_nothing_is_half_written,
@@ -142,6 +143,29 @@ impl Trial<'_> {
         reply
     }
 
+    /// Runs a call, one that may wait in a transaction, where nothing waits.
+    fn call_at_once(&mut self, words: &[Vec<u8>]) -> Reply {
+        if !waits(words) {
+            return self.call(words);
+        }
+        ok!(self.c, "MULTI");
+        let queued = self.c.call(words);
+        let reply = self.c.call(&["EXEC"]);
+        let reply = if queued.is_error() {
+            queued
+        } else {
+            reply.items()[0].clone()
+        };
+        let changed = digest(&mut self.c) != self.before;
+        if changed && reply.is_error() {
+            self.fault(words, &reply, "an error, and the data set changed");
+        }
+        if changed {
+            self.put_back();
+        }
+        reply
+    }
+
     /// Whether a call was cut short by a key of another type, and is done when that is gone and it is sent
     /// again.
     fn is_resumed(&mut self, words: &[Vec<u8>], error: &str) -> bool {
@@ -216,10 +240,7 @@ fn mutations(family: &Family, grammar: &Grammar, slot: &Slot) -> Vec<(Vec<u8>, V
         .into_iter()
         .map(|(value, says)| (value, texts(&says)))
         .collect();
-    let aliases = family.aliases.iter().filter(|(name, _)| *name == slot.name);
-    let mut names = vec![slot.name.clone()];
-    names.extend(slot.token.clone());
-    names.extend(aliases.map(|(_, says)| (*says).to_owned()));
+    let mut names = family.names(slot);
     names.extend(all.iter().flat_map(|(_, says)| says.clone()));
     match slot.kind {
         Kind::Integer => {
@@ -297,6 +318,54 @@ fn invalid_values_are_named_and_change_nothing(family: &Family) {
                         }
                     }
                 }
+            }
+        }
+    }
+    trial.end();
+}
+
+fn values_are_taken_up_to_their_limits(family: &Family) {
+    let mut trial = Trial::new(family);
+    let mut accepted = BTreeSet::new();
+    for (line, (_, good, slots)) in family.samples.iter().zip(trial.samples()) {
+        for (at, slot) in slots.iter().enumerate() {
+            let names = family.names(slot);
+            for limit in family.limits(line, slot) {
+                let [_, _, last, beyond, says] = limit;
+                let (says, mut words) = (split(says), good.clone());
+                let says_all = |error: &str| says.iter().all(|word| error.contains(word));
+                for value in split(last) {
+                    words[at + 1] = trial.state.word(value);
+                    match trial.call_at_once(&words) {
+                        Reply::Error(error) if says_all(&String::from_utf8_lossy(&error)) => {
+                            trial.fault(&words, &Reply::Error(error), "at the limit");
+                        }
+                        Reply::Error(_) => {}
+                        _ => drop(accepted.insert((limit, value))),
+                    }
+                }
+                for value in split(beyond) {
+                    words[at + 1] = trial.state.word(value);
+                    let reply = trial.call_at_once(&words);
+                    let error = match &reply {
+                        Reply::Error(line) => String::from_utf8_lossy(line).to_lowercase(),
+                        _ => String::new(),
+                    };
+                    let named = names
+                        .iter()
+                        .any(|name| error.contains(&name.to_lowercase()));
+                    if !named || !says.iter().all(|word| error.contains(&word.to_lowercase())) {
+                        trial.fault(&words, &reply, &format!("{names:?}, {says:?}"));
+                    }
+                }
+            }
+        }
+    }
+    for limit in family.limits {
+        for value in split(limit[2]) {
+            if !accepted.contains(&(limit, value)) {
+                let fault = format!("no call succeeds at the limit {value} of {limit:?}");
+                trial.faults.push(fault);
             }
         }
     }

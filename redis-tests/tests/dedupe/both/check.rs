@@ -133,6 +133,22 @@ fn a_crawl_in_no_set_is_reported_and_left_alone_until_it_is_named() {
 }
 
 #[test]
+fn records_under_an_id_that_is_too_long_are_of_no_crawl() {
+    let server = Server::start();
+    let mut c = DedupeIndex::of(&server, P);
+    c.add("a", [1]);
+    let record = "0 20260101000000 http://e.com/ 5";
+    for (bytes, crawls) in [(1025, 0), (1024, 1)] {
+        let key = format!("p:h:{}", "x".repeat(bytes));
+        ok!(c, "HSET", key, sha256_of(2), record);
+        let found = c.ok("CHECK");
+        assert_eq!(found.field("unlistedCrawls"), int(crawls), "{bytes} bytes");
+        let unlisted = c.ok("CRAWLS UNLISTED").pairs();
+        assert_eq!(unlisted.len() as i64, crawls, "{bytes} bytes");
+    }
+}
+
+#[test]
 fn repaired_hash_goes_to_its_next_holder() {
     let server = Server::start();
     let mut c = DedupeIndex::of(&server, P);

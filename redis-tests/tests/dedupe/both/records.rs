@@ -155,40 +155,6 @@ fn unknown_kinds_of_hash_are_kept_as_given() {
 }
 
 #[test]
-fn malformed_hashes_say_badhash() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
-    c.add("a", [1]);
-    let before = server.snapshot();
-    let bad: [Vec<u8>; 7] = [
-        vec![],
-        b"sha256:".to_vec(),
-        b"fifteen bytes..".to_vec(),
-        vec![b'x'; 257],
-        b"sixteen bytes..\n.".to_vec(),
-        b"sixteen bytes..\0.".to_vec(),
-        b"sixteen bytes..\x7f.".to_vec(),
-    ];
-    for hash in &bad {
-        let lines = [
-            err!(c, "DEDUPE.LOOKUP", P, sha256_of(1), hash),
-            err!(c, "DEDUPE.ADD", P, "a", hash, 0, DATE, "http://e.com/", 5),
-            err!(c, "DEDUPE.REVISIT", P, "a", hash, 5),
-            err!(c, "DEDUPE.CLAIM", P, "a", hash, "PX", 1000),
-            err!(c, "DEDUPE.UNCLAIM", P, hash, 1),
-        ];
-        for line in lines {
-            assert!(
-                line.starts_with("BADHASH "),
-                "{}: {line}",
-                hash.escape_ascii()
-            );
-        }
-    }
-    server.snapshot().assert_same(&before, "refused hashes");
-}
-
-#[test]
 fn any_bytes_survive_in_urls_ids_and_prefixes() {
     let server = Server::start();
     let odd: [&[u8]; 6] = [
