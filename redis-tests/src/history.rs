@@ -1,15 +1,15 @@
 //! Random histories: an author draws one step after the other, a stage runs it and compares, and what
 //! goes wrong is cut down to the steps that it takes.
 //!
-//! A [`Stage`] is a server with a model beside it, or two servers that must agree. A history that fails
+//! A `Stage` is a server with a model beside it, or two servers that must agree. A history that fails
 //! is played again with runs of steps left out, then with single ones, for as long as it fails in the
-//! same way and at most [`SHRINKING`]; it is printed with its seed as lines for redis-cli. With `CORPUS`
+//! same way and at most `SHRINKING`; it is printed with its seed as lines for redis-cli. With `CORPUS`
 //! in the environment, which names `redis-tests/corpus`, it is filed in `histories/` there, too.
 //! `HISTORY_STEPS` says how many steps a random test runs, `SEED` with which seed it begins.
 //!
 //! What was found before is in `redis-tests/corpus/histories/`, a file each: a line that says what it
 //! was, then commands as the documentation writes them, `> COMMAND args`, each with its reply where it
-//! matters. [`found`] reads them.
+//! matters. `found` reads them.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,13 +1,13 @@
 //! A politeness frontier as `docs/commands/chg.*.md` have it, in maps: it computes what each command must
 //! reply and what the plain keys must hold afterwards, on its own, and shares no code with the module.
 //!
-//! What the contract leaves open is taken from the reply, in two places: [`FrontierModel::mint`] for the
-//! token after a restart, `pick` in [`uris`] for executions whose turn comes at the same moment.
+//! What the contract leaves open is taken from the reply, in two places: `FrontierModel::mint` for the
+//! token after a restart, `pick` in `uris` for executions whose turn comes at the same moment.
 //!
-//! * [`group`] is one group: what it counts, who has it, when it may be fetched from.
-//! * [`uris`] are the URIs that are kept for a group, and whose turn it is.
-//! * [`queues`] is the order of groups; [`next`] grants, [`leases`] ends leases, [`gates`] are shared.
-//! * [`add`], [`holds`] and [`jobs`] are the other commands, [`shown`] compares the plain keys.
+//! * `group` is one group: what it counts, who has it, when it may be fetched from.
+//! * `uris` are the URIs that are kept for a group, and whose turn it is.
+//! * `queues` is the order of groups; `next` grants, `leases` ends leases, `gates` are shared.
+//! * `add`, `holds` and `jobs` are the other commands, `shown` compares the plain keys.
 
 mod add;
 mod gates;
