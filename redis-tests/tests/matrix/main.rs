@@ -1,9 +1,12 @@
 //! Properties that all three families have, one a file.
 
-/// Makes a test of these functions for every family.
+/// Makes a test of these functions for every family, or for those that keep values of their own types.
 macro_rules! for_every_family {
     ($($property:ident),+ $(,)?) => {
         for_every_family!(@ dedupe_plain "DEDUPE" "plain" $($property)+);
+        for_every_family!(native values: $($property),+);
+    };
+    (native values: $($property:ident),+ $(,)?) => {
         for_every_family!(@ dedupe_packed "DEDUPE" "packed" $($property)+);
         for_every_family!(@ chg "CHG" "" $($property)+);
         for_every_family!(@ tags "TAGS" "" $($property)+);
@@ -23,6 +26,7 @@ mod bad_input;
 mod clients;
 mod cluster;
 mod coverage;
+mod damaged;
 mod databases;
 mod discovery;
 mod fuzz;

@@ -1,0 +1,222 @@
+//! Native values whose dump was damaged, the checksum of Redis made right: refused, and nothing is harmed.
+
+use redis_tests::matrix::{Family, PREFIX};
+use redis_tests::payload::{Payload, sealed};
+use redis_tests::{Reply, Rng, add, cmd, commit, ok, plainly};
+
+use crate::stage::Stage;
+
+for_every_family!(
+    native values:
+    one_changed_byte_of_a_chunk_is_noticed,
+    damaged_dumps_are_refused,
+    randomly_damaged_dumps_do_no_harm,
+);
+
+/// A state with a native value, which is dumped.
+struct Damage {
+    stage: Stage,
+    key: String,
+    dump: Vec<u8>,
+    digest: String,
+    /// What the state is read as.
+    told: Vec<(&'static str, Reply)>,
+    refused: usize,
+    equal: usize,
+}
+
+impl Damage {
+    fn of(family: &Family) -> Damage {
+        let key = match family.name {
+            "DEDUPE" => "allhashes",
+            "CHG" => "chg_uris:kept",
+            _ => "",
+        };
+        let mut stage = Stage::of(family);
+        add_odd(&mut stage);
+        let mut damage = Damage {
+            stage,
+            key: format!("{PREFIX}{key}"),
+            dump: Vec::new(),
+            digest: String::new(),
+            told: Vec::new(),
+            refused: 0,
+            equal: 0,
+        };
+        damage.dump("no");
+        damage
+    }
+
+    /// Takes the dump, with or without compression, of what is there now.
+    fn dump(&mut self, compression: &str) {
+        let c = &mut self.stage.wire;
+        ok!(c, "CONFIG", "SET", "rdbcompression", compression);
+        self.dump = ok!(c, "DUMP", self.key).bytes().to_vec();
+        assert_eq!(sealed(self.dump.clone()), self.dump);
+        self.digest = self.digest_of(&self.key.clone());
+        self.told = self.stage.reads(&mut self.stage.server.wire());
+    }
+
+    fn digest_of(&mut self, key: &str) -> String {
+        let digests = ok!(self.stage.wire, "DEBUG", "DIGEST-VALUE", key);
+        digests.texts().remove(0)
+    }
+
+    /// A damaged dump is refused, or another way to write the same value.
+    fn try_it(&mut self, damaged: Vec<u8>, what: &str) {
+        let dump = sealed(damaged);
+        let reply = cmd!(self.stage.wire, "RESTORE", "other", 0, dump, "REPLACE");
+        if reply.is_error() {
+            self.refused += 1;
+        } else {
+            let is = self.digest_of("other");
+            assert_eq!(is, self.digest, "{what}: accepted, and another value");
+            self.equal += 1;
+        }
+    }
+
+    /// The value is as it was, and nothing is broken.
+    fn assert_unharmed(mut self) {
+        let (refused, equal) = (self.refused, self.equal);
+        assert!(refused > 9 * equal, "{refused} refused, {equal} equal");
+        assert!(self.stage.server.is_alive());
+        assert_eq!(self.stage.server.info_number("panics"), 0);
+        assert_eq!(self.digest_of(&self.key.clone()), self.digest);
+        let told = self.stage.reads(&mut self.stage.server.wire());
+        assert_eq!(told, self.told);
+    }
+}
+
+fn one_changed_byte_of_a_chunk_is_noticed(family: &Family) {
+    let mut damage = Damage::of(family);
+    let good = Payload::of(&damage.dump);
+    for (n, chunk) in good.chunks.iter().enumerate() {
+        for (at, flip) in (0..chunk.len()).flat_map(|at| [0x01, 0x10, 0xff].map(|flip| (at, flip)))
+        {
+            let mut payload = good.clone();
+            payload.chunks[n][at] ^= flip;
+            let words = [&b"RESTORE"[..], b"other", b"0", &payload.dump()];
+            let error = damage.stage.wire.expect_error(&words);
+            let what = format!("byte {at} of chunk {n} ^ {flip:#x}: {error}");
+            assert!(error.contains("Bad data format"), "{what}");
+            damage.refused += 1;
+        }
+    }
+    damage.assert_unharmed();
+}
+
+fn damaged_dumps_are_refused(family: &Family) {
+    let mut damage = Damage::of(family);
+    let dump = damage.dump.clone();
+    // The first byte says which type of Redis' own it is, the last ten are the footer.
+    let end = dump.len() - 10;
+    for at in 1..end {
+        for flip in [0x01, 0x02, 0x10, 0x40, 0x80, 0xff] {
+            let mut damaged = dump.clone();
+            damaged[at] ^= flip;
+            damage.try_it(damaged, &format!("byte {at} of {end} ^ {flip:#x}"));
+        }
+        let mut damaged = dump.clone();
+        damaged.remove(at);
+        damage.try_it(damaged, &format!("without byte {at}"));
+        let mut damaged = dump.clone();
+        damaged.insert(at, dump[at]);
+        damage.try_it(damaged, &format!("byte {at} twice"));
+        let cut = [&dump[..at], &dump[end..]].concat();
+        damage.try_it(cut, &format!("cut at {at}"));
+    }
+    damage.assert_unharmed();
+}
+
+/// Adds what is not in every value: odd bytes, records that are none, owners without them, staged tables.
+fn add_odd(stage: &mut Stage) {
+    let c = &mut stage.wire;
+    match stage.family.name {
+        "DEDUPE" => plainly(c, PREFIX, |c| {
+            let key = |name: &str| format!("{PREFIX}{name}");
+            ok!(c, "HSET", key("h:odd"), b"\xff", "", "", "x");
+            ok!(
+                c,
+                "HSET",
+                key("allhashes"),
+                b"\xff",
+                "odd",
+                "no record",
+                "odd"
+            );
+            ok!(c, "SADD", key("allcrawls"), "odd");
+        }),
+        "CHG" => {
+            ok!(
+                c,
+                "CHG.ADDURI",
+                PREFIX,
+                b"\xff",
+                "kept",
+                0,
+                9,
+                b"\0\xff\r\n"
+            );
+        }
+        _ => {
+            ok!(c, "TAGS.ADD", PREFIX, "FILE", b"d/\xff\0", b"\xfe\x01");
+            ok!(c, "TAGS.RULESET", PREFIX, b"\xff", "url", b"\\xff", b"\xfe");
+            for line in [
+                "LOAD TAG STAGE coll:9 org:9",
+                "LOAD RECORD STAGE",
+                "POINTSET deep '@p-1 & filename~\"^f\"'",
+            ] {
+                c.expect_ok(&stage.state.words(line));
+            }
+        }
+    }
+}
+
+/// Makes the value a large one.
+fn grow(stage: &mut Stage) {
+    let numbers = 0..2000;
+    match stage.family.name {
+        "DEDUPE" => {
+            add(&mut stage.wire, PREFIX, "large", 100..2100);
+            commit(&mut stage.wire, PREFIX, "large");
+        }
+        "CHG" => {
+            let uris =
+                numbers.map(|n| format!(" kept <soon> {} http://kept/{n}/{}", n % 5, n * 7919));
+            let line = format!("ADDURI crawl{}", uris.collect::<String>());
+            stage.wire.expect_ok(&stage.state.words(&line));
+        }
+        _ => {
+            for (kind, step) in [("FILE", 7), ("RECORD", 3)] {
+                let pairs = numbers
+                    .clone()
+                    .map(|n| format!(" f{n} 't{} own'", n % step));
+                let line = format!("LOAD {kind} MERGE{}", pairs.collect::<String>());
+                stage.wire.expect_ok(&stage.state.words(&line));
+            }
+        }
+    }
+}
+
+fn randomly_damaged_dumps_do_no_harm(family: &Family) {
+    let mut rng = Rng::new("randomly_damaged_dumps_do_no_harm");
+    let mut damage = Damage::of(family);
+    for (size, rounds) in [("small", 500), ("large", 200)] {
+        if size == "large" {
+            grow(&mut damage.stage);
+        }
+        for compression in ["no", "yes"] {
+            damage.dump(compression);
+            let end = damage.dump.len() as u64 - 10;
+            for round in 0..rounds {
+                let mut damaged = damage.dump.clone();
+                for _ in 0..1 + rng.below(3) {
+                    let at = 10 + rng.below(end - 10) as usize;
+                    damaged[at] = rng.bits() as u8;
+                }
+                damage.try_it(damaged, &format!("{size}, {compression}, {round}"));
+            }
+        }
+    }
+    damage.assert_unharmed();
+}
