@@ -152,8 +152,7 @@ fn a_packed_index_lives_in_one_slot_and_moves_with_it() {
 fn large(c: &mut Wire) {
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     for (id, first) in [("a", 0), ("b", 6_000)] {
-        let crawl = Crawl::of(P, id, first..first + 12_000);
-        crawl.add(c);
+        Crawl::of(P, id, first..first + 12_000).add(c);
         commit(c, P, id);
     }
 }

@@ -266,8 +266,7 @@ fn a_log_reads_no_key_that_its_user_may_not() {
 fn three_crawls(c: &mut Wire, hashes: u64) {
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     for (id, first) in [("a", 0), ("b", hashes), ("c", 2 * hashes)] {
-        let crawl = Crawl::of(P, id, first..first + hashes);
-        crawl.add(c);
+        Crawl::of(P, id, first..first + hashes).add(c);
         commit(c, P, id);
     }
 }

@@ -16,12 +16,10 @@ const WHOLE: u64 = 28_000;
 /// Two committed crawls that share hashes, and one that is open.
 fn build(c: &mut Wire) {
     for (id, first) in [("a", 0), ("b", 8_000)] {
-        let crawl = Crawl::of(P, id, first..first + A);
-        crawl.add(c);
+        Crawl::of(P, id, first..first + A).add(c);
         commit(c, P, id);
     }
-    let open = Crawl::of(P, "open", 12_000..28_000);
-    open.add(c);
+    Crawl::of(P, "open", 12_000..28_000).add(c);
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
 }
 

@@ -18,8 +18,8 @@ fn plain_server() -> Server {
 }
 
 /// A crawl whose change of storage takes many slices.
-fn large(p: &'static str, id: &'static str, first: u64) -> Crawl<'static> {
-    Crawl::of(p, id, first..first + 24_000)
+fn large(id: &'static str, first: u64) -> Crawl<'static> {
+    Crawl::of(P, id, first..first + 24_000)
 }
 
 fn short_slices(c: &mut Wire) {
@@ -32,7 +32,7 @@ fn nobody_misses_anything_while_the_storage_changes() {
     let mut c = server.wire();
     short_slices(&mut c);
     for (id, first) in [("a", 0), ("b", 12_000)] {
-        large(P, id, first).add(&mut c);
+        large(id, first).add(&mut c);
         commit(&mut c, P, id);
     }
     let seq = |c: &mut Wire, n: u64| {
@@ -88,7 +88,7 @@ fn jobs_wait_until_the_storage_has_changed() {
     for name in ["DEDUPE.PACK", "DEDUPE.UNPACK"] {
         ok!(c, "FLUSHALL");
         ok!(c, "CONFIG", "SET", "crawlspace.dedupe-storage", "plain");
-        large(P, "a", 0).add(&mut c);
+        large("a", 0).add(&mut c);
         commit(&mut c, P, "a");
         add(&mut c, P, "b", 0..10);
         commit(&mut c, P, "b");
@@ -122,7 +122,7 @@ fn a_change_that_follows_a_commit_waits_for_it() {
     let server = plain_server();
     let mut c = server.wire();
     short_slices(&mut c);
-    large(P, "a", 0).add(&mut c);
+    large("a", 0).add(&mut c);
     let mut packer = server.wire();
     let mut committer = begin_job(&server, "DEDUPE.COMMIT", P, "a");
     packer.send(&["DEDUPE.PACK", P]);
@@ -136,7 +136,7 @@ fn pack_and_unpack_at_once_end_in_one_of_the_two() {
     let server = plain_server();
     let mut c = server.wire();
     short_slices(&mut c);
-    large(P, "a", 0).add(&mut c);
+    large("a", 0).add(&mut c);
     commit(&mut c, P, "a");
     let before = server.snapshot().without_storage();
     let mut packer = begin_change(&server, "DEDUPE.PACK", P);
@@ -153,7 +153,7 @@ fn transaction_while_the_storage_changes_sees_all_of_the_index() {
     let server = plain_server();
     let mut c = server.wire();
     short_slices(&mut c);
-    large(P, "a", 0).add(&mut c);
+    large("a", 0).add(&mut c);
     commit(&mut c, P, "a");
     add(&mut c, P, "b", 23_995..24_005);
     let mut packer = begin_change(&server, "DEDUPE.PACK", P);
@@ -177,7 +177,7 @@ fn waiters_wake_while_the_storage_changes() {
     let server = plain_server();
     let mut c = server.wire();
     short_slices(&mut c);
-    large(P, "a", 0).add(&mut c);
+    large("a", 0).add(&mut c);
     commit(&mut c, P, "a");
     for (n, name) in (40_000..).zip(["DEDUPE.PACK", "DEDUPE.UNPACK"]) {
         let hash = sha256_of(n);
@@ -220,7 +220,7 @@ fn swapdb_while_the_storage_changes_harms_nothing() {
     short_slices(&mut zero);
     add(&mut one, P, "a", 500_000..500_010);
     commit(&mut one, P, "a");
-    large(P, "a", 0).add(&mut zero);
+    large("a", 0).add(&mut zero);
     commit(&mut zero, P, "a");
     for name in ["DEDUPE.PACK", "DEDUPE.UNPACK"] {
         let mut changer = begin_change(&server, name, P);
@@ -247,7 +247,7 @@ fn flush_while_the_storage_changes_ends_the_change() {
     let mut c = server.wire();
     short_slices(&mut c);
     for name in ["DEDUPE.PACK", "DEDUPE.UNPACK"] {
-        large(P, "a", 0).add(&mut c);
+        large("a", 0).add(&mut c);
         commit(&mut c, P, "a");
         if name == "DEDUPE.UNPACK" {
             ok!(c, "DEDUPE.PACK", P);
@@ -273,7 +273,7 @@ fn keys_deleted_while_the_storage_changes_do_not_hang_it() {
     for name in ["DEDUPE.PACK", "DEDUPE.UNPACK"] {
         for deleted in ["allhashes", "moving", "h:a", "allcrawls", "holders"] {
             ok!(c, "FLUSHALL");
-            large(P, "a", 0).add(&mut c);
+            large("a", 0).add(&mut c);
             commit(&mut c, P, "a");
             if name == "DEDUPE.UNPACK" {
                 ok!(c, "DEDUPE.PACK", P);

@@ -153,8 +153,7 @@ fn debug_reload_keeps_everything() {
 
 /// A committed and packed crawl of so many hashes.
 fn big(c: &mut Wire, hashes: u64) {
-    let crawl = Crawl::of(P, "big", 0..hashes);
-    crawl.add(c);
+    Crawl::of(P, "big", 0..hashes).add(c);
     commit(c, P, "big");
     ok!(c, "DEDUPE.PACK", P);
 }

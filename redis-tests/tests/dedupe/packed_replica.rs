@@ -13,8 +13,7 @@ const ALL: u64 = 18_000;
 
 fn build(c: &mut Wire) {
     for (id, first) in [("a", 0), ("b", 6_000)] {
-        let crawl = Crawl::of(P, id, first..first + 12_000);
-        crawl.add(c);
+        Crawl::of(P, id, first..first + 12_000).add(c);
         commit(c, P, id);
     }
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);

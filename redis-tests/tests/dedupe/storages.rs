@@ -261,8 +261,7 @@ fn fill(sides: &mut Sides, p: &str) {
 
 fn add_to_both(sides: &mut Sides, prefix: &str, id: &str, (first, hashes): (u64, u64)) {
     for c in [&mut sides.plain, &mut sides.packed] {
-        let crawl = Crawl::of(prefix, id, first..first + hashes);
-        crawl.add(c);
+        Crawl::of(prefix, id, first..first + hashes).add(c);
     }
 }
 

@@ -358,8 +358,7 @@ fn sliced_jobs_replicate_like_small_ones() {
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     for (id, first) in [("a", 0), ("b", 8_000), ("c", 4_000)] {
-        let crawl = Crawl::of(P, id, first..first + 16_000);
-        crawl.add(&mut c);
+        Crawl::of(P, id, first..first + 16_000).add(&mut c);
     }
     commit(&mut c, P, "a");
     commit(&mut c, P, "b");
