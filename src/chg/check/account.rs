@@ -195,21 +195,28 @@ impl<K: Store> Check<K> {
             });
         }
         self.counts.counted += right - account.kept_sum.min(right);
+        let kept = frontier.uris_key(ks, &account.id);
+        let hidden = !loaded.group.keeps && ks.keeps_uris(&kept)?;
+        if hidden {
+            self.problem(|| format!("group '{id}' has kept URIs, but its state lacks them"));
+        }
+        let wrong = right != found || hidden;
         // What was changed meanwhile is taken as it was when this began, but for what was mended.
         let mut count = i128::from(then.unwrap_or(found));
-        if self.repairs && then.is_none() && (right != found || !account.absurd.is_empty()) {
+        if self.repairs && then.is_none() && (wrong || !account.absurd.is_empty()) {
             self.mended_groups.insert(account.id[..].into());
         }
-        if self.repairs && right != found {
+        if self.repairs && wrong {
             // The sums are compared in the end.
-            if loaded.missing.take() > 0 {
+            if loaded.missing.take() > 0 || hidden {
                 frontier.restore_leases(ks, &mut loaded, self.now)?;
             }
             loaded.group.uris = right;
+            loaded.group.keeps |= hidden;
             loaded.group.known = true;
             loaded.group.ours = true;
             frontier.save(ks, &loaded)?;
-            self.mended += 1;
+            self.mended += u64::from(right != found) + u64::from(hidden);
             count += i128::from(right) - i128::from(found);
         }
         frontier.see_as_deleted(ks, &mut loaded, self.now)?;
@@ -279,6 +286,7 @@ mod tests {
     use super::super::super::moving::Moving;
     use super::*;
     use crate::chg::store::MemoryKeyspace;
+    use crawlspace_host::keyspace::Keyspace;
     use crawlspace_host::reply::Reply;
 
     const EACH: u64 = 1000;
@@ -355,6 +363,44 @@ mod tests {
             }
         });
         assert_eq!(field(&report, "problems"), Reply::Array(Vec::new()));
+    }
+
+    #[test]
+    fn state_that_lacks_kept_uris_is_found_and_mended_once() {
+        for state in [&b"crawl-2"[..], b"5", b"1 1 0 0 0 0"] {
+            let mut ks = MemoryKeyspace::default();
+            let mut frontier = Frontier::open(&mut ks, b"");
+            let kept = [&b"u1"[..], b"u2"].map(|uri| Kept {
+                chg: b"host",
+                at: 1,
+                depth: 0,
+                uri,
+            });
+            frontier
+                .add_kept(&mut ks, b"crawl", None, &kept, 1)
+                .unwrap();
+            ks.hash_set(&b"CHG:host".to_vec(), b"s", state).unwrap();
+            let mut look = |repairs| {
+                let check = Check::new(repairs, 1);
+                run(&mut ks, &mut frontier, check, |_, _, _| {}).1
+            };
+            let text = "group 'host' has kept URIs, but its state lacks them";
+            let problems = Reply::Array(vec![Reply::bulk(text)]);
+            assert_eq!(field(&look(false), "problems"), problems);
+            let report = look(true);
+            assert_eq!(field(&report, "problems"), problems);
+            assert_eq!(field(&report, "mended"), Reply::Int(1));
+            for repairs in [false, true, false] {
+                let report = look(repairs);
+                assert_eq!(field(&report, "problems"), Reply::Array(Vec::new()));
+                if repairs {
+                    assert_eq!(field(&report, "mended"), Reply::Int(0));
+                }
+            }
+            let group = frontier.load(&mut ks, b"host").unwrap().group;
+            assert_eq!((group.uris, group.keeps), (2, true));
+            assert!(ks.hash_has(&b"chg_of:crawl".to_vec(), b"host").unwrap());
+        }
     }
 
     #[test]

@@ -71,7 +71,9 @@ impl<K: Store> Check<K> {
         let mut batch = Batch::default();
         let more = ks.hash_scan(&key, &mut cursor, &mut batch)?;
         for (id, _) in batch.iter() {
-            if let Some(loaded) = frontier.load_sound(ks, id)? {
+            if let Some(mut loaded) = frontier.load_sound(ks, id)? {
+                // Whatever a plain client wrote into the state, the key itself is looked at.
+                loaded.group.keeps = true;
                 frontier.delist_if_done(ks, &loaded, &execution)?;
             }
         }
