@@ -65,8 +65,12 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<ReleaseReply> {
         let mut loaded = self.load(ks, id)?;
-        self.reclaim(ks, &mut loaded, now)?;
+        let uncounted = loaded.missing.get() > 0;
+        if uncounted {
+            self.see_leases(ks, &mut loaded, now)?;
+        }
         let Some(hold) = loaded.group.hold(token, now) else {
+            self.reclaim(ks, &mut loaded, now)?;
             return self.released_before(ks, &loaded, token, now);
         };
         if *when == When::Stored && loaded.group.options.delay.is_none() {
@@ -75,8 +79,13 @@ impl<K: Store> Frontier<K> {
                 crawlspace_host::text::Shown(id)
             )));
         }
-        let change = self.fate_of(ks, &loaded, token, fate)?;
+        let mut change = self.fate_of(ks, &loaded, token, fate)?;
         self.look_at_gate(ks, &loaded.group.options.gate.clone())?;
+        if uncounted {
+            self.reclaim(ks, &mut loaded, now)?;
+            // The execution has more to take off now.
+            change = self.fate_of(ks, &loaded, token, fate)?;
+        }
 
         let was_runnable = loaded.group.is_runnable();
         loaded.group.holds.retain(|held| held.token != token);

@@ -1,6 +1,7 @@
 //! Groups whose hash a plain client deleted or emptied while URIs are kept for them. The kept URIs are
 //! the truth of what is queued: the next command on the group counts them again and queues it.
 
+use super::Token;
 use super::error::Result;
 use super::frontier::{Frontier, Loaded};
 use super::group::Hold;
@@ -68,6 +69,27 @@ impl<K: Store> Frontier<K> {
         loaded: &mut Loaded<K>,
         now: Millis,
     ) -> Result<bool> {
+        let (busy, lost) = self.see_leases(ks, loaded, now)?;
+        let key = self.uris_key(ks, &loaded.id);
+        for token in lost {
+            let back = Op::Return {
+                token,
+                due: None,
+                failed: false,
+            };
+            ks.change_uris(&key, &back)?;
+        }
+        Ok(busy)
+    }
+
+    /// Shows a group with the leases that went with its hash, and writes nothing. Whether it is in
+    /// `chg_busy`, and the leases whose deadline went, too.
+    pub(super) fn see_leases(
+        &self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        now: Millis,
+    ) -> Result<(bool, Vec<Token>)> {
         let busy = ks.zset_score(&self.names.busy, &loaded.id)?;
         let key = self.uris_key(ks, &loaded.id);
         let holds = &mut loaded.group.holds;
@@ -76,25 +98,17 @@ impl<K: Store> Frontier<K> {
             let tokens = uris.leases().map(|lease| lease.token);
             tokens.filter(|&token| !held(token)).collect::<Vec<_>>()
         })?;
-        for token in lost.unwrap_or_default() {
-            match busy {
-                Some(deadline) => holds.push(Hold {
-                    token,
-                    // Tokens are minted from the clock in microseconds.
-                    granted: (token / 1000).min(now),
-                    deadline: of_score(deadline),
-                }),
-                None => {
-                    let back = Op::Return {
-                        token,
-                        due: None,
-                        failed: false,
-                    };
-                    ks.change_uris(&key, &back)?;
-                }
-            }
-        }
-        Ok(busy.is_some())
+        let lost = lost.unwrap_or_default();
+        let Some(deadline) = busy else {
+            return Ok((false, lost));
+        };
+        holds.extend(lost.into_iter().map(|token| Hold {
+            token,
+            // Tokens are minted from the clock in microseconds.
+            granted: (token / 1000).min(now),
+            deadline: of_score(deadline),
+        }));
+        Ok((true, Vec::new()))
     }
 
     /// Counts kept URIs in `EIDC` and `QCT` that a group counts again. A plain client that takes a URI
@@ -128,5 +142,73 @@ impl<K: Store> Frontier<K> {
             self.tally(ks, &execution, change as i64)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::add::Kept;
+    use super::super::error::Error;
+    use super::super::lease::{Fate, ReleaseReply, When};
+    use super::super::next::Ask;
+    use super::*;
+    use crate::chg::store::MemoryKeyspace;
+    use crawlspace_host::keyspace::Keyspace;
+
+    /// A group with a lease of a kept URI, whose hash a plain client replaced.
+    fn replaced() -> (MemoryKeyspace, Frontier<MemoryKeyspace>, Token) {
+        let mut ks = MemoryKeyspace::default();
+        let mut frontier = Frontier::open(&mut ks, b"");
+        let kept = [&b"u1"[..], b"u2"].map(|uri| Kept {
+            chg: b"host",
+            at: 1,
+            depth: 0,
+            uri,
+        });
+        frontier
+            .add_kept(&mut ks, b"crawl", None, &kept, 1)
+            .unwrap();
+        let ask = Ask {
+            lease: 1000,
+            count: 1,
+            after: None,
+        };
+        let lease = frontier.next_of(&mut ks, b"host", &ask, 2).unwrap();
+        let token = lease.expect("it is due").token;
+        let key = b"CHG:host".to_vec();
+        ks.delete(&key).unwrap();
+        ks.hash_set(&key, b"x", b"1").unwrap();
+        (ks, frontier, token)
+    }
+
+    fn fields(ks: &mut MemoryKeyspace) -> u64 {
+        ks.hash_len(&b"CHG:host".to_vec()).unwrap()
+    }
+
+    #[test]
+    fn release_with_arguments_that_do_not_fit_writes_nothing_to_a_replaced_hash() {
+        let (mut ks, mut frontier, token) = replaced();
+        let wrong = Fate::Done {
+            execution: b"other",
+            count: None,
+        };
+        for (when, fate) in [(When::Stored, Fate::Unchanged), (When::At(0), wrong)] {
+            let refused = frontier.release(&mut ks, b"host", token, &when, &fate, 5);
+            assert!(matches!(refused, Err(Error::Argument(_))), "{when:?}");
+            assert_eq!(fields(&mut ks), 1, "{when:?}");
+        }
+    }
+
+    #[test]
+    fn release_of_a_replaced_hash_counts_what_is_left() {
+        let (mut ks, mut frontier, token) = replaced();
+        let done = Fate::Done {
+            execution: b"crawl",
+            count: None,
+        };
+        let (ks, when) = (&mut ks, When::At(0));
+        let released = frontier.release(ks, b"host", token, &when, &done, 5);
+        assert!(matches!(released, Ok(ReleaseReply::Released(5))));
+        assert_eq!(frontier.load(ks, b"host").unwrap().group.uris, 1);
     }
 }
