@@ -324,6 +324,8 @@ pub fn idle(family: &Family) -> &'static [&'static str] {
             "REM FILE f nothing",
             "REM FILE nobody t",
             "LOAD FILE MERGE",
+            "LOAD FILE STAGE; LOAD FILE STAGE",
+            "LOAD RECORD REPLACE; LOAD RECORD REPLACE",
             "RULEDEL nobody",
             "POINTDEL nobody",
             "POINTSET p (",

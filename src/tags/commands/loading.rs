@@ -54,10 +54,9 @@ impl Command for Load {
             let id = call.args.bytes("id", ID_BYTES)?;
             pairs.push((id, call.args.next("tags")?));
         }
-        // Without ids these two change something all the same.
         let makes = mode == Mode::Stage || !pairs.is_empty();
-        let changes = mode == Mode::Replace || makes;
         let dropped = change(call, makes, c"tags.load", |space| {
+            let changes = !pairs.is_empty() || space.index().changes_without_ids(kind, mode);
             Ok((space.load(kind, mode, &pairs)?, changes))
         })?;
         if let Some(dropped) = dropped {

@@ -127,6 +127,15 @@ impl Index {
         Ok((self.end(kind, &ids, steps), Dropped::default()))
     }
 
+    /// Whether [`Index::load`] changes anything when no ids are given.
+    pub fn changes_without_ids(&self, kind: Tagged, mode: Mode) -> bool {
+        match mode {
+            Mode::Merge | Mode::Set => false,
+            Mode::Stage => self.staged(kind).is_none(),
+            Mode::Replace => self.counts(kind).ids > 0,
+        }
+    }
+
     /// Puts the staged copy in place; how many ids it holds. Any closure may differ if `kind` is TAG.
     ///
     /// # Errors

@@ -40,6 +40,21 @@ fn a_snapshot_may_be_read_and_dropped_by_another_thread() {
 }
 
 #[test]
+fn loading_no_ids_changes_something_only_where_it_begins_or_ends_something() {
+    let (mut index, kind) = (Index::default(), Tagged::File);
+    let modes = [Mode::Merge, Mode::Set, Mode::Stage, Mode::Replace];
+    let changes = |index: &Index| modes.map(|mode| index.changes_without_ids(kind, mode));
+    assert_eq!(changes(&index), [false, false, true, false]);
+    index.load(kind, Mode::Stage, &[]).unwrap();
+    assert_eq!(changes(&index), [false; 4]);
+    index.add(kind, b"f", &[b"t"]).unwrap();
+    assert_eq!(changes(&index), [false, false, false, true]);
+    index.discard(kind);
+    index.load(kind, Mode::Replace, &[]).unwrap();
+    assert_eq!(changes(&index), [false, false, true, false]);
+}
+
+#[test]
 fn what_cannot_be_a_tag_or_id_is_refused() {
     let mut index = Index::default();
     index.add(Tagged::File, b"f", &[b"t"]).unwrap();
