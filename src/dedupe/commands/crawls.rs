@@ -11,7 +11,7 @@ use crawlspace_host::text::Shown;
 
 use super::crawl_argument;
 use super::indexes::{on_index, permit};
-use super::jobs::{OF_CRAWL, WHOLE_INDEX, submit_reading, submit_repair};
+use super::jobs::{OF_CRAWL, STATE, WHOLE_INDEX, submit_reading, submit_repair};
 
 /// Figures of an index or of one crawl.
 pub struct Stats;
@@ -35,7 +35,7 @@ impl Command for Stats {
         }
         let crawl = crawl_argument(&mut call.args)?;
         call.args.end()?;
-        permit(call, &[], &[(crawl, &OF_CRAWL, Access::Read)])?;
+        permit(call, &STATE, &[(crawl, &OF_CRAWL, Access::Read)])?;
         let figures = on_index(call, |cached, keys| cached.index.crawl_stats(keys, crawl))?;
         Ok(Answer::Reply(figures))
     }
@@ -76,6 +76,7 @@ impl Command for Crawls {
             Which::All
         };
         call.args.end()?;
+        permit(call, &STATE, &[])?;
         let job = on_index(call, |cached, keys| {
             Ok(stats::Crawls::new(&cached.index, keys, which))
         })?;

@@ -52,6 +52,11 @@ impl Slices for IndexJob {
             return Progress::Done(Err(error));
         }
         if let (JobKind::Reads, Some(user)) = (self.kind, &self.user) {
+            // Opened in nobody's name: what the user may read is asked for the job's own reads alone.
+            let mut own = RedisKeyspace::new(ctx);
+            if let Err(error) = slice(self.db, &self.prefix, &mut own, |_, _| Ok(())) {
+                return Progress::Done(Err(error.to_string()));
+            }
             keys.read_as(User::named(user), &self.prefix, is_bookkeeping);
         }
         let (job, kind) = (&mut self.job, self.kind);
@@ -150,6 +155,15 @@ pub const WHOLE_INDEX: [(Once, Access); 5] = [
     (|names| &names.allcrawls, Access::Write),
     (|names| &names.uncommitted, Access::Write),
     (|names| &names.finished, Access::Write),
+];
+
+/// The keys that say what state a crawl is in. Which of them a command reads depends on what is
+/// cached, so permission is asked for all of them.
+pub const STATE: [(Once, Access); 4] = [
+    (|names| &names.allcrawls, Access::Read),
+    (|names| &names.uncommitted, Access::Read),
+    (|names| &names.outgoing, Access::Read),
+    (|names| &names.canceled, Access::Read),
 ];
 
 /// The documented keys of a crawl.
@@ -423,6 +437,11 @@ impl Command for Requires {
         args.end()?;
         let format = format.unwrap_or(Format::Json);
         if let Of::Crawl(crawl) = &of {
+            permit(
+                call,
+                &STATE,
+                &[(crawl, &[CrawlKey::Requires], Access::Read)],
+            )?;
             on_index(call, |cached, keys| {
                 cached.index.require_known(keys, crawl).map(drop)
             })?;
