@@ -12,7 +12,7 @@ fn chain(len: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 const LONG: usize = if cfg!(debug_assertions) {
-    100_000
+    50_000
 } else {
     1_000_000
 };
