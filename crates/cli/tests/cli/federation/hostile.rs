@@ -449,15 +449,19 @@ fn a_source_that_hangs_for_thousands_of_queries_costs_nothing() {
     let scene = Scene::new(&host, 0.02);
     let pid = scene.stage.program().pid();
     let (files, memory) = (|| open_files_of(pid), || memory_of(pid) >> 10);
-    let mut connection = Connection::open(scene.stage.address()).unwrap();
-    let mut many = |times: usize| {
+    let client = |times: usize| {
+        let mut connection = Connection::open(scene.stage.address()).unwrap();
         for i in 0..times {
-            let answer = connection
-                .ask("GET", &target(KINDS[i % KINDS.len()]), &[], b"")
-                .unwrap();
+            let target = target(KINDS[i % KINDS.len()]);
+            let answer = connection.ask("GET", &target, &[], b"").unwrap();
             assert_eq!(rows(&answer), ["good 2015"]);
             assert!(errors(&answer).contains("bad"));
         }
+    };
+    let many = |times: usize| {
+        std::thread::scope(|scope| {
+            (0..5).for_each(|_| _ = scope.spawn(|| client(times / 5)));
+        });
     };
     many(500);
     let (files_before, memory_before) = (files(), memory());
