@@ -275,10 +275,32 @@ fn shown(words: &[Vec<u8>]) -> String {
 
 /// Deletes the key that an error says is of a wrong type; whether it says so.
 fn delete_named(c: &mut Wire, error: &[u8]) -> bool {
-    let error = String::from_utf8_lossy(error).into_owned();
-    let rest = error.strip_prefix("WRONGTYPE key '");
-    let key = rest.and_then(|rest| rest.split_once('\''));
-    key.is_some_and(|(key, _)| c.expect_ok(&["DEL", key]).int() == 1)
+    let shown = error.strip_prefix(b"WRONGTYPE key '");
+    shown.is_some_and(|shown| c.expect_ok(&[b"DEL".to_vec(), named(shown)]).int() == 1)
+}
+
+/// The name that an error shows up to the next quote, its escapes undone.
+fn named(mut shown: &[u8]) -> Vec<u8> {
+    let mut name = Vec::new();
+    loop {
+        shown = match shown {
+            [b'\\', b'x', high, low, rest @ ..] => {
+                let digits = [*high, *low];
+                let digits = std::str::from_utf8(&digits).expect("two digits");
+                name.push(u8::from_str_radix(digits, 16).expect("hexadecimal digits"));
+                rest
+            }
+            [b'\\', byte, rest @ ..] => {
+                name.push(*byte);
+                rest
+            }
+            [b'\'', ..] | [] => return name,
+            [byte, rest @ ..] => {
+                name.push(*byte);
+                rest
+            }
+        };
+    }
 }
 
 fn panics(server: &Server) -> i64 {
