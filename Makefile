@@ -82,9 +82,9 @@ demo: ## Crawl a small site twice with wget and see what the second crawl saves;
 test: test-unit test-live demo ## Run every test: unit, property, live server, client, documentation (REDIS_SERVER=, SEED=)
 	@echo "make test: everything passed"
 
-# The rules alone: no libclang, no server, about a second.
+# The rules alone: no libclang, no server, about ten seconds.
 test-unit:
-	@scripts/need cc
+	@scripts/need cc python3
 	@scripts/tests $(RULES)
 	@$(CARGO) test --doc $(RULES)
 
@@ -143,13 +143,13 @@ bench: ## Measure against plain Redis and pywb and write docs/benchmarks.md (ONL
 # Time is shared by this many targets.
 FUZZ_TARGETS := 15
 fuzz: ## Change files, requests and answers of other servers until something breaks, and try the rules with fresh cases (TIME=60 seconds in all, SEED=, INPUT= for one again)
-	@scripts/need cc
+	@scripts/need cc python3
 	@$(if $(INPUT),:,CRAWLSPACE_PURGE_HISTORIES=4000 PROPTEST_CASES=2000 scripts/tests $(RULES))
 	@seconds=$$(awk 'BEGIN { print $(or $(TIME),60) / $(FUZZ_TARGETS) }'); \
 	TIME=$$seconds INPUT='$(abspath $(INPUT))' CORPUS='$(CORPUS)' $(CARGO) test --package crawlspace-serve --test serve -- --nocapture fuzz::
 
 soak: ## Random histories, kill -9, damaged payloads, HTTP mutations, with fresh seeds; finds go to redis-tests/corpus (TIME=600 seconds, SEED=, REDIS_SERVER=)
-	@scripts/need cc libclang redis-server redis-cli
+	@scripts/need cc libclang redis-server redis-cli python3
 	$(CARGO) build --release --package crawlspace
 	@CRAWLSPACE_MODULE='$(MODULE)' CORPUS='$(CORPUS)' scripts/tests $(COMPANION) --package redis-tests --soak $(or $(TIME),600)
 
