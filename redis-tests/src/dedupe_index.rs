@@ -16,7 +16,7 @@ use std::ops::{Deref, DerefMut};
 use crate::corpus::sha256_of;
 use crate::crawler::{self, words_of};
 use crate::server::Server;
-use crate::wire::{Reply, Wire, Word};
+use crate::wire::{Reply, Wire, Word, runs_lines};
 
 /// A connection that works on one index. It is a [`Wire`], too, for plain commands.
 pub struct DedupeIndex {
@@ -94,31 +94,7 @@ impl DedupeIndex {
         words
     }
 
-    /// Runs a line and gives the reply, error or not.
-    pub fn call(&mut self, line: impl AsRef<str>) -> Reply {
-        let words = self.words(line);
-        self.wire.call(&words)
-    }
-
-    /// Runs a line which must succeed.
-    #[track_caller]
-    pub fn ok(&mut self, line: impl AsRef<str>) -> Reply {
-        let words = self.words(line);
-        self.wire.expect_ok(&words)
-    }
-
-    /// Runs a line which must fail, and gives its error line.
-    #[track_caller]
-    pub fn err(&mut self, line: impl AsRef<str>) -> String {
-        let words = self.words(line);
-        self.wire.expect_error(&words)
-    }
-
-    /// Sends a line without reading its reply.
-    pub fn send(&mut self, line: impl AsRef<str>) {
-        let words = self.words(line);
-        self.wire.send(&words);
-    }
+    runs_lines!();
 
     /// `COMMIT`: new and already-known hashes.
     #[track_caller]

@@ -12,7 +12,7 @@
 //! ```
 
 use crate::server::{Options, Server};
-use crate::wire::{Reply, Wire};
+use crate::wire::{Reply, Wire, runs_lines};
 
 /// Where simulated time begins in tests: in the year 2096, so that for the server's own clock, by
 /// which commands without `NOW` go, nothing of it is ever due.
@@ -156,31 +156,7 @@ impl Frontier {
         words.into_iter().map(String::into_bytes).collect()
     }
 
-    /// Runs a command, words parted by single spaces.
-    pub fn call(&mut self, line: impl AsRef<str>) -> Reply {
-        let words = self.words(line);
-        self.wire.call(&words)
-    }
-
-    /// Runs a command that must succeed.
-    #[track_caller]
-    pub fn ok(&mut self, line: impl AsRef<str>) -> Reply {
-        let words = self.words(line);
-        self.wire.expect_ok(&words)
-    }
-
-    /// Runs a command that must fail, and gives the error line.
-    #[track_caller]
-    pub fn err(&mut self, line: impl AsRef<str>) -> String {
-        let words = self.words(line);
-        self.wire.expect_error(&words)
-    }
-
-    /// Sends a command without reading its reply.
-    pub fn send(&mut self, line: impl AsRef<str>) {
-        let words = self.words(line);
-        self.wire.send(&words);
-    }
+    runs_lines!();
 
     /// `ADD` of one URI; how many the group has now.
     #[track_caller]

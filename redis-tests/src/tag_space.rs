@@ -10,7 +10,7 @@
 
 use crate::matrix::split;
 use crate::server::Server;
-use crate::wire::{Reply, Wire};
+use crate::wire::{Reply, Wire, runs_lines};
 
 /// A connection that works on one tag space.
 pub struct TagSpace {
@@ -50,21 +50,11 @@ impl TagSpace {
         words
     }
 
-    /// Runs a line and gives the reply, error or not.
-    pub fn call(&mut self, line: &str) -> Reply {
-        self.wire.call(&self.words(line))
-    }
+    runs_lines!();
 
     /// Runs a line, then these words as they are.
     pub fn call_with(&mut self, line: &str, more: &[impl AsRef<[u8]>]) -> Reply {
         self.wire.call(&self.words_with(line, more))
-    }
-
-    /// Runs a line which must succeed.
-    #[track_caller]
-    pub fn ok(&mut self, line: &str) -> Reply {
-        let words = self.words(line);
-        self.wire.expect_ok(&words)
     }
 
     /// Runs a line, then these words as they are, which must succeed.
@@ -72,13 +62,6 @@ impl TagSpace {
     pub fn ok_with(&mut self, line: &str, more: &[impl AsRef<[u8]>]) -> Reply {
         let words = self.words_with(line, more);
         self.wire.expect_ok(&words)
-    }
-
-    /// Runs a line which must fail, and gives its error line.
-    #[track_caller]
-    pub fn err(&mut self, line: &str) -> String {
-        let words = self.words(line);
-        self.wire.expect_error(&words)
     }
 
     /// Runs a line, then these words as they are, which must fail.
@@ -106,7 +89,7 @@ impl TagSpace {
     /// The tags that `TAGS.GET` gives.
     #[track_caller]
     pub fn tags(&mut self, what: &str) -> Vec<String> {
-        self.ok(&format!("GET {what}")).texts()
+        self.ok(format!("GET {what}")).texts()
     }
 
     /// A figure of `TAGS.INFO`.

@@ -9,6 +9,38 @@ use std::time::Duration;
 
 use crate::examples::words;
 
+/// Gives a connection that makes words of a line (`words`) the calls of one: `call`, `ok`, `err` and `send`.
+macro_rules! runs_lines {
+    () => {
+        /// Runs a line and gives the reply, error or not.
+        pub fn call(&mut self, line: impl AsRef<str>) -> Reply {
+            let words = self.words(line.as_ref());
+            self.wire.call(&words)
+        }
+
+        /// Runs a line which must succeed.
+        #[track_caller]
+        pub fn ok(&mut self, line: impl AsRef<str>) -> Reply {
+            let words = self.words(line.as_ref());
+            self.wire.expect_ok(&words)
+        }
+
+        /// Runs a line which must fail, and gives its error line.
+        #[track_caller]
+        pub fn err(&mut self, line: impl AsRef<str>) -> String {
+            let words = self.words(line.as_ref());
+            self.wire.expect_error(&words)
+        }
+
+        /// Sends a line without reading its reply.
+        pub fn send(&mut self, line: impl AsRef<str>) {
+            let words = self.words(line.as_ref());
+            self.wire.send(&words);
+        }
+    };
+}
+pub(crate) use runs_lines;
+
 /// How long a reply may take. A command that hangs is a failure, not a hung test.
 const TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -2,13 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use redis_tests::{Frontier, Lease, Rng, Server, T0, random_step, simulated};
-
-fn stage() -> (Server, Frontier) {
-    let server = simulated().start();
-    let frontier = Frontier::at(&server, T0);
-    (server, frontier)
-}
+use crate::stage::stage;
+use redis_tests::{Lease, Rng, T0, random_step};
 
 #[test]
 fn every_uri_is_counted_three_times() {

@@ -1,13 +1,8 @@
 //! A dropped crawl stays dropped while leases are held whose workers may not know; and idle groups whose
 //! pause is over are gone for whoever says what time it is.
 
-use redis_tests::{Frontier, Server, T0, array, int, ok, release, simulated};
-
-fn stage() -> (Server, Frontier) {
-    let server = simulated().start();
-    let frontier = Frontier::at(&server, T0);
-    (server, frontier)
-}
+use crate::stage::stage;
+use redis_tests::{Frontier, T0, array, int, ok, release, simulated};
 
 /// Whether the crawl is taken in, kept and counted.
 fn is_taken_in(f: &mut Frontier, crawl: &str) -> bool {

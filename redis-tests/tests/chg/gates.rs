@@ -1,12 +1,7 @@
 //! The pause between two fetches outlives whatever a group has queued.
 
-use redis_tests::{Frontier, Server, T0, ok, release, simulated};
-
-fn stage() -> (Server, Frontier) {
-    let server = simulated().start();
-    let frontier = Frontier::at(&server, T0);
-    (server, frontier)
-}
+use crate::stage::stage;
+use redis_tests::{Frontier, T0, ok, release};
 
 /// Leases the group that was just added, and releases it for `gate` with nothing left.
 fn emptied(f: &mut Frontier, chg: &str, gate: i64) {

@@ -1,18 +1,7 @@
 //! Blocks and pauses: a group, a crawl or everything is held back, and goes on where it was.
 
-use redis_tests::{Frontier, Lease, Server, T0, int, ok, simulated};
-
-fn stage() -> (Server, Frontier) {
-    let server = simulated().start();
-    let frontier = Frontier::at(&server, T0);
-    (server, frontier)
-}
-
-/// `uris` URIs for a group, due now.
-fn add(f: &mut Frontier, chg: &str, uris: usize) {
-    let now = f.time();
-    f.ok(format!("ADD crawl{}", format!(" {chg} {now}").repeat(uris)));
-}
+use crate::stage::{add, stage};
+use redis_tests::{Frontier, Lease, Server, T0, int, ok};
 
 #[test]
 fn blocked_group_is_leased_when_its_block_ends_and_not_before() {

@@ -2,13 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use redis_tests::{Frontier, Lease, Rng, Server, T0, array, bulk, int, ok, release, simulated};
-
-fn stage() -> (Server, Frontier) {
-    let server = simulated().start();
-    let frontier = Frontier::at(&server, T0);
-    (server, frontier)
-}
+use crate::stage::stage;
+use redis_tests::{Frontier, Lease, Rng, T0, array, bulk, int, ok, release};
 
 /// The URI of the next lease of this group, which is done at once.
 #[track_caller]

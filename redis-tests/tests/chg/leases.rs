@@ -1,14 +1,7 @@
 //! Leases of host groups: first in, first out, one holder, tokens that only grow, deadlines.
 
-use redis_tests::{
-    Frontier, Lease, Reply, Server, T0, array, bulk, int, nil, ok, release, simulated,
-};
-
-fn stage() -> (Server, Frontier) {
-    let server = simulated().start();
-    let frontier = Frontier::at(&server, T0);
-    (server, frontier)
-}
+use crate::stage::stage;
+use redis_tests::{Frontier, Lease, Reply, Server, T0, array, bulk, int, nil, ok, release};
 
 /// Adds one URI to each of these groups, all due now.
 fn add_all(f: &mut Frontier, groups: &[&str]) {

@@ -1,18 +1,7 @@
 //! Limits of a group: fetches at a time, the time between their starts, how many URIs it takes in.
 
-use redis_tests::{Frontier, Lease, Server, T0, array, int, nil, ok, simulated};
-
-fn stage() -> (Server, Frontier) {
-    let server = simulated().start();
-    let frontier = Frontier::at(&server, T0);
-    (server, frontier)
-}
-
-/// `uris` URIs for a group, due now.
-fn add(f: &mut Frontier, chg: &str, uris: usize) {
-    let now = f.time();
-    f.ok(format!("ADD crawl{}", format!(" {chg} {now}").repeat(uris)));
-}
+use crate::stage::{add, stage};
+use redis_tests::{Lease, T0, array, int, nil, ok};
 
 #[test]
 fn parallel_group_is_leased_as_often_as_it_says() {

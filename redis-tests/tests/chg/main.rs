@@ -21,6 +21,7 @@ mod plain_clients;
 mod roles;
 mod shared_gates;
 mod simulation;
+mod stage;
 mod stranded;
 mod sweep;
 mod waiting;

@@ -1,18 +1,7 @@
 //! Moving what is queued for one group to another, and dropping a whole crawl.
 
-use redis_tests::{Frontier, Server, T0, ok, simulated, until};
-
-fn stage() -> (Server, Frontier) {
-    let server = simulated().start();
-    let frontier = Frontier::at(&server, T0);
-    (server, frontier)
-}
-
-/// `uris` URIs for a group, due now.
-fn add(f: &mut Frontier, chg: &str, uris: usize) {
-    let now = f.time();
-    f.ok(format!("ADD crawl{}", format!(" {chg} {now}").repeat(uris)));
-}
+use crate::stage::{add, stage};
+use redis_tests::{Frontier, T0, ok, simulated, until};
 
 #[test]
 fn move_takes_everything_that_is_queued() {

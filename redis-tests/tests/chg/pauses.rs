@@ -1,14 +1,9 @@
 //! The pause after a fetch, computed from what the worker tells.
 
-use redis_tests::{Frontier, Server, T0, int, release, simulated};
+use crate::stage::stage;
+use redis_tests::{Frontier, T0, int, release};
 
 const DAY: i64 = 24 * 3_600_000;
-
-fn stage() -> (Server, Frontier) {
-    let server = simulated().start();
-    let frontier = Frontier::at(&server, T0);
-    (server, frontier)
-}
 
 /// The pause that a release with these facts gives to a fresh group.
 fn pause(f: &mut Frontier, facts: &str) -> i64 {

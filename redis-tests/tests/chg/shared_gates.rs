@@ -1,18 +1,7 @@
 //! A gate that many groups share: while one of them is fetched from, no other one is.
 
-use redis_tests::{Frontier, Lease, Server, T0, ok, simulated};
-
-fn stage() -> (Server, Frontier) {
-    let server = simulated().start();
-    let frontier = Frontier::at(&server, T0);
-    (server, frontier)
-}
-
-/// `uris` URIs for a group, due now.
-fn add(f: &mut Frontier, chg: &str, uris: usize) {
-    let now = f.time();
-    f.ok(format!("ADD crawl{}", format!(" {chg} {now}").repeat(uris)));
-}
+use crate::stage::{add, stage};
+use redis_tests::{Frontier, Lease, Server, T0, ok};
 
 #[test]
 fn members_of_a_group_share_one_gate() {

@@ -1,13 +1,8 @@
 //! Kept URIs are the truth of what is queued: a plain client that deletes or empties the hash of a
 //! group takes none of them away.
 
-use redis_tests::{Frontier, Server, T0, ok, simulated, until};
-
-fn stage() -> (Server, Frontier) {
-    let server = simulated().start();
-    let frontier = Frontier::at(&server, T0);
-    (server, frontier)
-}
+use crate::stage::stage;
+use redis_tests::{Frontier, Server, T0, ok, until};
 
 /// A plain client takes the only group that waits, and then it is as if one URI were done: it counts it
 /// down, and deletes the hash at a count of 0 or less, as Veidemann's script of release does.

@@ -2,13 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use redis_tests::{Frontier, Lease, Options, Rng, Server, T0, int, ok, simulated, until};
-
-fn stage() -> (Server, Frontier) {
-    let server = simulated().start();
-    let frontier = Frontier::at(&server, T0);
-    (server, frontier)
-}
+use crate::stage::stage;
+use redis_tests::{Frontier, Lease, Options, Rng, T0, int, ok, until};
 
 /// Adds groups that come due a millisecond apart, in a random order, and gives their names in the
 /// order in which they come due.

@@ -1,7 +1,7 @@
 //! Both storages of an index give the same replies to whatever is asked, and hold the same.
 //!
-//! The same random commands go to a server with plain keys and to one that packs its index, unpacks
-//! it and packs it again at random moments while other clients go on. Jobs take many slices.
+//! Random commands go to two servers: one keeps plain keys, the other packs its index, unpacks it and
+//! packs it again at random moments while other clients go on. Jobs take many slices.
 
 mod commands;
 

@@ -489,7 +489,7 @@ fn options_are_given_once_and_lines_last() {
         "RETURN COUNT RETURN COUNT",
     ];
     for arguments in twice {
-        s.err(&format!("FILTER {arguments} LINES x"));
+        s.err(format!("FILTER {arguments} LINES x"));
     }
     for arguments in [
         "",

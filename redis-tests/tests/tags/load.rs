@@ -170,7 +170,7 @@ fn swap_can_demand_how_much_was_staged() {
     s.ok("LOAD FILE STAGE p t q 't u' empty ''");
     let before = s.digest();
     for n in ["0", "1", "3", "9223372036854775807"] {
-        let error = s.err(&format!("SWAP FILE EXPECT {n}"));
+        let error = s.err(format!("SWAP FILE EXPECT {n}"));
         assert!(error.starts_with("NOSTAGE "), "{error}");
         assert!(error.contains('2') && error.contains(n), "{error}");
         assert_eq!(s.digest(), before);

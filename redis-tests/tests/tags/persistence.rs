@@ -193,9 +193,9 @@ fn digest_does_not_depend_on_how_a_space_came_about() {
         rng.shuffle(&mut edges);
         for (kind, id, tag) in &edges {
             if rng.chance(20) {
-                s.ok(&format!("ADD {kind} {id} passing{}", rng.below(9)));
+                s.ok(format!("ADD {kind} {id} passing{}", rng.below(9)));
             }
-            s.ok(&format!("ADD {kind} {id} {tag}"));
+            s.ok(format!("ADD {kind} {id} {tag}"));
         }
         for kind in ["FILE", "RECORD", "TAG"] {
             for id in 0..37 {

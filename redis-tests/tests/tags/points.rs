@@ -9,7 +9,7 @@ const NONE: [&str; 0] = [];
 fn space(server: &Server) -> TagSpace {
     let mut s = TagSpace::of(server);
     for n in 1..5 {
-        s.ok(&format!("ADD FILE {n} org:{n} coll:{n}"));
+        s.ok(format!("ADD FILE {n} org:{n} coll:{n}"));
     }
     s.ok("ADD TAG org:4 private");
     s
@@ -334,11 +334,11 @@ fn depth_of_references_is_limited() {
     let mut s = space(&server);
     s.ok("POINTSET p0 org:1");
     for n in 1..=15 {
-        s.ok(&format!("POINTSET p{n} @p{}", n - 1));
+        s.ok(format!("POINTSET p{n} @p{}", n - 1));
         assert_eq!(by(&mut s, &format!("p{n}")), ["1"]);
     }
     for n in 16..=40 {
-        s.call(&format!("POINTSET p{n} @p{}", n - 1));
+        s.call(format!("POINTSET p{n} @p{}", n - 1));
     }
     let error = no(&mut s, b"p40");
     let codes = ["TOOBIG ", "CYCLE ", "NOPOINT "];

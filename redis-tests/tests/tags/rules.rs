@@ -123,7 +123,7 @@ fn rules_look_at_every_field_and_alias() {
         ("offset", "22"),
         ("filename", "file"),
     ] {
-        s.ok(&format!("RULESET r {field} (.+) $1"));
+        s.ok(format!("RULESET r {field} (.+) $1"));
         assert_eq!(tags_of(&mut s, line), [value], "{field}");
     }
 }
@@ -278,7 +278,7 @@ fn a_thousand_rules_are_accepted_and_one_more_is_not() {
     let server = Server::start();
     let mut s = TagSpace::of(&server);
     for n in 0..1000 {
-        s.ok(&format!("RULESET r{n} filename ^{n}$ t{n}"));
+        s.ok(format!("RULESET r{n} filename ^{n}$ t{n}"));
     }
     let error = s.err("RULESET r1000 filename x t");
     assert!(error.starts_with("TOOBIG "), "{error}");

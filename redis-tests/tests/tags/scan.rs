@@ -9,7 +9,7 @@ fn walk(s: &mut TagSpace, before: &str, after: &str) -> Vec<Vec<String>> {
     let mut cursor = "0".to_owned();
     let mut pages = Vec::new();
     loop {
-        let reply = s.ok(&format!("{before} {cursor} {after}"));
+        let reply = s.ok(format!("{before} {cursor} {after}"));
         let [next, page] = reply.items() else {
             panic!("{reply:?}");
         };
@@ -98,7 +98,7 @@ fn scan_gives_what_is_there_all_the_time() {
         let mut found = BTreeSet::new();
         let mut cursor = "0".to_owned();
         loop {
-            let reply = s.ok(&format!("SCAN FILE {cursor} COUNT {}", 1 + rng.below(20)));
+            let reply = s.ok(format!("SCAN FILE {cursor} COUNT {}", 1 + rng.below(20)));
             let page = reply.items()[1].texts();
             found.extend(page.chunks(2).map(|pair| pair[0].clone()));
             cursor = reply.items()[0].text();
@@ -108,7 +108,7 @@ fn scan_gives_what_is_there_all_the_time() {
             match rng.below(5) {
                 0 => {
                     let id = format!("file-{}", rng.below(300));
-                    other.ok(&format!("LOAD FILE SET {id} ''"));
+                    other.ok(format!("LOAD FILE SET {id} ''"));
                     removed.insert(id);
                 }
                 1 => {
@@ -119,7 +119,7 @@ fn scan_gives_what_is_there_all_the_time() {
                     other.ok_with("LOAD FILE MERGE", &new);
                 }
                 2 => {
-                    other.ok(&format!(
+                    other.ok(format!(
                         "ADD FILE file-{} more{}",
                         rng.below(300),
                         rng.below(99)
@@ -156,7 +156,7 @@ fn list_gives_the_tags_that_satisfy_an_expression() {
         let mut tags = Vec::new();
         let mut cursor = "0".to_owned();
         loop {
-            let reply = s.ok(&format!("LIST {line} CURSOR {cursor}"));
+            let reply = s.ok(format!("LIST {line} CURSOR {cursor}"));
             tags.extend(reply.items()[1].texts());
             cursor = reply.items()[0].text();
             if cursor == "0" {
@@ -192,7 +192,7 @@ fn list_gives_the_tags_that_satisfy_an_expression() {
     assert_eq!(list(&mut s, "* PREFIX org:"), ["org:1", "org:2"]);
     for test in ["status=200", "'a | url*=x'", "filename~x"] {
         assert!(
-            s.err(&format!("LIST {test}")).starts_with("BADFIELD "),
+            s.err(format!("LIST {test}")).starts_with("BADFIELD "),
             "{test}"
         );
     }
@@ -235,7 +235,7 @@ fn list_pages_through_many_tags() {
     let mut found = BTreeSet::new();
     let mut cursor = "0".to_owned();
     loop {
-        let reply = s.ok(&format!(
+        let reply = s.ok(format!(
             "LIST 'coll:* & org:3 & !private' CURSOR {cursor} COUNT 50"
         ));
         found.extend(reply.items()[1].texts());

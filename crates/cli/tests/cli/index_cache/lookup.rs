@@ -46,7 +46,7 @@ fn a_capture_is_found_by_url_by_date_and_by_digest() {
     let closest = ends(stage.index(&format!("{cache} {words}")), 0).object();
     assert_eq!(closest["timestamp"], date);
 
-    // The same in a copy, by digest: with or without the name of the algorithm.
+    // A copy of the index is searched by digest, with or without the name of the algorithm.
     let digest = found["digest"].as_str().unwrap();
     for digest in [digest.to_owned(), format!("sha1:{digest}")] {
         let out = out.display();
