@@ -1,4 +1,18 @@
 //! Long work in slices, as the rules of every command family see it.
+//!
+//! A [`Job`] is an async function over two values, such as an index and its key space. Both are lent to it for one
+//! slice at a time: closures get them, which cannot await, so nothing is borrowed or half-written over a pause. There
+//! is no runtime: one step of the job is one poll.
+//!
+//! Between slices anything may happen: other commands, a crash, a restart. So what a job counts is written in the
+//! closure that counted it, and each part is safe to repeat.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::ptr;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 use crate::reply::Reply;
 
@@ -12,4 +26,210 @@ pub enum Step {
     More,
     /// The work is done; this is the answer.
     Done(Reply),
+}
+
+/// What is lent for one slice.
+struct Slice<'a, A, B> {
+    a: &'a mut A,
+    b: &'a mut B,
+    time: Time<'a>,
+}
+
+/// The place of a loan: null while nothing is lent.
+type Place<A, B> = Cell<*mut Slice<'static, A, B>>;
+
+/// Puts a loan in its place, and what was there before back when it is dropped, after a panic too.
+struct Loan<'a, A: 'static, B: 'static> {
+    place: &'a Place<A, B>,
+    before: *mut Slice<'static, A, B>,
+}
+
+impl<'a, A, B> Loan<'a, A, B> {
+    fn new(place: &'a Place<A, B>, loan: *mut Slice<'static, A, B>) -> Loan<'a, A, B> {
+        let before = place.replace(loan);
+        Loan { place, before }
+    }
+}
+
+impl<A, B> Drop for Loan<'_, A, B> {
+    fn drop(&mut self) {
+        self.place.set(self.before);
+    }
+}
+
+/// The two values that a job works on, from within.
+pub struct Lent<A: 'static, B: 'static>(Rc<Place<A, B>>);
+
+impl<A, B> Lent<A, B> {
+    /// Works on both values.
+    ///
+    /// # Panics
+    /// When called in another call of itself, or from outside the job's function.
+    pub fn with<T>(&self, act: impl FnOnce(&mut A, &mut B) -> T) -> T {
+        self.with_time(|a, b, _| act(a, b))
+    }
+
+    /// Works on both values, and may ask how much time is left.
+    ///
+    /// # Panics
+    /// As [`Lent::with`].
+    pub fn with_time<T>(&self, act: impl FnOnce(&mut A, &mut B, Time<'_>) -> T) -> T {
+        let loan = Loan::new(&self.0, ptr::null_mut());
+        let slice = loan.before;
+        assert!(!slice.is_null(), "values are lent once, to a job that runs");
+        // SAFETY: only `Job::step` sets the place, for as long as it holds the slice mutably borrowed, and does not
+        // touch the slice itself meanwhile. The place is null until this call ends, so nobody else borrows from it.
+        let slice = unsafe { &mut *slice };
+        act(slice.a, slice.b, slice.time)
+    }
+
+    /// Gives the server to others if the slice is over.
+    pub async fn pause(&self) {
+        let mut over = !self.with_time(|_, _, time| time());
+        poll_fn(|_| {
+            if std::mem::take(&mut over) {
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Calls `act` once a slice until it says true. It works until time is up, and writes down what it
+    /// counted before it returns.
+    ///
+    /// # Errors
+    /// The first error of `act`.
+    pub async fn slices<E>(
+        &self,
+        mut act: impl FnMut(&mut A, &mut B, Time<'_>) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        while !self.with_time(&mut act)? {
+            self.pause().await;
+        }
+        Ok(())
+    }
+}
+
+/// Work in slices that ends in a reply, or an error of type `E`.
+pub struct Job<A: 'static, B: 'static, E> {
+    place: Rc<Place<A, B>>,
+    work: Pin<Box<dyn Future<Output = Result<Reply, E>>>>,
+}
+
+impl<A, B, E> Job<A, B, E> {
+    /// A job that has not begun: the function runs from the first step on.
+    pub fn new<F>(work: impl FnOnce(Lent<A, B>) -> F) -> Job<A, B, E>
+    where
+        F: Future<Output = Result<Reply, E>> + 'static,
+    {
+        let place = Rc::new(Cell::new(ptr::null_mut()));
+        let work = Box::pin(work(Lent(place.clone())));
+        Job { place, work }
+    }
+
+    /// Works until done or out of time, at least a little. A job that has ended may not be asked again.
+    ///
+    /// # Errors
+    /// What ends the job; what was done stays.
+    pub fn step(&mut self, a: &mut A, b: &mut B, time: Time<'_>) -> Result<Step, E> {
+        let mut slice = Slice { a, b, time };
+        // The lifetime is forgotten until this call ends, when the loan does.
+        let lent = ptr::from_mut(&mut slice).cast();
+        let _loan = Loan::new(&self.place, lent);
+        let mut context = Context::from_waker(Waker::noop());
+        match self.work.as_mut().poll(&mut context) {
+            Poll::Pending => Ok(Step::More),
+            Poll::Ready(done) => done.map(Step::Done),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    type Sum = Job<Vec<u64>, u64, &'static str>;
+
+    /// Moves all numbers into a sum, three at a time, and forgets one that is zero.
+    fn sum() -> Sum {
+        Job::new(async |lent: Lent<Vec<u64>, u64>| {
+            lent.slices(|numbers, sum, time| {
+                loop {
+                    for _ in 0..3 {
+                        match numbers.pop() {
+                            None => return Ok(true),
+                            Some(0) => return Err("zero"),
+                            Some(n) => *sum += n,
+                        }
+                    }
+                    if !time() {
+                        return Ok(false);
+                    }
+                }
+            })
+            .await?;
+            lent.pause().await;
+            Ok(lent.with(|_, sum| Reply::counts(&[*sum])))
+        })
+    }
+
+    #[test]
+    fn job_pauses_when_time_is_up_and_goes_on_where_it_was() {
+        let (mut numbers, mut total) = ((1..=8).collect(), 0);
+        let mut job = sum();
+        for expected in [8 + 7 + 6, 21 + 5 + 4 + 3, 36] {
+            let step = job.step(&mut numbers, &mut total, &mut || false);
+            assert_eq!((step, total), (Ok(Step::More), expected));
+        }
+        let done = Ok(Step::Done(Reply::counts(&[36])));
+        assert_eq!(job.step(&mut numbers, &mut total, &mut || false), done);
+        let (mut numbers, mut total) = ((1..=8).collect(), 0);
+        assert_eq!(sum().step(&mut numbers, &mut total, &mut || true), done);
+    }
+
+    #[test]
+    fn values_may_be_others_in_each_slice_and_are_whole_between_slices() {
+        let mut job = sum();
+        let (mut first, mut second, mut total) = (vec![1; 4], vec![1; 2], 0);
+        assert_eq!(
+            job.step(&mut first, &mut total, &mut || false),
+            Ok(Step::More)
+        );
+        assert_eq!(first, [1]);
+        assert_eq!(
+            job.step(&mut second, &mut total, &mut || false),
+            Ok(Step::More)
+        );
+        assert_eq!((second.len(), total), (0, 5));
+    }
+
+    #[test]
+    fn an_error_ends_a_job_with_what_was_done() {
+        let (mut numbers, mut total) = (vec![1, 0, 2], 0);
+        let step = sum().step(&mut numbers, &mut total, &mut || true);
+        assert_eq!((step, total), (Err("zero"), 2));
+    }
+
+    #[test]
+    fn nothing_is_lent_twice_nor_outside_of_a_step() {
+        let outside = Rc::new(Cell::new(None));
+        let kept = outside.clone();
+        let mut job = Sum::new(async move |lent| {
+            let twice = catch_unwind(AssertUnwindSafe(|| {
+                lent.with(|_, _| lent.with(|_, _| ()));
+            }));
+            assert!(twice.is_err());
+            lent.with(|_, sum| *sum += 1); // once is fine again
+            kept.set(Some(lent));
+            Ok(Reply::counts(&[]))
+        });
+        let mut total = 0;
+        assert!(job.step(&mut Vec::new(), &mut total, &mut || true).is_ok());
+        assert_eq!(total, 1);
+        let lent = outside.take().expect("the job left it");
+        assert!(catch_unwind(AssertUnwindSafe(|| lent.with(|_, _| ()))).is_err());
+    }
 }
