@@ -7,9 +7,9 @@
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::commit::Gather;
 use super::digest::Digest;
 use super::error::Result;
+use super::gather::Gather;
 use super::index::Index;
 use super::keys::CrawlKey;
 use super::profile::Profile;

@@ -7,14 +7,15 @@
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::parse_unsigned;
 
-use super::commit::{Gather, Withdrawn};
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
+use super::gather::Gather;
 use super::holders::{Numbers, parse_numbers, write_numbers};
 use super::index::{CrawlState, Index};
 use super::job::{Adoption, Job, Step, Time, Walk};
 use super::keys::CrawlKey;
+use super::merge::Withdrawn;
 use super::progress::{CANCEL, GONE, REMOVE};
 use super::storage::Of;
 use super::store::Store;

@@ -1,0 +1,115 @@
+//! Which fields of a continued crawl are new: those that a plain client wrote stand in no list yet.
+
+use super::counts;
+use super::digest::Digest;
+use super::error::Result;
+use super::holders::Numbers;
+use super::index::Index;
+use super::keys::CrawlKey;
+use super::store::Store;
+
+/// Finds the fields of a continued crawl that a plain client added, and lists them in
+/// `h:<crawl>:merging` beside those that our own commands listed.
+pub struct Gather<N> {
+    merging: N,
+    added: N,
+    numbers: Numbers,
+    /// Whether no key says which hashes a crawl that plain clients committed holds beside their
+    /// owner. A commit takes them for new, which does no harm; nothing else may change them.
+    spare_unrecorded: bool,
+}
+
+impl<N: Clone + AsRef<[u8]>> Gather<N> {
+    /// Ready for the crawl's fields; `spares` those of which nobody knows.
+    pub(super) fn new<K: Store<Name = N>>(
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+        spares: bool,
+    ) -> Result<Gather<N>> {
+        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let mut numbers = index.numbers_of(ks, crawl)?;
+        let is_unrecorded = numbers.is_empty() || ks.hash_has(&baseline, b"found")?;
+        if let Some(state) = index.commit_state(ks, crawl)? {
+            numbers.push(state.number);
+        }
+        Ok(Gather {
+            merging: index.crawl_key(ks, crawl, CrawlKey::Merging),
+            added: index.crawl_key(ks, crawl, CrawlKey::Added),
+            numbers,
+            spare_unrecorded: spares && is_unrecorded,
+        })
+    }
+
+    /// Lists one field if it is new.
+    pub(super) fn field<K: Store<Name = N>>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+        field: &[u8],
+    ) -> Result<()> {
+        let digest = Digest::of_field(field);
+        if ks.hash_has(&self.added, digest.canonical())? {
+            return Ok(());
+        }
+        let recorded = self.is_recorded(index, ks, crawl, &digest)?;
+        if !recorded && !ks.hash_has(&self.merging, digest.canonical())? {
+            ks.hash_set(&self.merging, digest.canonical(), b"")?;
+        }
+        Ok(())
+    }
+
+    /// Whether a commit took this hash of the crawl.
+    pub(super) fn is_recorded<K: Store<Name = N>>(
+        &self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+    ) -> Result<bool> {
+        Ok(match index.get_owner(ks, digest)? {
+            Some(owner) if owner.as_ref() == crawl => true,
+            Some(_) if self.spare_unrecorded => true,
+            Some(_) => {
+                let holders = index.holders(ks, digest)?;
+                holders.iter().any(|n| self.numbers.contains(n))
+            }
+            None => false,
+        })
+    }
+}
+
+impl<K: Store> Index<K> {
+    /// Whether a continued crawl has fields that none of our commands listed as added.
+    pub(super) fn has_unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let Some(seen) = ks
+            .hash_get(&baseline, b"hashes")?
+            .and_then(|n| crawlspace_host::text::parse_unsigned(n.as_ref()))
+        else {
+            return Ok(true);
+        };
+        let mut listed = 0;
+        for key in [CrawlKey::Added, CrawlKey::Merging] {
+            let key = self.crawl_key(ks, crawl, key);
+            listed += ks.hash_len(&key)?;
+        }
+        Ok(self.records_len(ks, crawl)? != seen + listed)
+    }
+
+    /// Whether anything was written for the crawl since its running commit began.
+    pub(super) fn changed_since_commit_began(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        let added = self.crawl_key(ks, crawl, CrawlKey::Added);
+        if ks.hash_len(&added)? > 0 {
+            return Ok(true);
+        }
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        if counts::all(ks, &counts_key, b"")? != counts::all(ks, &baseline, b"merging.")? {
+            return Ok(true);
+        }
+        Ok(ks.list_len(&waczs)? as i64 != counts::read(ks, &baseline, b"merging-wacz")?)
+    }
+}
