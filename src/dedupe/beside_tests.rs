@@ -6,15 +6,15 @@ use crawlspace_host::keyspace::memory::Plain;
 use crawlspace_host::reply::Reply;
 
 use super::add::{Adding, Response};
-use super::check::Check;
-use super::commit::Commit;
+use super::check::check;
+use super::commit::commit;
 use super::digest::Digest;
 use super::error::Error;
 use super::index::Index;
-use super::job::{Adoption, Job, Step};
+use super::job::{Job, Step, adopt};
 use super::profile::Profile;
 use super::record::Record;
-use super::removal::{Cancel, Removal, Retain};
+use super::removal::{cancel, check_cancelable, check_removable, remove, retain};
 use super::storage::{Layout, Storage};
 use super::tests::run;
 
@@ -56,8 +56,8 @@ impl World {
         self.index = open(&mut self.ks);
     }
 
-    fn run(&mut self, mut job: impl Job<MemoryKeyspace>) -> Result<Reply, Error> {
-        run(&mut job, &mut self.index, &mut self.ks)
+    fn run(&mut self, job: Job<MemoryKeyspace>) -> Result<Reply, Error> {
+        run(job, &mut self.index, &mut self.ks)
     }
 
     fn add(&mut self, crawl: &[u8], hashes: impl IntoIterator<Item = usize>) {
@@ -74,18 +74,18 @@ impl World {
     }
 
     fn commit(&mut self, crawl: &[u8]) -> Result<Reply, Error> {
-        self.run(Commit::new(crawl))
+        self.run(commit(crawl))
     }
 
     fn remove(&mut self, crawls: &[&[u8]]) -> Result<Reply, Error> {
-        Removal::check(&mut self.index, &mut self.ks, crawls)?;
+        check_removable(&mut self.index, &mut self.ks, crawls)?;
         let crawls = crawls.iter().map(|c| c.to_vec()).collect();
-        self.run(Removal::new(crawls, false))
+        self.run(remove(crawls))
     }
 
     fn cancel(&mut self, crawl: &[u8]) -> Result<Reply, Error> {
-        Cancel::check(&mut self.index, &mut self.ks, crawl)?;
-        self.run(Cancel::new(crawl))
+        check_cancelable(&mut self.index, &mut self.ks, crawl)?;
+        self.run(cancel(crawl))
     }
 
     fn check(&mut self) -> Vec<(String, i64)> {
@@ -97,8 +97,7 @@ impl World {
     }
 
     fn findings(&mut self, repair: bool) -> Vec<(String, i64)> {
-        let check = Check::new(&self.index, &mut self.ks, repair);
-        let Ok(Reply::Map(findings)) = self.run(check) else {
+        let Ok(Reply::Map(findings)) = self.run(check(repair)) else {
             panic!("CHECK gives a map");
         };
         let number = |reply: &Reply| match reply {
@@ -321,14 +320,12 @@ fn a_crawl_that_is_committed_while_others_are_adopted_is_adopted_by_the_next_job
     };
     plain_commit(&mut world, b"a");
     plain_commit(&mut world, b"b");
-    let mut adoption = Adoption::default();
+    let mut adoption = Job::new(async |lent| adopt(&lent).await.map(|()| Reply::Ok));
     let (index, ks) = (&mut world.index, &mut world.ks);
-    assert!(!adoption.step(index, ks, &mut || false).unwrap());
+    let step = adoption.step(index, ks, &mut || false);
+    assert_eq!(step, Ok(Step::More));
     plain_commit(&mut world, b"later");
-    while !adoption
-        .step(&mut world.index, &mut world.ks, &mut || false)
-        .unwrap()
-    {}
+    world.run(adoption).unwrap();
     world.add(b"ours", 3..4);
     world.commit(b"ours").unwrap();
     let numbers = world.index.numbers_of(&mut world.ks, b"later").unwrap();
@@ -353,9 +350,9 @@ fn canceled_crawls_of_theirs_are_removed_with_the_others() {
     assert_eq!(figure(&world.check(), "ok"), 1);
     assert_eq!(figure(&world.repair(), "repaired"), 0);
     let keep = || vec![b"A".to_vec()];
-    let tracked = world.run(Retain::new(keep(), false));
+    let tracked = world.run(retain(keep(), false));
     assert_eq!(tracked, Ok(Reply::counts(&[1, 0, 0])));
-    let purged = world.run(Retain::new(keep(), true));
+    let purged = world.run(retain(keep(), true));
     assert_eq!(purged, Ok(Reply::counts(&[1, 1, 0])));
     assert!(!world.ks.keys.contains_key(&canceled));
     assert!(!world.ks.keys.contains_key(&b"h:K"[..]));
@@ -417,7 +414,7 @@ fn a_repair_after_a_removal_cut_short_changes_nothing_of_its_outcome() {
             world.add(crawl, hashes);
             world.commit(crawl).unwrap();
         }
-        let mut job = Removal::new(vec![b"A".to_vec()], false);
+        let mut job = remove(vec![b"A".to_vec()]);
         let (index, ks) = (&mut world.index, &mut world.ks);
         while ks.hash_len(&b"alldupes".to_vec()) == Ok(30) {
             let step = job.step(index, ks, &mut || false);
@@ -474,7 +471,7 @@ fn an_index_whose_prefix_looks_like_a_crawl_is_left_alone() {
         }];
         let how = Adding::default();
         other.add(&mut world.ks, crawl, &response, how, 1).unwrap();
-        run(&mut Commit::new(crawl), &mut other, &mut world.ks).unwrap();
+        run(commit(crawl), &mut other, &mut world.ks).unwrap();
     }
     // A claim reads like a record.
     let claims = b"h:claims".to_vec();

@@ -1,21 +1,24 @@
 //! `CHECK` proves an index consistent; `REPAIR` makes it so.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 
-use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::{parse_signed, parse_unsigned};
 
 use super::counts;
 use super::digest::Digest;
-use super::error::Result;
+use super::error::{Error, Result};
 use super::holders::{Numbers, parse_numbers, write_numbers};
 use super::index::{CrawlState, Index};
-use super::job::{Adoption, Job, Step, Time, Walk};
+use super::job::{Job, Lent, Walk, adopt};
 use super::keys::CrawlKey;
 use super::record::Record;
-use super::storage::{Of, Storage};
+use super::storage::Of;
 use super::store::Store;
+use super::stray::each_stray;
 use super::wacz::WaczEntry;
 
 #[derive(Default)]
@@ -36,94 +39,231 @@ struct Findings {
     repaired: u64,
 }
 
-enum Phase<K: Store> {
-    Adopt(Adoption<K>),
-    Uncommitted(Walk<K>),
-    Canceled(Walk<K>),
-    Crawls(Walk<K>),
-    Records(Walk<K>),
-    Merged(Walk<K>),
-    Holders(Walk<K>),
-    /// Packed records of crawls that the index does not have, the next crawl last.
-    Packed(Vec<Vec<u8>>),
-    Stray(Vec<Vec<u8>>, Vec<u8>, Walk<K>),
-    Keys(K::Cursor),
-    Report,
+/// A look at every key of an index. With `repair` what is found is set right.
+///
+/// # Errors
+/// The job ends with `WRONGTYPE` when a key holds another type; or when the server refuses.
+pub fn check<K: Store>(repair: bool) -> Job<K> {
+    Job::new(async move |lent: Lent<K>| {
+        if repair {
+            // Nobody moves an index while it is repaired.
+            return Check::new(true).run(&lent).await;
+        }
+        loop {
+            let storage = |index: &mut Index<K>, _: &mut K| (index.storage(), index.is_moving());
+            let began_in = lent.with(storage);
+            let mut look = pin!(Check::new(false).run(&lent));
+            let outcome = poll_fn(|context| match lent.with(storage) == began_in {
+                true => look.as_mut().poll(context).map(Some),
+                // What was to be gone through next may be elsewhere now.
+                false => Poll::Ready(None),
+            });
+            if let Some(reply) = outcome.await {
+                return reply;
+            }
+        }
+    })
 }
 
-/// A look at every key of an index.
-pub struct Check<K: Store> {
+struct Check {
     repair: bool,
-    phase: Phase<K>,
-    /// Committed crawls still to be looked at, the next one last.
-    crawls: Vec<Vec<u8>>,
-    current: Vec<u8>,
-    numbers: Numbers,
     sums: BTreeMap<Vec<u8>, i64>,
     /// What crawls that another program canceled may add to them.
     canceled: BTreeMap<Vec<u8>, i64>,
     sums_unknown: bool,
     /// Crawls with keys that nobody can restore, and in no set.
     unlisted: BTreeSet<Vec<u8>>,
-    /// Whether every hash of the merged index is in the written form; look-ups are faster then.
-    all_written: bool,
-    /// Which look at the merged index this is.
-    census: (u64, u64),
-    /// Storage of the index at the last step, and whether it is moving there.
-    places: Option<(Storage, bool)>,
     findings: Findings,
 }
 
-impl<K: Store> Check<K> {
-    /// Not yet begun. With `repair` what is found is set right.
-    pub fn new(index: &Index<K>, ks: &mut K, repair: bool) -> Check<K> {
+impl Check {
+    fn new(repair: bool) -> Check {
         Check {
             repair,
-            phase: if repair {
-                Phase::Adopt(Adoption::default())
-            } else {
-                Phase::Uncommitted(Walk::set(ks, index.names.uncommitted.clone()))
-            },
-            crawls: Vec::new(),
-            current: Vec::new(),
-            numbers: Numbers::new(),
             sums: BTreeMap::new(),
             canceled: BTreeMap::new(),
             sums_unknown: false,
             unlisted: BTreeSet::new(),
-            all_written: true,
-            census: (0, 0),
-            places: None,
             findings: Findings::default(),
         }
     }
 
-    /// The next committed crawl, or what comes after all of them.
-    fn next_crawl(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
-        let Some(crawl) = self.crawls.pop() else {
+    async fn run<K: Store>(mut self, lent: &Lent<K>) -> Result<Reply> {
+        if self.repair {
+            adopt(lent).await?;
+        }
+        self.check_uncommitted(lent).await?;
+        self.sum_canceled(lent).await?;
+        let crawls = committed(lent).await?;
+        self.check_merged(lent).await?;
+        for crawl in &crawls {
+            self.check_crawl(lent, crawl).await?;
+            lent.pause().await;
+        }
+        lent.with(|index, ks| {
             self.check_sums(index, ks)?;
             self.findings.hashes = index.merged_len(ks)?;
-            return Ok(Phase::Holders(Walk::stored(index, ks, Of::Holders)));
-        };
-        self.findings.crawls += 1;
-        if !index.is_uncommitted(ks, &crawl)? {
-            check_counts(index, ks, &crawl, &mut self.findings, self.repair)?;
+            Ok::<_, Error>(())
+        })?;
+        self.check_holders(lent).await?;
+        lent.with(|index, ks| self.count_interrupted(index, ks))?;
+        for crawl in lent.with(|index, ks| index.packed_crawls(ks))? {
+            self.check_packed(lent, crawl).await?;
+            lent.pause().await;
         }
-        let baseline = index.crawl_key(ks, &crawl, CrawlKey::Baseline);
-        let counts_key = index.crawl_key(ks, &crawl, CrawlKey::Counts);
+        self.check_strays(lent).await?;
+        lent.with(|index, ks| {
+            self.findings.to_remove_crawls = ks.set_len(&index.names.outgoing)?;
+            if self.repair {
+                index.mark_holders_trusted(ks)?;
+            }
+            Ok(self.report())
+        })
+    }
+
+    async fn check_uncommitted<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        let crawls = lent.with(|index, ks| Walk::set(ks, index.names.uncommitted.clone()));
+        let check = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
+            check_counts(index, ks, crawl, &mut self.findings, self.repair)
+        };
+        crawls.run(lent, check).await
+    }
+
+    async fn sum_canceled<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        let crawls = lent.with(|index, ks| Walk::set(ks, index.names.canceled.clone()));
+        let sum = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
+            if index.state(ks, crawl)?.is_none() {
+                let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
+                for (name, n) in counts::all(ks, &counts_key, b"")? {
+                    *self.canceled.entry(name).or_default() += n;
+                }
+            }
+            Ok(())
+        };
+        crawls.run(lent, sum).await
+    }
+
+    /// Looks at the owners of all hashes, and whether each hash is in the written form, which must be known before the
+    /// crawls' hashes are looked for.
+    async fn check_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        let census = lent.with(|index, _| index.begin_census());
+        let mut all_written = true;
+        let merged = lent.with(|index, ks| Walk::stored(index, ks, Of::Merged));
+        let check = |index: &mut Index<K>, ks: &mut K, field: &[u8], owner: &[u8]| {
+            all_written &= Digest::of_field(field).written(index.profile()) == field;
+            check_owner(index, ks, field, owner, &mut self.findings, self.repair)
+        };
+        merged.run(lent, check).await?;
+        lent.with(|index, ks| {
+            if all_written {
+                index.end_census(census);
+                Ok(())
+            } else {
+                index.invalidate_merged(ks)
+            }
+        })
+    }
+
+    /// Looks at a committed crawl: its counts, its commits, its records.
+    async fn check_crawl<K: Store>(&mut self, lent: &Lent<K>, crawl: &[u8]) -> Result<()> {
+        lent.with(|index, ks| self.check_committed(index, ks, crawl))?;
+        let numbers = lent.with(|index, ks| self.check_numbers(index, ks, crawl))?;
+        lent.with(|index, ks| self.check_packed_value(index, ks, crawl))?;
+        let of = Of::Records(crawl.to_vec());
+        let records = lent.with(|index, ks| Walk::stored(index, ks, of));
+        let check = |index: &mut Index<K>, ks: &mut K, field: &[u8], value: &[u8]| {
+            let (findings, repair) = (&mut self.findings, self.repair);
+            check_record(index, ks, crawl, &numbers, (field, value), findings, repair)
+        };
+        records.run(lent, check).await
+    }
+
+    async fn check_holders<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        let holders = lent.with(|index, ks| Walk::stored(index, ks, Of::Holders));
+        let check = |index: &mut Index<K>, ks: &mut K, hash: &[u8], value: &[u8]| {
+            check_holders(index, ks, hash, value, &mut self.findings, self.repair)
+        };
+        holders.run(lent, check).await
+    }
+
+    /// Counts the jobs that were cut short.
+    fn count_interrupted<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        let committing = counts::fields(ks, &index.names.committing)?;
+        let removing = counts::fields(ks, &index.names.removing)?;
+        let marks = committing.iter().chain(removing.iter());
+        let crawls: BTreeSet<&[u8]> = marks.map(|(c, _)| c).filter(|c| !c.is_empty()).collect();
+        self.findings.interrupted = crawls.len() as u64 + u64::from(index.is_moving());
+        Ok(())
+    }
+
+    /// Looks whether packed records are of a crawl that the index has.
+    async fn check_packed<K: Store>(&mut self, lent: &Lent<K>, crawl: Vec<u8>) -> Result<()> {
+        match lent.with(|index, ks| packed_standing(index, ks, &crawl))? {
+            Packed::Known => return Ok(()),
+            Packed::Unlisted => {
+                self.unlisted.insert(crawl);
+                return Ok(());
+            }
+            Packed::Stray => self.findings.leaked_keys += 1,
+        }
+        if !self.repair {
+            return Ok(());
+        }
+        self.findings.repaired += 1;
+        let of = Of::Packed(crawl.clone());
+        let records = lent.with(|index, ks| Walk::stored(index, ks, of));
+        let take_out = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
+            index.unpack_record(ks, &crawl, field)
+        };
+        records.run(lent, take_out).await
+    }
+
+    /// Looks at all keys for those of crawls that are in no set.
+    async fn check_strays<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        let check = |index: &mut Index<K>, ks: &mut K, crawl: Vec<u8>, which: CrawlKey| {
+            if !which.is_ours() {
+                self.unlisted.insert(crawl);
+            } else if !index.has_documents(ks, &crawl)? {
+                // Nothing is left that it tells of.
+                self.findings.leaked_keys += 1;
+                if self.repair {
+                    index.drop_leftovers(ks, &crawl, &[which])?;
+                    self.findings.repaired += 1;
+                }
+            }
+            Ok(())
+        };
+        each_stray(lent, check).await?;
+        self.findings.unlisted_crawls = self.unlisted.len() as u64;
+        Ok(())
+    }
+
+    /// Looks at a committed crawl's counts and WACZ files.
+    fn check_committed<K: Store>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+    ) -> Result<()> {
+        self.findings.crawls += 1;
+        if !index.is_uncommitted(ks, crawl)? {
+            check_counts(index, ks, crawl, &mut self.findings, self.repair)?;
+        }
+        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
         let adopted = ks.hash_has(&baseline, b"commits")?;
-        let committed = if adopted && index.is_uncommitted(ks, &crawl)? {
+        let committed = if adopted && index.is_uncommitted(ks, crawl)? {
             counts::all(ks, &baseline, b"baseline.")?
         } else {
             counts::all(ks, &counts_key, b"")?
         };
         // Plain clients both committed it and went on with it: what part of its counts is
         // committed, nothing says.
-        self.sums_unknown |= !adopted && index.is_uncommitted(ks, &crawl)?;
+        self.sums_unknown |= !adopted && index.is_uncommitted(ks, crawl)?;
         for (name, n) in committed {
             *self.sums.entry(name).or_default() += n;
         }
-        let waczs = index.crawl_key(ks, &crawl, CrawlKey::Waczs);
+        let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
         for i in 0..ks.list_len(&waczs)? {
             let closed = ks
                 .list_get(&waczs, i)?
@@ -131,43 +271,44 @@ impl<K: Store> Check<K> {
                 .is_some_and(|entry| entry.is_closed());
             self.findings.placeholders += u64::from(!closed);
         }
-        self.check_numbers(index, ks, &crawl)?;
-        self.check_packed_value(index, ks, &crawl, &baseline)?;
-        let walk = Walk::stored(index, ks, Of::Records(crawl.clone()));
-        self.current = crawl;
-        Ok(Phase::Records(walk))
+        Ok(())
     }
 
     /// With the value of a packed index the records of crawls go as well as their hashes, and nothing that
     /// is left would miss them but the numbers of records that the last commits saw.
-    fn check_packed_value(
+    fn check_packed_value<K: Store>(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
         crawl: &[u8],
-        baseline: &K::Name,
     ) -> Result<()> {
         if index.packed_key().is_none() || index.is_uncommitted(ks, crawl)? {
             return Ok(());
         }
-        let seen = ks.hash_get(baseline, b"hashes")?;
+        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let seen = ks.hash_get(&baseline, b"hashes")?;
         let seen = seen.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0);
         if seen > 0 && index.records_len(ks, crawl)? == 0 {
             self.findings.missing_hashes += seen;
             if self.repair {
                 // They cannot be brought back.
-                ks.hash_set(baseline, b"hashes", b"0")?;
+                ks.hash_set(&baseline, b"hashes", b"0")?;
                 self.findings.repaired += 1;
             }
         }
         Ok(())
     }
 
-    /// The numbers of a crawl's commits must lead back to it.
-    fn check_numbers(&mut self, index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        self.numbers = index.numbers_of(ks, crawl)?;
+    /// The numbers of a crawl's commits, which must lead back to it.
+    fn check_numbers<K: Store>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+    ) -> Result<Numbers> {
+        let numbers = index.numbers_of(ks, crawl)?;
         let mut kept = Numbers::new();
-        for &number in &self.numbers {
+        for &number in &numbers {
             let known = index.crawl_of(ks, number)?;
             if known.as_deref() == Some(crawl) {
                 kept.push(number);
@@ -179,7 +320,10 @@ impl<K: Store> Check<K> {
                 ks.hash_set(&index.names.commits, number.to_string().as_bytes(), crawl)?;
             }
         }
-        if self.repair && kept != self.numbers {
+        if !self.repair {
+            return Ok(numbers);
+        }
+        if kept != numbers {
             let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
             if kept.is_empty() {
                 // All are another crawl's: this one goes to the end of the order.
@@ -190,14 +334,11 @@ impl<K: Store> Check<K> {
             ks.hash_set(&baseline, b"commits", &write_numbers(&kept))?;
             self.findings.repaired += 1;
         }
-        if self.repair {
-            self.numbers = kept;
-        }
-        Ok(())
+        Ok(kept)
     }
 
     /// Sums in `allcounts` that are not the sums of the crawls' counts.
-    fn check_sums(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+    fn check_sums<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         if self.sums_unknown || index.is_purged(ks) {
             return Ok(()); // their purge adds crawl by crawl
         }
@@ -263,176 +404,18 @@ impl<K: Store> Check<K> {
     }
 }
 
-impl<K: Store> Job<K> for Check<K> {
-    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
-        let repair = self.repair;
-        let places = Some((index.storage(), index.is_moving()));
-        if self.places != places && (!repair || self.places.is_none()) {
-            // What was to be gone through next may be elsewhere now. (Nobody moves it while it is repaired.)
-            *self = Check::new(index, ks, repair);
-            self.places = places;
-        }
-        loop {
-            let findings = &mut self.findings;
-            match &mut self.phase {
-                Phase::Adopt(adoption) => {
-                    if !adoption.step(index, ks, time)? {
-                        return Ok(Step::More);
-                    }
-                    let uncommitted = index.names.uncommitted.clone();
-                    self.phase = Phase::Uncommitted(Walk::set(ks, uncommitted));
-                }
-                Phase::Uncommitted(walk) => {
-                    let done = walk.run(index, ks, time, |index, ks, crawl, _| {
-                        check_counts(index, ks, crawl, findings, repair)
-                    })?;
-                    if !done {
-                        return Ok(Step::More);
-                    }
-                    self.phase = Phase::Canceled(Walk::set(ks, index.names.canceled.clone()));
-                }
-                Phase::Canceled(walk) => {
-                    let sums = &mut self.canceled;
-                    let done = walk.run(index, ks, time, |index, ks, crawl, _| {
-                        if index.state(ks, crawl)?.is_none() {
-                            let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
-                            for (name, n) in counts::all(ks, &counts_key, b"")? {
-                                *sums.entry(name).or_default() += n;
-                            }
-                        }
-                        Ok(())
-                    })?;
-                    if !done {
-                        return Ok(Step::More);
-                    }
-                    self.phase = Phase::Crawls(Walk::set(ks, index.names.allcrawls.clone()));
-                }
-                Phase::Crawls(walk) => {
-                    let crawls = &mut self.crawls;
-                    let done = walk.run(index, ks, time, |_, _, crawl, _| {
-                        crawls.push(crawl.to_vec());
-                        Ok(())
-                    })?;
-                    if !done {
-                        return Ok(Step::More);
-                    }
-                    self.crawls.sort();
-                    self.crawls.dedup();
-                    self.crawls.reverse();
-                    self.census = index.begin_census();
-                    self.phase = Phase::Merged(Walk::stored(index, ks, Of::Merged));
-                }
-                Phase::Records(walk) => {
-                    let (crawl, numbers) = (&self.current, &self.numbers);
-                    let done = walk.run(index, ks, time, |index, ks, field, value| {
-                        check_record(index, ks, crawl, numbers, (field, value), findings, repair)
-                    })?;
-                    if !done {
-                        return Ok(Step::More);
-                    }
-                    self.phase = self.next_crawl(index, ks)?;
-                    if !time() {
-                        return Ok(Step::More);
-                    }
-                }
-                Phase::Merged(walk) => {
-                    let all_written = &mut self.all_written;
-                    let done = walk.run(index, ks, time, |index, ks, field, owner| {
-                        *all_written &= Digest::of_field(field).written(index.profile()) == field;
-                        check_owner(index, ks, field, owner, findings, repair)
-                    })?;
-                    if !done {
-                        return Ok(Step::More);
-                    }
-                    // Known before the crawls' hashes are looked for in it.
-                    if self.all_written {
-                        index.end_census(self.census);
-                    } else {
-                        index.invalidate_merged(ks)?;
-                    }
-                    self.phase = self.next_crawl(index, ks)?;
-                }
-                Phase::Holders(walk) => {
-                    let done = walk.run(index, ks, time, |index, ks, hash, value| {
-                        check_holders(index, ks, hash, value, findings, repair)
-                    })?;
-                    if !done {
-                        return Ok(Step::More);
-                    }
-                    let committing = counts::fields(ks, &index.names.committing)?;
-                    let removing = counts::fields(ks, &index.names.removing)?;
-                    let marks = committing.iter().chain(removing.iter());
-                    let crawls: BTreeSet<&[u8]> =
-                        marks.map(|(c, _)| c).filter(|c| !c.is_empty()).collect();
-                    self.findings.interrupted = crawls.len() as u64 + u64::from(index.is_moving());
-                    self.phase = Phase::Packed(index.packed_crawls(ks)?);
-                }
-                Phase::Packed(crawls) => {
-                    let Some(crawl) = crawls.pop() else {
-                        self.phase = Phase::Keys(ks.cursor());
-                        continue;
-                    };
-                    match packed_standing(index, ks, &crawl)? {
-                        Packed::Known => continue,
-                        Packed::Unlisted => {
-                            self.unlisted.insert(crawl);
-                            continue;
-                        }
-                        Packed::Stray => {}
-                    }
-                    findings.leaked_keys += 1;
-                    if repair {
-                        findings.repaired += 1;
-                        let walk = Walk::stored(index, ks, Of::Packed(crawl.clone()));
-                        self.phase = Phase::Stray(std::mem::take(crawls), crawl, walk);
-                    } else if !time() {
-                        return Ok(Step::More);
-                    }
-                }
-                Phase::Stray(crawls, crawl, walk) => {
-                    let done = walk.run(index, ks, time, |index, ks, field, _| {
-                        index.unpack_record(ks, crawl, field)
-                    })?;
-                    if !done {
-                        return Ok(Step::More);
-                    }
-                    self.phase = Phase::Packed(std::mem::take(crawls));
-                }
-                Phase::Keys(cursor) => {
-                    let mut batch = Batch::default();
-                    let more = ks.keys_scan(&index.prefix, cursor, &mut batch);
-                    for (key, _) in batch.iter() {
-                        let Some((crawl, which)) = index.stray(ks, key)? else {
-                            continue;
-                        };
-                        if !which.is_ours() {
-                            self.unlisted.insert(crawl);
-                        } else if !index.has_documents(ks, &crawl)? {
-                            // Nothing is left that it tells of.
-                            findings.leaked_keys += 1;
-                            if repair {
-                                index.drop_leftovers(ks, &crawl, &[which])?;
-                                findings.repaired += 1;
-                            }
-                        }
-                    }
-                    if !more {
-                        self.phase = Phase::Report;
-                    } else if !time() {
-                        return Ok(Step::More);
-                    }
-                }
-                Phase::Report => {
-                    self.findings.unlisted_crawls = self.unlisted.len() as u64;
-                    self.findings.to_remove_crawls = ks.set_len(&index.names.outgoing)?;
-                    if repair {
-                        index.mark_holders_trusted(ks)?;
-                    }
-                    return Ok(Step::Done(self.report()));
-                }
-            }
-        }
-    }
+/// All committed crawls, sorted.
+async fn committed<K: Store>(lent: &Lent<K>) -> Result<Vec<Vec<u8>>> {
+    let mut crawls = Vec::new();
+    let committed = lent.with(|index, ks| Walk::set(ks, index.names.allcrawls.clone()));
+    let note = |_: &mut Index<K>, _: &mut K, crawl: &[u8], _: &[u8]| {
+        crawls.push(crawl.to_vec());
+        Ok(())
+    };
+    committed.run(lent, note).await?;
+    crawls.sort();
+    crawls.dedup();
+    Ok(crawls)
 }
 
 /// What a crawl with packed records is.

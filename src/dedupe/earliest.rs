@@ -148,8 +148,8 @@ mod tests {
     use crawlspace_host::keyspace::memory::Plain;
 
     use super::super::add::{Adding, Response};
-    use super::super::commit::Commit;
-    use super::super::removal::Cancel;
+    use super::super::commit::commit;
+    use super::super::removal::cancel;
     use super::super::sequence::Sequence;
     use super::super::tests::run;
     use super::*;
@@ -225,7 +225,7 @@ mod tests {
         }
 
         fn commit(&mut self) {
-            run(&mut Commit::new(CRAWL), &mut self.index, &mut self.ks).unwrap();
+            run(commit(CRAWL), &mut self.index, &mut self.ks).unwrap();
         }
 
         fn stored(&mut self, n: usize) -> String {
@@ -366,15 +366,14 @@ mod tests {
         assert_eq!(world.stored(0), "0 20260319102015 http://e.com/0 1");
         assert_eq!(world.stored(1), "0 20260319102014 http://e.com/0 1");
         assert_eq!(world.urls(), 4);
-        let cancel = &mut Cancel::new(CRAWL);
-        run(cancel, &mut world.index, &mut world.ks).unwrap();
+        run(cancel(CRAWL), &mut world.index, &mut world.ks).unwrap();
         assert_eq!(world.urls(), 1);
         assert!(!world.ks.keys.contains_key(&b"p:h:a:unstored"[..]));
     }
 
     #[test]
     fn what_a_running_commit_takes_stays_and_what_comes_meanwhile_does_not() {
-        use super::super::job::{Job, Step};
+        use super::super::job::Step;
         for again in [false, true] {
             let mut world = World::new();
             if again {
@@ -385,7 +384,7 @@ mod tests {
             for n in [0].into_iter().chain(100..200) {
                 world.earliest((n, 1, 0, 0, 1));
             }
-            let mut commit = Commit::new(CRAWL);
+            let mut commit = commit(CRAWL);
             while !world.index.is_committing(&mut world.ks, CRAWL).unwrap() {
                 let step = commit.step(&mut world.index, &mut world.ks, &mut || false);
                 assert!(matches!(step, Ok(Step::More)));
@@ -396,7 +395,7 @@ mod tests {
             }
             assert_eq!(world.stored(0), "0 20260319102015 http://e.com/0 1");
             assert_eq!(world.stored(1), "0 20260319102014 http://e.com/0 1");
-            run(&mut commit, &mut world.index, &mut world.ks).unwrap();
+            run(commit, &mut world.index, &mut world.ks).unwrap();
             assert_eq!(world.urls(), 104 + i64::from(again));
             world.earliest((1, 0, 1, 0, 1));
             world.commit();

@@ -5,8 +5,26 @@ use super::digest::Digest;
 use super::error::Result;
 use super::holders::Numbers;
 use super::index::Index;
+use super::job::{Lent, Walk};
 use super::keys::CrawlKey;
+use super::storage::Of;
 use super::store::Store;
+
+/// Lists the new fields of a continued crawl in `h:<crawl>:merging`; see [`Gather`].
+///
+/// # Errors
+/// `WRONGTYPE` when a key holds another type; or when the server refuses.
+pub(super) async fn gather<K: Store>(lent: &Lent<K>, crawl: &[u8], spares: bool) -> Result<()> {
+    let of = Of::Records(crawl.to_vec());
+    let mut records = lent.with(|index, ks| Walk::stored(index, ks, of));
+    lent.slices(|index, ks, time| {
+        let mut gather = Gather::new(index, ks, crawl, spares)?;
+        records.slice(index, ks, time, |index, ks, field, _| {
+            gather.field(index, ks, crawl, field)
+        })
+    })
+    .await
+}
 
 /// Finds the fields of a continued crawl that a plain client added, and lists them in
 /// `h:<crawl>:merging` beside those that our own commands listed.

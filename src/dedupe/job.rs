@@ -1,26 +1,23 @@
-//! Long work in slices.
+//! Long work in slices: what the jobs of dedupe are made of.
 //!
-//! A job does a little at each step and says whether it is done. Between steps anything may
-//! happen: other commands, a crash, a restart. So a job keeps what it must not lose in keys,
-//! written in the same step as the work that it counts, and every step is safe to repeat.
+//! A job is an async function to which the index and its keys are lent for one slice at a time. It pauses between
+//! slices, and anything may happen meanwhile: other commands, a crash, a restart. So a job keeps what it must not lose
+//! in keys, written in the same slice as the work that it counts, and every part is safe to repeat.
 
 use crawlspace_host::keyspace::Batch;
+use crawlspace_host::slices;
 pub use crawlspace_host::slices::{Step, Time};
 
-use super::error::Result;
-use super::holders::Unrecorded;
+use super::error::{Error, Result};
 use super::index::Index;
 use super::storage::{Of, Source};
 use super::store::Store;
 
 /// Work on one index, done in slices.
-pub trait Job<K: Store> {
-    /// Works until done or out of time. At least a little is done at each step.
-    ///
-    /// # Errors
-    /// What ends the job; what was done stays.
-    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step>;
-}
+pub type Job<K> = slices::Job<Index<K>, K, Error>;
+
+/// The index and its keys, as a job gets them.
+pub type Lent<K> = slices::Lent<Index<K>, K>;
 
 /// How many entries are read before they are worked on. A batch is always worked off in the slice
 /// that read it: nothing read is kept while others may change it.
@@ -65,8 +62,24 @@ impl<K: Store> Walk<K> {
         }
     }
 
-    /// Hands every entry to `each` until time is up; true when all were given.
-    pub(super) fn run(
+    /// Hands every entry to `each`, and pauses between batches when time is up.
+    ///
+    /// # Errors
+    /// The first error of `each`, or of reading.
+    pub(super) async fn run(
+        mut self,
+        lent: &Lent<K>,
+        mut each: impl FnMut(&mut Index<K>, &mut K, &[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        lent.slices(|index, ks, time| self.slice(index, ks, time, &mut each))
+            .await
+    }
+
+    /// Hands entries to `each` until time is up; true when all were given.
+    ///
+    /// # Errors
+    /// As [`Walk::run`].
+    pub(super) fn slice(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -110,84 +123,54 @@ impl<K: Store> Walk<K> {
 
 /// Gives every committed crawl its place in the order of commits: those that plain clients
 /// committed get theirs here, sorted by id, before the job that asks gets its own.
-pub struct Adoption<K: Store> {
-    walk: Option<Walk<K>>,
-    /// The opening of the index in which the walk began.
-    opening: u64,
-    found: Vec<Vec<u8>>,
-    unrecorded: Unrecorded,
-    listed: bool,
-    /// The most records that a commit of ours has left in one crawl.
-    most: u64,
-}
-
-impl<K: Store> Default for Adoption<K> {
-    fn default() -> Self {
-        Adoption {
-            walk: None,
-            opening: 0,
-            found: Vec::new(),
-            unrecorded: Vec::new(),
-            listed: false,
-            most: 0,
-        }
+///
+/// # Errors
+/// `WRONGTYPE` when a key holds another type; or when the server refuses.
+pub(super) async fn adopt<K: Store>(lent: &Lent<K>) -> Result<()> {
+    if lent.with(|index, _| index.all_adopted()) {
+        return Ok(());
     }
-}
-
-impl<K: Store> Adoption<K> {
-    /// Works until done (true) or out of time.
-    pub(super) fn step(
-        &mut self,
-        index: &mut Index<K>,
-        ks: &mut K,
-        time: Time<'_>,
-    ) -> Result<bool> {
-        if index.all_adopted() {
-            return Ok(true);
+    let opening = lent.with(|index, _| index.opening());
+    let (mut found, mut unrecorded) = (Vec::new(), Vec::new());
+    let mut most_seen = 0;
+    let crawls = lent.with(|index, ks| Walk::set(ks, index.names.allcrawls.clone()));
+    let note = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
+        most_seen = index.seen_by_commit(ks, crawl)?.max(most_seen);
+        match index.unrecorded_number(ks, crawl)? {
+            Some(u64::MAX) => found.push(crawl.to_vec()),
+            Some(number) => unrecorded.push((number, crawl.to_vec())),
+            None => {}
         }
-        if self.walk.is_none() {
-            self.walk = Some(Walk::set(ks, index.names.allcrawls.clone()));
-            self.opening = index.opening();
-        }
-        let walk = self.walk.as_mut().expect("made above");
-        let (found, unrecorded) = (&mut self.found, &mut self.unrecorded);
-        let most = &mut self.most;
-        let complete = walk.run(index, ks, time, |index, ks, crawl, _| {
-            *most = index.seen_by_commit(ks, crawl)?.max(*most);
-            match index.unrecorded_number(ks, crawl)? {
-                Some(u64::MAX) => found.push(crawl.to_vec()),
-                Some(number) => unrecorded.push((number, crawl.to_vec())),
-                None => {}
-            }
-            Ok(())
-        })?;
-        if !complete {
-            return Ok(false);
-        }
-        if self.most > index.merged_len(ks)? {
+        Ok(())
+    };
+    crawls.run(lent, note).await?;
+    lent.with(|index, ks| {
+        if most_seen > index.merged_len(ks)? {
             // Another program took hashes out of it.
             index.mark_holders_untrusted(ks)?;
         }
-        if !self.listed && self.opening == index.opening() {
-            index.set_unrecorded(std::mem::take(unrecorded));
-            self.listed = true;
+        if opening == index.opening() {
+            index.set_unrecorded(unrecorded);
         }
-        // From the back, so that the crawl with the lowest id is last off and first in order.
-        self.found.sort_by(|a, b| b.cmp(a));
-        self.found.dedup();
-        while let Some(crawl) = self.found.pop() {
+        Ok::<_, Error>(())
+    })?;
+    found.sort();
+    found.dedup();
+    for crawl in found {
+        lent.with(|index, ks| {
             if index.numbers_of(ks, &crawl)?.is_empty() {
                 let number = index.next_number(ks)?;
                 index.adopt(ks, &crawl, number)?;
             }
-            if !time() {
-                return Ok(false);
-            }
-        }
+            Ok::<_, Error>(())
+        })?;
+        lent.pause().await;
+    }
+    lent.with(|index, _| {
         // A crawl that was committed behind the walk, by a plain client, is the next job's to adopt.
-        if self.opening == index.opening() {
+        if opening == index.opening() {
             index.set_all_adopted();
         }
-        Ok(true)
-    }
+    });
+    Ok(())
 }

@@ -10,110 +10,133 @@ use crawlspace_host::reply::Reply;
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::index::{CrawlState, Index};
-use super::job::{Job, Step, Time, Walk};
+use super::job::{Job, Lent, Walk};
 use super::keys::CrawlKey;
 use super::packed::Part;
 use super::packed::op::Op;
 use super::storage::{Of, Places, Storage};
 use super::store::Store;
 
-enum Phase<K: Store> {
-    Check,
-    /// The committed crawls, whose records are to be moved.
-    Crawls(Walk<K>),
-    Start,
-    /// Further holders.
-    Holders(Walk<K>),
-    /// The next crawl.
-    Next,
-    /// Records of one crawl, with the hashes that it owns.
-    Records(Vec<u8>, Walk<K>),
-    /// What is left of the merged index: hashes whose owner has no record of them.
-    Merged(Walk<K>),
-    End,
+/// The change of an index's storage; its reply is a map of the storage, the numbers of hashes and records that were
+/// moved, and the memory that they take, in bytes.
+///
+/// # Errors
+/// The job ends with `PURGING` while another program purges the index, or `WRONGTYPE` when a key holds another type.
+pub fn move_to<K: Store>(to: Storage) -> Job<K> {
+    Job::new(async move |lent| {
+        let moved = Move {
+            to,
+            hashes: 0,
+            records: 0,
+        };
+        moved.run(&lent).await
+    })
 }
 
-/// The change of an index's storage.
-pub struct Move<K: Store> {
+struct Move {
     to: Storage,
-    phase: Phase<K>,
-    /// Those whose records are still to be moved.
-    crawls: Vec<Vec<u8>>,
     hashes: u64,
     records: u64,
 }
 
-impl<K: Store> Move<K> {
-    /// To that storage, not yet begun.
-    pub fn new(to: Storage) -> Move<K> {
-        Move {
-            to,
-            phase: Phase::Check,
-            crawls: Vec::new(),
-            hashes: 0,
-            records: 0,
-        }
-    }
-
-    /// Puts the old storage aside.
-    fn start(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
-        if index.storage() != self.to {
-            index.register(ks)?;
-            let (merged, moving) = (index.names.merged.clone(), index.names.moving.clone());
-            let had = ks.exists(&merged);
-            if index.is_moving() {
-                // The way back: what was left of the other storage is where changes go now.
-                let aside = index.names.aside.clone();
-                ks.rename(&moving, &aside)?;
-                if had {
-                    ks.rename(&merged, &moving)?;
-                }
-                ks.rename(&aside, &merged)?;
-            } else if had {
-                ks.rename(&merged, &moving)?;
-            }
-            match self.to {
-                Storage::Packed => {
-                    let name = self.to.name().as_bytes();
-                    ks.hash_set(&index.names.meta, b"storage", name)?;
-                }
-                Storage::Plain => {
-                    ks.hash_del(&index.names.meta, b"storage")?;
-                }
-            }
-            let is_moving = ks.exists(&moving);
-            index.places = Places::of(&index.names, self.to, is_moving);
-            index.crawls.clear();
-            index.has_holders = None;
-        }
-        Ok(())
-    }
-
-    fn next_crawl(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
-        while let Some(crawl) = self.crawls.pop() {
-            let walk = match self.to {
-                Storage::Packed => {
-                    let records = index.crawl_key(ks, &crawl, CrawlKey::Records);
-                    let len = ks.hash_len(&records)?;
-                    if len == 0 {
-                        continue;
-                    }
-                    index.expect(ks, &crawl, len)?;
-                    Walk::hash(ks, records)
-                }
-                Storage::Plain => Walk::stored(index, ks, Of::Packed(crawl.clone())),
-            };
-            return Ok(Phase::Records(crawl, walk));
-        }
-        let walk = match (self.to, &index.places.plain) {
-            (Storage::Packed, Some(plain)) if index.is_moving() => Walk::hash(ks, plain.clone()),
-            (Storage::Plain, _) if index.is_moving() => index.packed_walk(Of::Merged),
-            _ => return Ok(Phase::End),
+impl Move {
+    async fn run<K: Store>(mut self, lent: &Lent<K>) -> Result<Reply> {
+        let to = self.to;
+        let committed = self.check(lent).await?;
+        lent.with(|index, ks| index.put_aside(ks, to))?;
+        let mut holders = lent.with(|index, ks| match to {
+            Storage::Packed => Walk::hash(ks, index.names.holders.clone()),
+            Storage::Plain => index.packed_walk(Of::Holders),
+        });
+        each_batch(lent, &mut holders, |index, ks, moved| {
+            index.move_holders(ks, to, moved)
+        })
+        .await?;
+        let crawls = match to {
+            Storage::Packed => committed,
+            Storage::Plain => lent.with(|index, ks| index.packed_crawls(ks))?,
         };
-        Ok(Phase::Merged(walk))
+        for crawl in crawls.iter().rev() {
+            self.move_records(lent, crawl).await?;
+            lent.pause().await;
+        }
+        self.move_merged(lent).await?;
+        lent.with(|index, ks| {
+            let is_moving = ks.exists(&index.names.moving);
+            index.places = Places::of(&index.names, to, is_moving);
+            Ok(self.answer(index, ks))
+        })
     }
 
-    fn answer(&self, index: &mut Index<K>, ks: &mut K) -> Reply {
+    /// The committed crawls. Nothing is moved unless all of it can be.
+    async fn check<K: Store>(&self, lent: &Lent<K>) -> Result<Vec<Vec<u8>>> {
+        lent.with(|index, ks| {
+            index.check_types(ks, None)?;
+            if self.to == Storage::Packed && index.is_purged(ks) {
+                return Err(Error::PurgingIndex); // it could not write to a packed index
+            }
+            Ok(())
+        })?;
+        let mut crawls = Vec::new();
+        let committed = lent.with(|index, ks| Walk::set(ks, index.names.allcrawls.clone()));
+        let check = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
+            crawls.push(crawl.to_vec());
+            index.check_types(ks, Some(crawl))
+        };
+        committed.run(lent, check).await?;
+        crawls.sort();
+        crawls.dedup();
+        Ok(crawls)
+    }
+
+    /// Moves the records of one crawl, with the hashes that it owns.
+    async fn move_records<K: Store>(&mut self, lent: &Lent<K>, crawl: &[u8]) -> Result<()> {
+        let to = self.to;
+        let mut records = lent.with(|index, ks| match to {
+            Storage::Packed => {
+                let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+                let len = ks.hash_len(&records)?;
+                if len > 0 {
+                    index.expect(ks, crawl, len)?;
+                }
+                Ok::<_, Error>(Walk::hash(ks, records))
+            }
+            Storage::Plain => Ok(Walk::stored(index, ks, Of::Packed(crawl.to_vec()))),
+        })?;
+        each_batch(lent, &mut records, |index, ks, batch| {
+            let (hashes, records) = match to {
+                Storage::Packed => index.pack_records(ks, crawl, batch)?,
+                Storage::Plain => index.unpack_records(ks, crawl, batch)?,
+            };
+            self.hashes += hashes;
+            self.records += records;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Moves what is left of the merged index: hashes whose owner has no record of them.
+    async fn move_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        let left = lent.with(|index, ks| match (self.to, &index.places.plain) {
+            _ if !index.is_moving() => None,
+            (Storage::Packed, Some(plain)) => Some(Walk::hash(ks, plain.clone())),
+            (Storage::Packed, None) => None,
+            (Storage::Plain, _) => Some(index.packed_walk(Of::Merged)),
+        });
+        let Some(mut left) = left else {
+            return Ok(());
+        };
+        each_batch(lent, &mut left, |index, ks, moved| {
+            for (field, owner) in moved.iter() {
+                index.merged_set(ks, field, owner)?;
+            }
+            self.hashes += moved.len() as u64;
+            Ok(())
+        })
+        .await
+    }
+
+    fn answer<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Reply {
         let names = &index.names;
         let memory = match index.storage() {
             Storage::Packed => ks.memory(&names.merged),
@@ -128,104 +151,61 @@ impl<K: Store> Move<K> {
     }
 }
 
-impl<K: Store> Job<K> for Move<K> {
-    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
-        let to = self.to;
+/// Hands the entries of a walk to `act`, batch by batch: one kind of change after the other, because each is replicated
+/// at once.
+async fn each_batch<K: Store>(
+    lent: &Lent<K>,
+    walk: &mut Walk<K>,
+    mut act: impl FnMut(&mut Index<K>, &mut K, &Batch) -> Result<()>,
+) -> Result<()> {
+    lent.slices(|index, ks, time| {
         loop {
-            match &mut self.phase {
-                Phase::Check => {
-                    index.check_types(ks, None)?;
-                    if to == Storage::Packed && index.is_purged(ks) {
-                        return Err(Error::PurgingIndex); // it could not write to a packed index
-                    }
-                    self.phase = Phase::Crawls(Walk::set(ks, index.names.allcrawls.clone()));
-                }
-                Phase::Crawls(walk) => {
-                    // Nothing is moved unless all of it can be.
-                    let crawls = &mut self.crawls;
-                    let done = walk.run(index, ks, time, |index, ks, crawl, _| {
-                        crawls.push(crawl.to_vec());
-                        index.check_types(ks, Some(crawl))
-                    })?;
-                    if !done {
-                        return Ok(Step::More);
-                    }
-                    crawls.sort();
-                    crawls.dedup();
-                    self.phase = Phase::Start;
-                }
-                Phase::Start => {
-                    self.start(index, ks)?;
-                    self.phase = Phase::Holders(match to {
-                        Storage::Packed => Walk::hash(ks, index.names.holders.clone()),
-                        Storage::Plain => index.packed_walk(Of::Holders),
-                    });
-                }
-                Phase::Holders(walk) => {
-                    let (moved, done) = walk.next(index, ks)?;
-                    index.move_holders(ks, to, moved)?;
-                    if !done {
-                        if time() {
-                            continue;
-                        } else {
-                            return Ok(Step::More);
-                        }
-                    }
-                    if to == Storage::Plain {
-                        self.crawls = index.packed_crawls(ks)?;
-                    }
-                    self.phase = Phase::Next;
-                }
-                Phase::Next => {
-                    self.phase = self.next_crawl(index, ks)?;
-                    if !time() {
-                        return Ok(Step::More);
-                    }
-                }
-                Phase::Records(crawl, walk) => {
-                    let crawl = &*crawl;
-                    let (batch, done) = walk.next(index, ks)?;
-                    let (hashes, records) = match to {
-                        Storage::Packed => index.pack_records(ks, crawl, batch)?,
-                        Storage::Plain => index.unpack_records(ks, crawl, batch)?,
-                    };
-                    self.hashes += hashes;
-                    self.records += records;
-                    if !done {
-                        if time() {
-                            continue;
-                        } else {
-                            return Ok(Step::More);
-                        }
-                    }
-                    self.phase = Phase::Next;
-                }
-                Phase::Merged(walk) => {
-                    let (moved, done) = walk.next(index, ks)?;
-                    for (field, owner) in moved.iter() {
-                        index.merged_set(ks, field, owner)?;
-                    }
-                    self.hashes += moved.len() as u64;
-                    if !done {
-                        if time() {
-                            continue;
-                        } else {
-                            return Ok(Step::More);
-                        }
-                    }
-                    self.phase = Phase::End;
-                }
-                Phase::End => {
-                    let is_moving = ks.exists(&index.names.moving);
-                    index.places = Places::of(&index.names, to, is_moving);
-                    return Ok(Step::Done(self.answer(index, ks)));
-                }
+            let (batch, done) = walk.next(index, ks)?;
+            act(index, ks, batch)?;
+            if done || !time() {
+                return Ok(done);
             }
         }
-    }
+    })
+    .await
 }
 
 impl<K: Store> Index<K> {
+    /// Puts the storage that the index has aside, unless it is the new one.
+    fn put_aside(&mut self, ks: &mut K, to: Storage) -> Result<()> {
+        if self.storage() == to {
+            return Ok(());
+        }
+        self.register(ks)?;
+        let (merged, moving) = (self.names.merged.clone(), self.names.moving.clone());
+        let had = ks.exists(&merged);
+        if self.is_moving() {
+            // The way back: what was left of the other storage is where changes go now.
+            let aside = self.names.aside.clone();
+            ks.rename(&moving, &aside)?;
+            if had {
+                ks.rename(&merged, &moving)?;
+            }
+            ks.rename(&aside, &merged)?;
+        } else if had {
+            ks.rename(&merged, &moving)?;
+        }
+        match to {
+            Storage::Packed => {
+                let name = to.name().as_bytes();
+                ks.hash_set(&self.names.meta, b"storage", name)?;
+            }
+            Storage::Plain => {
+                ks.hash_del(&self.names.meta, b"storage")?;
+            }
+        }
+        let is_moving = ks.exists(&moving);
+        self.places = Places::of(&self.names, to, is_moving);
+        self.crawls.clear();
+        self.has_holders = None;
+        Ok(())
+    }
+
     /// A walk over what is packed alone.
     fn packed_walk(&self, of: Of) -> Walk<K> {
         Walk::over(self.packed_source(of).into_iter().collect())

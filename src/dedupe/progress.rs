@@ -23,7 +23,7 @@ fn leaves_whole(state: &[u8]) -> bool {
 }
 
 /// A commit under way, as `committing` keeps it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommitState {
     /// Its number in the order of commits.
     pub number: u64,

@@ -14,18 +14,18 @@ use crawlspace_host::keyspace::memory::Plain;
 use crawlspace_host::reply::Reply;
 
 use super::add::{Adding, Response};
-use super::check::Check;
-use super::commit::Commit;
+use super::check::check;
+use super::commit::commit;
 use super::counts;
 use super::digest::Digest;
 use super::index::{CrawlState, Index};
 use super::job::{Job, Step};
 use super::keys::CrawlKey;
-use super::pack::Move;
+use super::pack::move_to;
 use super::packed::Part;
 use super::profile::Profile;
 use super::record::Record;
-use super::removal::{Removal, Retain};
+use super::removal::{check_removable, remove, retain};
 use super::storage::{Layout, Storage};
 use super::tests::run;
 
@@ -105,7 +105,7 @@ impl fmt::Debug for Plainly {
 /// A writing job of ours that was begun.
 struct Begun {
     what: String,
-    job: Box<dyn Job<MemoryKeyspace>>,
+    job: Job<MemoryKeyspace>,
     /// Crawls whose records it may delete.
     leaving: Vec<Crawl>,
 }
@@ -420,7 +420,7 @@ impl World {
         }
         let running = self.running();
         let live = self.live();
-        let (what, job, leaving): (String, Box<dyn Job<MemoryKeyspace>>, Vec<Crawl>) =
+        let (what, job, leaving): (String, Job<MemoryKeyspace>, Vec<Crawl>) =
             match self.rng.below(20) {
                 0..=7 => {
                     let all = if self.rng.chance(80) { running } else { live };
@@ -428,19 +428,19 @@ impl World {
                         return;
                     };
                     let what = format!("COMMIT {}", shown(&crawl));
-                    (what, Box::new(Commit::new(&crawl)), vec![])
+                    (what, commit(&crawl), vec![])
                 }
                 8..=10 => {
                     let Some(crawl) = self.rng.one_of(&live) else {
                         return;
                     };
                     let (index, ks) = (&mut self.index, &mut self.ks);
-                    if Removal::check(index, ks, &[&crawl]).is_err() {
+                    if check_removable(index, ks, &[&crawl]).is_err() {
                         return;
                     }
                     let what = format!("REMOVE {}", shown(&crawl));
-                    let job = Removal::new(vec![crawl.clone()], false);
-                    (what, Box::new(job), vec![crawl])
+                    let job = remove(vec![crawl.clone()]);
+                    (what, job, vec![crawl])
                 }
                 11 if self.purge.is_empty() => {
                     let keep: Vec<Crawl> =
@@ -453,10 +453,10 @@ impl World {
                         }
                     }
                     let what = "RETAIN PURGE".to_owned();
-                    (what, Box::new(Retain::new(keep, true)), removed)
+                    (what, retain(keep, true), removed)
                 }
-                11..=13 => ("CHECK".into(), Box::new(self.check(false)), vec![]),
-                14..=17 => ("REPAIR".into(), Box::new(self.check(true)), vec![]),
+                11..=13 => ("CHECK".into(), check(false), vec![]),
+                14..=17 => ("REPAIR".into(), check(true), vec![]),
                 _ => {
                     let to = if self.is_plain() {
                         Storage::Packed
@@ -469,16 +469,12 @@ impl World {
                     if begins {
                         return; // the guide says so
                     }
-                    (format!("{to:?}"), Box::new(Move::new(to)), vec![])
+                    (format!("{to:?}"), move_to(to), vec![])
                 }
             };
         self.note(format!("{what} begins"));
         self.leaving.extend(leaving.iter().cloned());
         self.job = Some(Begun { what, job, leaving });
-    }
-
-    fn check(&mut self, repair: bool) -> Check<MemoryKeyspace> {
-        Check::new(&self.index, &mut self.ks, repair)
     }
 
     /// One slice of the job; true when there is none any more.
@@ -582,8 +578,8 @@ impl World {
         }
     }
 
-    fn run(&mut self, what: &str, mut job: impl Job<MemoryKeyspace>) -> Reply {
-        let reply = run(&mut job, &mut self.index, &mut self.ks);
+    fn run(&mut self, what: &str, job: Job<MemoryKeyspace>) -> Reply {
+        let reply = run(job, &mut self.index, &mut self.ks);
         let reply = reply.unwrap_or_else(|error| panic!("{what}: {error}"));
         self.note(format!("{what}: {}", flat(&reply)));
         reply
@@ -632,16 +628,16 @@ impl World {
         let removing = self.fields(b"removing");
         let removing: Vec<Crawl> = removing.into_iter().map(|(crawl, _)| crawl).collect();
         if !removing.is_empty() {
-            self.run("REMOVE again", Removal::new(Vec::new(), false));
+            self.run("REMOVE again", remove(Vec::new()));
             for crawl in removing {
                 self.holds.remove(&crawl);
             }
         }
         for (crawl, _) in self.fields(b"committing") {
-            self.run("COMMIT again", Commit::new(&crawl));
+            self.run("COMMIT again", commit(&crawl));
         }
         if self.index.is_moving() || (!self.is_plain() && self.rng.chance(70)) {
-            self.run("UNPACK", Move::new(Storage::Plain));
+            self.run("UNPACK", move_to(Storage::Plain));
         }
         for crawl in self.live() {
             let standing = self.index.standing(&mut self.ks, &crawl).unwrap();
@@ -651,29 +647,27 @@ impl World {
             );
             if aside {
                 self.note(format!("{} is {standing:?}", shown(&crawl)));
-                self.run("COMMIT", Commit::new(&crawl));
+                self.run("COMMIT", commit(&crawl));
             }
         }
         // Their purge may have put back what we removed meanwhile.
         for crawl in self.members(b"to-remove-crawls") {
-            self.run("REMOVE", Removal::new(vec![crawl.clone()], false));
+            self.run("REMOVE", remove(vec![crawl.clone()]));
             self.holds.remove(&crawl);
         }
-        let repair = self.check(true);
-        self.run("REPAIR", repair);
+        self.run("REPAIR", check(true));
         self.records_hold();
         self.look_ups_hold();
         let continued = self.members(b"uncommittedcrawls");
         for crawl in continued {
-            self.run("COMMIT", Commit::new(&crawl));
+            self.run("COMMIT", commit(&crawl));
         }
-        let repair = self.check(true);
-        self.run("REPAIR", repair);
+        self.run("REPAIR", check(true));
         self.is_sound();
         assert!(self.index.holders_are_trusted());
         // The lists of holders are right again: whatever goes now, nothing of the others does.
         while let Some(crawl) = self.rng.one_of(&self.members(b"allcrawls")) {
-            let removal = Removal::new(vec![crawl.clone()], false);
+            let removal = remove(vec![crawl.clone()]);
             self.run(&format!("REMOVE {}", shown(&crawl)), removal);
             self.holds.remove(&crawl);
             self.records_hold();
@@ -683,8 +677,7 @@ impl World {
     }
 
     fn is_sound(&mut self) {
-        let check = self.check(false);
-        let Reply::Map(findings) = self.run("CHECK", check) else {
+        let Reply::Map(findings) = self.run("CHECK", check(false)) else {
             panic!("CHECK gives a map");
         };
         let ok = findings.contains(&(Reply::bulk("ok"), Reply::Int(1)));

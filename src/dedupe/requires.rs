@@ -9,7 +9,7 @@ use crawlspace_host::text::parse_unsigned;
 use super::counts;
 use super::error::{Error, Result};
 use super::index::Index;
-use super::job::{Job, Step, Time, Walk};
+use super::job::{Job, Lent, Walk};
 use super::keys::CrawlKey;
 use super::store::Store;
 use super::wacz::{WaczEntry, write_json_string};
@@ -41,12 +41,24 @@ pub fn parse_reference(reference: &[u8]) -> Option<(&[u8], u64)> {
     (space > 0).then_some((&reference[..space], index))
 }
 
-/// The work of `REQUIRES`.
-pub struct Requires {
-    of: Of,
+/// The work of `REQUIRES`; its reply is the WACZ files in the order of their crawls.
+///
+/// # Errors
+/// The job ends with `NOCRAWL`, or `WRONGTYPE` when a key holds another type.
+pub fn requires<K: Store>(of: Of, transitive: bool, format: Format) -> Job<K> {
+    Job::new(async move |lent| {
+        let mut requires = Requires {
+            transitive,
+            ..Requires::default()
+        };
+        requires.run(&lent, of).await?;
+        Ok(requires.answer(format))
+    })
+}
+
+#[derive(Default)]
+struct Requires {
     transitive: bool,
-    format: Format,
-    started: bool,
     /// Crawls whose WACZ files all count, still to be listed.
     crawls: Vec<Vec<u8>>,
     /// Crawls whose own requirements are followed, still to be looked at.
@@ -56,38 +68,45 @@ pub struct Requires {
 }
 
 impl Requires {
-    /// A question not yet asked.
-    pub fn new(of: Of, transitive: bool, format: Format) -> Requires {
-        Requires {
-            of,
-            transitive,
-            format,
-            started: false,
-            crawls: Vec::new(),
-            follow: Vec::new(),
-            seen: BTreeSet::new(),
-            found: BTreeMap::new(),
+    async fn run<K: Store>(&mut self, lent: &Lent<K>, of: Of) -> Result<()> {
+        lent.with(|index, ks| self.begin(index, ks, of))?;
+        loop {
+            lent.pause().await;
+            if let Some(crawl) = self.crawls.pop() {
+                if self.seen.insert(crawl.clone()) {
+                    let waczs = lent.with(|index, ks| index.wacz_list(ks, &crawl))?;
+                    for (i, entry) in waczs.into_iter().enumerate() {
+                        self.found.insert((crawl.clone(), i as u64), entry);
+                    }
+                    if self.transitive {
+                        self.follow.push(crawl);
+                    }
+                }
+            } else if let Some(crawl) = self.follow.pop() {
+                let required = lent.with(|index, ks| requirements(index, ks, &crawl))?;
+                let unseen = required.into_iter().filter(|c| !self.seen.contains(c));
+                self.crawls.extend(unseen);
+            } else {
+                return Ok(());
+            }
         }
     }
 
-    fn start<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
-        match &self.of {
+    fn begin<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K, of: Of) -> Result<()> {
+        match of {
             Of::Crawl(crawl) => {
-                index.require_known(ks, crawl)?;
-                self.seen.insert(crawl.clone());
-                self.crawls = required_by(index, ks, crawl)?;
+                index.require_known(ks, &crawl)?;
+                self.crawls = requirements(index, ks, &crawl)?;
+                self.seen.insert(crawl);
+                Ok(())
             }
             Of::Wacz(uuid) => {
-                let key = index.references_key(ks, uuid);
+                let key = index.references_key(ks, &uuid);
                 let references = counts::members(ks, &key)?;
-                self.refer(index, ks, references)?;
+                self.refer(index, ks, references)
             }
-            Of::References(references) => {
-                let references = references.clone();
-                self.refer(index, ks, references)?;
-            }
+            Of::References(references) => self.refer(index, ks, references),
         }
-        Ok(())
     }
 
     fn refer<K: Store>(
@@ -113,8 +132,8 @@ impl Requires {
         Ok(())
     }
 
-    fn answer(&self) -> Reply {
-        match self.format {
+    fn answer(&self, format: Format) -> Reply {
+        match format {
             Format::Json => {
                 let mut json = b"[".to_vec();
                 for ((crawl, _), entry) in &self.found {
@@ -153,97 +172,42 @@ pub fn entry_members(entry: &WaczEntry) -> Vec<(&'static str, Reply)> {
     members
 }
 
-fn required_by<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<Vec<Vec<u8>>> {
+fn requirements<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<Vec<Vec<u8>>> {
     let key = index.crawl_key(ks, crawl, CrawlKey::Requires);
     counts::members(ks, &key)
 }
 
-impl<K: Store> Job<K> for Requires {
-    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
-        if !self.started {
-            self.start(index, ks)?;
-            self.started = true;
-        }
-        loop {
-            if let Some(crawl) = self.crawls.pop() {
-                if self.seen.insert(crawl.clone()) {
-                    for (i, entry) in index.wacz_list(ks, &crawl)?.into_iter().enumerate() {
-                        self.found.insert((crawl.clone(), i as u64), entry);
-                    }
-                    if self.transitive {
-                        self.follow.push(crawl);
-                    }
-                }
-            } else if let Some(crawl) = self.follow.pop() {
-                let required = required_by(index, ks, &crawl)?;
-                let unseen = required.into_iter().filter(|c| !self.seen.contains(c));
-                self.crawls.extend(unseen);
-            } else {
-                return Ok(Step::Done(self.answer()));
-            }
-            if !time() {
-                return Ok(Step::More);
-            }
-        }
-    }
-}
-
-/// The work of `REQUIREDBY`: which crawls have revisits of this one's records.
-pub struct RequiredBy<K: Store> {
-    crawl: Vec<u8>,
-    walks: Vec<Walk<K>>,
-    found: BTreeMap<Vec<u8>, Option<u64>>,
-}
-
-impl<K: Store> RequiredBy<K> {
-    /// Asks of this crawl.
-    ///
-    /// # Errors
-    /// `NOCRAWL` when the index has no such crawl. `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn new(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<RequiredBy<K>> {
-        index.require_known(ks, crawl)?;
-        let sets = [
-            index.names.allcrawls.clone(),
-            index.names.uncommitted.clone(),
-        ];
-        Ok(RequiredBy {
-            crawl: crawl.to_vec(),
-            walks: sets.into_iter().map(|set| Walk::set(ks, set)).collect(),
-            found: BTreeMap::new(),
-        })
-    }
-}
-
-impl<K: Store> Job<K> for RequiredBy<K> {
-    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
-        while let Some(walk) = self.walks.last_mut() {
-            let (crawl, found) = (&self.crawl, &mut self.found);
-            let done = walk.run(index, ks, time, |index, ks, other, _| {
+/// The work of `REQUIREDBY`: which crawls have revisits of this one's records, with their numbers.
+///
+/// # Errors
+/// The job ends with `WRONGTYPE` when a key holds another type.
+pub fn required_by<K: Store>(crawl: &[u8]) -> Job<K> {
+    let crawl = crawl.to_vec();
+    Job::new(async move |lent: Lent<K>| {
+        let sets = lent.with(|index, ks| {
+            [&index.names.uncommitted, &index.names.allcrawls].map(|set| Walk::set(ks, set.clone()))
+        });
+        let mut found = BTreeMap::new();
+        for set in sets {
+            let note = |index: &mut Index<K>, ks: &mut K, other: &[u8], _: &[u8]| {
                 // Crawlers may keep what they require elsewhere; the revisits are counted all the same.
                 let deps = index.crawl_key(ks, other, CrawlKey::Deps);
-                let revisits = ks.hash_get(&deps, crawl)?;
+                let revisits = ks.hash_get(&deps, &crawl)?;
                 let requires = index.crawl_key(ks, other, CrawlKey::Requires);
-                if revisits.is_some() || ks.set_has(&requires, crawl)? {
+                if revisits.is_some() || ks.set_has(&requires, &crawl)? {
                     let revisits = revisits.and_then(|n| parse_unsigned(n.as_ref()));
                     found.insert(other.to_vec(), revisits);
                 }
                 Ok(())
-            })?;
-            if !done {
-                return Ok(Step::More);
-            }
-            self.walks.pop();
+            };
+            set.run(&lent, note).await?;
         }
-        Ok(Step::Done(Reply::Array(
-            self.found
-                .iter()
-                .map(|(crawl, revisits)| {
-                    let revisits = revisits.map_or(Reply::Nil, Reply::count);
-                    Reply::Array(vec![Reply::bulk(crawl), revisits])
-                })
-                .collect(),
-        )))
-    }
+        let rows = found.into_iter().map(|(crawl, revisits)| {
+            let revisits = revisits.map_or(Reply::Nil, Reply::count);
+            Reply::Array(vec![Reply::bulk(crawl), revisits])
+        });
+        Ok(Reply::Array(rows.collect()))
+    })
 }
 
 /// Refuses references that cannot be read.

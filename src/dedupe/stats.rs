@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
 
 use super::counts;
 use super::error::{Error, Result};
 use super::index::{CrawlState, Index};
-use super::job::{Job, Step, Time, Walk};
+use super::job::{Job, Lent, Walk};
 use super::keys::CrawlKey;
 use super::packed::Part;
 use super::store::Store;
+use super::stray::each_stray;
 
 impl<K: Store> Index<K> {
     fn crawl_figures(
@@ -71,43 +71,10 @@ impl<K: Store> Index<K> {
             })
             .sum()
     }
-}
 
-/// The work of `STATS` for a whole index.
-pub struct Stats<K: Store> {
-    walks: Vec<Walk<K>>,
-    memory: BTreeMap<Vec<u8>, u64>,
-}
-
-impl<K: Store> Stats<K> {
-    /// Not yet begun.
-    pub fn new(index: &Index<K>, ks: &mut K) -> Stats<K> {
-        let committed = Walk::set(ks, index.names.allcrawls.clone());
-        let uncommitted = Walk::set(ks, index.names.uncommitted.clone());
-        Stats {
-            walks: vec![committed, uncommitted],
-            memory: BTreeMap::new(),
-        }
-    }
-}
-
-impl<K: Store> Job<K> for Stats<K> {
-    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
-        while let Some(walk) = self.walks.last_mut() {
-            let memory = &mut self.memory;
-            let done = walk.run(index, ks, time, |index, ks, crawl, _| {
-                if !memory.contains_key(crawl) {
-                    memory.insert(crawl.to_vec(), index.crawl_memory(ks, crawl));
-                }
-                Ok(())
-            })?;
-            if !done {
-                return Ok(Step::More);
-            }
-            self.walks.pop();
-        }
-        let names = &index.names;
-        let mut memory: u64 = self.memory.values().sum();
+    /// Figures of the whole index, whose crawls take so much `memory`, in bytes.
+    fn whole_stats(&mut self, ks: &mut K, mut memory: u64) -> Result<Reply> {
+        let names = &self.names;
         for key in [
             &names.merged,
             &names.moving,
@@ -122,21 +89,21 @@ impl<K: Store> Job<K> for Stats<K> {
         }
         let progress = ks.hash_get(&names.allcounts, counts::UPDATE_PROGRESS)?;
         let mut figures = vec![
-            ("profile", Reply::bulk(index.profile().name())),
-            ("storage", Reply::bulk(index.storage_shown())),
-            ("crawls", Reply::count(ks.set_len(&index.names.allcrawls)?)),
+            ("profile", Reply::bulk(self.profile().name())),
+            ("storage", Reply::bulk(self.storage_shown())),
+            ("crawls", Reply::count(ks.set_len(&self.names.allcrawls)?)),
             (
                 "uncommitted",
-                Reply::count(ks.set_len(&index.names.uncommitted)?),
+                Reply::count(ks.set_len(&self.names.uncommitted)?),
             ),
-            ("hashes", Reply::count(index.merged_len(ks)?)),
+            ("hashes", Reply::count(self.merged_len(ks)?)),
         ];
         for name in counts::SHOWN
             .into_iter()
             .chain([counts::REMOVED_CRAWLS, counts::REMOVED_CRAWL_SIZE])
         {
             let shown = std::str::from_utf8(name).expect("count names are ASCII");
-            let n = counts::read(ks, &index.names.allcounts, name)?;
+            let n = counts::read(ks, &self.names.allcounts, name)?;
             figures.push((shown, Reply::Int(n)));
         }
         figures.push((
@@ -144,8 +111,32 @@ impl<K: Store> Job<K> for Stats<K> {
             progress.map_or(Reply::Nil, |p| Reply::bulk(p.as_ref())),
         ));
         figures.push(("memory", Reply::count(memory)));
-        Ok(Step::Done(Reply::named(figures)))
+        Ok(Reply::named(figures))
     }
+}
+
+/// The work of `STATS` for a whole index.
+///
+/// # Errors
+/// The job ends with `WRONGTYPE` when a key holds another type.
+pub fn stats<K: Store>() -> Job<K> {
+    Job::new(async |lent: Lent<K>| {
+        let sets = lent.with(|index, ks| {
+            [&index.names.uncommitted, &index.names.allcrawls].map(|set| Walk::set(ks, set.clone()))
+        });
+        let mut memory = BTreeMap::new();
+        for set in sets {
+            let measure = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
+                if !memory.contains_key(crawl) {
+                    memory.insert(crawl.to_vec(), index.crawl_memory(ks, crawl));
+                }
+                Ok(())
+            };
+            set.run(&lent, measure).await?;
+        }
+        let memory = memory.values().sum();
+        lent.with(|index, ks| index.whole_stats(ks, memory))
+    })
 }
 
 /// Which crawls `CRAWLS` lists.
@@ -161,70 +152,46 @@ pub enum Which {
     Unlisted,
 }
 
-/// The work of `CRAWLS`.
-pub struct Crawls<K: Store> {
-    walks: Vec<Walk<K>>,
-    /// Over all keys, for crawls that are in no set.
-    keys: Option<K::Cursor>,
-    found: BTreeMap<Vec<u8>, Reply>,
-}
-
-impl<K: Store> Crawls<K> {
-    /// Not yet begun.
-    pub fn new(index: &Index<K>, ks: &mut K, which: Which) -> Crawls<K> {
-        let names = &index.names;
-        let sets: &[&K::Name] = match which {
-            Which::All => &[
-                &names.canceled,
-                &names.outgoing,
-                &names.allcrawls,
-                &names.uncommitted,
-            ],
-            Which::Uncommitted => &[&names.uncommitted],
-            Which::Committed => &[&names.allcrawls],
-            Which::Unlisted => &[],
-        };
-        let walks = sets.iter().map(|&set| Walk::set(ks, set.clone()));
-        Crawls {
-            walks: walks.collect(),
-            keys: (which == Which::Unlisted).then(|| ks.cursor()),
-            found: BTreeMap::new(),
+/// The work of `CRAWLS`; its reply is a map of the figures of each crawl.
+///
+/// # Errors
+/// The job ends with `WRONGTYPE` when a key holds another type.
+pub fn crawls<K: Store>(which: Which) -> Job<K> {
+    Job::new(async move |lent: Lent<K>| {
+        let mut found = BTreeMap::new();
+        let sets = lent.with(|index, ks| {
+            let names = &index.names;
+            let sets: &[&K::Name] = match which {
+                Which::All => &[
+                    &names.uncommitted,
+                    &names.allcrawls,
+                    &names.outgoing,
+                    &names.canceled,
+                ],
+                Which::Uncommitted => &[&names.uncommitted],
+                Which::Committed => &[&names.allcrawls],
+                Which::Unlisted => &[],
+            };
+            let walks = sets.iter().map(|&set| Walk::set(ks, set.clone()));
+            walks.collect::<Vec<_>>()
+        });
+        for set in sets {
+            let note = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
+                note_crawl(index, ks, crawl, &mut found)
+            };
+            set.run(&lent, note).await?;
         }
-    }
-}
-
-impl<K: Store> Job<K> for Crawls<K> {
-    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
-        while let Some(walk) = self.walks.last_mut() {
-            let found = &mut self.found;
-            let done = walk.run(index, ks, time, |index, ks, crawl, _| {
-                note_crawl(index, ks, crawl, found)
-            })?;
-            if !done {
-                return Ok(Step::More);
-            }
-            self.walks.pop();
-        }
-        while let Some(cursor) = &mut self.keys {
-            let mut batch = Batch::default();
-            let more = ks.keys_scan(&index.prefix, cursor, &mut batch);
-            for (key, _) in batch.iter() {
-                match index.stray(ks, key)? {
-                    Some((crawl, which)) if !which.is_ours() => {
-                        note_crawl(index, ks, &crawl, &mut self.found)?;
-                    }
-                    _ => {}
+        if which == Which::Unlisted {
+            let note = |index: &mut Index<K>, ks: &mut K, crawl: Vec<u8>, part: CrawlKey| {
+                if part.is_ours() {
+                    return Ok(());
                 }
-            }
-            if !more {
-                self.keys = None;
-            } else if !time() {
-                return Ok(Step::More);
-            }
+                note_crawl(index, ks, &crawl, &mut found)
+            };
+            each_stray(&lent, note).await?;
         }
-        let found = std::mem::take(&mut self.found);
-        Ok(Step::Done(Reply::named(found)))
-    }
+        Ok(Reply::named(found))
+    })
 }
 
 fn note_crawl<K: Store>(

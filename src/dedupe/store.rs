@@ -21,7 +21,7 @@ pub enum Holds {
 }
 
 /// Keys with packed indexes.
-pub trait Store: Keyspace {
+pub trait Store: Keyspace + 'static {
     /// Looks at the packed index of a key; `None` when there is no such key.
     ///
     /// # Errors

@@ -6,10 +6,37 @@ use super::counts;
 use super::digest::Digest;
 use super::error::Result;
 use super::index::{CrawlState, Index};
+use super::job::Lent;
 use super::keys::CrawlKey;
 use super::record::Record;
 use super::store::Store;
 use super::wacz::WaczEntry;
+
+/// Looks at all keys, and hands those of crawls that are in no set to `each`, with the crawl.
+///
+/// # Errors
+/// The first error of `each`, or of reading.
+pub(super) async fn each_stray<K: Store>(
+    lent: &Lent<K>,
+    mut each: impl FnMut(&mut Index<K>, &mut K, Vec<u8>, CrawlKey) -> Result<()>,
+) -> Result<()> {
+    let mut cursor = lent.with(|_, ks| ks.cursor());
+    lent.slices(|index, ks, time| {
+        loop {
+            let mut batch = Batch::default();
+            let more = ks.keys_scan(&index.prefix, &mut cursor, &mut batch);
+            for (key, _) in batch.iter() {
+                if let Some((crawl, which)) = index.stray(ks, key)? {
+                    each(index, ks, crawl, which)?;
+                }
+            }
+            if !more || !time() {
+                return Ok(!more);
+            }
+        }
+    })
+    .await
+}
 
 impl<K: Store> Index<K> {
     /// The crawl of a key, and which of its keys this is, if it is one of a crawl that is in no set.

@@ -11,16 +11,16 @@ use crawlspace_host::keyspace::memory::Plain;
 use crawlspace_host::reply::Reply;
 
 use super::add::{Adding, Dependency, Original, Response, Revisit};
-use super::check::Check;
-use super::commit::Commit;
+use super::check::check;
+use super::commit::commit;
 use super::digest::Digest;
 use super::error::Error;
 use super::index::Index;
 use super::job::{Job, Step, Walk};
-use super::pack::Move;
+use super::pack::move_to;
 use super::profile::Profile;
 use super::record::Record;
-use super::removal::{Cancel, Removal, Retain};
+use super::removal::{cancel, check_cancelable, check_removable, remove, retain};
 use super::storage::{Layout, Of, Storage};
 use super::wacz::Finished;
 
@@ -377,7 +377,7 @@ fn open(ks: &mut MemoryKeyspace, storage: Storage) -> MemoryIndex {
 }
 
 pub(super) fn run(
-    job: &mut dyn Job<MemoryKeyspace>,
+    mut job: Job<MemoryKeyspace>,
     index: &mut MemoryIndex,
     ks: &mut MemoryKeyspace,
 ) -> Result<Reply, Error> {
@@ -506,20 +506,20 @@ impl World {
         state.now.count("totalCrawlSize", i64::from(size));
     }
 
-    fn job(&mut self, op: &Op) -> Option<Box<dyn Job<MemoryKeyspace>>> {
+    fn job(&mut self, op: &Op) -> Option<Job<MemoryKeyspace>> {
         Some(match op {
-            Op::Commit { crawl } => Box::new(Commit::new(CRAWLS[*crawl])),
+            Op::Commit { crawl } => commit(CRAWLS[*crawl]),
             Op::Cancel { crawl } => {
-                Cancel::check(&mut self.index, &mut self.ks, CRAWLS[*crawl]).ok()?;
-                Box::new(Cancel::new(CRAWLS[*crawl]))
+                check_cancelable(&mut self.index, &mut self.ks, CRAWLS[*crawl]).ok()?;
+                cancel(CRAWLS[*crawl])
             }
             Op::Remove { crawls } => {
                 let ids: Vec<&[u8]> = crawls.iter().map(|&c| CRAWLS[c]).collect();
-                Removal::check(&mut self.index, &mut self.ks, &ids).ok()?;
-                Box::new(Removal::new(names(crawls.iter().copied()), false))
+                check_removable(&mut self.index, &mut self.ks, &ids).ok()?;
+                remove(names(crawls.iter().copied()))
             }
-            Op::Purge { keep } => Box::new(Retain::new(names(keep.iter().copied()), true)),
-            Op::Move { to } => Box::new(Move::new(*to)),
+            Op::Purge { keep } => retain(names(keep.iter().copied()), true),
+            Op::Move { to } => move_to(*to),
             _ => return None,
         })
     }
@@ -528,7 +528,7 @@ impl World {
     fn finish(&mut self, op: &Op) {
         let reply = self
             .job(op)
-            .map(|mut job| run(&mut *job, &mut self.index, &mut self.ks));
+            .map(|job| run(job, &mut self.index, &mut self.ks));
         let model = &mut self.model;
         match op {
             Op::Commit { crawl } => {
@@ -645,7 +645,7 @@ impl World {
     fn abandon(&mut self, crawl: usize, steps: usize) {
         let id = CRAWLS[crawl];
         let began = self.index.is_committing(&mut self.ks, id).unwrap();
-        let mut job = Commit::new(id);
+        let mut job = commit(id);
         for _ in 0..steps {
             match job.step(&mut self.index, &mut self.ks, &mut || false) {
                 Ok(Step::More) => {}
@@ -835,7 +835,7 @@ impl World {
         self.lookups_hold();
         let mut merged = BTreeMap::new();
         let mut walk = Walk::stored(&mut self.index, &mut self.ks, Of::Merged);
-        let walked = walk.run(
+        let walked = walk.slice(
             &mut self.index,
             &mut self.ks,
             &mut || true,
@@ -950,8 +950,7 @@ impl World {
             let expected: BTreeSet<&[u8]> = expected.collect();
             assert!(names.iter().map(Vec::as_slice).eq(expected), "{names:?}");
         }
-        let mut check = Check::new(&self.index, &mut self.ks, false);
-        let Ok(Reply::Map(findings)) = run(&mut check, &mut self.index, &mut self.ks) else {
+        let Ok(Reply::Map(findings)) = run(check(false), &mut self.index, &mut self.ks) else {
             panic!("CHECK gives a map");
         };
         let ok = findings.contains(&(Reply::bulk("ok"), Reply::Int(1)));
@@ -1019,7 +1018,7 @@ fn an_add_during_the_commit_of_a_crawl_that_nobody_announced_spoils_nothing() {
     }
     let counts_key = [b"{p}:h:", CRAWLS[0], b":counts"].concat();
     super::counts::add(&mut world.ks, &counts_key, b"totalUrls", 100).unwrap();
-    let mut job = Commit::new(CRAWLS[0]);
+    let mut job = commit(CRAWLS[0]);
     while !world.index.is_committing(&mut world.ks, CRAWLS[0]).unwrap() {
         let step = job.step(&mut world.index, &mut world.ks, &mut || false);
         assert!(matches!(step, Ok(Step::More)));
@@ -1038,12 +1037,12 @@ fn an_add_during_the_commit_of_a_crawl_that_nobody_announced_spoils_nothing() {
     let added = index.add(ks, CRAWLS[0], &[response], Adding::default(), 1);
     assert_eq!(added, Ok(1));
     for (figures, urls) in [([100, 0], 100), ([1, 0], 101)] {
-        let done = run(&mut job, index, ks);
+        let done = run(job, index, ks);
         assert_eq!(done, Ok(Reply::counts(&figures)));
         let allcounts = index.names.allcounts.clone();
         let sum = super::counts::read(ks, &allcounts, b"totalUrls");
         assert_eq!(sum, Ok(urls));
-        job = Commit::new(CRAWLS[0]);
+        job = commit(CRAWLS[0]);
     }
 }
 

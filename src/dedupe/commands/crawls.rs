@@ -28,10 +28,7 @@ impl Command for Stats {
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         if call.args.left() == 0 {
-            let job = on_index(call, |cached, keys| {
-                Ok(stats::Stats::new(&cached.index, keys))
-            })?;
-            return submit_reading(call, "stats", &[], Box::new(job));
+            return submit_reading(call, "stats", &[], stats::stats());
         }
         let crawl = crawl_argument(&mut call.args)?;
         call.args.end()?;
@@ -77,10 +74,7 @@ impl Command for Crawls {
         };
         call.args.end()?;
         permit(call, &STATE, &[])?;
-        let job = on_index(call, |cached, keys| {
-            Ok(stats::Crawls::new(&cached.index, keys, which))
-        })?;
-        submit_reading(call, "crawls", &[], Box::new(job))
+        submit_reading(call, "crawls", &[], stats::crawls(which))
     }
 }
 
@@ -98,10 +92,7 @@ impl Command for Check {
     };
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let job = on_index(call, |cached, keys| {
-            Ok(check::Check::new(&cached.index, keys, false))
-        })?;
-        submit_reading(call, "check", &[], Box::new(job))
+        submit_reading(call, "check", &[], check::check(false))
     }
 }
 
@@ -131,10 +122,7 @@ impl Command for Repair {
             })
             .collect();
         permit(call, &WHOLE_INDEX, &crawls)?;
-        let job = on_index(call, |cached, keys| {
-            Ok(check::Check::new(&cached.index, keys, true))
-        })?;
-        submit_repair(call, Box::new(job))
+        submit_repair(call, check::check(true))
     }
 }
 

@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 
 use crate::dedupe::job::{Job, Step};
 use crate::dedupe::keys::{CrawlKey, is_bookkeeping};
-use crate::dedupe::removal::{Cancel as CancelJob, Removal, Retain as RetainJob};
+use crate::dedupe::removal::{self, check_cancelable, check_removable};
 use crate::dedupe::requires::{self, Format, Of};
 use crate::dedupe::stats::check_known;
 use crate::dedupe::{commit, error::Error};
@@ -42,7 +42,7 @@ struct IndexJob {
     prefix: Vec<u8>,
     kind: JobKind,
     user: Option<RmString>,
-    job: Box<dyn Job<RedisKeyspace>>,
+    job: Job<RedisKeyspace>,
 }
 
 impl Slices for IndexJob {
@@ -108,7 +108,7 @@ pub fn submit(
     call: &mut Call<'_>,
     kind: JobKind,
     id: JobId,
-    job: Box<dyn Job<RedisKeyspace>>,
+    job: Job<RedisKeyspace>,
     may_attach: bool,
 ) -> Result<Answer, String> {
     // What the command did so far is replicated before the job's own writes, and no key stays open
@@ -132,7 +132,7 @@ pub fn submit_reading(
     call: &mut Call<'_>,
     work: &str,
     arguments: &[&[u8]],
-    job: Box<dyn Job<RedisKeyspace>>,
+    job: Job<RedisKeyspace>,
 ) -> Result<Answer, String> {
     let id = id(call, JobKind::Reads, work, arguments);
     // Two who ask the same may be different users, so everybody gets a look of their own.
@@ -140,10 +140,7 @@ pub fn submit_reading(
 }
 
 /// Hands a job in that repairs the whole index.
-pub fn submit_repair(
-    call: &mut Call<'_>,
-    job: Box<dyn Job<RedisKeyspace>>,
-) -> Result<Answer, String> {
+pub fn submit_repair(call: &mut Call<'_>, job: Job<RedisKeyspace>) -> Result<Answer, String> {
     let id = id(call, JobKind::Grows, "repair", &[]);
     submit(call, JobKind::Grows, id, job, true)
 }
@@ -205,8 +202,7 @@ impl Command for Commit {
                 || !index.changed_since_commit_began(keys, crawl)?)
         })?;
         let id = id(call, JobKind::Grows, "commit", &[crawl]);
-        let job = Box::new(commit::Commit::new(crawl));
-        submit(call, JobKind::Grows, id, job, may_attach)
+        submit(call, JobKind::Grows, id, commit::commit(crawl), may_attach)
     }
 }
 
@@ -227,7 +223,7 @@ impl Command for Cancel {
         let crawl = crawl_argument(&mut call.args)?;
         permit(call, &WHOLE_INDEX, &[(crawl, &OF_CRAWL, Access::Write)])?;
         on_index(call, |cached, keys| {
-            CancelJob::check(&mut cached.index, keys, crawl)
+            check_cancelable(&mut cached.index, keys, crawl)
         })?;
         permit_references(call, &[crawl])?;
         claims::cancel_waiters(call.db, call.prefix, crawl);
@@ -236,13 +232,7 @@ impl Command for Cancel {
         let canceled = Err(Error::Canceled(crawl.to_vec()).to_string());
         job::abort(&canceled, |id, _| *id == commit);
         let id = id(call, JobKind::Shrinks, "cancel", &[crawl]);
-        submit(
-            call,
-            JobKind::Shrinks,
-            id,
-            Box::new(CancelJob::new(crawl)),
-            true,
-        )
+        submit(call, JobKind::Shrinks, id, removal::cancel(crawl), true)
     }
 }
 
@@ -281,12 +271,17 @@ impl Command for Remove {
             .collect();
         permit(call, &WHOLE_INDEX, &keys)?;
         on_index(call, |cached, keys| {
-            Removal::check(&mut cached.index, keys, &crawls)
+            check_removable(&mut cached.index, keys, &crawls)
         })?;
         permit_references(call, &crawls)?;
         let id = id(call, JobKind::Shrinks, "remove", &crawls);
-        let job = Box::new(Removal::new(owned(&crawls), false));
-        submit(call, JobKind::Shrinks, id, job, true)
+        submit(
+            call,
+            JobKind::Shrinks,
+            id,
+            removal::remove(owned(&crawls)),
+            true,
+        )
     }
 }
 
@@ -328,7 +323,7 @@ impl Command for Retain {
         })?;
         let work = if purge { "retain purge" } else { "retain" };
         let id = id(call, JobKind::Shrinks, work, &crawls);
-        let job = Box::new(RetainJob::new(owned(&crawls), purge));
+        let job = removal::retain(owned(&crawls), purge);
         submit(call, JobKind::Shrinks, id, job, true)
     }
 }
@@ -446,7 +441,7 @@ impl Command for Requires {
                 cached.index.require_known(keys, crawl).map(drop)
             })?;
         }
-        let job = Box::new(requires::Requires::new(of, transitive, format));
+        let job = requires::requires(of, transitive, format);
         submit_reading(call, "requires", &[], job)
     }
 }
@@ -466,9 +461,10 @@ impl Command for RequiredBy {
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         let crawl = crawl_argument(&mut call.args)?;
-        let job = on_index(call, |cached, keys| {
-            requires::RequiredBy::new(&mut cached.index, keys, crawl)
+        on_index(call, |cached, keys| {
+            cached.index.require_known(keys, crawl).map(drop)
         })?;
-        submit_reading(call, "requiredby", &[crawl], Box::new(job))
+        let job = requires::required_by(crawl);
+        submit_reading(call, "requiredby", &[crawl], job)
     }
 }

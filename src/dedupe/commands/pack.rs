@@ -1,6 +1,6 @@
 //! `DEDUPE.PACK` and `DEDUPE.UNPACK`.
 
-use crate::dedupe::pack::Move;
+use crate::dedupe::pack::move_to;
 use crate::dedupe::storage::Storage;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
@@ -62,5 +62,5 @@ fn run(call: &mut Call<'_>, to: Storage, kind: JobKind, work: &str) -> Result<An
     let records: Vec<_> = records.collect();
     permit(call, &[], &records)?;
     let id = id(call, kind, work, &[]);
-    submit(call, kind, id, Box::new(Move::new(to)), true)
+    submit(call, kind, id, move_to(to), true)
 }
