@@ -53,10 +53,12 @@ pub fn check<K: Store>(repair: bool) -> Job<K> {
             let storage = |index: &mut Index<K>, _: &mut K| (index.storage(), index.is_moving());
             let began_in = lent.with(storage);
             let mut look = pin!(Check::new(false).run(&lent));
-            let outcome = poll_fn(|context| match lent.with(storage) == began_in {
-                true => look.as_mut().poll(context).map(Some),
-                // What was to be gone through next may be elsewhere now.
-                false => Poll::Ready(None),
+            let outcome = poll_fn(|context| {
+                if lent.with(storage) != began_in {
+                    // What was to be gone through next may be elsewhere now.
+                    return Poll::Ready(None);
+                }
+                look.as_mut().poll(context).map(Some)
             });
             if let Some(reply) = outcome.await {
                 return reply;
