@@ -1,9 +1,10 @@
 //! The load generator: requests encoded beforehand, replies counted with as little work as will
 //! do, so that the server and not the generator is what is measured.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -24,14 +25,9 @@ pub enum Item<'a> {
     Other,
 }
 
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
 /// A connection that reads replies piece by piece, without copying them.
 pub struct Connection {
-    stream: Stream,
+    socket: File,
     buffer: Vec<u8>,
     from: usize,
     to: usize,
@@ -42,20 +38,27 @@ pub struct Connection {
 impl Connection {
     /// Over the unix socket.
     pub fn unix(server: &Server) -> Connection {
-        let stream = UnixStream::connect(server.unix_path()).expect("the server accepts");
-        Connection::over(Stream::Unix(stream))
+        Connection::over(unix(server))
+    }
+
+    /// Over the unix socket, for [`Connection::read_some`] and [`Connection::send_some`].
+    pub fn nonblocking(server: &Server) -> Connection {
+        let stream = unix(server);
+        let set = stream.set_nonblocking(true);
+        set.expect("a socket can be non-blocking");
+        Connection::over(stream)
     }
 
     /// Over loopback TCP, as a crawler on another machine would.
     pub fn tcp(server: &Server) -> Connection {
         let stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server accepts");
         stream.set_nodelay(true).expect("a TCP socket has nodelay");
-        Connection::over(Stream::Tcp(stream))
+        Connection::over(stream)
     }
 
-    fn over(stream: Stream) -> Connection {
+    fn over(socket: impl Into<OwnedFd>) -> Connection {
         Connection {
-            stream,
+            socket: File::from(socket.into()),
             buffer: vec![0; 256 << 10],
             from: 0,
             to: 0,
@@ -65,11 +68,8 @@ impl Connection {
 
     /// Sends encoded requests.
     pub fn send(&mut self, bytes: &[u8]) {
-        match &mut self.stream {
-            Stream::Tcp(s) => s.write_all(bytes),
-            Stream::Unix(s) => s.write_all(bytes),
-        }
-        .expect("the server takes requests");
+        let sent = self.socket.write_all(bytes);
+        sent.expect("the server takes requests");
     }
 
     /// Reads `replies` whole replies and shows their pieces.
@@ -96,29 +96,12 @@ impl Connection {
 
     /// Sends what the socket takes without waiting, and says how much.
     pub fn send_some(&mut self, bytes: &[u8]) -> usize {
-        let sent = match &mut self.stream {
-            Stream::Tcp(s) => s.write(bytes),
-            Stream::Unix(s) => s.write(bytes),
-        };
-        would_block_is_0(sent)
-    }
-
-    /// Makes the socket non-blocking, for [`Connection::read_some`].
-    pub fn nonblocking(self) -> Connection {
-        match &self.stream {
-            Stream::Tcp(s) => s.set_nonblocking(true),
-            Stream::Unix(s) => s.set_nonblocking(true),
-        }
-        .expect("a socket can be non-blocking");
-        self
+        would_block_is_0(self.socket.write(bytes))
     }
 
     /// The socket.
     pub fn fd(&self) -> RawFd {
-        match &self.stream {
-            Stream::Tcp(s) => s.as_raw_fd(),
-            Stream::Unix(s) => s.as_raw_fd(),
-        }
+        self.socket.as_raw_fd()
     }
 
     /// Takes up to `most` replies from the buffer.
@@ -157,13 +140,14 @@ impl Connection {
         if self.to == self.buffer.len() {
             self.buffer.resize(2 * self.to, 0);
         }
-        let got = match &mut self.stream {
-            Stream::Tcp(s) => s.read(&mut self.buffer[self.to..]),
-            Stream::Unix(s) => s.read(&mut self.buffer[self.to..]),
-        }?;
+        let got = self.socket.read(&mut self.buffer[self.to..])?;
         self.to += got;
         Ok(got)
     }
+}
+
+fn unix(server: &Server) -> UnixStream {
+    UnixStream::connect(server.unix_path()).expect("the server accepts")
 }
 
 fn would_block_is_0(outcome: std::io::Result<usize>) -> usize {
@@ -189,8 +173,7 @@ fn item(bytes: &[u8]) -> Option<(Item<'_>, usize, usize)> {
     }
     let negative = bytes[1] == b'-';
     match kind {
-        b'$' if negative => Some((Item::Nil, line, 0)),
-        b'*' if negative => Some((Item::Nil, line, 0)),
+        b'$' | b'*' if negative => Some((Item::Nil, line, 0)),
         b'$' => {
             let whole = line + number as usize + 2;
             let body = bytes.get(line..whole)?;
@@ -218,6 +201,82 @@ pub fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
+/// Appends a request of words that are parted by spaces; `''` is an empty one.
+pub fn line(out: &mut Vec<u8>, line: &str) {
+    encode(out, &words(line).map(str::as_bytes).collect::<Vec<_>>());
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    let empty = |word| if word == "''" { "" } else { word };
+    line.split(' ').map(empty)
+}
+
+/// A client that waits for the reply to each command.
+pub struct Client {
+    connection: Connection,
+    request: Vec<u8>,
+    /// Round trips so far.
+    pub trips: u64,
+}
+
+/// What a reply consists of.
+#[derive(Default)]
+pub struct Pieces {
+    /// Its strings.
+    pub texts: Vec<String>,
+    /// Its integers.
+    pub ints: Vec<i64>,
+}
+
+impl Client {
+    /// Over this connection.
+    pub fn over(connection: Connection) -> Client {
+        Client {
+            connection,
+            request: Vec::new(),
+            trips: 0,
+        }
+    }
+
+    /// Over the unix socket.
+    pub fn unix(server: &Server) -> Client {
+        Client::over(Connection::unix(server))
+    }
+
+    /// Runs a command of words that are parted by spaces; `''` is an empty one.
+    pub fn line(&mut self, line: &str) -> Pieces {
+        self.ask(words(line))
+    }
+
+    /// Runs a command of these words.
+    pub fn ask<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> Pieces {
+        let words: Vec<&[u8]> = words.into_iter().map(str::as_bytes).collect();
+        self.request.clear();
+        encode(&mut self.request, &words);
+        self.connection.send(&self.request);
+        self.trips += 1;
+        self.read()
+    }
+
+    /// Sends encoded requests at once and shows each reply.
+    pub fn pipeline(&mut self, requests: &[u8], replies: usize, mut see: impl FnMut(Pieces)) {
+        self.connection.send(requests);
+        (0..replies).for_each(|_| see(self.read()));
+    }
+
+    fn read(&mut self) -> Pieces {
+        let mut pieces = Pieces::default();
+        self.connection.read(1, |item| match item {
+            Item::Bulk(bytes) => pieces
+                .texts
+                .push(String::from_utf8_lossy(bytes).into_owned()),
+            Item::Int(n) => pieces.ints.push(n),
+            _ => (),
+        });
+        pieces
+    }
+}
+
 /// Sends requests in pieces of some 32 kB and reads their replies.
 pub struct Feeder {
     connection: Connection,
@@ -238,6 +297,23 @@ impl Feeder {
     /// One more request.
     pub fn request(&mut self, words: &[&[u8]]) {
         encode(&mut self.out, words);
+        self.sent();
+    }
+
+    /// One more request, of words that are parted by spaces.
+    pub fn line(&mut self, words: &str) {
+        line(&mut self.out, words);
+        self.sent();
+    }
+
+    /// One more request: these words, parted by spaces, and then these.
+    pub fn request_with(&mut self, head: &str, more: &[impl AsRef<str>]) {
+        let more = more.iter().map(AsRef::as_ref);
+        let words: Vec<&[u8]> = words(head).chain(more).map(str::as_bytes).collect();
+        self.request(&words);
+    }
+
+    fn sent(&mut self) {
         self.waiting += 1;
         if self.out.len() > 32 << 10 {
             self.finish();
@@ -316,8 +392,8 @@ const CONNECTIONS: usize = 8;
 
 /// Sends batches over several connections for as long as `span`, a batch under way on each.
 pub fn saturate(server: &Server, batches: &Batches, span: Duration, first: usize) -> Throughput {
-    let mut connections: Vec<Connection> =
-        (0..CONNECTIONS).map(|_| Connection::unix(server)).collect();
+    let connect = |_| Connection::unix(server);
+    let mut connections: Vec<Connection> = (0..CONNECTIONS).map(connect).collect();
     let mut next = first;
     let mut nils = 0;
     let mut requests = 0;
@@ -389,17 +465,13 @@ mod tests {
     fn pieces_are_taken_only_when_they_are_whole() {
         let reply = b"*3\r\n$3\r\nabc\r\n:-12\r\n$-1\r\n";
         assert!(matches!(item(reply), Some((Item::Other, 4, 3))));
-        assert!(matches!(
-            item(&reply[4..]),
-            Some((Item::Bulk(b"abc"), 9, 0))
-        ));
+        let first = item(&reply[4..]);
+        assert!(matches!(first, Some((Item::Bulk(b"abc"), 9, 0))));
         assert!(matches!(item(b"$-1\r\n"), Some((Item::Nil, 5, 0))));
         assert!(matches!(item(b":42\r\n"), Some((Item::Int(42), 5, 0))));
         for cut in 0..9 {
-            assert!(
-                item(&reply[4..4 + cut]).is_none(),
-                "{cut} bytes are no piece"
-            );
+            let piece = item(&reply[4..4 + cut]);
+            assert!(piece.is_none(), "{cut} bytes are no piece");
         }
     }
 
@@ -410,15 +482,13 @@ mod tests {
         let mut n = 0;
         let batches = Batches::new(10, 4, |out| {
             n += 1;
-            let field: &[u8] = if n % 2 == 0 { b"f" } else { b"unknown" };
-            encode(out, &[b"HGET", b"h", field]);
+            line(out, ["HGET h f", "HGET h unknown"][n % 2]);
         });
         let run = saturate(&server, &batches, Duration::from_millis(50), 3);
         let asked = server.info("cmdstat_hget").unwrap_or_default();
-        let calls = asked
-            .strip_prefix("calls=")
-            .and_then(|s| s.split(',').next());
-        let calls: u64 = calls.and_then(|n| n.parse().ok()).expect("HGET was called");
+        let calls = asked.strip_prefix("calls=");
+        let calls = calls.and_then(|s| s.split(',').next()?.parse().ok());
+        let calls: u64 = calls.expect("HGET was called");
         assert_eq!(run.nils * 2, calls, "{asked}");
         assert!(run.rate > 0.0);
     }

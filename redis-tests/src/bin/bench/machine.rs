@@ -1,20 +1,21 @@
 //! Where and when a run was made.
 
 use std::fs;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use redis_tests::Options;
 
 /// Machine, server, module and day in one line.
 pub fn describe() -> String {
-    format!(
-        "{} ({} cores), {}, module {} in release build, {}",
-        cpu_model(),
-        std::thread::available_parallelism().map_or(1, usize::from),
-        server_version(),
-        env!("CARGO_PKG_VERSION"),
-        today()
-    )
+    let (model, cores, server, today) = (cpu_model(), cores(), server_version(), today());
+    let version = env!("CARGO_PKG_VERSION");
+    format!("{model} ({cores} cores), {server}, module {version} in release build, {today}")
+}
+
+/// Processors of this machine.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn cpu_model() -> String {
@@ -35,20 +36,10 @@ fn server_version() -> String {
 
 /// Today in UTC as `2026-03-19`.
 fn today() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let days = now.map_or(0, |d| d.as_secs() / 86_400) as i64;
-    // Civil date from days, by Howard Hinnant's algorithm: years start in March.
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12 + 1;
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02}")
+    let date = Command::new("date").args(["-u", "+%F"]).output();
+    String::from_utf8_lossy(&date.expect("date runs").stdout)
+        .trim()
+        .to_owned()
 }
 
 /// Percent of the machine's processors that others use while this process waits for a second.
@@ -95,18 +86,15 @@ pub fn resident(pid: u32) -> u64 {
 /// `/proc` are in hundredths of a second). 0 when there is no such process.
 pub fn cpu_seconds(pid: u32) -> f64 {
     let mut clock: libc::clockid_t = 0;
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    // SAFETY: a time of zero is a time.
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live values of the right type.
     let failed = unsafe {
         libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) != 0
             || libc::clock_gettime(clock, &mut time) != 0
     };
     if failed {
-        0.0
-    } else {
-        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+        return 0.0;
     }
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

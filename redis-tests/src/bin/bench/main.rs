@@ -24,26 +24,33 @@ mod series;
 mod tags;
 mod told;
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use report::Section;
+use load::{Batches, Throughput, saturate};
+use redis_tests::Server;
+use report::{Findings, Section, say};
 
 /// A part that can be measured: its name, the names of its pieces, and what measures it.
-type Part = (&'static str, &'static [&'static str], fn(&Plan) -> Section);
+type Part = (&'static str, &'static str, fn(&Plan) -> Section);
 
-/// Every part, in the order of the report.
+/// Every part, in the order of the report. (Import has no pieces: all of it is compared with the peer's one import.)
 const SECTIONS: [Part; 6] = [
-    ("dedupe", &dedupe::PIECES, dedupe::measure),
-    ("chg", &chg::PIECES, chg::measure),
-    ("tags", &tags::PIECES, tags::measure),
-    ("import", &import::PIECES, import::measure),
-    ("federation", &federation::PIECES, federation::measure),
-    ("index", &index_cache::PIECES, index_cache::measure),
+    (
+        "dedupe",
+        "D1 D2 D3 D4 D5 D6 D7 D8 packing aof bystanders",
+        dedupe::measure,
+    ),
+    ("chg", "C1 C2 C3 C4 uris", chg::measure),
+    ("tags", "T1 T2 records large", tags::measure),
+    ("import", "", import::measure),
+    ("federation", "F1 F2 F3 F4 F5", federation::measure),
+    ("index", "X1 X2 X3", index_cache::measure),
 ];
 
 /// The part of `--scale`, which takes long and is not measured with the others.
-const SCALE: Part = ("scale", &[], dedupe::scale);
+const SCALE: Part = ("scale", "", dedupe::scale);
 
 /// How much is to be measured.
 pub struct Plan {
@@ -65,13 +72,35 @@ impl Plan {
         if self.quick { full / 10 } else { full }
     }
 
-    /// Whether one of these pieces is to be measured.
-    pub fn wants(&self, pieces: &[&str]) -> bool {
-        let wanted = |piece: &str| {
-            let only = self.piece.as_deref();
-            only.is_none_or(|only| only.eq_ignore_ascii_case(piece))
-        };
-        pieces.iter().any(|piece| wanted(piece))
+    /// Whether one of these pieces, parted by spaces, is to be measured.
+    pub fn wants(&self, pieces: &str) -> bool {
+        let Some(only) = &self.piece else { return true };
+        pieces
+            .split(' ')
+            .any(|piece| only.eq_ignore_ascii_case(piece))
+    }
+
+    /// What is found by measuring those pieces that are wanted.
+    pub fn findings(&self, pieces: &[(&str, &dyn Fn() -> Findings)]) -> Findings {
+        let mut found = Findings::default();
+        for (names, measure) in pieces {
+            if self.wants(names) {
+                found.extend(measure());
+            }
+        }
+        found
+    }
+
+    /// The numbers of the repetitions, from 1 on, each announced when it begins.
+    pub fn repeat(&self, what: impl Display) -> impl Iterator<Item = usize> {
+        let reps = self.reps;
+        (1..=reps).inspect(move |rep| say(&format!("{what} ({rep}/{reps})")))
+    }
+
+    /// A saturating run, beginning with other requests in each repetition.
+    pub fn saturate(&self, server: &Server, batches: &Batches, rep: usize) -> Throughput {
+        let first = (rep - 1) * batches.len() / self.reps;
+        saturate(server, batches, self.span(), first)
     }
 
     /// How long one saturating run lasts.
@@ -88,9 +117,8 @@ fn main() {
     let mut machine = machine::describe();
     let others = machine::busy_with_others();
     if others > 5.0 {
-        machine.push_str(&format!(
-            "; **other programs used {others:.0} % of the machine** when the run began"
-        ));
+        machine +=
+            &format!("; **other programs used {others:.0} % of the machine** when the run began");
     }
     println!("{machine}");
     println!("seed {}, {} repetitions", plan.seed, plan.reps);
@@ -135,7 +163,7 @@ fn chosen(plan: &mut Plan, ask: &Ask) -> Vec<Part> {
         return vec![part];
     }
     plan.piece = Some(only.clone());
-    let part = (SECTIONS.into_iter()).find(|(_, pieces, _)| pieces.iter().any(|p| named(p)));
+    let part = (SECTIONS.into_iter()).find(|(_, pieces, _)| pieces.split(' ').any(named));
     vec![part.unwrap_or_else(|| usage(only))]
 }
 
@@ -181,16 +209,27 @@ fn arguments() -> (Plan, Ask) {
 }
 
 fn usage<T>(at: &str) -> T {
-    let names = SECTIONS
-        .iter()
-        .map(|(name, pieces, _)| format!("{name} ({})", pieces.join(", ")));
+    let names = SECTIONS.map(|(name, pieces, _)| format!("{name} ({pieces})"));
     eprintln!("bench [--only SECTION|PIECE] [--quick] [--scale [HASHES]] [--reps N] [--seed N]");
-    eprintln!(
-        "sections and their pieces: {}",
-        names.collect::<Vec<_>>().join(", ")
-    );
+    eprintln!("sections and their pieces: {}", names.join(", "));
     eprintln!("not understood: {at}");
     std::process::exit(2);
+}
+
+/// A file of a release build.
+///
+/// # Panics
+/// When it has not been built.
+fn release(name: &str, package: &str) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = target.map_or_else(|| "target".into(), PathBuf::from);
+    let file = root().join(target).join("release").join(name);
+    let shown = file.display();
+    assert!(
+        file.exists(),
+        "no {shown}: cargo build --release --package {package}"
+    );
+    file
 }
 
 /// The harness takes the newest module it finds, which may be a debug build; here it must be the
@@ -199,17 +238,9 @@ fn choose_module() {
     if std::env::var_os("CRAWLSPACE_MODULE").is_some() {
         return;
     }
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    let module = match std::env::var_os("MODULE") {
-        Some(path) => PathBuf::from(path),
-        None => root().join(target).join("release/libcrawlspace.so"),
-    };
-    assert!(
-        module.exists(),
-        "no module at {}: cargo build --release",
-        module.display()
-    );
+    let module = std::env::var_os("MODULE").map(PathBuf::from);
+    let module = module.unwrap_or_else(|| release("libcrawlspace.so", "crawlspace"));
+    assert!(module.exists(), "no module at {}", module.display());
     // SAFETY: no other thread runs yet.
     unsafe { std::env::set_var("CRAWLSPACE_MODULE", module) };
 }
@@ -219,15 +250,7 @@ fn choose_module() {
 /// # Panics
 /// When it has not been built.
 pub fn tool() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let target = target.map_or_else(|| "target".into(), PathBuf::from);
-    let tool = root().join(target).join("release/crawlspace");
-    assert!(
-        tool.exists(),
-        "no tool at {}: cargo build --release --package crawlspace-cli",
-        tool.display()
-    );
-    tool
+    release("crawlspace", "crawlspace-cli")
 }
 
 /// The folder of the workspace.

@@ -7,13 +7,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use redis_tests::Server;
+use redis_tests::{Server, ok};
 
-use crate::load::{Batches, Connection, Item};
-use crate::series::Series;
+use crate::load::{Batches, Connection, Item, line};
+use crate::machine::cpu_seconds;
+use crate::series::{Series, time};
+use crate::told::slice_longest;
 
 /// Requests a second, all clients together.
 pub const RATE: u32 = 5_000;
+
+/// What a row is about that says how long others waited: half of them, 99 % and 99.9 %.
+pub const MEANWHILE: &str = "others meanwhile: p50 / p99 / p99.9; p99.9 above idle";
+
+/// What others may ask: a string, in each request.
+pub fn pages(server: &Server) -> Arc<Batches> {
+    ok!(server.wire(), "SET", "bench:page", "x".repeat(100));
+    Arc::new(Batches::new(1_000, 1, |out| line(out, "GET bench:page")))
+}
 
 /// Clients under way in a thread of their own.
 ///
@@ -36,10 +47,8 @@ pub struct Waits {
 impl Waits {
     /// Milliseconds of the requests that were due between two moments.
     pub fn between(&self, from: Instant, to: Instant) -> Series {
-        let due = self
-            .waits
-            .iter()
-            .filter(|(due, _)| (from..=to).contains(due));
+        let waits = self.waits.iter();
+        let due = waits.filter(|(due, _)| (from..=to).contains(due));
         due.map(|(_, wait)| wait.as_secs_f64() * 1e3).collect()
     }
 }
@@ -48,12 +57,10 @@ impl Others {
     /// Starts asking; `requests` are batches of one request.
     pub fn start(server: &Server, requests: Arc<Batches>) -> Others {
         let stop = Arc::new(AtomicBool::new(false));
-        let connections: Vec<_> = (0..4)
-            .map(|_| Connection::unix(server).nonblocking())
-            .collect();
+        let clients: Vec<Client> = (0..4).map(|_| Client::new(server)).collect();
         let thread = std::thread::spawn({
             let stop = Arc::clone(&stop);
-            move || ask(connections, &requests, &stop)
+            move || ask(clients, &requests, &stop)
         });
         Others { stop, thread }
     }
@@ -71,9 +78,9 @@ pub struct Loaded {
     /// Seconds of the long thing.
     pub seconds: Series,
     /// Milliseconds that others waited before it started.
-    pub idle: Vec<Series>,
+    idle: Vec<Series>,
     /// Milliseconds that others waited while it ran.
-    pub during: Vec<Series>,
+    during: Vec<Series>,
 }
 
 impl Loaded {
@@ -89,7 +96,7 @@ impl Loaded {
         let begin = Instant::now();
         std::thread::sleep(Duration::from_secs(2));
         let start = Instant::now();
-        self.seconds.0.push(long(server));
+        self.seconds.push(long(server));
         let end = Instant::now();
         let waits = others.finish();
         assert_eq!(waits.nils, 0, "others find every hash all along");
@@ -104,11 +111,65 @@ impl Loaded {
         above.collect()
     }
 
-    /// `0.05 / 0.1 / 0.9 ms`: half, 99 %, 99.9 % of all repetitions together.
-    pub fn quantiles(series: &[Series]) -> String {
-        let all: Series = series.iter().flat_map(|s| s.0.iter().copied()).collect();
-        let [half, p99, p999] = [0.5, 0.99, 0.999].map(|q| all.quantile(q));
-        format!("{half:.2} / {p99:.2} / {p999:.2} ms")
+    /// What others waited before: `0.05 / 0.10 / 0.90 ms`, half, 99 % and 99.9 % of all repetitions together.
+    pub fn idle(&self) -> String {
+        quantiles(&self.idle)
+    }
+
+    /// What others waited meanwhile, as [`Loaded::idle`] says it.
+    pub fn during(&self) -> String {
+        quantiles(&self.during)
+    }
+}
+
+fn quantiles(series: &[Series]) -> String {
+    let all: Series = series.iter().flat_map(|s| s.0.iter().copied()).collect();
+    let [half, p99, p999] = [0.5, 0.99, 0.999].map(|q| all.quantile(q));
+    format!("{half:.2} / {p99:.2} / {p999:.2} ms")
+}
+
+/// Something long, done several times with nobody else there, and as often with other clients asking.
+#[derive(Default)]
+pub struct Long {
+    /// Seconds when nobody else asks.
+    pub alone: Series,
+    /// Seconds of the server's processor then.
+    pub cpu: Series,
+    /// With others asking.
+    pub loaded: Loaded,
+    /// Milliseconds of the longest slice in each run, if the server has the module.
+    pub slices: Series,
+}
+
+impl Long {
+    /// Does it once with nobody else there.
+    pub fn alone(&mut self, server: &Server, long: impl FnOnce(&Server) -> f64) {
+        let cpu = cpu_seconds(server.pid());
+        self.alone.push(long(server));
+        self.cpu.push(cpu_seconds(server.pid()) - cpu);
+        self.push_slice(server);
+    }
+
+    /// Does it once with others asking.
+    pub fn loaded(
+        &mut self,
+        server: &Server,
+        requests: Arc<Batches>,
+        long: impl FnOnce(&Server) -> f64,
+    ) {
+        self.loaded.measure(server, requests, long);
+        self.push_slice(server);
+    }
+
+    fn push_slice(&mut self, server: &Server) {
+        if server.info("slices").is_some() {
+            self.slices.push(slice_longest(server));
+        }
+    }
+
+    /// The longest slice of all runs.
+    pub fn slice(&self) -> String {
+        time(self.slices.high() / 1e3)
     }
 }
 
@@ -118,15 +179,17 @@ struct Client {
     due: VecDeque<Instant>,
 }
 
-fn ask(connections: Vec<Connection>, requests: &Batches, stop: &AtomicBool) -> Waits {
-    let mut clients: Vec<Client> = connections
-        .into_iter()
-        .map(|connection| Client {
-            connection,
+impl Client {
+    fn new(server: &Server) -> Client {
+        Client {
+            connection: Connection::nonblocking(server),
             unsent: Vec::new(),
             due: VecDeque::new(),
-        })
-        .collect();
+        }
+    }
+}
+
+fn ask(mut clients: Vec<Client>, requests: &Batches, stop: &AtomicBool) -> Waits {
     let interval = Duration::from_secs(1) / RATE;
     let mut waits = Waits::default();
     let mut due = Instant::now();
@@ -168,25 +231,17 @@ fn ask(connections: Vec<Connection>, requests: &Batches, stop: &AtomicBool) -> W
 
 /// Sleeps until a reply is there or `patience` is over (std has no wait on several sockets).
 fn wait_readable(clients: &[Client], patience: Duration) {
-    let mut fds: Vec<libc::pollfd> = clients
-        .iter()
-        .map(|client| libc::pollfd {
-            fd: client.connection.fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        })
-        .collect();
+    let fd = |client: &Client| libc::pollfd {
+        fd: client.connection.fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut fds: Vec<libc::pollfd> = clients.iter().map(fd).collect();
     let timeout = libc::timespec {
         tv_sec: 0,
         tv_nsec: patience.subsec_nanos().into(),
     };
+    let number = fds.len() as libc::nfds_t;
     // SAFETY: `fds` and `timeout` live through the call, and the length is that of `fds`.
-    unsafe {
-        libc::ppoll(
-            fds.as_mut_ptr(),
-            fds.len() as libc::nfds_t,
-            &timeout,
-            std::ptr::null(),
-        );
-    }
+    unsafe { libc::ppoll(fds.as_mut_ptr(), number, &timeout, std::ptr::null()) };
 }

@@ -24,21 +24,34 @@ pub enum Goal {
 
 /// One line of a table.
 pub struct Row {
-    /// Name in the list of goals, `D1`.
-    pub id: &'static str,
-    /// What was measured.
-    pub what: String,
-    /// Against whom.
-    pub against: String,
-    /// Our figure with its unit.
-    pub ours: String,
-    /// The peer's figure with its unit.
-    pub theirs: String,
+    /// Name in the list of goals (`D1`), what was measured, against whom, our figure with its unit, and the peer's.
+    pub texts: [String; 5],
     /// The ratio (better is more), or the figure itself where the goal is a limit.
     pub result: Series,
     /// What it should reach.
     pub goal: Goal,
 }
+
+/// Adds lines to the table of some [`Findings`], a line up to each semicolon: name in the list of goals, what was
+/// measured, against whom, our figure, the peer's, the result and its goal.
+macro_rules! table {
+    ($found:expr; $($id:expr, $what:expr, $against:expr, $ours:expr, $theirs:expr, $result:expr, $goal:expr;)+) => {
+        $($found.rows.push($crate::report::Row {
+            texts: [$id.into(), $what.into(), $against.into(), $ours.into(), $theirs.into()],
+            result: $result.into(),
+            goal: $goal,
+        });)+
+    };
+}
+
+/// Adds the paragraph of a file to some [`Findings`], with these figures in it.
+macro_rules! note {
+    ($found:expr, $file:literal $(; $($name:ident = $value:expr),+ $(,)?)?) => {
+        $found.notes.push(format!(include_str!($file) $($(, $name = $value)+)?))
+    };
+}
+
+pub(crate) use {note, table};
 
 impl Row {
     fn result_text(&self) -> String {
@@ -74,17 +87,9 @@ impl Row {
         if met { "met" } else { "**not met**" }
     }
 
-    fn cells(&self) -> [String; 8] {
-        [
-            self.id.into(),
-            self.what.clone(),
-            self.against.clone(),
-            self.ours.clone(),
-            self.theirs.clone(),
-            self.result_text(),
-            self.goal_text(),
-            self.verdict().into(),
-        ]
+    fn cells(&self) -> Vec<String> {
+        let judged = [self.result_text(), self.goal_text(), self.verdict().into()];
+        self.texts.iter().cloned().chain(judged).collect()
     }
 }
 
@@ -94,31 +99,8 @@ pub struct Section {
     pub title: &'static str,
     /// What the data is and how it was measured.
     pub method: String,
-    /// The table.
-    pub rows: Vec<Row>,
-    /// A paragraph of analysis for each row or group of rows.
-    pub analysis: Vec<Paragraph>,
-}
-
-/// What is to be said about a row or a group of rows.
-pub struct Paragraph {
-    heading: String,
-    text: String,
-    /// Commands that repeat it, one a line.
-    again: String,
-}
-
-impl Paragraph {
-    fn markdown(&self) -> String {
-        let mut out = format!("**{}** {}\n", self.heading, self.text.trim());
-        if !self.again.is_empty() {
-            out.push('\n');
-        }
-        for line in self.again.lines() {
-            let _ = writeln!(out, "    {line}");
-        }
-        out
-    }
+    /// What came of it.
+    pub found: Findings,
 }
 
 /// What one measurement gives: rows, and a paragraph on each.
@@ -126,25 +108,29 @@ impl Paragraph {
 pub struct Findings {
     /// Lines of the table.
     pub rows: Vec<Row>,
-    /// What is to be said about them.
-    pub analysis: Vec<Paragraph>,
+    /// What is to be said about a row or a group of rows, and the commands that measure it again.
+    pub notes: Vec<String>,
 }
 
 impl Findings {
-    /// Adds a paragraph, with the commands that repeat what it is about.
-    pub fn note(&mut self, heading: &str, text: String, again: &[&str]) {
-        self.analysis.push(Paragraph {
-            heading: heading.to_owned(),
-            text,
-            again: again.join("\n"),
-        });
-    }
-
     /// Takes over what another measurement gave.
     pub fn extend(&mut self, other: Findings) {
         self.rows.extend(other.rows);
-        self.analysis.extend(other.analysis);
+        self.notes.extend(other.notes);
     }
+}
+
+/// Text with each paragraph in one line; commands, which are indented, and tables stay as they are.
+fn unwrapped(text: &str) -> String {
+    let fixed = |line: &str| line.is_empty() || line.starts_with([' ', '|']);
+    let (mut out, mut before) = (String::new(), "");
+    for line in text.lines() {
+        let joined = !fixed(before) && !fixed(line);
+        out.push(if joined { ' ' } else { '\n' });
+        out.push_str(line);
+        before = line;
+    }
+    out.trim().to_owned() + "\n"
 }
 
 /// Tells whoever waits what is being measured.
@@ -159,8 +145,8 @@ const HEADINGS: [&str; 8] = [
 impl Section {
     /// The table for a terminal.
     pub fn table(&self) -> String {
-        let mut lines = vec![HEADINGS.map(str::to_owned)];
-        lines.extend(self.rows.iter().map(Row::cells));
+        let mut lines = vec![HEADINGS.map(str::to_owned).to_vec()];
+        lines.extend(self.found.rows.iter().map(Row::cells));
         let width = |column: usize| {
             let cells = lines.iter().map(|line| line[column].chars().count());
             cells.max().unwrap_or(0)
@@ -168,10 +154,8 @@ impl Section {
         let widths: Vec<usize> = (0..HEADINGS.len()).map(width).collect();
         let mut out = format!("{}\n", self.title);
         for line in &lines {
-            let cells = line
-                .iter()
-                .zip(&widths)
-                .map(|(cell, w)| format!("{cell:<w$}"));
+            let cells = line.iter().zip(&widths);
+            let cells = cells.map(|(cell, w)| format!("{cell:<w$}"));
             let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
         }
         out
@@ -179,47 +163,30 @@ impl Section {
 
     /// The paragraphs for a terminal.
     pub fn paragraphs(&self) -> String {
-        let paragraphs = self.analysis.iter().map(Paragraph::markdown);
-        paragraphs.collect::<Vec<_>>().join("\n")
+        let notes = self.found.notes.iter().map(|note| unwrapped(note));
+        notes.collect::<Vec<_>>().join("\n")
     }
 
     /// The section as it stands in `docs/benchmarks.md`.
     pub fn markdown(&self, machine: &str, plan: &Plan) -> String {
-        let mut out = format!("## {}\n\n{machine}.\n\n{}\n\n", self.title, self.method);
+        let (title, method) = (self.title, unwrapped(&self.method));
+        let mut out = format!("## {title}\n\n{machine}.\n\n{method}\n");
         let _ = writeln!(out, "| {} |", HEADINGS.join(" | "));
         let _ = writeln!(out, "|{}", "---|".repeat(HEADINGS.len()));
-        for row in &self.rows {
+        for row in &self.found.rows {
             let _ = writeln!(out, "| {} |", row.cells().join(" | "));
         }
-        let _ = writeln!(
+        let reps = plan.reps;
+        let _ = write!(
             out,
-            "\nFigures are medians (repetitions: {}), in parentheses the lowest and the highest.",
-            plan.reps
+            "\nFigures are medians (repetitions: {reps}), in parentheses the lowest and the highest.\n\n{}",
+            self.paragraphs()
         );
-        for paragraph in &self.analysis {
-            let _ = write!(out, "\n{}", paragraph.markdown());
-        }
         out
     }
 }
 
-const PREAMBLE: &str = "\
-# Benchmarks
-
-Written by `make bench`. Everything is measured side by side in one run on one machine, with peers run as their users
-run them. Absolute figures differ from machine to machine; what counts are the ratios.
-
-    make bench                        # all of it, a quarter of an hour on a quiet machine
-    make bench ONLY=dedupe            # one section: dedupe, chg, tags, import, federation or index
-    make bench ONLY=D5                # what belongs to one row; printed and not written here
-    make bench ONLY=dedupe QUICK=1    # a tenth of the data; printed and not written here
-    make bench SCALE=1                # ten million hashes, some minutes and 4 GB; SCALE=2000000 for as many
-    make bench ARGS='--only dedupe --reps 5 --seed 7'
-
-The commands below a paragraph measure again what it is about; those of `redis-cli` and `redis-benchmark` do it by hand,
-on a server that holds crawls of one's own (`make run`; `$hash` and `$crawl` are one of theirs).
-
-";
+const PREAMBLE: &str = include_str!("preamble.md");
 
 /// Puts a section into the file, in the place of the one of that name if there is one.
 ///
@@ -263,26 +230,15 @@ mod tests {
     #[test]
     fn a_goal_is_judged_by_the_median() {
         let row = |goal, figures: &[f64]| Row {
-            id: "",
-            what: String::new(),
-            against: String::new(),
-            ours: String::new(),
-            theirs: String::new(),
+            texts: Default::default(),
             result: Series(figures.to_vec()),
             goal,
         };
-        assert_eq!(row(Goal::AtLeast(2.0), &[1.0, 2.5, 9.0]).verdict(), "met");
-        assert_eq!(
-            row(Goal::AtLeast(2.0), &[1.0, 1.5, 9.0]).verdict(),
-            "**not met**"
-        );
-        assert_eq!(
-            row(Goal::AtMost(1.0, "ms"), &[0.6, 0.7, 1.2]).verdict(),
-            "met"
-        );
-        assert_eq!(
-            row(Goal::AtLeast(2.0), &[1.0, 2.5, 9.0]).result_text(),
-            "2.50 × (1.00–9.00)"
-        );
+        let [ratio, limit] = [Goal::AtLeast(2.0), Goal::AtMost(1.0, "ms")];
+        assert_eq!(row(ratio, &[1.0, 2.5, 9.0]).verdict(), "met");
+        assert_eq!(row(ratio, &[1.0, 1.5, 9.0]).verdict(), "**not met**");
+        assert_eq!(row(limit, &[0.6, 0.7, 1.2]).verdict(), "met");
+        let shown = row(ratio, &[1.0, 2.5, 9.0]).result_text();
+        assert_eq!(shown, "2.50 × (1.00–9.00)");
     }
 }

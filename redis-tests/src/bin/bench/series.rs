@@ -5,6 +5,19 @@
 pub struct Series(pub Vec<f64>);
 
 impl Series {
+    /// One more figure.
+    pub fn push(&mut self, figure: f64) {
+        self.0.push(figure);
+    }
+
+    /// The median in this unit; nothing where nothing was measured.
+    pub fn shown(&self, unit: impl Fn(f64) -> String) -> String {
+        if self.0.is_empty() {
+            return String::new();
+        }
+        unit(self.median())
+    }
+
     /// The figure in the middle.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
@@ -25,10 +38,8 @@ impl Series {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         let last = sorted.len().saturating_sub(1) as f64;
-        sorted
-            .get((last * q).round() as usize)
-            .copied()
-            .unwrap_or(0.0)
+        let found = sorted.get((last * q).round() as usize);
+        found.copied().unwrap_or(0.0)
     }
 
     /// Figure by figure, this one divided by the other: the two were measured next to each other,
@@ -42,6 +53,18 @@ impl Series {
 impl FromIterator<f64> for Series {
     fn from_iter<I: IntoIterator<Item = f64>>(figures: I) -> Series {
         Series(figures.into_iter().collect())
+    }
+}
+
+impl From<f64> for Series {
+    fn from(figure: f64) -> Series {
+        Series(vec![figure])
+    }
+}
+
+impl From<&Series> for Series {
+    fn from(series: &Series) -> Series {
+        series.clone()
     }
 }
 
@@ -95,10 +118,8 @@ mod tests {
     #[test]
     fn a_median_is_the_figure_in_the_middle() {
         let series = Series(vec![3.0, 1.0, 9.0]);
-        assert_eq!(
-            (series.median(), series.low(), series.high()),
-            (3.0, 1.0, 9.0)
-        );
+        let figures = [series.median(), series.low(), series.high()];
+        assert_eq!(figures, [3.0, 1.0, 9.0]);
         assert_eq!(Series::default().median(), 0.0);
         assert_eq!(series.over(&Series(vec![1.0, 2.0, 3.0])).0, [3.0, 0.5, 3.0]);
     }

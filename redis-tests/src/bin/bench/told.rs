@@ -5,9 +5,8 @@ use redis_tests::Server;
 /// Longest slice of the server's jobs so far, in milliseconds: of processor time if the module
 /// tells it, or else by the clock on the wall.
 pub fn slice_longest(server: &Server) -> f64 {
-    let cpu = server
-        .info("slice_longest_cpu_us")
-        .and_then(|us| us.parse().ok());
+    let cpu = server.info("slice_longest_cpu_us");
+    let cpu = cpu.and_then(|us| us.parse().ok());
     cpu.unwrap_or_else(|| server.info_number("slice_longest_us") as f64) / 1e3
 }
 
@@ -43,12 +42,15 @@ impl Spent {
         spent.map(|(.., usec)| usec).sum()
     }
 
+    /// Microseconds of one call of a command, on average.
+    pub fn each(&self, command: &str) -> f64 {
+        self.micros(&[command]) / self.calls(command).max(1) as f64
+    }
+
     /// Calls of a command.
     pub fn calls(&self, command: &str) -> u64 {
-        let found = self
-            .0
-            .iter()
-            .find(|(name, ..)| command.eq_ignore_ascii_case(name));
+        let mut all = self.0.iter();
+        let found = all.find(|(name, ..)| command.eq_ignore_ascii_case(name));
         found.map_or(0, |(_, calls, _)| *calls)
     }
 }

@@ -4,7 +4,7 @@ use super::Scene;
 use super::hosts::Hosts;
 use super::steps::{Bench, Cost, Kind};
 use crate::Plan;
-use crate::report::{Findings, Goal, Row, say};
+use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, grouped};
 
 /// What is measured, in the order in which it is done.
@@ -23,18 +23,18 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let mut swept = Costs::default();
     for rep in 1..=plan.reps {
         for (size, costs) in sizes.iter().zip(&mut costs) {
-            say(&format!(
+            crate::report::say(&format!(
                 "C2: {} groups ({rep}/{})",
                 grouped(*size),
                 plan.reps
             ));
             for (kind, costs) in [Kind::Ours, Kind::Seed, Kind::Atomic].iter().zip(costs) {
-                let server = match kind {
-                    Kind::Ours => &scene.ours,
-                    _ => &scene.plain,
+                let server = if *kind == Kind::Ours {
+                    &scene.ours
+                } else {
+                    &scene.plain
                 };
-                let bench = Bench::on(*kind, server, hosts);
-                let (once, sweep) = bench.run(*size);
+                let (once, sweep) = Bench::on(*kind, server, hosts).run(*size);
                 for (costs, cost) in costs.iter_mut().zip(once) {
                     costs.push(cost);
                 }
@@ -56,8 +56,8 @@ struct Costs {
 
 impl Costs {
     fn push(&mut self, cost: Cost) {
-        self.commands.0.push(cost.commands);
-        self.processor.0.push(cost.processor);
+        self.commands.push(cost.commands);
+        self.processor.push(cost.processor);
     }
 
     /// `4.10 µs (12.9)`.
@@ -70,74 +70,40 @@ impl Costs {
 fn findings(sizes: &[u64; 3], costs: &[[[Costs; 4]; 3]; 3], swept: &Costs) -> Findings {
     let mut found = Findings::default();
     let [ours, seed, lua] = &costs[1];
+    let [few, some, many] = sizes.map(grouped);
+    let (mut others, mut ratios) = (Vec::new(), Vec::new());
     for (step, what) in STEPS.iter().enumerate() {
-        let mut row = |against: &str, peer: &Costs, goal| {
-            found.rows.push(Row {
-                id: "C2",
-                what: format!("{what}, server time at {} groups", grouped(sizes[1])),
-                against: against.into(),
-                ours: ours[step].text(),
-                theirs: peer.text(),
-                result: ours[step].commands.over(&peer.commands),
-                goal,
-            });
+        let (ours, seed, lua) = (&ours[step], &seed[step], &lua[step]);
+        let over_lua = ours.commands.over(&lua.commands);
+        let lua_goal = if step == 2 {
+            Goal::AtMost(0.5, "×")
+        } else {
+            Goal::Known
         };
-        let against_lua = match step {
-            2 => Goal::AtMost(0.5, "×"),
-            _ => Goal::Known,
-        };
-        let goal = Goal::AtMost(0.85, "×");
-        row("the seed's script and commands", &seed[step], goal);
-        row("one atomic Lua script", &lua[step], against_lua);
+        let what_at = format!("{what}, server time at {some} groups");
+        table! { found;
+            "C2", &what_at, "the seed's script and commands", ours.text(), seed.text(),
+                ours.commands.over(&seed.commands), Goal::AtMost(0.85, "×");
+            "C2", what_at, "one atomic Lua script", ours.text(), lua.text(), over_lua, lua_goal;
+        }
+        let ratio = ours.processor.over(&seed.processor);
+        ratios.push(format!("{what} {:.2}", ratio.median()));
     }
-    let mut others = Vec::new();
     for (step, what) in STEPS.iter().enumerate() {
-        let [small, _, large] = [0, 1, 2].map(|size| &costs[size]);
-        let shown = |kind: usize| {
-            let [small, large] = [small, large].map(|size| size[kind][step].commands.median());
+        let medians = |kind: usize| [0, 2].map(|size| costs[size][kind][step].commands.median());
+        let shown = |kind| {
+            let [small, large] = medians(kind);
             format!("{small:.2} → {large:.2} µs")
         };
         // What the larger frontier adds, in microseconds.
-        let added = |kind: usize| {
-            let [small, large] = [small, large].map(|size| size[kind][step].commands.median());
-            large - small
-        };
-        found.rows.push(Row {
-            id: "C2",
-            what: format!(
-                "{what}, what {} groups in place of {} add",
-                grouped(sizes[2]),
-                grouped(sizes[0])
-            ),
-            against: "one atomic Lua script".into(),
-            ours: shown(0),
-            theirs: shown(2),
-            result: Series(vec![added(0).max(0.0) / added(2).max(0.01)]),
-            goal: Goal::AtMost(1.0, "×"),
-        });
+        let [ours, _, lua] = [0, 1, 2].map(|kind| medians(kind)[1] - medians(kind)[0]);
+        table! { found;
+            "C2", format!("{what}, what {many} groups in place of {few} add"), "one atomic Lua script",
+                shown(0), shown(2), ours.max(0.0) / lua.max(0.01), Goal::AtMost(1.0, "×");
+        }
         others.push(format!("{what} {}", shown(1)));
     }
-    let ratios: Vec<String> = (STEPS.iter().enumerate())
-        .map(|(step, what)| {
-            let ratio = ours[step].processor.over(&seed[step].processor);
-            format!("{what} {:.2}", ratio.median())
-        })
-        .collect();
-    found.note("C2.", format!(
-        "Server time is what `INFO commandstats` counts for requests that are sent one by one, as crawlers send them. It \
-         leaves out reading requests and writing replies, and so makes four small commands look cheaper than they are; in \
-         parentheses is the processor time that the server used in all. Results are our time over theirs by \
-         `commandstats`; by processor time they are, against the seed's, {}. Due times are spread over an hour and ids are \
-         scattered, so that every step touches memory at random. The seed's `NEXT` is `BRPOP` and a script, its `RELEASE` \
-         four commands. Its `NEXT` finds groups only after a sweep, another {:.2} µs a group that are not counted; ours \
-         and the atomic script take the head of `chg_wait` themselves, out of the large sorted set. The atomic scripts \
-         know nothing of back-off, limits, gates, reports and retries.",
-        ratios.join(", "), swept.commands.median(),
-    ), &["make bench ONLY=C2", "redis-cli INFO commandstats | grep chg    # usec_per_call, after work of one's own"]);
-    found.note("C2, growth.", format!(
-        "A larger frontier has deeper sorted sets and lies in memory that no cache holds, whoever works on it. The result is \
-         the time that it adds to ours over the time that it adds to the atomic script's. The seed's: {}.",
-        others.join(", ")
-    ), &["make bench ONLY=C2"]);
+    note!(found, "cost.md"; ratios = ratios.join(", "), swept = swept.commands.median());
+    note!(found, "growth.md"; others = others.join(", "));
     found
 }

@@ -2,14 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use super::commands::{self, Lease, PREFIX, leases};
+use redis_tests::Server;
+
+use super::commands::{self, Lease};
 use super::hosts::Hosts;
 use super::veidemann::{self, Harvester, Scripts, Worker};
 use super::{Scene, queued};
 use crate::Plan;
-use crate::load::{Connection, Feeder, encode};
+use crate::load::{Client, Feeder};
 use crate::machine::cpu_seconds;
-use crate::report::{Findings, Goal, Row, say};
+use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, grouped, rate};
 use crate::told::Spent;
 
@@ -25,44 +27,27 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let scene = Scene::empty();
     let (mut ours, mut theirs) = <(Run, Run)>::default();
     let mut micros = Series::default();
-    for rep in 1..=plan.reps {
-        say(&format!("C1: page cycle ({rep}/{})", plan.reps));
+    for _ in plan.repeat("C1: page cycle") {
         scene.clear();
-        fill(&scene, hosts, uris);
+        fill(&scene, hosts, GROUPS, uris);
         Spent::reset(&scene.ours);
-        our_pages(&scene, plan.span(), &mut ours);
-        let spent = Spent::since_reset(&scene.ours);
-        micros
-            .0
-            .push(spent.micros(&["chg.release"]) / spent.calls("chg.release").max(1) as f64);
-        their_pages(&scene, plan.span(), &mut theirs);
+        our_pages(&scene.ours, plan.span(), &mut ours);
+        micros.push(Spent::since_reset(&scene.ours).each("chg.release"));
+        their_pages(&scene.plain, plan.span(), &mut theirs);
     }
     let mut found = Findings::default();
-    found.rows.push(Row {
-        id: "C1",
-        what: "pages, one client, no pipeline: `RELEASE … DONE … NEXT`".into(),
-        against: format!(
-            "Veidemann's sequence, {:.0} round trips",
-            theirs.trips.median()
-        ),
-        ours: rate(ours.rate.median()),
-        theirs: rate(theirs.rate.median()),
-        result: ours.rate.over(&theirs.rate),
-        goal: Goal::AtLeast(10.0),
-    });
-    found.note("C1.", format!(
-        "{} groups with {uris} kept URIs each, {} ms of rest after each page, one client that waits for each reply. \
-         Veidemann's frontier takes a group, marks it busy, looks for the execution and its first URI, sets the deadline \
-         anew, and after the fetch reads the group, removes the URI, reads the counts and releases by four commands: \
-         {:.0} round trips of {:.1} µs each, beside a queue worker every {} ms. Ours is one, of {:.1} µs, in which \
-         the server spends {:.1} µs on the command. The server used {:.0} µs of processor for one of their pages, {:.0} µs \
-         for one of ours. The more a round trip costs, over a network for instance, the nearer the ratio comes to \
-         {:.0}. In both the counts fell by exactly the pages done.",
-        grouped(GROUPS), PAUSE.as_millis(), theirs.trips.median(),
-        1e6 / theirs.rate.median() / theirs.trips.median(), veidemann::SWEEP_EVERY.as_millis(),
-        1e6 / ours.rate.median(), micros.median(),
-        theirs.cpu.median(), ours.cpu.median(), theirs.trips.median(),
-    ), &["make bench ONLY=C1", "redis-cli CHG.RELEASE '' $group $token DELAY 250 DONE $execution NEXT BLOCK 5000"]);
+    let trips = theirs.trips.median();
+    let [our_rate, their_rate] = [&ours, &theirs].map(|run| run.rate.median());
+    table! { found;
+        "C1", "pages, one client, no pipeline: `RELEASE … DONE … NEXT`",
+            format!("Veidemann's sequence, {trips:.0} round trips"),
+            rate(our_rate), rate(their_rate), ours.rate.over(&theirs.rate), Goal::AtLeast(10.0);
+    }
+    note!(found, "cycle.md";
+        groups = grouped(GROUPS), uris = uris, pause = PAUSE.as_millis(), trips = trips,
+        trip = 1e6 / their_rate / trips, worker = veidemann::SWEEP_EVERY.as_millis(),
+        ours = 1e6 / our_rate, server = micros.median(),
+        their_cpu = theirs.cpu.median(), our_cpu = ours.cpu.median());
     found
 }
 
@@ -77,106 +62,77 @@ struct Run {
     trips: Series,
 }
 
-fn fill(scene: &Scene, hosts: &Hosts, uris: u64) {
+/// Queues URIs in both frontiers, as many in each group.
+pub fn fill(scene: &Scene, hosts: &Hosts, groups: u64, uris: u64) {
     let mut feeder = Feeder::new(&scene.ours);
-    for chg in 0..GROUPS {
-        commands::keep(&mut feeder, hosts, chg, 0..uris);
+    for chg in 0..groups {
+        commands::keep(&mut feeder, hosts, chg, uris);
     }
     feeder.finish();
     let scripts = Scripts::load(&scene.plain);
     let mut feeder = Feeder::new(&scene.plain);
     let now = veidemann::now_ms();
-    for chg in 0..GROUPS {
+    for chg in 0..groups {
         for i in 0..uris {
             scripts.queue(&mut feeder, hosts, chg, i, now);
         }
     }
     feeder.finish();
-    assert_eq!(queued(&scene.ours), GROUPS * uris);
-    assert_eq!(queued(&scene.plain), GROUPS * uris);
+    for server in [&scene.ours, &scene.plain] {
+        assert_eq!(queued(server), groups * uris);
+    }
 }
 
-fn our_pages(scene: &Scene, span: Duration, run: &mut Run) {
-    let before = queued(&scene.ours);
-    let mut connection = Connection::unix(&scene.ours);
-    let mut request = Vec::new();
-    encode(&mut request, &[b"CHG.NEXT", PREFIX, b"BLOCK", b"5000"]);
-    connection.send(&request);
-    let mut lease = Lease::default();
-    leases(&mut connection, 1, 0, |got| {
-        lease = got.expect("a group is due");
+fn our_pages(server: &Server, span: Duration, run: &mut Run) {
+    let before = queued(server);
+    let mut client = Client::unix(server);
+    let mut lease = Lease::of(client.line("CHG.NEXT '' BLOCK 5000"), 0).expect("a group is due");
+    let pause = PAUSE.as_millis();
+    let pages = run.pages(server, span, || {
+        let Lease {
+            chg,
+            token,
+            execution,
+            ..
+        } = &lease;
+        let reply = client.line(&format!(
+            "CHG.RELEASE '' {chg} {token} DELAY {pause} DONE {execution} NEXT BLOCK 5000"
+        ));
+        lease = Lease::of(reply, 1).expect("a group is due");
+        1
     });
-    let pause = PAUSE.as_millis().to_string();
-    let cpu = cpu_seconds(scene.ours.pid());
-    let start = Instant::now();
-    let mut pages = 0u64;
-    while start.elapsed() < span {
-        request.clear();
-        let token = lease.token.to_string();
-        encode(
-            &mut request,
-            &[
-                b"CHG.RELEASE",
-                PREFIX,
-                lease.chg.as_bytes(),
-                token.as_bytes(),
-                b"DELAY",
-                pause.as_bytes(),
-                b"DONE",
-                lease.execution.as_bytes(),
-                b"NEXT",
-                b"BLOCK",
-                b"5000",
-            ],
-        );
-        connection.send(&request);
-        leases(&mut connection, 1, 1, |got| {
-            lease = got.expect("a group is due");
-        });
-        pages += 1;
-    }
-    run.push(
-        pages,
-        pages,
-        start.elapsed(),
-        cpu_seconds(scene.ours.pid()) - cpu,
-    );
-    assert_eq!(
-        before - queued(&scene.ours),
-        pages,
-        "every page counts once"
-    );
+    let done = before - queued(server);
+    assert_eq!(done, pages, "every page counts once");
 }
 
-fn their_pages(scene: &Scene, span: Duration, run: &mut Run) {
-    let before = queued(&scene.plain);
-    let worker = Worker::start(&scene.plain);
-    let mut harvester = Harvester::new(&scene.plain);
+fn their_pages(server: &Server, span: Duration, run: &mut Run) {
+    let before = queued(server);
+    let worker = Worker::start(server);
+    let mut harvester = Harvester::new(server);
     assert!(harvester.page(PAUSE), "a group is due");
-    harvester.trips = 0;
-    let cpu = cpu_seconds(scene.plain.pid());
-    let start = Instant::now();
-    let mut pages = 0u64;
-    while start.elapsed() < span {
+    let pages = run.pages(server, span, || {
+        let trips = harvester.trips();
         assert!(harvester.page(PAUSE), "a group is due");
-        pages += 1;
-    }
-    let elapsed = start.elapsed();
-    run.push(
-        pages,
-        harvester.trips,
-        elapsed,
-        cpu_seconds(scene.plain.pid()) - cpu,
-    );
+        harvester.trips() - trips
+    });
     worker.finish();
-    assert_eq!(before - queued(&scene.plain), pages + 1);
+    assert_eq!(before - queued(server), pages + 1);
 }
 
 impl Run {
-    fn push(&mut self, pages: u64, trips: u64, elapsed: Duration, cpu: f64) {
-        let pages = pages as f64;
-        self.rate.0.push(pages / elapsed.as_secs_f64());
-        self.cpu.0.push(1e6 * cpu / pages);
-        self.trips.0.push(trips as f64 / pages);
+    /// Fetches pages for a while, each by so many round trips; how many they were.
+    fn pages(&mut self, server: &Server, span: Duration, mut page: impl FnMut() -> u64) -> u64 {
+        let cpu = cpu_seconds(server.pid());
+        let start = Instant::now();
+        let (mut pages, mut trips) = (0, 0);
+        while start.elapsed() < span {
+            trips += page();
+            pages += 1;
+        }
+        let each = |figure: f64| figure / pages as f64;
+        self.rate.push(1.0 / each(start.elapsed().as_secs_f64()));
+        self.cpu.push(1e6 * each(cpu_seconds(server.pid()) - cpu));
+        self.trips.push(each(trips as f64));
+        pages
     }
 }

@@ -1,6 +1,5 @@
 //! `CHG.*` against the seed's scripts, as Veidemann runs them, and against atomic scripts: C1 to C4.
 
-mod atomic;
 mod commands;
 mod cost;
 mod cycle;
@@ -14,49 +13,26 @@ mod wakeup;
 use redis_tests::{Options, Server, ok};
 
 use crate::Plan;
-use crate::report::{Findings, Section};
+use crate::report::Section;
 use crate::series::grouped;
 use hosts::Hosts;
-
-/// What can be measured alone.
-pub const PIECES: [&str; 5] = ["C1", "C2", "C3", "C4", "uris"];
 
 /// Measures the family.
 pub fn measure(plan: &Plan) -> Section {
     let hosts = Hosts { seed: plan.seed };
-    let mut found = Findings::default();
-    let measures = [
-        cycle::measure,
-        cost::measure,
-        sweep::measure,
-        wakeup::measure,
-        memory::measure,
-    ];
-    for (piece, measure) in PIECES.iter().zip(measures) {
-        if plan.wants(&[piece]) {
-            found.extend(measure(plan, &hosts));
-        }
-    }
+    let found = plan.findings(&[
+        ("C1", &|| cycle::measure(plan, &hosts)),
+        ("C2", &|| cost::measure(plan, &hosts)),
+        ("C3", &|| sweep::measure(plan, &hosts)),
+        ("C4", &|| wakeup::measure(plan, &hosts)),
+        ("uris", &|| memory::measure(plan, &hosts)),
+    ]);
+    let groups = grouped(plan.scaled(1_000_000));
     Section {
         title: "CHG",
-        method: method(plan),
-        rows: found.rows,
-        analysis: found.analysis,
+        method: format!(include_str!("method.md"), seed = plan.seed, groups = groups),
+        found,
     }
-}
-
-fn method(plan: &Plan) -> String {
-    format!(
-        "Groups have ids of 28 bytes, URIs are of some 75 bytes and belong to 3 crawl executions with weights 1, 2 and \
-         3; seed {}. Ours runs in a server with the module; the peers run in a server of the same version without it: \
-         the seed's scripts and the plain commands around them as Veidemann's frontier sends them (with the one \
-         correction that the script which adds puts the group and not the execution into `chg_wait`), and one atomic \
-         Lua script for each step. Everything goes over the unix socket. Server time is what `INFO commandstats` says: \
-         the time in commands without that of reading requests and writing replies, which makes several small commands \
-         look cheaper than they are. The largest frontier has {} groups.",
-        plan.seed,
-        grouped(plan.scaled(1_000_000)),
-    )
 }
 
 /// A server with the module and one without.
@@ -69,7 +45,7 @@ impl Scene {
     fn empty() -> Scene {
         let quiet = |options: Options| options.args(&["--hz", "10"]).start();
         Scene {
-            ours: quiet(Options::new().module_args(&["chg-simulated-time", "yes"])),
+            ours: quiet(redis_tests::simulated()),
             plain: quiet(Options::new().no_module()),
         }
     }

@@ -3,11 +3,11 @@
 
 use redis_tests::{Server, ok};
 
-use super::commands::{self, Lease, PREFIX, leases};
+use super::commands::{self, Lease};
 use super::hosts::Hosts;
+use super::queued;
 use super::veidemann::{self, Scripts, now_ms};
-use super::{atomic, queued};
-use crate::load::{Connection, Feeder, encode};
+use crate::load::{Client, Feeder};
 use crate::machine::cpu_seconds;
 use crate::told::Spent;
 
@@ -23,7 +23,8 @@ pub enum Kind {
     Ours,
     /// The seed's scripts and the commands around them.
     Seed,
-    /// A Lua script for each step.
+    /// The seed's keys worked by one atomic Lua script for each step, as a careful user would write them today: the
+    /// server's clock, first in first out, a token.
     Atomic,
 }
 
@@ -34,8 +35,8 @@ pub struct Bench<'a> {
     hosts: &'a Hosts,
     seed: Scripts,
     /// Digests of the atomic scripts: add, next, release.
-    atomic: [Vec<u8>; 3],
-    connection: Connection,
+    atomic: [String; 3],
+    client: Client,
 }
 
 /// Microseconds that a step took the server.
@@ -61,24 +62,25 @@ impl Cost {
     }
 }
 
-/// A group that was taken.
-struct Taken {
-    chg: String,
-    token: u64,
-}
+/// A group that was taken, and the token of its lease.
+type Taken = (String, i64);
 
 impl Bench<'_> {
     /// On this server.
     pub fn on<'a>(kind: Kind, server: &'a Server, hosts: &'a Hosts) -> Bench<'a> {
         let mut wire = server.wire();
-        let mut load = |script: &str| ok!(wire, "SCRIPT", "LOAD", script).bytes().to_vec();
+        let scripts = [
+            include_str!("atomic/add.lua"),
+            include_str!("atomic/next.lua"),
+            include_str!("atomic/release.lua"),
+        ];
         Bench {
             kind,
             server,
             hosts,
             seed: Scripts::load(server),
-            atomic: [atomic::ADD, atomic::NEXT, atomic::RELEASE].map(&mut load),
-            connection: Connection::unix(server),
+            atomic: scripts.map(|script| ok!(wire, "SCRIPT", "LOAD", script).text()),
+            client: Client::unix(server),
         }
     }
 
@@ -129,12 +131,17 @@ impl Bench<'_> {
     fn round(&mut self, size: u64, sample: u64) -> ([Cost; 4], Cost) {
         let hosts = self.hosts;
         let begin = now_ms() - 2 * HOUR;
-        let at = |n: u64| begin + hosts.bits(!n) % HOUR;
-        self.fill(begin, (0..size - sample).map(|n| (n, at(n))));
-        let groups: Vec<(u64, u64)> = (size - sample..size).map(|n| (n, at(n))).collect();
+        let with_due = |n: u64| (n, begin + hosts.bits(!n) % HOUR);
+        let mut feeder = Feeder::new(self.server);
+        let groups = (0..size - sample).map(with_due);
+        match self.kind {
+            Kind::Ours => commands::fill(&mut feeder, hosts, begin, groups),
+            _ => self.seed.fill(&mut feeder, hosts, groups),
+        }
+        let groups: Vec<(u64, u64)> = (size - sample..size).map(with_due).collect();
         let new = self.cost(|bench| bench.add(begin, &groups));
         let known = (0..sample).map(|i| hosts.bits(i ^ 0x5eed) % size);
-        let groups: Vec<(u64, u64)> = known.map(|n| (n, at(n))).collect();
+        let groups: Vec<(u64, u64)> = known.map(with_due).collect();
         let known = self.cost(|bench| bench.add(begin, &groups));
         let sweep = self.cost(Bench::sweep);
         let mut taken = Vec::new();
@@ -148,152 +155,69 @@ impl Bench<'_> {
         ([new, known, next, release], sweep)
     }
 
-    fn fill(&self, now: u64, groups: impl Iterator<Item = (u64, u64)>) {
-        let mut feeder = Feeder::new(self.server);
-        if self.kind == Kind::Ours {
-            return commands::fill(&mut feeder, self.hosts, now, groups);
-        }
-        for (n, at) in groups {
-            let count = self
-                .seed
-                .count(&self.hosts.chg(n), self.hosts.execution(0).0, at);
-            let words: Vec<&[u8]> = count.iter().map(Vec::as_slice).collect();
-            feeder.request(&words);
-        }
-        feeder.finish();
-    }
-
     /// Sends requests one by one, each when the one before was answered, as crawlers do.
-    fn exchange(&mut self, requests: impl IntoIterator<Item = Vec<u8>>) {
-        for request in requests {
-            self.connection.send(&request);
-            self.connection.read(1, |_| ());
+    fn exchange(&mut self, lines: &[String]) {
+        for line in lines {
+            self.client.line(line);
         }
     }
 
     fn add(&mut self, now: u64, groups: &[(u64, u64)]) {
-        let now = now.to_string();
         let (execution, _) = self.hosts.execution(0);
-        let request = |&(n, at): &(u64, u64)| {
+        let [add, ..] = &self.atomic;
+        let line = |&(n, at): &(u64, u64)| {
             let chg = self.hosts.chg(n);
-            let mut out = Vec::new();
             match self.kind {
-                Kind::Ours => commands::add(&mut out, &now, execution, &chg, at),
-                Kind::Seed => {
-                    let count = self.seed.count(&chg, execution, at);
-                    let words: Vec<&[u8]> = count.iter().map(Vec::as_slice).collect();
-                    encode(&mut out, &words);
+                Kind::Ours => format!("CHG.ADD '' NOW {now} {execution} {chg} {at}"),
+                Kind::Seed => self.seed.count(&chg, execution, at),
+                Kind::Atomic => {
+                    format!(
+                        "EVALSHA {add} 4 CHG:{chg} chg_wait EIDC QCT {at} {execution} {chg} {now}"
+                    )
                 }
-                Kind::Atomic => encode(
-                    &mut out,
-                    &[
-                        b"EVALSHA",
-                        &self.atomic[0],
-                        b"4",
-                        veidemann::key(&chg).as_bytes(),
-                        b"chg_wait",
-                        b"EIDC",
-                        b"QCT",
-                        at.to_string().as_bytes(),
-                        execution.as_bytes(),
-                        chg.as_bytes(),
-                        now.as_bytes(),
-                    ],
-                ),
             }
-            out
         };
-        let requests: Vec<Vec<u8>> = groups.iter().map(request).collect();
-        self.exchange(requests);
+        let lines: Vec<String> = groups.iter().map(line).collect();
+        self.exchange(&lines);
     }
 
     /// The worker's run, without which the seed's clients take nothing.
     fn sweep(&mut self) {
         if self.kind == Kind::Seed {
-            veidemann::sweep(&mut self.connection, &self.seed.sweep, b"chg_wait");
+            veidemann::sweep(&mut self.client, &self.seed.sweep, "chg_wait");
         }
     }
 
     fn next(&mut self, count: u64) -> Vec<Taken> {
-        let mut request = Vec::new();
-        let mut take = || match self.kind {
-            Kind::Seed => {
-                let (chg, _) = veidemann::take(&mut self.connection, &self.seed.busy, &mut request);
-                Some(Taken { chg, token: 0 })
+        let [_, next, _] = &self.atomic;
+        let line = match self.kind {
+            Kind::Atomic => {
+                format!("EVALSHA {next} 4 chg_ready chg_wait chg_busy chg_token CHG: 600000")
             }
-            Kind::Ours | Kind::Atomic => {
-                request.clear();
-                if self.kind == Kind::Ours {
-                    encode(&mut request, &[b"CHG.NEXT", PREFIX]);
-                } else {
-                    encode(
-                        &mut request,
-                        &[
-                            b"EVALSHA",
-                            &self.atomic[1],
-                            b"4",
-                            b"chg_ready",
-                            b"chg_wait",
-                            b"chg_busy",
-                            b"chg_token",
-                            b"CHG:",
-                            b"600000",
-                        ],
-                    );
-                }
-                self.connection.send(&request);
-                let mut taken = None;
-                leases(&mut self.connection, 1, 0, |lease| taken = lease);
-                let Lease { chg, token, .. } = taken?;
-                Some(Taken { chg, token })
-            }
+            _ => "CHG.NEXT ''".to_owned(),
         };
-        (0..count).map_while(|_| take()).collect()
+        let take = |_| match self.kind {
+            Kind::Seed => Some((veidemann::take(&mut self.client, &self.seed.busy).0, 0)),
+            _ => Lease::of(self.client.line(&line), 0).map(|lease| (lease.chg, lease.token)),
+        };
+        (0..count).map_while(take).collect()
     }
 
     /// Each group rests for up to an hour.
     fn release(&mut self, taken: &[Taken]) {
-        let mut requests = Vec::new();
-        for (number, Taken { chg, token }) in taken.iter().enumerate() {
-            let pause = 1 + self.hosts.bits(number as u64) % HOUR;
-            let [token, ms] = [*token, pause].map(|n| n.to_string());
-            let mut out = Vec::new();
+        let [.., release] = &self.atomic;
+        let mut lines = Vec::new();
+        for (number, (chg, token)) in taken.iter().enumerate() {
+            let ms = 1 + self.hosts.bits(number as u64) % HOUR;
             match self.kind {
-                Kind::Ours => encode(
-                    &mut out,
-                    &[
-                        b"CHG.RELEASE",
-                        PREFIX,
-                        chg.as_bytes(),
-                        token.as_bytes(),
-                        b"DELAY",
-                        ms.as_bytes(),
-                    ],
-                ),
-                Kind::Seed => {
-                    let four = veidemann::release_requests(chg, now_ms() + pause);
-                    requests.extend(four);
-                    continue;
-                }
-                Kind::Atomic => encode(
-                    &mut out,
-                    &[
-                        b"EVALSHA",
-                        &self.atomic[2],
-                        b"4",
-                        veidemann::key(chg).as_bytes(),
-                        b"chg_busy",
-                        b"chg_wait",
-                        b"chg_ready",
-                        chg.as_bytes(),
-                        token.as_bytes(),
-                        ms.as_bytes(),
-                    ],
-                ),
+                Kind::Ours => lines.push(format!("CHG.RELEASE '' {chg} {token} DELAY {ms}")),
+                Kind::Seed => lines.extend(veidemann::release(chg, now_ms() + ms)),
+                Kind::Atomic => lines.push(format!(
+                    "EVALSHA {release} 4 CHG:{chg} chg_busy chg_wait chg_ready {chg} {token} {ms}"
+                )),
             }
-            requests.push(out);
         }
-        self.exchange(requests);
+        self.exchange(&lines);
     }
 }
 

@@ -1,21 +1,20 @@
 //! C3: a million groups that are due at once.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis_tests::{Server, ok};
 
 use super::Scene;
-use super::commands::{self, PREFIX, leases};
+use super::commands::{self, Lease};
 use super::hosts::Hosts;
 use super::veidemann::{self, Scripts, now_ms};
 use crate::Plan;
-use crate::load::{Batches, Connection, Feeder, encode};
+use crate::load::{Client, Feeder, line};
 use crate::machine::longest_stall;
-use crate::others::{Loaded, RATE};
-use crate::report::{Findings, Goal, Row, say};
+use crate::others::{Long, MEANWHILE, RATE, pages};
+use crate::report::{Findings, Goal, note, say, table};
 use crate::series::{Series, grouped, time};
-use crate::told::{Spent, slice_longest};
+use crate::told::Spent;
 
 const HOUR: u64 = 3_600_000;
 /// Calls of `NEXT` that are counted.
@@ -25,92 +24,57 @@ const SAMPLE: u64 = 20_000;
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let groups = plan.scaled(1_000_000);
     let stall = longest_stall(Duration::from_secs(2));
-    let (mut ours, mut theirs) = (Loaded::default(), Loaded::default());
-    let (mut slices, mut usual, mut due, mut first) = <(Series, Series, Series, Series)>::default();
+    let (mut ours, mut theirs) = <(Long, Long)>::default();
+    let (mut usual, mut due, mut first) = <(Series, Series, Series)>::default();
     let sample = SAMPLE.min(groups / 4);
-    for rep in 1..=plan.reps {
-        say(&format!("C3: NEXT without a sweep ({rep}/{})", plan.reps));
+    for rep in plan.repeat("C3: NEXT without a sweep") {
         // A new server each time: its longest slice so far is that of this sweep.
         let scene = Scene::empty();
         fill_ours(&scene.ours, hosts, groups, sample);
-        usual.0.push(next(&scene.ours, sample).0);
-        ok!(scene.ours.wire(), "FLUSHALL", "SYNC");
+        usual.push(next(&scene.ours, sample).0);
         fill_ours(&scene.ours, hosts, groups, groups);
         let (each, longest) = next(&scene.ours, sample);
-        due.0.push(each);
-        first.0.push(longest);
+        due.push(each);
+        first.push(longest);
 
         say(&format!("C3: sweeps ({rep}/{})", plan.reps));
-        ok!(scene.ours.wire(), "FLUSHALL", "SYNC");
         fill_ours(&scene.ours, hosts, groups, groups);
-        let order = ids(&scene.ours, &["ZRANGE", "chg_wait", "0", "-1"]);
-        ours.measure(&scene.ours, get(&scene.ours), |server| {
+        let order = scene.ours.wire().line("ZRANGE chg_wait 0 -1");
+        ours.loaded(&scene.ours, pages(&scene.ours), |server| {
             our_sweep(server, groups)
         });
-        slices.0.push(slice_longest(&scene.ours));
+        let ready = scene.ours.wire().line("LRANGE chg_ready 0 -1");
         assert!(
-            order == ids(&scene.ours, &["LRANGE", "chg_ready", "0", "-1"]),
+            order == ready,
             "groups become ready in the order in which they were due"
         );
-        fill_theirs(&scene.plain, hosts, groups);
-        theirs.measure(&scene.plain, get(&scene.plain), |server| {
+        let begin = now_ms() - HOUR;
+        let waiting = (0..groups).map(|n| (n, begin + hosts.bits(!n) % (HOUR / 2)));
+        Scripts::load(&scene.plain).fill(&mut Feeder::new(&scene.plain), hosts, waiting);
+        theirs.loaded(&scene.plain, pages(&scene.plain), |server| {
             their_sweep(server, groups)
         });
     }
-    findings(
-        groups,
-        [&ours, &theirs],
-        &[slices, usual, due, first],
-        stall,
-    )
+    findings(groups, [&ours, &theirs], [&usual, &due, &first], stall)
 }
 
-/// A frontier where all but the first `due` groups come due in an hour.
+/// A new frontier where all but the first `due` groups come due in an hour.
 fn fill_ours(server: &Server, hosts: &Hosts, groups: u64, due: u64) {
+    ok!(server.wire(), "FLUSHALL", "SYNC");
     let begin = now_ms() - HOUR;
-    let at = |n: u64| {
-        if n < due {
-            begin + hosts.bits(!n) % (HOUR / 2)
-        } else {
-            begin + 3 * HOUR + hosts.bits(!n) % HOUR
-        }
+    let at = |n: u64| match n < due {
+        true => begin + hosts.bits(!n) % (HOUR / 2),
+        false => begin + 3 * HOUR + hosts.bits(!n) % HOUR,
     };
     let mut feeder = Feeder::new(server);
     commands::fill(&mut feeder, hosts, begin, (0..groups).map(|n| (n, at(n))));
-}
-
-fn fill_theirs(server: &Server, hosts: &Hosts, groups: u64) {
-    let scripts = Scripts::load(server);
-    let begin = now_ms() - HOUR;
-    let mut feeder = Feeder::new(server);
-    for n in 0..groups {
-        let at = begin + hosts.bits(!n) % (HOUR / 2);
-        let count = scripts.count(&hosts.chg(n), hosts.execution(0).0, at);
-        let words: Vec<&[u8]> = count.iter().map(Vec::as_slice).collect();
-        feeder.request(&words);
-    }
-    feeder.finish();
-}
-
-fn ids(server: &Server, words: &[&str]) -> Vec<Vec<u8>> {
-    let reply = server.wire().expect_ok(words);
-    let ids = reply.items().iter();
-    ids.map(|id| id.bytes().to_vec()).collect()
-}
-
-/// What others ask meanwhile: a string.
-fn get(server: &Server) -> Arc<Batches> {
-    ok!(server.wire(), "SET", "bench:page", "x".repeat(100));
-    Arc::new(Batches::new(1_000, 1, |out| {
-        encode(out, &[b"GET", b"bench:page"]);
-    }))
 }
 
 /// Seconds that the sweep took.
 fn our_sweep(server: &Server, groups: u64) -> f64 {
     let mut wire = server.wire();
     let start = Instant::now();
-    let moved = ok!(wire, "CHG.SWEEP", PREFIX).ints();
+    let moved = ok!(wire, "CHG.SWEEP", "").ints();
     let seconds = start.elapsed().as_secs_f64();
     assert_eq!(moved, [groups as i64, 0]);
     seconds
@@ -118,11 +82,11 @@ fn our_sweep(server: &Server, groups: u64) -> f64 {
 
 fn their_sweep(server: &Server, groups: u64) -> f64 {
     let scripts = Scripts::load(server);
-    let mut connection = Connection::unix(server);
+    let mut client = Client::unix(server);
     let start = Instant::now();
-    let moved = veidemann::sweep(&mut connection, &scripts.sweep, b"chg_wait");
+    let moved = veidemann::sweep(&mut client, &scripts.sweep, "chg_wait");
     let seconds = start.elapsed().as_secs_f64();
-    assert_eq!(moved, groups);
+    assert_eq!(moved, groups as i64);
     seconds
 }
 
@@ -130,96 +94,53 @@ fn their_sweep(server: &Server, groups: u64) -> f64 {
 /// of the first hundred took its client, in milliseconds.
 fn next(server: &Server, count: u64) -> (f64, f64) {
     Spent::reset(server);
-    let mut connection = Connection::unix(server);
-    let mut one = Vec::new();
-    encode(&mut one, &[b"CHG.NEXT", PREFIX]);
+    let mut client = Client::unix(server);
     let mut taken = 0;
     let mut longest = Duration::ZERO;
     for _ in 0..100 {
         let start = Instant::now();
-        connection.send(&one);
-        leases(&mut connection, 1, 0, |lease| {
-            taken += u64::from(lease.is_some())
-        });
+        let lease = Lease::of(client.line("CHG.NEXT ''"), 0);
         longest = longest.max(start.elapsed());
+        taken += u64::from(lease.is_some());
     }
+    let mut one = Vec::new();
+    line(&mut one, "CHG.NEXT ''");
     let hundred = one.repeat(100);
     while taken < count {
         let before = taken;
-        connection.send(&hundred);
-        leases(&mut connection, 100, 0, |lease| {
-            taken += u64::from(lease.is_some())
+        client.pipeline(&hundred, 100, |reply| {
+            taken += u64::from(Lease::of(reply, 0).is_some())
         });
         assert!(taken > before, "groups are due");
     }
     let spent = Spent::since_reset(server);
-    let each = spent.micros(&["chg.next"]) / spent.calls("chg.next").max(1) as f64;
-    (each, longest.as_secs_f64() * 1e3)
+    (spent.each("chg.next"), longest.as_secs_f64() * 1e3)
 }
 
 fn findings(
     groups: u64,
-    [ours, theirs]: [&Loaded; 2],
-    [slices, usual, due, first]: &[Series; 4],
+    [ours, theirs]: [&Long; 2],
+    [usual, due, first]: [&Series; 3],
     stall: f64,
 ) -> Findings {
     let mut found = Findings::default();
-    let mut row = |what: String, against: &str, mine: String, other: String, result, goal| {
-        found.rows.push(Row {
-            id: "C3",
-            what,
-            against: against.into(),
-            ours: mine,
-            theirs: other,
-            result,
-            goal,
-        });
-    };
-    let many = grouped(groups);
+    let groups = grouped(groups);
     let script = "the seed's script";
-    row(
-        format!("longest slice of `SWEEP`, {many} groups due at once"),
-        script,
-        time(slices.high() / 1e3),
-        time(theirs.seconds.median()),
-        slices.clone(),
-        Goal::Never(1.0, "ms"),
-    );
-    row(
-        "the whole sweep".into(),
-        script,
-        time(ours.seconds.median()),
-        time(theirs.seconds.median()),
-        theirs.seconds.over(&ours.seconds),
-        Goal::Known,
-    );
-    row(
-        "others meanwhile: p50 / p99 / p99.9; p99.9 above idle".into(),
-        script,
-        Loaded::quantiles(&ours.during),
-        Loaded::quantiles(&theirs.during),
-        ours.above_idle(),
-        Goal::AtMost(3.0, "ms"),
-    );
-    row(
-        format!("`NEXT` without a sweep, {many} groups due"),
-        "few of as many groups due",
-        format!("{:.2} µs", due.median()),
-        format!("{:.2} µs", usual.median()),
-        due.over(usual),
-        Goal::AtMost(1.2, "×"),
-    );
-    found.note("C3.", format!(
-        "The seed's worker moves all groups that are due in one script, and nobody is served for {}. `SWEEP` works in \
-         slices, {} all in all, the longest of any repetition {:.2} ms of processor; another client that asks {RATE} \
-         times a second waits {} (half, 99 %, 99.9 %) meanwhile, {} when nothing runs; under the script {}. A thread \
-         that only looked at the clock was kept from it for up to {:.2} ms. Groups come into `chg_ready` in the order \
-         in which they were due: all of them were compared. But nobody needs a sweep: `NEXT` takes the head of \
-         `chg_wait` itself and never moves anything in bulk, {:.2} µs with {many} groups due and {:.2} µs with few; the \
-         slowest of the first hundred calls took its client {:.2} ms.",
-        time(theirs.seconds.median()), time(ours.seconds.median()), slices.high(),
-        Loaded::quantiles(&ours.during), Loaded::quantiles(&ours.idle), Loaded::quantiles(&theirs.during),
-        1e3 * stall, due.median(), usual.median(), first.high(),
-    ), &["make bench ONLY=C3", "redis-cli CHG.SWEEP ''", "redis-cli INFO crawlspace | grep slice_longest"]);
+    let micros = |micros: f64| format!("{micros:.2} µs");
+    let [our_time, their_time] = [ours, theirs].map(|long| long.loaded.seconds.shown(time));
+    let [our_wait, their_wait] = [ours, theirs].map(|long| long.loaded.during());
+    table! { found;
+        "C3", format!("longest slice of `SWEEP`, {groups} groups due at once"), script,
+            ours.slice(), &their_time, &ours.slices, Goal::Never(1.0, "ms");
+        "C3", "the whole sweep", script, &our_time, &their_time,
+            theirs.loaded.seconds.over(&ours.loaded.seconds), Goal::Known;
+        "C3", MEANWHILE, script, &our_wait, &their_wait, ours.loaded.above_idle(), Goal::AtMost(3.0, "ms");
+        "C3", format!("`NEXT` without a sweep, {groups} groups due"), "few of as many groups due",
+            due.shown(micros), usual.shown(micros), due.over(usual), Goal::AtMost(1.2, "×");
+    }
+    note!(found, "sweep.md";
+        script = their_time, sweep = our_time, slice = ours.slices.high(), rate = RATE,
+        during = our_wait, idle = ours.loaded.idle(), under_script = their_wait, stall = 1e3 * stall,
+        due = due.median(), usual = usual.median(), groups = groups, first = first.high());
     found
 }

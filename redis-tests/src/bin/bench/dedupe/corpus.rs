@@ -71,8 +71,7 @@ impl Corpus {
     pub fn hash(&self, n: u64) -> [u8; HASH_LEN] {
         let mut hash = [0; HASH_LEN];
         let mut rest = &mut hash[..];
-        let lanes = [0, 1, 2, 3].map(|lane| self.bits(n, lane));
-        let [a, b, c, d] = lanes;
+        let [a, b, c, d] = [0, 1, 2, 3].map(|lane| self.bits(n, lane));
         write!(rest, "sha256:{a:016x}{b:016x}{c:016x}{d:016x}").expect("71 bytes hold a hash");
         hash
     }
@@ -82,16 +81,11 @@ impl Corpus {
         let bits = self.bits(n, 4);
         let path = self.bits(n, 5);
         let second = (bits >> 3) % 86_400;
+        let (month, day) = (crawl % 12 + 1, (bits >> 20) % 28 + 1);
+        let time = second / 3600 * 10_000 + second / 60 % 60 * 100 + second % 60;
         Record {
             wacz: (bits % 4).to_string(),
-            date: format!(
-                "2026{:02}{:02}{:02}{:02}{:02}",
-                crawl % 12 + 1,
-                (bits >> 20) % 28 + 1,
-                second / 3600,
-                second / 60 % 60,
-                second % 60
-            ),
+            date: format!("2026{month:02}{day:02}{time:06}"),
             url: url(self.host(n), path),
             size: (400 + (bits >> 32) % 100_000).to_string(),
         }
@@ -130,31 +124,25 @@ impl Corpus {
 }
 
 fn url(host: u64, path: u64) -> String {
-    const NAMES: [&str; 8] = [
-        "archive", "museum", "gazette", "library", "parish", "kommune", "radio", "journal",
-    ];
-    const ZONES: [&str; 5] = ["org", "com", "net", "dk", "de"];
-    const FOLDERS: [&str; 6] = [
-        "news",
-        "images/2026",
-        "article",
-        "wp-content/uploads/2026",
-        "en/about",
-        "assets",
-    ];
-    const KINDS: [&str; 5] = [".html", ".jpg", ".png", "/", ".js"];
-    let pick = |list: &[&'static str], by: u64| list[(by % list.len() as u64) as usize];
-    format!(
-        "https://www.{}-{host}.{}/{}/{}-{}-{}-{:x}{}",
-        pick(&NAMES, host),
-        pick(&ZONES, host / 8),
-        pick(&FOLDERS, path),
-        pick(&NAMES, path >> 8),
-        pick(&NAMES, path >> 12),
-        pick(&FOLDERS, path >> 16).len(),
-        path >> 24 & 0xffff_ffff,
-        pick(&KINDS, path >> 4),
-    )
+    const NAMES: &str = "archive museum gazette library parish kommune radio journal";
+    const ZONES: &str = "org com net dk de";
+    const FOLDERS: &str = "news images/2026 article wp-content/uploads/2026 en/about assets";
+    const KINDS: &str = ".html .jpg .png / .js";
+    let pick = |list: &'static str, by: u64| {
+        let number = by % list.split(' ').count() as u64;
+        list.split(' ')
+            .nth(number as usize)
+            .expect("a number below theirs")
+    };
+    let (name, zone, folder) = (
+        pick(NAMES, host),
+        pick(ZONES, host / 8),
+        pick(FOLDERS, path),
+    );
+    let (first, second) = (pick(NAMES, path >> 8), pick(NAMES, path >> 12));
+    let third = pick(FOLDERS, path >> 16).len();
+    let (number, kind) = (path >> 24 & 0xffff_ffff, pick(KINDS, path >> 4));
+    format!("https://www.{name}-{host}.{zone}/{folder}/{first}-{second}-{third}-{number:x}{kind}")
 }
 
 #[cfg(test)]

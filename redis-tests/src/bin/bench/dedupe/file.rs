@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use redis_tests::{Server, ok};
 
-use super::scene::{Footprint, Scene, rdb_bytes, reset};
+use super::scene::{DOCUMENTED, Footprint, Scene, rdb_bytes, reset};
 use crate::Plan;
-use crate::report::{Findings, Goal, Row, say};
+use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, time};
 
 /// Times of the three servers.
@@ -21,15 +21,14 @@ pub struct Times {
 /// Saves all three and starts them on their files again, several times; what they take then.
 pub fn load(plan: &Plan, scene: &mut Scene) -> (Times, [Footprint; 3]) {
     let mut times = Times::default();
-    for rep in 1..=plan.reps {
-        say(&format!("D7: RDB files ({rep}/{})", plan.reps));
+    for _ in plan.repeat("D7: RDB files") {
         for (server, save) in scene.servers().into_iter().zip(&mut times.save) {
-            save.0.push(save_seconds(server));
+            save.push(save_seconds(server));
         }
         let servers = [&mut scene.ours, &mut scene.packed, &mut scene.plain];
         for (server, load) in servers.into_iter().zip(&mut times.load) {
             // The log has milliseconds.
-            load.0.push(reset(server).max(0.001));
+            load.push(reset(server).max(0.001));
         }
     }
     (times, scene.servers().map(Footprint::of))
@@ -45,76 +44,25 @@ pub fn save_seconds(server: &Server) -> f64 {
 /// Rows of the files as they are now.
 pub fn findings(scene: &Scene, times: &Times, hashes: u64) -> Findings {
     let mut found = Findings::default();
-    let [ours, packed, plain] = scene
+    let sizes = scene
         .servers()
         .map(|server| rdb_bytes(server) as f64 / hashes as f64);
-    let mut row = |id, what: &str, mine: String, theirs: String, result, goal| {
-        found.rows.push(Row {
-            id,
-            what: what.into(),
-            against: "the documented layout by plain commands".into(),
-            ours: mine,
-            theirs,
-            result,
-            goal,
-        });
-    };
     let bytes = |bytes: f64| format!("{bytes:.1} B");
-    let show = |series: &Series| time(series.median());
-    let sizes = |mine: f64| Series(vec![plain / mine]);
-    row(
-        "D7",
-        "RDB file per hash, packed",
-        bytes(packed),
-        bytes(plain),
-        sizes(packed),
-        Goal::AtLeast(3.0),
-    );
-    let [load_ours, load_packed, load_plain] = &times.load;
-    row(
-        "D7",
-        "time to load it, packed",
-        show(load_packed),
-        show(load_plain),
-        load_plain.over(load_packed),
-        Goal::AtLeast(6.0),
-    );
-    let [_, save_packed, save_plain] = &times.save;
-    row(
-        "",
-        "time to save it, packed",
-        show(save_packed),
-        show(save_plain),
-        save_plain.over(save_packed),
-        Goal::Known,
-    );
-    row(
-        "",
-        "RDB file per hash, plain keys",
-        bytes(ours),
-        bytes(plain),
-        sizes(ours),
-        Goal::Known,
-    );
-    row(
-        "",
-        "time to load it, plain keys",
-        show(load_ours),
-        show(load_plain),
-        load_plain.over(load_ours),
-        Goal::Known,
-    );
-    found.note("D7.", format!(
-        "The file of a packed index holds what memory holds, digests in binary and URLs by symbol table, {packed:.1} B a \
-         hash, in chunks of at most 1 MiB with a checksum each; the documented layout has every hash twice as text \
-         ({plain:.0} B, with Redis's own compression). It is loaded in bulk: the table gets its size first, records are \
-         checked and placed, and nothing is inserted one by one by a command: {} for {:.2} M hashes, {:.0} ns each, \
-         against {}. Times to load are what the server's log says.",
-        show(load_packed), hashes as f64 / 1e6, 1e9 * load_packed.median() / hashes as f64, show(load_plain),
-    ), &[
-        "make bench ONLY=D7",
-        "time redis-cli SAVE; ls -l dump.rdb",
-        "grep 'DB loaded from disk' redis.log    # after a restart",
-    ]);
+    let [ours, packed, plain] = sizes;
+    let [load_ours, load, load_plain] = &times.load;
+    let [_, save, save_plain] = &times.save;
+    table! { found;
+        "D7", "RDB file per hash, packed", DOCUMENTED, bytes(packed), bytes(plain), plain / packed, Goal::AtLeast(3.0);
+        "D7", "time to load it, packed", DOCUMENTED, load.shown(time), load_plain.shown(time),
+            load_plain.over(load), Goal::AtLeast(6.0);
+        "", "time to save it, packed", DOCUMENTED, save.shown(time), save_plain.shown(time),
+            save_plain.over(save), Goal::Known;
+        "", "RDB file per hash, plain keys", DOCUMENTED, bytes(ours), bytes(plain), plain / ours, Goal::Known;
+        "", "time to load it, plain keys", DOCUMENTED, load_ours.shown(time), load_plain.shown(time),
+            load_plain.over(load_ours), Goal::Known;
+    }
+    note!(found, "file.md";
+        packed = packed, plain = plain, load = load.shown(time), millions = hashes as f64 / 1e6,
+        nanos = 1e9 * load.median() / hashes as f64, load_plain = load_plain.shown(time));
     found
 }

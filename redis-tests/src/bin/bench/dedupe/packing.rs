@@ -4,26 +4,13 @@ use std::time::Instant;
 
 use redis_tests::{Server, ok};
 
-use super::PREFIX;
 use super::commit::requests;
 use super::corpus::{Corpus, Crawl};
 use super::scene::{Footprint, add, reset, start_plain_storage};
 use crate::Plan;
-use crate::others::{Loaded, RATE};
-use crate::report::{Findings, Goal, Row, say};
-use crate::series::{Series, grouped, time};
-use crate::told::slice_longest;
-
-/// What was measured of one direction.
-#[derive(Default)]
-struct Figures {
-    /// Seconds when nobody else asks.
-    alone: Series,
-    /// With others asking.
-    loaded: Loaded,
-    /// Milliseconds of the longest slice, in each run.
-    slices: Series,
-}
+use crate::others::{Long, MEANWHILE, RATE};
+use crate::report::{Findings, Goal, note, say, table};
+use crate::series::{grouped, time};
 
 /// Measures both directions on the corpus.
 pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
@@ -34,35 +21,32 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     add(&server, corpus, &crawls, crawls.len());
     ok!(server.wire(), "SAVE");
     let before = digests(&server, &crawls);
-    let [mut pack, mut unpack] = [(); 2].map(|()| Figures::default());
+    let mut both = [("PACK", Long::default()), ("UNPACK", Long::default())];
     let mut used = [0.0; 3];
-    for rep in 1..=plan.reps {
-        say(&format!("PACK and UNPACK ({rep}/{})", plan.reps));
+    for rep in plan.repeat("PACK and UNPACK") {
         reset(&mut server);
         used[0] = Footprint::of(&server).used;
-        pack.alone.0.push(change(&server, "DEDUPE.PACK", size));
-        pack.slices.0.push(slice_longest(&server));
-        used[1] = Footprint::of(&server).used;
-        start_anew(&mut server);
-        unpack.alone.0.push(change(&server, "DEDUPE.UNPACK", size));
-        unpack.slices.0.push(slice_longest(&server));
-        used[2] = Footprint::of(&server).used;
+        for (n, (command, figures)) in both.iter_mut().enumerate() {
+            figures.alone(&server, |server| change(server, command, size));
+            used[n + 1] = Footprint::of(&server).used;
+            if n == 0 {
+                start_anew(&mut server);
+            }
+        }
+        let after = digests(&server, &crawls);
         assert_eq!(
-            before,
-            digests(&server, &crawls),
+            before, after,
             "UNPACK gives the plain keys back as they were"
         );
         say(&format!("PACK and UNPACK under load ({rep}/{})", plan.reps));
-        for (command, figures) in [("DEDUPE.PACK", &mut pack), ("DEDUPE.UNPACK", &mut unpack)] {
+        for (command, figures) in &mut both {
             start_anew(&mut server);
-            let asking = requests(corpus, size, &server, Some(PREFIX));
-            let long = |server: &Server| change(server, command, size);
-            figures.loaded.measure(&server, asking, long);
-            figures.slices.0.push(slice_longest(&server));
+            let asking = requests(corpus, size, &server);
+            figures.loaded(&server, asking, |server| change(server, command, size));
         }
         ok!(server.wire(), "SAVE");
     }
-    findings(size, &pack, &unpack, used)
+    findings(size, &both, used)
 }
 
 /// Starts the server again with the data that it has: it forgets its longest slice so far.
@@ -73,9 +57,9 @@ fn start_anew(server: &mut Server) {
 
 /// Seconds that a change of the storage takes.
 fn change(server: &Server, command: &str, hashes: u64) -> f64 {
-    let mut wire = server.wire();
+    let (mut wire, name) = (server.wire(), format!("DEDUPE.{command}"));
     let start = Instant::now();
-    let reply = ok!(wire, command, PREFIX);
+    let reply = ok!(wire, name, "");
     let seconds = start.elapsed().as_secs_f64();
     assert_eq!(reply.field("hashes").int(), hashes as i64, "all were moved");
     seconds
@@ -90,61 +74,27 @@ fn digests(server: &Server, crawls: &[Crawl]) -> Vec<String> {
     keys.into_iter().map(digest).collect()
 }
 
-fn findings(size: u64, pack: &Figures, unpack: &Figures, used: [f64; 3]) -> Findings {
+fn findings(size: u64, both: &[(&str, Long); 2], used: [f64; 3]) -> Findings {
     let mut found = Findings::default();
-    let mut row = |what: String, mine: String, result, goal| {
-        found.rows.push(Row {
-            id: "",
-            what,
-            against: "–".into(),
-            ours: mine,
-            theirs: String::new(),
-            result,
-            goal,
-        });
-    };
-    for (command, figures) in [("PACK", pack), ("UNPACK", unpack)] {
-        row(
-            format!("`{command}` of {} hashes, nobody else asks", grouped(size)),
-            time(figures.alone.median()),
-            figures.alone.clone(),
-            Goal::Told("s"),
-        );
-        row(
-            format!("`{command}`, others ask {RATE} times a second"),
-            time(figures.loaded.seconds.median()),
-            figures.loaded.seconds.clone(),
-            Goal::Told("s"),
-        );
-        row(
-            format!("longest slice of `{command}`"),
-            time(figures.slices.high() / 1e3),
-            figures.slices.clone(),
-            Goal::Never(1.0, "ms"),
-        );
-        row(
-            format!("others meanwhile, `{command}`: p50 / p99 / p99.9; p99.9 above idle"),
-            Loaded::quantiles(&figures.loaded.during),
-            figures.loaded.above_idle(),
-            Goal::AtMost(3.0, "ms"),
-        );
+    let hashes = grouped(size);
+    for (command, figures) in both {
+        let (alone, loaded) = (&figures.alone, &figures.loaded);
+        table! { found;
+            "", format!("`{command}` of {hashes} hashes, nobody else asks"), "–", alone.shown(time), "",
+                alone, Goal::Told("s");
+            "", format!("`{command}`, others ask {RATE} times a second"), "–", loaded.seconds.shown(time), "",
+                &loaded.seconds, Goal::Told("s");
+            "", format!("longest slice of `{command}`"), "–", figures.slice(), "",
+                &figures.slices, Goal::Never(1.0, "ms");
+            "", MEANWHILE.replace(':', &format!(", `{command}`:")), "–", loaded.during(), "",
+                loaded.above_idle(), Goal::AtMost(3.0, "ms");
+        }
     }
-    let each = |figures: &Figures| 1e6 * figures.alone.median() / size as f64;
-    let megabytes = used.map(|bytes| bytes / 1e6);
-    found.note("PACK, UNPACK.", format!(
-        "An index of {} hashes in 10 crawls that share 5 % changes its storage in place: {:.2} µs a hash to pack it, {:.2} µs \
-         to unpack it, in slices, with look-ups of all hashes going on, each of which found its record. The server used \
-         {:.0} MB before, {:.0} MB packed, and {:.0} MB after `UNPACK`, which gave back `allhashes`, `holders` and every \
-         crawl's records with the digests that they had. Others waited {} when nothing ran, {} during `PACK`, {} during \
-         `UNPACK`.",
-        grouped(size), each(pack), each(unpack), megabytes[0], megabytes[1], megabytes[2],
-        Loaded::quantiles(&pack.loaded.idle), Loaded::quantiles(&pack.loaded.during),
-        Loaded::quantiles(&unpack.loaded.during),
-    ), &[
-        "make bench ONLY=packing",
-        "time redis-cli DEDUPE.PACK ''",
-        "time redis-cli DEDUPE.UNPACK ''",
-        "redis-cli INFO crawlspace | grep slice_longest",
-    ]);
+    let [pack, unpack] = [0, 1].map(|n| &both[n].1);
+    let each = |figures: &Long| 1e6 * figures.alone.median() / size as f64;
+    let [before, packed, after] = used.map(|bytes| bytes / 1e6);
+    note!(found, "packing.md";
+        size = hashes, pack = each(pack), unpack = each(unpack), before = before, packed = packed, after = after,
+        idle = pack.loaded.idle(), during_pack = pack.loaded.during(), during_unpack = unpack.loaded.during());
     found
 }

@@ -5,9 +5,12 @@ use std::fs;
 use redis_tests::{Options, Reply, Server, ok, until};
 
 use super::corpus::{Corpus, Crawl};
-use super::{PREFIX, documented};
+use super::documented;
 use crate::load::Feeder;
 use crate::machine::resident;
+
+/// The layout that ours is compared with.
+pub const DOCUMENTED: &str = "the documented layout by plain commands";
 
 /// A server with the module and an index on plain keys, one with a packed index, and one without
 /// the module.
@@ -35,16 +38,18 @@ impl Scene {
         [&self.ours, &self.packed, &self.plain]
     }
 
+    /// Those with the module: on plain keys, and packed.
+    pub fn storages(&mut self) -> [&mut Server; 2] {
+        [&mut self.ours, &mut self.packed]
+    }
+
     /// Writes the crawls to all, each in its own way; the first `committed` are committed.
     pub fn fill(&mut self, corpus: &Corpus, crawls: &[Crawl], committed: usize) {
         add(&self.ours, corpus, crawls, committed);
         add(&self.packed, corpus, crawls, committed);
         documented::fill(&self.plain, corpus, crawls, committed);
-        assert_eq!(
-            documented::index_digest(&self.ours),
-            documented::index_digest(&self.plain),
-            "both servers hold the same index"
-        );
+        let [ours, plain] = [&self.ours, &self.plain].map(documented::index_digest);
+        assert_eq!(ours, plain, "both servers hold the same index");
         let last = crawls.last().map_or(0, |crawl| crawl.own.end);
         self.compare_storages(corpus, last);
     }
@@ -54,9 +59,8 @@ impl Scene {
     pub fn compare_storages(&self, corpus: &Corpus, limit: u64) {
         assert_eq!(hashes(&self.ours), hashes(&self.packed), "as many hashes");
         for draw in 0..20 {
-            let some: Vec<_> = (draw * 500..(draw + 1) * 500)
-                .map(|n| corpus.hash(corpus.bits(n, 2) % limit))
-                .collect();
+            let hash = |n| corpus.hash(corpus.bits(n, 2) % limit);
+            let some: Vec<_> = (draw * 500..(draw + 1) * 500).map(hash).collect();
             let [plain, packed] = [&self.ours, &self.packed].map(|server| records(server, &some));
             assert_eq!(plain, packed, "the same records in both storages");
         }
@@ -91,7 +95,7 @@ pub fn start_plain() -> Server {
 
 /// What `DEDUPE.LOOKUP` says of hashes.
 pub fn records(server: &Server, hashes: &[impl AsRef<[u8]>]) -> Reply {
-    let mut words: Vec<&[u8]> = vec![b"DEDUPE.LOOKUP", PREFIX];
+    let mut words: Vec<&[u8]> = vec![b"DEDUPE.LOOKUP", b""];
     words.extend(hashes.iter().map(AsRef::as_ref));
     server.wire().expect_ok(&words)
 }
@@ -100,9 +104,7 @@ pub fn records(server: &Server, hashes: &[impl AsRef<[u8]>]) -> Reply {
 pub fn hashes(server: &Server) -> i64 {
     match ok!(server.wire(), "TYPE", "allhashes").text().as_str() {
         "hash" => ok!(server.wire(), "HLEN", "allhashes").int(),
-        _ => ok!(server.wire(), "DEDUPE.STATS", PREFIX)
-            .field("hashes")
-            .int(),
+        _ => ok!(server.wire(), "DEDUPE.STATS", "").field("hashes").int(),
     }
 }
 
@@ -111,7 +113,7 @@ pub fn add(server: &Server, corpus: &Corpus, crawls: &[Crawl], committed: usize)
     for (number, crawl) in crawls.iter().enumerate() {
         add_one(server, corpus, crawl, number as u64);
         if number < committed {
-            ok!(server.wire(), "DEDUPE.COMMIT", PREFIX, crawl.id);
+            ok!(server.wire(), "DEDUPE.COMMIT", "", crawl.id);
         }
     }
 }
@@ -121,11 +123,9 @@ pub fn add_one(server: &Server, corpus: &Corpus, crawl: &Crawl, number: u64) {
     let mut feeder = Feeder::new(server);
     let hashes: Vec<u64> = crawl.hashes().collect();
     for chunk in hashes.chunks(50) {
-        let records = chunk
-            .iter()
-            .map(|&n| (corpus.hash(n), corpus.record(n, number)));
-        let records: Vec<_> = records.collect();
-        let mut words: Vec<&[u8]> = vec![b"DEDUPE.ADD", PREFIX, crawl.id.as_bytes()];
+        let record = |&n: &u64| (corpus.hash(n), corpus.record(n, number));
+        let records: Vec<_> = chunk.iter().map(record).collect();
+        let mut words: Vec<&[u8]> = vec![b"DEDUPE.ADD", b"", crawl.id.as_bytes()];
         for (hash, record) in &records {
             words.push(hash);
             let fields = [&record.wacz, &record.date, &record.url, &record.size];

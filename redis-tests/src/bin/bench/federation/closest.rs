@@ -9,7 +9,7 @@ use redis_tests::http::{Connection, get};
 use super::corpus::{CAPTURES, Corpus};
 use super::serving::{Ours, Peer};
 use crate::Plan;
-use crate::report::{Findings, Goal, Row, say};
+use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, grouped, time};
 
 /// Without a limit pywb gives so many rows.
@@ -30,21 +30,22 @@ struct Figures {
 pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
     let ours = Ours::start(&corpus.path(""), &corpus.config());
     let theirs = peer.map(|peer| peer.start(&corpus.config()));
-    let addresses = [
-        Some(ours.address()),
-        theirs.as_ref().map(|running| running.address()),
-    ];
+    let theirs = theirs.as_ref().map(|running| running.address());
     let target = |limit: u64| {
         format!(
             "/busy/index?url=http://radio.example.org/live&closest=20000615120000&limit={limit}"
         )
     };
+    let others = corpus
+        .singles
+        .iter()
+        .map(|url| format!("/local/index?url={url}"));
+    let others: Vec<String> = others.collect();
     let mut figures = [Figures::default(), Figures::default()];
-    for rep in 1..=plan.reps {
+    for _ in plan.repeat("F5: closest") {
         let mut rows = Vec::new();
-        for (address, figures) in addresses.iter().zip(&mut figures) {
-            let Some(address) = *address else { continue };
-            say(&format!("F5: closest ({rep}/{})", plan.reps));
+        for (address, figures) in [Some(ours.address()), theirs].into_iter().zip(&mut figures) {
+            let Some(address) = address else { continue };
             let whole = timed(address, &target(LIMIT), &mut figures.all);
             let ten = timed(address, &target(10), &mut figures.ten);
             assert!(
@@ -52,18 +53,10 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
                 "{address}: the first ten are the closest"
             );
             rows.push(whole);
-            let others = corpus
-                .singles
-                .iter()
-                .map(|url| format!("/local/index?url={url}"))
-                .collect::<Vec<_>>();
-            figures.idle.0.extend(waits(address, &others, || {
-                std::thread::sleep(Duration::from_secs(1))
-            }));
-            figures
-                .meanwhile
-                .0
-                .extend(waits(address, &others, || _ = get(address, &target(LIMIT))));
+            let second = || std::thread::sleep(Duration::from_secs(1));
+            figures.idle.0.extend(waits(address, &others, second));
+            let closest = || _ = get(address, &target(LIMIT));
+            figures.meanwhile.0.extend(waits(address, &others, closest));
         }
         if let [ours, theirs] = &rows[..] {
             assert!(ours == theirs, "the same captures in the same order");
@@ -76,7 +69,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
 fn timed(address: SocketAddr, target: &str, seconds: &mut Series) -> Vec<String> {
     let start = Instant::now();
     let answer = get(address, target);
-    seconds.0.push(start.elapsed().as_secs_f64());
+    seconds.push(start.elapsed().as_secs_f64());
     assert_eq!(answer.status, 200, "{}", answer.text());
     let text = answer.text();
     let second = |line: &str| line.split(' ').nth(1).unwrap_or_default().to_owned();
@@ -88,102 +81,64 @@ fn timed(address: SocketAddr, target: &str, seconds: &mut Series) -> Vec<String>
 fn waits(address: SocketAddr, targets: &[String], something: impl FnOnce()) -> Vec<f64> {
     const CLIENTS: u32 = 8;
     let over = AtomicBool::new(false);
+    let client = |number: u32| {
+        let mut connection = Connection::open(address).expect("the server accepts");
+        let interval = Duration::from_secs(1) / RATE;
+        let mut due = Instant::now() + interval * number;
+        let mut waits = Vec::new();
+        for target in targets.iter().cycle().skip(number as usize * 97) {
+            if over.load(Ordering::Relaxed) {
+                break;
+            }
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            let answer = connection.ask("GET", target, &[], b"").expect("an answer");
+            assert_eq!(answer.status, 200);
+            waits.push(due.elapsed().as_secs_f64() * 1e3);
+            due += interval * CLIENTS;
+        }
+        waits
+    };
+    let client = &client;
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
-            .map(|client| {
-                let over = &over;
-                scope.spawn(move || {
-                    let mut connection = Connection::open(address).expect("the server accepts");
-                    let interval = Duration::from_secs(1) / RATE * CLIENTS;
-                    let mut due = Instant::now() + Duration::from_secs(1) / RATE * client;
-                    let mut waits = Vec::new();
-                    for target in targets.iter().cycle().skip(client as usize * 97) {
-                        if over.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                        let answer = connection.ask("GET", target, &[], b"").expect("an answer");
-                        assert_eq!(answer.status, 200);
-                        waits.push(due.elapsed().as_secs_f64() * 1e3);
-                        due += interval;
-                    }
-                    waits
-                })
-            })
+            .map(|number| scope.spawn(move || client(number)))
             .collect();
         something();
         over.store(true, Ordering::Relaxed);
         let waits = clients
             .into_iter()
-            .map(|client| client.join().expect("the other clients are answered"));
+            .map(|client| client.join().expect("the others are answered"));
         waits.flatten().collect()
     })
 }
 
 fn findings(plan: &Plan, [ours, theirs]: &[Figures; 2]) -> Findings {
     let mut found = Findings::default();
-    let there = !theirs.all.0.is_empty();
-    let told = |series: &Series| {
-        if there {
-            time(series.median())
-        } else {
-            String::new()
-        }
+    let goal = if theirs.all.0.is_empty() {
+        Goal::Known
+    } else {
+        Goal::AtLeast(50.0)
     };
-    let captures = grouped(plan.scaled(CAPTURES));
-    let mut row = |what: String, figure: fn(&Figures) -> &Series, goal| {
-        found.rows.push(Row {
-            id: "F5",
-            what,
-            against: "pywb, 2 workers".into(),
-            ours: time(figure(ours).median()),
-            theirs: told(figure(theirs)),
-            result: figure(theirs).over(figure(ours)),
-            goal: if there { goal } else { Goal::Known },
-        });
+    let [captures, limit] =
+        [CAPTURES, CAPTURES.min(LIMIT)].map(|n| grouped(n.min(plan.scaled(CAPTURES))));
+    let against = "pywb, 2 workers";
+    let quantiles = |figures: &Figures| {
+        let idle = figures
+            .idle
+            .shown(|_| format!("{:.2} / ", figures.idle.quantile(0.99)));
+        idle + &figures
+            .meanwhile
+            .shown(|_| format!("{:.2} ms", figures.meanwhile.quantile(0.99)))
     };
-    row(
-        format!(
-            "{captures} captures of one key, the {} `closest`",
-            grouped(LIMIT.min(plan.scaled(CAPTURES)))
-        ),
-        |figures| &figures.all,
-        Goal::AtLeast(50.0),
-    );
-    row(
-        "the same, `limit=10`".into(),
-        |figures| &figures.ten,
-        Goal::Known,
-    );
-    let quantiles = |figures: &Figures| -> String {
-        let of = |series: &Series| format!("{:.2}", series.quantile(0.99));
-        if figures.idle.0.is_empty() {
-            String::new()
-        } else {
-            format!("{} / {} ms", of(&figures.idle), of(&figures.meanwhile))
-        }
-    };
-    found.rows.push(Row {
-        id: "F5",
-        what: format!("others meanwhile, {RATE} a second: p99 when idle / meanwhile"),
-        against: "pywb, 2 workers".into(),
-        ours: quantiles(ours),
-        theirs: quantiles(theirs),
-        result: Series(vec![
-            ours.meanwhile.quantile(0.99) - ours.idle.quantile(0.99),
-        ]),
-        goal: Goal::AtMost(10.0, "ms"),
-    });
-    found.note(
-        "F5.",
-        format!(
-            "The moment is near the first capture, which is kind to pywb: it sorts by inserting, and near one in the middle it \
-             took 27 s where that was tried, while gunicorn ends a worker that says nothing for 30 s. With `limit=10` only ten \
-             rows are to be written: {} here, {} there. The others ask for one row of another file.",
-            time(ours.ten.median()),
-            told(&theirs.ten),
-        ),
-        &["make bench ONLY=F5"],
-    );
+    table! { found;
+        "F5", format!("{captures} captures of one key, the {limit} `closest`"), against,
+            ours.all.shown(time), theirs.all.shown(time), theirs.all.over(&ours.all), goal;
+        "F5", "the same, `limit=10`", against, ours.ten.shown(time), theirs.ten.shown(time),
+            theirs.ten.over(&ours.ten), Goal::Known;
+        "F5", format!("others meanwhile, {RATE} a second: p99 when idle / meanwhile"), against,
+            quantiles(ours), quantiles(theirs),
+            ours.meanwhile.quantile(0.99) - ours.idle.quantile(0.99), Goal::AtMost(10.0, "ms");
+    }
+    note!(found, "closest.md"; ours = ours.ten.shown(time), theirs = theirs.ten.shown(time));
     found
 }

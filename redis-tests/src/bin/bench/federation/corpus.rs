@@ -39,12 +39,9 @@ impl Corpus {
     /// # Panics
     /// When a file cannot be written.
     pub fn new(plan: &Plan) -> Corpus {
-        let dir = tempfile::Builder::new()
-            .prefix("crawlspace-")
-            .tempdir()
-            .expect("a temporary directory");
+        let dir = tempfile::Builder::new().prefix("crawlspace-").tempdir();
         let mut corpus = Corpus {
-            dir,
+            dir: dir.expect("a temporary directory"),
             rows: 0,
             bytes: 0,
             singles: Vec::new(),
@@ -56,16 +53,11 @@ impl Corpus {
         let mut lines = Vec::new();
         corpus.add_records(&mut rng, &mut lines);
         for set in 0..500 {
-            corpus
-                .prefixes
-                .push(format!("http://museum.example.org/set/{set:03}/"));
+            let prefix = format!("http://museum.example.org/set/{set:03}/");
             for page in 0..PREFIX_ROWS {
-                lines.push(line(
-                    &mut rng,
-                    &format!("http://museum.example.org/set/{set:03}/page-{page}.html"),
-                    None,
-                ));
+                lines.push(line(&mut rng, &format!("{prefix}page-{page}.html"), None));
             }
+            corpus.prefixes.push(prefix);
         }
         let singles = plan.scaled(900_000);
         for number in 0..singles {
@@ -79,11 +71,8 @@ impl Corpus {
         }
         lines.sort_unstable();
         // A source keeps some of what it has read of its index; where there are thousands, it is a small one.
-        let some: Vec<&str> = (lines.iter())
-            .filter(|line| line.contains("/set/000/"))
-            .map(|line| &line[..])
-            .collect();
-        corpus.write("set.cdxj", &some.concat());
+        let some = lines.iter().filter(|line| line.contains("/set/000/"));
+        corpus.write("set.cdxj", &some.map(String::as_str).collect::<String>());
         corpus.rows = lines.len() as u64;
         corpus.bytes = corpus.write("index.cdxj", &lines.concat());
         corpus.add_busy_page(plan, &mut rng);
@@ -124,10 +113,8 @@ impl Corpus {
             // Hex digits take half of their bytes when packed.
             let noise: String = (0..760).map(|_| format!("{:016x}", rng.bits())).collect();
             let body = format!("<html><title>{number}</title><p>{noise}</p></html>\n");
-            let http = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{body}",
-                body.len()
-            );
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length";
+            let http = format!("{head}: {}\r\n\r\n{body}", body.len());
             let record = format!(
                 "WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:uuid:00000000-0000-4000-8000-{number:012x}>\r\n\
                  WARC-Date: 2018-06-01T12:00:00Z\r\nWARC-Target-URI: {url}\r\nWARC-Payload-Digest: sha1:{}\r\n\
@@ -136,9 +123,8 @@ impl Corpus {
                 http.len()
             );
             let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::default());
-            let written = packed
-                .write_all(record.as_bytes())
-                .and_then(|()| packed.finish());
+            let written = packed.write_all(record.as_bytes());
+            let written = written.and_then(|()| packed.finish());
             let packed = written.expect("memory takes all bytes");
             lines.push(line(rng, &url, Some((packed.len(), file.len()))));
             self.stored += packed.len() as u64;
@@ -155,23 +141,15 @@ impl Corpus {
         for number in 0..most {
             let seconds = number * (20 * 360 * 86_400 / most);
             let (day, rest) = (seconds / 86_400, seconds % 86_400);
-            let timestamp = format!(
-                "{}{:02}{:02}{:02}{:02}{:02}",
-                2000 + day / 360,
-                1 + day / 30 % 12,
-                1 + day % 28,
-                rest / 3600,
-                rest / 60 % 60,
-                rest % 60
-            );
+            let date = (2000 + day / 360) * 10_000 + (1 + day / 30 % 12) * 100 + 1 + day % 28;
+            let time = rest / 3600 * 10_000 + rest / 60 % 60 * 100 + rest % 60;
+            let digest = u128::from(rng.bits());
+            let (length, offset) = (2_000 + rng.below(5_000), rng.below(1 << 30));
             let _ = writeln!(
                 text,
-                "org,example,radio)/live {timestamp} {{\"url\": \"http://radio.example.org/live\", \"mime\": \"text/html\", \
-                 \"status\": \"200\", \"digest\": \"{:032X}\", \"length\": \"{}\", \"offset\": \"{}\", \
-                 \"filename\": \"RADIO-{number:07}.warc.gz\"}}",
-                u128::from(rng.bits()),
-                2_000 + rng.below(5_000),
-                rng.below(1 << 30)
+                "org,example,radio)/live {date}{time:06} {{\"url\": \"http://radio.example.org/live\", \
+                 \"mime\": \"text/html\", \"status\": \"200\", \"digest\": \"{digest:032X}\", \"length\": \"{length}\", \
+                 \"offset\": \"{offset}\", \"filename\": \"RADIO-{number:07}.warc.gz\"}}"
             );
         }
         let mut lines: Vec<&str> = text.lines().collect();
@@ -182,33 +160,29 @@ impl Corpus {
 }
 
 fn line(rng: &mut Rng, url: &str, place: Option<(usize, usize)>) -> String {
-    let (length, offset, file) = match place {
-        Some((length, offset)) => (length as u64, offset as u64, "records.warc.gz".to_owned()),
+    let (length, offset, file, timestamp) = match place {
+        // The date is what the record says, too.
+        Some((length, offset)) => (
+            length as u64,
+            offset as u64,
+            "records.warc.gz".to_owned(),
+            2018_0601_120000,
+        ),
         None => {
-            let file = format!(
-                "ARCHIVEIT-{}-20190220120000-{:05}.warc.gz",
-                rng.below(10_000),
-                rng.below(100)
-            );
-            (2_000 + rng.below(9_000), rng.below(1 << 30), file)
+            let (collection, serial) = (rng.below(10_000), rng.below(100));
+            let file = format!("ARCHIVEIT-{collection}-20190220120000-{serial:05}.warc.gz");
+            let (length, offset) = (2_000 + rng.below(9_000), rng.below(1 << 30));
+            let date =
+                (2010 + rng.below(14)) * 10_000 + (1 + rng.below(12)) * 100 + 1 + rng.below(28);
+            let time = rng.below(24) * 10_000 + rng.below(60) * 100 + rng.below(60);
+            (length, offset, file, date * 1_000_000 + time)
         }
     };
-    let timestamp = match place {
-        Some(_) => "20180601120000".to_owned(), // what the record says, too
-        None => format!(
-            "20{:02}{:02}{:02}{:02}{:02}{:02}",
-            10 + rng.below(14),
-            1 + rng.below(12),
-            1 + rng.below(28),
-            rng.below(24),
-            rng.below(60),
-            rng.below(60)
-        ),
-    };
+    let key = urlkey(url);
+    let digest = u128::from(rng.bits()) << 32 | u128::from(rng.bits());
     format!(
-        "{} {timestamp} {{\"url\": \"{url}\", \"mime\": \"text/html\", \"status\": \"200\", \
-         \"digest\": \"{:032X}\", \"length\": \"{length}\", \"offset\": \"{offset}\", \"filename\": \"{file}\"}}\n",
-        urlkey(url),
-        u128::from(rng.bits()) << 32 | u128::from(rng.bits()),
+        "{key} {timestamp} {{\"url\": \"{url}\", \"mime\": \"text/html\", \"status\": \"200\", \
+         \"digest\": \"{digest:032X}\", \"length\": \"{length}\", \"offset\": \"{offset}\", \
+         \"filename\": \"{file}\"}}\n"
     )
 }

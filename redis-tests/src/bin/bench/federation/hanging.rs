@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use redis_tests::http::{Connection, get};
 
-use super::corpus::Corpus;
+use super::corpus::{Corpus, PREFIX_ROWS};
 use super::serving::Ours;
 use crate::Plan;
-use crate::report::{Findings, Goal, Row, say};
+use crate::report::{Findings, Goal, note, say, table};
 use crate::series::{Series, grouped};
 
 /// `index_timeout`, in milliseconds.
@@ -57,87 +57,58 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     for group in 0..ALONE {
         let mut connection = Connection::open(ours.address()).expect("the server accepts");
         let start = Instant::now();
-        connection
-            .send("GET", &target(group), &[("Connection", "close")], b"")
-            .expect("a request goes out");
+        let sent = connection.send("GET", &target(group), &[("Connection", "close")], b"");
+        sent.expect("a request goes out");
         connection.first_byte().expect("an answer comes");
-        late.0.push(start.elapsed().as_secs_f64() * 1e3 - TIMEOUT);
+        late.push(start.elapsed().as_secs_f64() * 1e3 - TIMEOUT);
     }
-    let answer = get(ours.address(), &target(ALONE));
-    assert_eq!(
-        answer.text().lines().count() as u64,
-        super::corpus::PREFIX_ROWS,
-        "all rows of the other"
-    );
-    assert!(
+    // All rows of the other one, whose number is known.
+    let ask = |group: usize| {
+        let answer = get(ours.address(), &target(group));
+        assert_eq!(
+            answer.text().lines().count() as u64,
+            PREFIX_ROWS,
+            "all rows of the other"
+        );
         answer
-            .field("source-errors")
-            .is_some_and(|named| named.contains("silent")),
+    };
+    let answer = ask(ALONE);
+    let errors = answer.field("source-errors");
+    assert!(
+        errors.is_some_and(|named| named.contains("silent")),
         "{answer:?}"
     );
 
-    let mut memory = Vec::new();
-    let mut files = Vec::new();
-    for quarter in 0..4 {
+    let (mut memory, mut files) = (Vec::new(), Vec::new());
+    for quarter in 1..=4 {
         say(&format!(
-            "F4: queries with a source that hangs ({}/4)",
-            quarter + 1
+            "F4: queries with a source that hangs ({quarter}/4)"
         ));
         let next = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..CLIENTS {
-                scope.spawn(|| {
-                    loop {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        if number >= queries / 4 {
-                            return;
-                        }
-                        let answer = get(ours.address(), &target(ALONE + number));
-                        assert_eq!(
-                            answer.text().lines().count() as u64,
-                            super::corpus::PREFIX_ROWS
-                        );
-                    }
-                });
+        let client = || {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= queries / 4 {
+                    return;
+                }
+                ask(ALONE + number);
             }
-        });
+        };
+        std::thread::scope(|scope| (0..CLIENTS).for_each(|_| _ = scope.spawn(client)));
         memory.push(ours.resident() as f64 / 1e6);
-        files.push(ours.open_files());
+        files.push(ours.open_files().to_string());
     }
     let mut found = Findings::default();
-    found.rows.push(Row {
-        id: "F4",
-        what: format!(
-            "first byte after the timeout ({TIMEOUT:.0} ms), one source of a group hangs"
-        ),
-        against: "–".into(),
-        ours: format!("{:.1} ms", late.median()),
-        theirs: String::new(),
-        result: late,
-        goal: Goal::Never(50.0, "ms"),
-    });
-    let growth = memory[3] - memory[1];
-    found.rows.push(Row {
-        id: "F4",
-        what: format!("memory after {} such queries", grouped(queries as u64)),
-        against: "after half of them".into(),
-        ours: format!("{:.1} MB", memory[3]),
-        theirs: format!("{:.1} MB", memory[1]),
-        result: Series(vec![growth]),
-        goal: Goal::AtMost(2.0, "MB"),
-    });
-    let list = |figures: &[String]| figures.join(", ");
-    found.note(
-        "F4.",
-        format!(
-            "{ALONE} groups are asked once each, one after the other; all rows of the other source come, and the answer names \
-             the one that hangs. Then {} queries by {CLIENTS} clients at once, each group four times: memory after each quarter \
-             {} MB, files and sockets open {}.",
-            grouped(queries as u64),
-            list(&memory.iter().map(|mb| format!("{mb:.1}")).collect::<Vec<_>>()),
-            list(&files.iter().map(usize::to_string).collect::<Vec<_>>()),
-        ),
-        &["make bench ONLY=F4"],
-    );
+    let queries = grouped(queries as u64);
+    let megabytes = |bytes: f64| format!("{bytes:.1} MB");
+    let shown: Vec<String> = memory.iter().map(|mb| format!("{mb:.1}")).collect();
+    table! { found;
+        "F4", format!("first byte after the timeout ({TIMEOUT:.0} ms), one source of a group hangs"), "–",
+            late.shown(|ms| format!("{ms:.1} ms")), "", &late, Goal::Never(50.0, "ms");
+        "F4", format!("memory after {queries} such queries"), "after half of them",
+            megabytes(memory[3]), megabytes(memory[1]), memory[3] - memory[1], Goal::AtMost(2.0, "MB");
+    }
+    note!(found, "hanging.md";
+        alone = ALONE, queries = queries, clients = CLIENTS, memory = shown.join(", "), files = files.join(", "));
     found
 }

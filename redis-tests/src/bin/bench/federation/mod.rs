@@ -14,49 +14,36 @@ use crate::series::grouped;
 use corpus::Corpus;
 use serving::Peer;
 
-/// What can be measured alone.
-pub const PIECES: [&str; 5] = ["F1", "F2", "F3", "F4", "F5"];
-
 /// Measures the family.
 pub fn measure(plan: &Plan) -> Section {
     say("federation: making an archive up");
     let corpus = Corpus::new(plan);
     let peer = Peer::install();
-    let mut found = crate::report::Findings::default();
-    if plan.wants(&["F1", "F2", "F3"]) {
-        found.extend(throughput::measure(plan, &corpus, peer.as_ref()));
-    }
-    if plan.wants(&["F4"]) {
-        found.extend(hanging::measure(plan, &corpus));
-    }
-    if plan.wants(&["F5"]) {
-        found.extend(closest::measure(plan, &corpus, peer.as_ref()));
-    }
+    let peer = peer.as_ref();
+    let found = plan.findings(&[
+        ("F1 F2 F3", &|| throughput::measure(plan, &corpus, peer)),
+        ("F4", &|| hanging::measure(plan, &corpus)),
+        ("F5", &|| closest::measure(plan, &corpus, peer)),
+    ]);
+    let peer = match peer {
+        Some(_) => {
+            "The peer is the `warcserver` of pywb 2.10 under gunicorn with 2 gevent workers, on the same files"
+        }
+        None => "pywb cannot be installed here: its figures are missing",
+    };
     Section {
         title: "Federation",
-        method: method(plan, &corpus, peer.as_ref()),
-        rows: found.rows,
-        analysis: found.analysis,
+        method: format!(
+            include_str!("method.md"),
+            rows = grouped(corpus.rows),
+            megabytes = corpus.bytes as f64 / 1e6,
+            record = corpus.record_bytes(),
+            records = grouped(corpus.records.len() as u64),
+            seed = plan.seed,
+            peer = peer,
+            connections = wrk::CONNECTIONS,
+            span = wrk::span(plan).as_secs_f64(),
+        ),
+        found,
     }
-}
-
-fn method(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> String {
-    let peer = match peer {
-        Some(_) => "The peer is the `warcserver` of pywb 2.10 under gunicorn with 2 gevent workers, on the same files".to_owned(),
-        None => "pywb cannot be installed here: its figures are missing".into(),
-    };
-    format!(
-        "One CDXJ file of {} captures, {:.0} MB, WARC records of {} bytes on average in {} gzip members; seed {}. Ours is \
-         `crawlspace serve` in release build as it comes. {peer}. Both are asked by `wrk` with {} connections from one thread, \
-         for {:.1} s each, one after the other in every repetition, for URLs drawn at random; that some of the answers are \
-         the same is checked before. Server and load generator share the machine, so the generator takes from both; \"busy\" is the \
-         processor time of ours in cores.",
-        grouped(corpus.rows),
-        corpus.bytes as f64 / 1e6,
-        corpus.record_bytes(),
-        grouped(corpus.records.len() as u64),
-        plan.seed,
-        wrk::CONNECTIONS,
-        wrk::span(plan).as_secs_f64(),
-    )
 }

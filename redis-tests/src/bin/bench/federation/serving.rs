@@ -26,8 +26,8 @@ impl Ours {
     /// When it does not start.
     pub fn start(folder: &Path, config: &str) -> Ours {
         let file = folder.join("ours.yaml");
-        std::fs::write(&file, format!("allow_private: [127.0.0.0/8]\n{config}"))
-            .expect("the folder is writable");
+        let config = format!("allow_private: [127.0.0.0/8]\n{config}");
+        std::fs::write(&file, config).expect("the folder is writable");
         let mut command = Command::new(tool());
         command
             .args(["serve", "--bind", "127.0.0.1:0", "--config"])

@@ -9,7 +9,7 @@ use super::serving::{Ours, Peer};
 use super::upstream::{ROWS, Upstream};
 use super::wrk;
 use crate::Plan;
-use crate::report::{Findings, Goal, Row, say};
+use crate::report::{Findings, Goal, note, say, table};
 use crate::series::{Series, rate};
 
 /// A kind of request.
@@ -35,10 +35,8 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
     let config = format!("{}{}", corpus.config(), upstream.config());
     let ours = Ours::start(&corpus.path(""), &config);
     let theirs = peer.map(|peer| peer.start(&config));
-    let cases: Vec<Case> = cases(corpus)
-        .into_iter()
-        .filter(|case| plan.wants(&[case.id]))
-        .collect();
+    let wanted = cases(corpus).into_iter().filter(|case| plan.wants(case.id));
+    let cases: Vec<Case> = wanted.collect();
     let mut figures: Vec<Figures> = Vec::new();
     figures.resize_with(cases.len(), Figures::default);
     let mut addresses = vec![ours.address()];
@@ -49,22 +47,15 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
     for rep in 1..=plan.reps {
         for (case, figures) in cases.iter().zip(&mut figures) {
             say(&format!("{}: {} ({rep}/{})", case.id, case.what, plan.reps));
-            let span = wrk::span(plan);
-            let folder = corpus.path("");
+            let (span, folder) = (wrk::span(plan), corpus.path(""));
+            let rate = |address| wrk::rate(&folder, address, &case.targets, span);
             let before = ours.cpu();
-            figures
-                .ours
-                .0
-                .push(wrk::rate(&folder, ours.address(), &case.targets, span));
+            figures.ours.push(rate(ours.address()));
             figures
                 .busy
-                .0
                 .push((ours.cpu() - before) / span.as_secs_f64());
             if let Some(theirs) = &theirs {
-                figures
-                    .theirs
-                    .0
-                    .push(wrk::rate(&folder, theirs.address(), &case.targets, span));
+                figures.theirs.push(rate(theirs.address()));
             }
         }
     }
@@ -76,46 +67,19 @@ fn cases(corpus: &Corpus) -> Vec<Case> {
         let target = |url: &String| format!("/{collection}/index?url={url}{star}");
         urls.iter().map(target).collect()
     };
-    let pages: Vec<String> = (0..1_000)
-        .map(|page| format!("http://example.com/page/{page}"))
-        .collect();
-    vec![
-        Case {
-            id: "F1",
-            what: "index query, local CDXJ, 1 row".into(),
-            targets: index("local", &corpus.singles, ""),
-            rows: Some(1),
-            goal: 10.0,
-        },
-        Case {
-            id: "F2",
-            what: format!("index query, prefix, {PREFIX_ROWS} rows"),
-            targets: index("local", &corpus.prefixes, "*"),
-            rows: Some(PREFIX_ROWS as usize),
-            goal: 20.0,
-        },
-        Case {
-            id: "F2",
-            what: format!("index query, group of 3 remote sources, {ROWS} rows each"),
-            targets: index("group", &pages, ""),
-            rows: Some(3 * ROWS),
-            goal: 20.0,
-        },
-        Case {
-            id: "F3",
-            what: format!(
-                "resource, record of {:.1} kB",
-                corpus.record_bytes() as f64 / 1e3
-            ),
-            targets: corpus
-                .records
-                .iter()
-                .map(|url| format!("/local/resource?url={url}"))
-                .collect(),
-            rows: None,
-            goal: 10.0,
-        },
-    ]
+    let page = |page| format!("http://example.com/page/{page}");
+    let pages: Vec<String> = (0..1_000).map(page).collect();
+    let record = |url: &String| format!("/local/resource?url={url}");
+    let kilobytes = corpus.record_bytes() as f64 / 1e3;
+    let prefix_rows = PREFIX_ROWS as usize;
+    Vec::from(redis_tests::rows![
+        "F1", "index query, local CDXJ, 1 row".into(), index("local", &corpus.singles, ""), Some(1), 10.0;
+        "F2", format!("index query, prefix, {PREFIX_ROWS} rows"), index("local", &corpus.prefixes, "*"),
+            Some(prefix_rows), 20.0;
+        "F2", format!("index query, group of 3 remote sources, {ROWS} rows each"), index("group", &pages, ""),
+            Some(3 * ROWS), 20.0;
+        "F3", format!("resource, record of {kilobytes:.1} kB"), corpus.records.iter().map(record).collect(), None, 10.0;
+    ].map(|(id, what, targets, rows, goal)| Case { id, what, targets, rows, goal }))
 }
 
 impl Case {
@@ -126,12 +90,11 @@ impl Case {
                 let answer = get(*address, target);
                 let text = answer.text();
                 assert_eq!(answer.status, 200, "{address}{target}: {text}");
-                match self.rows {
-                    Some(rows) => {
-                        assert_eq!(text.lines().count(), rows, "{address}{target}: {text}")
-                    }
-                    None => assert!(text.starts_with("WARC/1."), "{address}{target}: {text}"),
-                }
+                let right = match self.rows {
+                    Some(rows) => text.lines().count() == rows,
+                    None => text.starts_with("WARC/1."),
+                };
+                assert!(right, "{address}{target}: {text}");
                 self.gist(&text)
             });
             let answers: Vec<Vec<String>> = answers.collect();
@@ -160,39 +123,20 @@ impl Case {
 
 fn findings(cases: &[Case], figures: &[Figures]) -> Findings {
     let mut found = Findings::default();
-    for (case, figures) in cases.iter().zip(figures) {
-        let there = !figures.theirs.0.is_empty();
-        let busy = figures.busy.median();
-        found.rows.push(Row {
-            id: case.id,
-            what: case.what.clone(),
-            against: "pywb, 2 workers".into(),
-            ours: format!("{} (busy {busy:.1})", rate(figures.ours.median())),
-            theirs: if there {
-                rate(figures.theirs.median())
-            } else {
-                String::new()
-            },
-            result: figures.ours.over(&figures.theirs),
-            goal: if there {
-                Goal::AtLeast(case.goal)
-            } else {
-                Goal::Known
-            },
-        });
-        let each = |rate: f64| 1e6 / rate;
-        let cost = 1e6 * busy / figures.ours.median();
-        let text = format!(
-            "{}: a request costs {cost:.0} µs of processor here, and comes every {:.0} µs; pywb's comes every {:.0} µs.",
-            case.what,
-            each(figures.ours.median()),
-            each(figures.theirs.median()),
-        );
-        found.note(
-            &format!("{}.", case.id),
-            text,
-            &[&format!("make bench ONLY={}", case.id)],
-        );
+    for (Case { id, what, goal, .. }, figures) in cases.iter().zip(figures) {
+        let (ours, theirs, busy) = (&figures.ours, &figures.theirs, figures.busy.median());
+        let goal = if theirs.0.is_empty() {
+            Goal::Known
+        } else {
+            Goal::AtLeast(*goal)
+        };
+        table! { found;
+            *id, what, "pywb, 2 workers", format!("{} (busy {busy:.1})", ours.shown(rate)), theirs.shown(rate),
+                ours.over(theirs), goal;
+        }
+        let micros = |series: &Series| 1e6 / series.median();
+        note!(found, "throughput.md";
+            id = id, what = what, cost = busy * micros(ours), ours = micros(ours), theirs = micros(theirs));
     }
     found
 }

@@ -47,10 +47,8 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
     let mut buffer = vec![0; 16 << 10];
     let mut filled = 0;
     loop {
-        let head = buffer[..filled]
-            .windows(4)
-            .position(|four| four == b"\r\n\r\n");
-        let Some(end) = head else {
+        let mut fours = buffer[..filled].windows(4);
+        let Some(end) = fours.position(|four| four == b"\r\n\r\n") else {
             let got = stream.read(&mut buffer[filled..])?;
             if got == 0 {
                 return Ok(());
@@ -63,11 +61,8 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
         filled -= end + 4;
         let target = request.split(' ').nth(1).unwrap_or_default();
         let rows = rows(target);
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: text/x-cdxj\r\nContent-Length: {}\r\n\r\n",
-            rows.len()
-        );
-        stream.write_all((head + &rows).as_bytes())?;
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/x-cdxj\r\nContent-Length";
+        stream.write_all(format!("{head}: {}\r\n\r\n{rows}", rows.len()).as_bytes())?;
     }
 }
 
@@ -79,12 +74,13 @@ fn rows(target: &str) -> String {
         _ => 3,
     };
     let (_, number) = target.split_once("page").unwrap_or_default();
-    let number: String = number
+    let number = number
         .trim_start_matches("%2F")
-        .chars()
-        .skip_while(|c| !c.is_ascii_digit())
-        .take_while(char::is_ascii_digit)
-        .collect();
+        .trim_start_matches(|c: char| !c.is_ascii_digit());
+    let number = number
+        .split(|c: char| !c.is_ascii_digit())
+        .next()
+        .unwrap_or_default();
     let row = |day: usize| {
         format!(
             "com,example)/page/{number} 2018{:02}1512000{second} {{\"url\": \"http://example.com/page/{number}\", \
@@ -102,16 +98,12 @@ mod tests {
 
     #[test]
     fn rows_are_those_of_the_url() {
-        for url in [
-            "http://example.com/page/7",
-            "http%3A%2F%2Fexample.com%2Fpage%2F7&closest=2016",
-        ] {
+        let coded = "http%3A%2F%2Fexample.com%2Fpage%2F7&closest=2016";
+        for url in ["http://example.com/page/7", coded] {
             let rows = rows(&format!("/b-cdx?url={url}"));
             assert_eq!(rows.lines().count(), ROWS);
-            assert!(
-                rows.starts_with("com,example)/page/7 20180115120002 {"),
-                "{rows}"
-            );
+            let start = "com,example)/page/7 20180115120002 {";
+            assert!(rows.starts_with(start), "{rows}");
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The load generator: wrk, which keeps so many connections busy.
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -24,26 +23,16 @@ pub fn span(plan: &Plan) -> Duration {
 /// # Panics
 /// When wrk is not there, or an answer is not 200: a benchmark of errors is none.
 pub fn rate(folder: &Path, address: SocketAddr, targets: &[String], span: Duration) -> f64 {
-    let mut script = String::from("local targets = {\n");
-    for target in targets {
-        let _ = writeln!(script, "  \"{target}\",");
-    }
-    script.push_str(
-        "}\nlocal requests, at = {}, 0\n\
-         init = function()\n  for i, target in ipairs(targets) do requests[i] = wrk.format('GET', target) end\nend\n\
-         request = function()\n  at = at % #requests + 1\n  return requests[at]\nend\n",
-    );
+    let lines: String = targets
+        .iter()
+        .map(|target| format!("  \"{target}\",\n"))
+        .collect();
+    let script = format!("local targets = {{\n{lines}}}\n{}", include_str!("wrk.lua"));
     let file = folder.join("wrk.lua");
     std::fs::write(&file, script).expect("the folder is writable");
     let told = run(Command::new("wrk")
-        .args([
-            "-t",
-            "1",
-            "-c",
-            &CONNECTIONS.to_string(),
-            "-d",
-            &format!("{}s", span.as_secs()),
-        ])
+        .args(["-t", "1", "-c", &CONNECTIONS.to_string()])
+        .args(["-d", &format!("{}s", span.as_secs())])
         .args(["--timeout", "60s", "-s"])
         .arg(&file)
         .arg(format!("http://{address}/")));

@@ -6,7 +6,8 @@ use flate2::read::MultiGzDecoder;
 use redis_tests::Server;
 use redis_tests::archive::{Entry, Folder, member};
 
-use crate::load::{Connection, Item, Watch, encode};
+use crate::dedupe::{commit_hashes, sum};
+use crate::load::{Client, Connection, Watch};
 
 /// How an import went.
 pub struct Imported {
@@ -19,30 +20,26 @@ pub struct Imported {
 /// Imports all files: the responses of each crawl and its commit, then the revisits, which need every original.
 pub fn import(server: &Server, folder: &Folder) -> Imported {
     let watch = Watch::start(server);
-    let mut client = Client {
-        connection: Connection::tcp(server),
-        request: Vec::new(),
-        round_trips: 0,
-    };
+    let mut client = Importer(Client::over(Connection::tcp(server)));
     let of_one_crawl = |a: &Entry, b: &Entry| a.crawl == b.crawl;
     for files in folder.entries.chunk_by(of_one_crawl) {
-        client.ask(&["SADD", "uncommittedcrawls", &files[0].crawl]);
+        client.line(format!("SADD uncommittedcrawls {}", files[0].crawl));
         for (place, file) in files.iter().enumerate() {
             client.responses(folder, file, place);
         }
-        client.commit(&files[0].crawl);
+        commit_hashes(&mut client.0, &files[0].crawl);
     }
     for file in &folder.entries {
         client.revisits(folder, file);
     }
     for files in folder.entries.chunk_by(of_one_crawl) {
-        client.sum(&files[0].crawl);
+        sum(&mut client.0, &files[0].crawl);
     }
     let seconds = watch.elapsed().as_secs_f64();
     Imported {
         seconds,
         busy: watch.stop(1, 0).busy,
-        round_trips: client.round_trips,
+        round_trips: client.0.trips,
     }
 }
 
@@ -91,121 +88,65 @@ fn for_each_line(folder: &Folder, file: &Entry, mut each: impl FnMut(Line<'_>)) 
     }
 }
 
-struct Client {
-    connection: Connection,
-    request: Vec<u8>,
-    round_trips: u64,
-}
+struct Importer(Client);
 
-impl Client {
-    /// Sends one command and waits for its reply: its texts.
-    fn ask_texts(&mut self, words: &[&str]) -> Vec<String> {
-        self.request.clear();
-        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        encode(&mut self.request, &words);
-        self.connection.send(&self.request);
-        self.round_trips += 1;
-        let mut texts = Vec::new();
-        self.connection.read(1, |item| {
-            if let Item::Bulk(bytes) = item {
-                texts.push(String::from_utf8_lossy(bytes).into_owned());
-            }
-        });
-        texts
-    }
-
-    fn ask(&mut self, words: &[&str]) {
-        self.ask_texts(words);
+impl Importer {
+    /// Sends one command and waits for its reply: its first text.
+    fn line(&mut self, line: String) -> Option<String> {
+        self.0.line(&line).texts.into_iter().next()
     }
 
     fn responses(&mut self, folder: &Folder, file: &Entry, place: usize) {
-        let (key, list) = (
-            format!("h:{}", file.crawl),
-            format!("c:{}:wacz", file.crawl),
-        );
-        let counts = format!("{key}:counts");
+        let Entry {
+            crawl,
+            name,
+            hash,
+            size,
+            ..
+        } = file;
+        let key = format!("h:{crawl}");
         for_each_line(folder, file, |line| {
             if !line.is_revisit {
-                let Line {
-                    date,
-                    url,
-                    hash,
-                    size,
-                    ..
-                } = line;
-                let record = format!("{place} {date} {url} {size}");
-                self.ask(&["HSETNX", &key, hash, &record]);
-                self.ask(&["HINCRBY", &counts, "totalUrls", "1"]);
+                let record = format!("{place} {} {} {}", line.date, line.url, line.size);
+                self.0.ask(["HSETNX", &key, line.hash, &record]);
+                self.line(format!("HINCRBY {key}:counts totalUrls 1"));
             }
         });
-        let size = file.size.to_string();
-        let entry = format!(
-            r#"{{"filename":"{}","hash":"{}","size":{size}}}"#,
-            file.name, file.hash
-        );
-        self.ask(&["RPUSH", &list, &entry]);
-        self.ask(&["HINCRBY", &counts, "totalCrawlSize", &size]);
-    }
-
-    /// The hashes of a crawl become part of the merged index.
-    fn commit(&mut self, crawl: &str) {
-        let key = format!("h:{crawl}");
-        let mut cursor = "0".to_owned();
-        loop {
-            let mut page = self
-                .ask_texts(&["HSCAN", &key, &cursor, "COUNT", "1000"])
-                .into_iter();
-            cursor = page.next().expect("a cursor");
-            for hash in page.step_by(2) {
-                self.ask(&["HSETNX", "allhashes", &hash, crawl]);
-            }
-            if cursor == "0" {
-                break;
-            }
-        }
-        self.ask(&["SMOVE", "uncommittedcrawls", "allcrawls", crawl]);
+        let entry = format!(r#"{{"filename":"{name}","hash":"{hash}","size":{size}}}"#);
+        self.line(format!("RPUSH c:{crawl}:wacz {entry}"));
+        self.line(format!("HINCRBY {key}:counts totalCrawlSize {size}"));
     }
 
     fn revisits(&mut self, folder: &Folder, file: &Entry) {
-        let counts = format!("h:{}:counts", file.crawl);
-        let (required, references) = (
-            format!("{}:reqCrawls", file.crawl),
-            format!("{}:duperefs", file.name),
-        );
+        let Entry { crawl, name, .. } = file;
         for_each_line(folder, file, |line| {
             if !line.is_revisit {
                 return;
             }
-            let owner = self.ask_texts(&["HGET", "allhashes", line.hash]);
-            let owner = owner.first().expect("every original is there");
-            let record = self.ask_texts(&["HGET", &format!("h:{owner}"), line.hash]);
-            let record = record.first().expect("every owner has the record");
+            let owner = self.line(format!("HGET allhashes {}", line.hash));
+            let owner = owner.expect("every original is there");
+            let record = self.line(format!("HGET h:{owner} {}", line.hash));
+            let record = record.expect("every owner has the record");
             let number = |text: &str| text.parse::<i64>().expect("a number of bytes");
-            let (rest, size) = record
-                .rsplit_once(' ')
-                .expect("a record ends with its size");
-            let (place, _) = rest
+            let (place, rest) = record
                 .split_once(' ')
                 .expect("a record begins with its place");
-            self.ask(&["HINCRBY", &counts, "totalUrls", "1"]);
-            self.ask(&["HINCRBY", &counts, "dupeUrls", "1"]);
+            let (_, size) = rest.rsplit_once(' ').expect("a record ends with its size");
+            self.line(format!("HINCRBY h:{crawl}:counts totalUrls 1"));
+            self.line(format!("HINCRBY h:{crawl}:counts dupeUrls 1"));
             let saved = number(size) - number(line.size);
             if saved > 0 {
-                self.ask(&["HINCRBY", &counts, "conservedSize", &saved.to_string()]);
+                self.line(format!("HINCRBY h:{crawl}:counts conservedSize {saved}"));
             }
-            if *owner != file.crawl {
-                self.ask(&["SADD", &required, owner]);
-                self.ask(&["SADD", &references, &format!("{owner} {place}")]);
+            if owner != *crawl {
+                self.line(format!("SADD {crawl}:reqCrawls {owner}"));
+                self.0.ask([
+                    "SADD",
+                    &format!("{name}:duperefs"),
+                    &format!("{owner} {place}"),
+                ]);
             }
         });
-    }
-
-    /// The counts of a crawl are added to those of all.
-    fn sum(&mut self, crawl: &str) {
-        let counts = self.ask_texts(&["HGETALL", &format!("h:{crawl}:counts")]);
-        for pair in counts.chunks_exact(2) {
-            self.ask(&["HINCRBY", "allcounts", &pair[0], &pair[1]]);
-        }
     }
 }
 

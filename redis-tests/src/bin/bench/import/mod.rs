@@ -9,7 +9,8 @@ use redis_tests::archive::{Crawler, Folder, Kind, Layout, Shape};
 use redis_tests::{Ended, Options, Program, Rng, Server, ok};
 
 use crate::load::Watch;
-use crate::report::{Findings, Goal, Row, Section, say};
+use crate::machine::cores;
+use crate::report::{Findings, Goal, Section, note, say, table};
 use crate::series::{Series, grouped, rate, time};
 use crate::{Plan, tool};
 
@@ -17,19 +18,14 @@ use crate::{Plan, tool};
 const CRAWLS: usize = 4;
 const WACZS: u64 = 5;
 
-/// What can be measured alone: nothing, since all of it is compared with the peer's one import.
-pub const PIECES: [&str; 0] = [];
-
 /// Measures the import of a collection.
 pub fn measure(plan: &Plan) -> Section {
     say("import: writing WACZ files");
     let collection = Collection::new(plan);
-    let found = findings(plan, &collection);
     Section {
         title: "Import",
         method: method(plan, &collection),
-        rows: found.rows,
-        analysis: found.analysis,
+        found: findings(plan, &collection),
     }
 }
 
@@ -76,21 +72,16 @@ impl Collection {
 }
 
 fn method(plan: &Plan, collection: &Collection) -> String {
-    let files = collection.folder.entries.len();
     let percent = |part: u64| 100.0 * part as f64 / collection.lines as f64;
     format!(
-        "{} lines of CDXJ in {files} WACZ files of {CRAWLS} crawls, gzipped, {:.0} MB in all; {:.0} % are revisits of \
-         what was stored before, drawn at random, and {:.0} % are neither responses nor revisits; seed {}. Ours is \
-         the program `crawlspace indexer` in release build, on the same machine as its server, over loopback TCP, timed \
-         from its start to its end with everything committed. The peer is an importer as crawlers have them today: the \
-         same files line by line, each command sent when the reply to the one before is there, over one connection, with \
-         the documented plain keys; its server does not have the module. What comes of both is compared: hashes, owners, \
-         records, counts and dependencies. \"Busy\" is the processor time of a process over the time on the wall.",
-        grouped(collection.lines),
-        collection.packed as f64 / 1e6,
-        percent(collection.revisits),
-        percent(collection.others),
-        plan.seed
+        include_str!("method.md"),
+        lines = grouped(collection.lines),
+        files = collection.folder.entries.len(),
+        crawls = CRAWLS,
+        megabytes = collection.packed as f64 / 1e6,
+        revisits = percent(collection.revisits),
+        others = percent(collection.others),
+        seed = plan.seed,
     )
 }
 
@@ -188,7 +179,7 @@ fn findings(plan: &Plan, collection: &Collection) -> Findings {
                 let start = Instant::now();
                 let second = Program::start(indexer(&server, &collection.manifest, &[]));
                 assert!(second.end_at_last().status.success());
-                again.0.push(start.elapsed().as_secs_f64());
+                again.push(start.elapsed().as_secs_f64());
             }
         }
     }
@@ -202,131 +193,55 @@ fn rows(
     again: &Series,
 ) -> Findings {
     let lines = collection.lines as f64;
-    let series =
-        |runs: &[Run], figure: fn(&Run) -> f64| runs.iter().map(figure).collect::<Series>();
-    let rates = |runs: &[Run]| Series(runs.iter().map(|run| lines / run.seconds).collect());
-    let [one, two, jobs] = [0, 1, 2].map(|way| rates(&runs[way]));
-    let busy = |way: usize| {
-        let [server, programs] = [|run: &Run| run.server, |run: &Run| run.programs]
-            .map(|figure| 100.0 * series(&runs[way], figure).median());
-        (server, programs)
+    let medians = |figure: fn(&Run) -> f64| {
+        [0, 1, 2].map(|way| runs[way].iter().map(figure).collect::<Series>().median())
     };
+    let seconds = medians(|run| run.seconds);
+    let server = medians(|run| 100.0 * run.server);
+    let programs = medians(|run| 100.0 * run.programs);
+    let rates = |way: usize| {
+        runs[way]
+            .iter()
+            .map(|run| lines / run.seconds)
+            .collect::<Series>()
+    };
+    let [one, two, jobs] = [0, 1, 2].map(rates);
     let told = |series: &Series, way: usize| {
-        let (server, programs) = busy(way);
-        format!(
-            "{} (server busy {server:.0} %, indexers {programs:.0} %)",
-            rate(series.median())
-        )
+        let (rate, server, programs) = (series.shown(rate), server[way], programs[way]);
+        format!("{rate} (server busy {server:.0} %, indexers {programs:.0} %)")
     };
     let peer_rate = lines / peer.seconds;
-    let over_peer = |ours: &Series| Series(ours.0.iter().map(|rate| rate / peer_rate).collect());
+    let over_peer = |ours: &Series| {
+        ours.0
+            .iter()
+            .map(|rate| rate / peer_rate)
+            .collect::<Series>()
+    };
     let peer_told = format!(
         "{} (server busy {:.0} %)",
         rate(peer_rate),
         100.0 * peer.busy
     );
     let mut found = Findings::default();
-    let mut row = |id, what: &str, against: &str, ours, theirs, result, goal| {
-        found.rows.push(Row {
-            id,
-            what: what.into(),
-            against: against.into(),
-            ours,
-            theirs,
-            result,
-            goal,
-        });
-    };
     let plain = "plain commands one by one, one connection";
-    row(
-        "I1",
-        "lines imported a second, one indexer",
-        plain,
-        told(&one, 0),
-        peer_told.clone(),
-        over_peer(&one),
-        Goal::AtLeast(20.0),
-    );
-    row(
-        "I2",
-        "two indexers at once",
-        "one indexer",
-        told(&two, 1),
-        rate(one.median()),
-        two.over(&one),
-        Goal::AtLeast(1.6),
-    );
-    row(
-        "",
-        "one indexer with `--jobs 2`",
-        "one indexer",
-        told(&jobs, 2),
-        rate(one.median()),
-        jobs.over(&one),
-        Goal::Known,
-    );
-    row(
-        "",
-        "two indexers at once",
-        plain,
-        told(&two, 1),
-        peer_told,
-        over_peer(&two),
-        Goal::Known,
-    );
-    notes(collection, peer, runs, again, &mut found);
+    table! { found;
+        "I1", "lines imported a second, one indexer", plain, told(&one, 0), &peer_told,
+            over_peer(&one), Goal::AtLeast(20.0);
+        "I2", "two indexers at once", "one indexer", told(&two, 1), one.shown(rate),
+            two.over(&one), Goal::AtLeast(1.6);
+        "", "one indexer with `--jobs 2`", "one indexer", told(&jobs, 2), one.shown(rate),
+            jobs.over(&one), Goal::Known;
+        "", "two indexers at once", plain, told(&two, 1), peer_told, over_peer(&two), Goal::Known;
+    }
+    let peak = runs.iter().flatten().map(|run| run.peak).max();
+    let micros = |share: f64| 1e6 * seconds[0] * share / 100.0 / lines;
+    note!(found, "one.md";
+        trips = peer.round_trips as f64 / lines, trip = 1e6 * peer.seconds / peer.round_trips as f64,
+        peer = time(peer.seconds), ours = micros(programs[0]), server = micros(server[0]),
+        peak = peak.unwrap_or(0) as f64 / 1e6, again = again.shown(time));
+    note!(found, "two.md";
+        one = server[0], two = server[1], most = 100.0 / server[0], cores = cores(),
+        total_one = server[0] + programs[0], total_two = server[1] + programs[1],
+        jobs_server = server[2], jobs_indexer = programs[2]);
     found
-}
-
-fn notes(
-    collection: &Collection,
-    peer: &documented::Imported,
-    runs: &[Vec<Run>; 3],
-    again: &Series,
-    found: &mut Findings,
-) {
-    let lines = collection.lines as f64;
-    let medians = |figure: fn(&Run) -> f64| {
-        [0, 1, 2].map(|way| runs[way].iter().map(figure).collect::<Series>().median())
-    };
-    let seconds = medians(|run| run.seconds);
-    let server = medians(|run| run.server);
-    let programs = medians(|run| run.programs);
-    let peaks = runs.iter().flatten().map(|run| run.peak);
-    found.note(
-        "I1.",
-        format!(
-            "The importer of plain commands waits for {:.2} replies a line, {:.0} µs each: a response is an `HSETNX` and an \
-             `HINCRBY`, a revisit two `HGET`, three `HINCRBY` and, of another crawl's payload, two `SADD`; the commit is an \
-             `HSETNX` for each hash. {} for all of it, and over a network several times that. Ours has 250 records in a \
-             command and eight commands in a round trip, reads ahead while they are under way, and looks at each index \
-             twice, because nothing of a package is imported unless all of it can be read. It used {:.2} µs of processor \
-             for a line and the server {:.2} µs, commits included; {:.0} MB of memory at most. A second import of the same \
-             manifest finds that nothing is left to be done in {}.",
-            peer.round_trips as f64 / lines,
-            1e6 * peer.seconds / peer.round_trips as f64,
-            time(peer.seconds),
-            1e6 * seconds[0] * programs[0] / lines,
-            1e6 * seconds[0] * server[0] / lines,
-            peaks.max().unwrap_or(0) as f64 / 1e6,
-            time(again.median()),
-        ), &["make bench ONLY=import", "time crawlspace indexer --source-url manifest.json --redis redis://127.0.0.1/"]);
-    let total = |way: usize| 100.0 * (server[way] + programs[way]);
-    found.note(
-        "I2.",
-        format!(
-            "Reading the files is the indexers' work and is shared; the commands and the commits are the server's, which has \
-             one thread. It was busy {:.0} % of the time with one indexer and {:.0} % with two: more than {:.1} times as fast \
-             as one it cannot become, whoever helps. On this machine of {} cores server and indexers together used {:.0} % of \
-             one core with one indexer and {:.0} % with two. `--jobs 2` does in one process what two processes do, with {:.0} % \
-             and {:.0} %.",
-            100.0 * server[0],
-            100.0 * server[1],
-            1.0 / server[0],
-            std::thread::available_parallelism().map_or(1, usize::from),
-            total(0),
-            total(1),
-            100.0 * server[2],
-            100.0 * programs[2],
-        ), &["make bench ONLY=import", "time crawlspace indexer --source-url manifest.json --redis redis://127.0.0.1/ --jobs 2"]);
 }

@@ -10,48 +10,34 @@ use redis_tests::metadata::{Form, write_metadata};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::report::{Findings, Goal, Row, Section, say};
+use crate::report::{Findings, Goal, Section, note, say, table};
 use crate::series::{Series, grouped, time};
 use crate::{Plan, tool};
-
-/// What can be measured alone.
-pub const PIECES: [&str; 3] = ["X1", "X2", "X3"];
 
 /// Jobs of the set that one more is added to.
 const JOBS: u64 = 1000;
 
 /// Measures the index cache.
 pub fn measure(plan: &Plan) -> Section {
-    let mut found = Findings::default();
     let folder = tempfile::tempdir().expect("a folder");
     let (one, many) = (One::new(plan, folder.path()), Many::new(plan, &folder));
-    if plan.wants(&["X1", "X2"]) {
-        found.extend(one.measure(plan));
-    }
-    if plan.wants(&["X1", "X3"]) {
-        found.extend(many.measure(plan));
-    }
+    let found = plan.findings(&[
+        ("X1 X2", &|| one.measure(plan)),
+        ("X1 X3", &|| many.measure(plan)),
+    ]);
     Section {
         title: "Index cache",
-        method: method(plan, &one),
-        rows: found.rows,
-        analysis: found.analysis,
+        method: format!(
+            include_str!("method.md"),
+            lines = grouped(one.lines),
+            log = one.crawl_log_bytes as f64 / 1e6,
+            metadata = one.metadata_bytes as f64 / 1e6,
+            jobs = JOBS,
+            each = grouped(per_job(plan)),
+            seed = plan.seed,
+        ),
+        found,
     }
-}
-
-fn method(plan: &Plan, one: &One) -> String {
-    format!(
-        "Made-up harvests in the formats of Heritrix 3 and NetarchiveSuite: a job of {} lines of crawl.log ({:.0} MB) with \
-         its CDX in a metadata file of {:.0} MB (WARC, gzipped), and {JOBS} jobs of {} lines each; seed {}. Ours is the \
-         library in release build, called by the program `crates/jobs/examples/index_cache.rs`, which is started anew for each \
-         figure and timed inside. Files are in the page cache, and everything ends with `fsync`; `sort` writes its output \
-         without that.",
-        grouped(one.lines),
-        one.crawl_log_bytes as f64 / 1e6,
-        one.metadata_bytes as f64 / 1e6,
-        grouped(per_job(plan)),
-        plan.seed,
-    )
 }
 
 fn per_job(plan: &Plan) -> u64 {
@@ -87,16 +73,9 @@ fn get(archive: &Path, cache: &Path, jobs: &str, hits: u64) -> Got {
     }
 }
 
-fn hit_row(what: String, medians: Series) -> Row {
-    Row {
-        id: "X1",
-        what,
-        against: String::new(),
-        ours: time(medians.median()),
-        theirs: String::new(),
-        result: Series(medians.0.iter().map(|seconds| seconds * 1e6).collect()),
-        goal: Goal::AtMost(50.0, "µs"),
-    }
+fn hit_row(found: &mut Findings, what: String, medians: &Series) {
+    let micros: Series = medians.0.iter().map(|seconds| seconds * 1e6).collect();
+    table! { found; "X1", what, "", medians.shown(time), "", micros, Goal::AtMost(50.0, "µs"); }
 }
 
 /// One large job.
@@ -150,54 +129,26 @@ impl One {
     fn measure(&self, plan: &Plan) -> Findings {
         let [mut ours, mut by_url, mut plain, mut hits, mut slow] =
             [const { Series(Vec::new()) }; 5];
-        for rep in 1..=plan.reps {
-            say(&format!("index cache: a cold index ({rep}/{})", plan.reps));
+        for _ in plan.repeat("index cache: a cold index") {
             let cache = tempfile::tempdir_in(&self.scratch).expect("a folder");
-            by_url.0.push(self.sort(&["-k", "4,4"]));
-            plain.0.push(self.sort(&[]));
+            by_url.push(self.sort(&["-k", "4,4"]));
+            plain.push(self.sort(&[]));
             let got = get(&self.archive, cache.path(), "1", plan.scaled(200_000));
-            ours.0.push(got.seconds);
-            hits.0.push(got.hit[0]);
-            slow.0.push(got.hit[1]);
+            ours.push(got.seconds);
+            hits.push(got.hit[0]);
+            slow.push(got.hit[1]);
         }
         let mut found = Findings::default();
-        found.rows.push(hit_row(
-            format!("hit, a job of {} lines", grouped(self.lines)),
-            hits.clone(),
-        ));
-        for (name, theirs) in [
-            ("`sort -k 4,4`, by URL", &by_url),
-            ("`sort`, whole lines", &plain),
-        ] {
-            found.rows.push(Row {
-                id: "X2",
-                what: format!("dedup index of {} lines, cold", grouped(self.lines)),
-                against: format!("GNU {name}"),
-                ours: time(ours.median()),
-                theirs: time(theirs.median()),
-                result: ours.over(theirs),
-                goal: Goal::AtMost(3.0, "× its time"),
-            });
+        let lines = grouped(self.lines);
+        hit_row(&mut found, format!("hit, a job of {lines} lines"), &hits);
+        let what = format!("dedup index of {lines} lines, cold");
+        let goal = Goal::AtMost(3.0, "× its time");
+        table! { found;
+            "X2", &what, "GNU `sort -k 4,4`, by URL", ours.shown(time), by_url.shown(time), ours.over(&by_url), goal;
+            "X2", what, "GNU `sort`, whole lines", ours.shown(time), plain.shown(time), ours.over(&plain), goal;
         }
-        found.note(
-            "X1.",
-            format!(
-                "A hit in a process that has the caches open: the name of the set is made, the manifest opened and marked as in \
-                 use, and the file system asked whether anything changed since all bytes were compared. The 99th percentile is \
-                 {}.",
-                time(slow.median())
-            ),
-            &["make bench ONLY=X1"],
-        );
-        found.note(
-            "X2.",
-            "From the gzipped metadata file to an entry on the disk: unpacking, taking the lines apart, crawl.log and CDX \
-             sorted and kept each, merged into rows, these sorted by urlkey and by digest, and compressed in both orders. \
-             NetarchiveSuite sorts the crawl.log of each job by URL before it begins with that, hence the first peer. \
-             Ours uses both processors where it can, and so does `sort`."
-                .to_owned(),
-            &["make bench ONLY=X2"],
-        );
+        note!(found, "hit.md"; slow = slow.shown(time));
+        note!(found, "cold.md");
         found
     }
 }
@@ -212,7 +163,7 @@ impl Many<'_> {
     fn new<'f>(plan: &Plan, folder: &'f TempDir) -> Many<'f> {
         let archive = folder.path().join("many");
         fs::create_dir(&archive).expect("a folder");
-        if plan.wants(&["X1", "X3"]) {
+        if plan.wants("X1 X3") {
             say("index cache: making up many jobs");
             for job in 1..=JOBS + plan.reps as u64 {
                 let (crawl_log, cdx) = harvest::logs(job, plan.seed, per_job(plan));
@@ -227,20 +178,17 @@ impl Many<'_> {
         let [mut scratch, mut merged, mut more, mut hits] = [const { Series(Vec::new()) }; 4];
         let cache = tempfile::tempdir_in(self.folder).expect("a folder");
         get(&self.archive, cache.path(), &format!("1-{JOBS}"), 0);
-        for rep in 1..=plan.reps {
-            say(&format!("index cache: one more job ({rep}/{})", plan.reps));
+        for rep in plan.repeat("index cache: one more job") {
             let fresh = tempfile::tempdir_in(self.folder).expect("a folder");
             let added = JOBS + rep as u64;
             let jobs = match rep {
                 1 => format!("1-{added}"),
                 _ => format!("1-{JOBS},{added}"),
             };
-            scratch
-                .0
-                .push(get(&self.archive, fresh.path(), &jobs, 0).seconds);
+            scratch.push(get(&self.archive, fresh.path(), &jobs, 0).seconds);
             let got = get(&self.archive, cache.path(), &jobs, plan.scaled(100_000));
-            more.0.push(got.seconds);
-            hits.0.push(got.hit[0]);
+            more.push(got.seconds);
+            hits.push(got.hit[0]);
             // With all jobs cached, but no set of them.
             fs::remove_dir_all(&got.entry).expect("an entry");
             for entry in fs::read_dir(fresh.path().join("dedupcrawllogindex")).expect("a folder") {
@@ -250,42 +198,22 @@ impl Many<'_> {
                     fs::remove_dir_all(&path).expect("an entry");
                 }
             }
-            merged
-                .0
-                .push(get(&self.archive, fresh.path(), &jobs, 0).seconds);
+            merged.push(get(&self.archive, fresh.path(), &jobs, 0).seconds);
         }
         let mut found = Findings::default();
-        let what = format!("{} jobs, all cached, and one more", grouped(JOBS));
-        found.rows.push(hit_row(
+        hit_row(
+            &mut found,
             format!("hit, a set of {} jobs", grouped(JOBS + 1)),
-            hits,
-        ));
-        found.rows.push(Row {
-            id: "X3",
-            what: what.clone(),
-            against: "building all of it".into(),
-            ours: time(more.median()),
-            theirs: time(scratch.median()),
-            result: scratch.over(&more),
-            goal: Goal::AtLeast(20.0),
-        });
-        found.rows.push(Row {
-            id: "",
-            what: "the same merged from the jobs alone".into(),
-            against: "building all of it".into(),
-            ours: time(merged.median()),
-            theirs: time(scratch.median()),
-            result: scratch.over(&merged),
-            goal: Goal::Known,
-        });
-        found.note(
-            "X3.",
-            "One more job is one more segment, which is merged with the set that is there: blocks that nothing comes into are \
-             copied as they are. Building all of it reads every metadata file, and puts three entries of each job on the \
-             disk, which is what most of the time goes into. Between the two: all jobs are cached, and no set of them is."
-                .to_owned(),
-            &["make bench ONLY=X3"],
+            &hits,
         );
+        let all = "building all of it";
+        table! { found;
+            "X3", format!("{} jobs, all cached, and one more", grouped(JOBS)), all,
+                more.shown(time), scratch.shown(time), scratch.over(&more), Goal::AtLeast(20.0);
+            "", "the same merged from the jobs alone", all,
+                merged.shown(time), scratch.shown(time), scratch.over(&merged), Goal::Known;
+        }
+        note!(found, "more.md");
         found
     }
 }

@@ -2,8 +2,6 @@
 //! of organisations, a third of them private, and captures in WARC files that are named as
 //! Archive-It names them.
 
-use std::fmt::Write as _;
-
 use redis_tests::Rng;
 
 /// Collections of the archive.
@@ -66,11 +64,8 @@ impl Archive {
 
     /// The `n`-th capture. One in twenty is in a file of somebody else, whose name says nothing.
     pub fn capture(&self, n: u64) -> Capture {
-        let mut rng = Rng::seeded(
-            self.seed
-                .wrapping_add(n)
-                .wrapping_mul(0x2545_f491_4f6c_dd1d),
-        );
+        let seed = self.seed.wrapping_add(n);
+        let mut rng = Rng::seeded(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let timestamp = moment(&mut rng);
         let host = rng.below(5_000);
         let section = rng.pick(&["news", "culture", "archive", "politics"]);
@@ -99,20 +94,16 @@ impl Archive {
     fn file(&self, rng: &mut Rng, timestamp: u64) -> String {
         let id = rng.pick(&self.collections).id;
         let serial = rng.below(100);
-        match rng.below(20) {
-            0 => format!("WEB-{timestamp}-{serial:05}.warc.gz"),
-            1 | 2 => {
-                format!(
-                    "/warcs/{}/ARCHIVEIT-{id}-{timestamp}-{serial:05}.warc.gz",
-                    id % 100
-                )
-            }
+        let start = match rng.below(20) {
+            0 => "WEB".to_owned(),
+            1 | 2 => format!("/warcs/{}/ARCHIVEIT-{id}", id % 100),
             3..=6 => {
                 let (often, job) = (rng.pick(&["WEEKLY", "MONTHLY", "TEST"]), rng.below(1 << 20));
-                format!("ARCHIVEIT-{id}-{often}-JOB{job}-{timestamp}-{serial:05}.warc.gz")
+                format!("ARCHIVEIT-{id}-{often}-JOB{job}")
             }
-            _ => format!("ARCHIVEIT-{id}-{timestamp}-{serial:05}.warc.gz"),
-        }
+            _ => format!("ARCHIVEIT-{id}"),
+        };
+        format!("{start}-{timestamp}-{serial:05}.warc.gz")
     }
 
     /// The numbers of all collections, `1068|77|4`, each time in another order.
@@ -124,61 +115,52 @@ impl Archive {
     }
 
     /// The first `count` captures as a blob, a line each.
-    pub fn blob(&self, count: u64, line: impl Fn(&Capture, &mut String)) -> Vec<u8> {
-        let mut out = String::new();
-        for n in 0..count {
-            line(&self.capture(n), &mut out);
-            out.push('\n');
-        }
-        out.into_bytes()
+    pub fn blob(&self, count: u64, line: fn(&Capture) -> String) -> Vec<u8> {
+        blob((0..count).map(|n| self.capture(n)), line)
     }
+}
+
+/// Captures as a blob, a line each.
+pub fn blob(captures: impl IntoIterator<Item = Capture>, line: fn(&Capture) -> String) -> Vec<u8> {
+    let lines = captures.into_iter().map(|capture| line(&capture) + "\n");
+    lines.collect::<String>().into_bytes()
 }
 
 impl Capture {
     /// As a CDX line of 11 fields.
-    pub fn cdx(&self, out: &mut String) {
+    pub fn cdx(&self) -> String {
         let Capture {
-            urlkey,
-            timestamp,
-            url,
             mime,
             status,
+            url,
             digest,
             length,
             offset,
-            filename,
+            ..
         } = self;
-        let written = write!(
-            out,
-            "{urlkey} {timestamp} {url} {mime} {status} {digest} - - {length} {offset} {filename}"
+        let start = format!(
+            "{} {} {url} {mime} {status} {digest}",
+            self.urlkey, self.timestamp
         );
-        written.expect("a string takes everything");
+        format!("{start} - - {length} {offset} {}", self.filename)
     }
 
     /// As a CDXJ line.
-    pub fn cdxj(&self, out: &mut String) {
+    pub fn cdxj(&self) -> String {
         let Capture {
-            urlkey,
-            timestamp,
-            url,
             mime,
             status,
+            url,
             digest,
             length,
             offset,
-            filename,
+            ..
         } = self;
-        let written = write!(
-            out,
-            r#"{urlkey} {timestamp} {{"url": "{url}", "mime": "{mime}", "status": "{status}", "#
+        format!(
+            "{} {} {{\"url\": \"{url}\", \"mime\": \"{mime}\", \"status\": \"{status}\", \"digest\": \"{digest}\", \
+             \"length\": \"{length}\", \"offset\": \"{offset}\", \"filename\": \"{}\"}}",
+            self.urlkey, self.timestamp, self.filename
         )
-        .and_then(|()| {
-            write!(
-                out,
-                r#""digest": "{digest}", "length": "{length}", "offset": "{offset}", "filename": "{filename}"}}"#
-            )
-        });
-        written.expect("a string takes everything");
     }
 
     /// Its id in the tagging index.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use redis_tests::{Options, Server, ok};
 
 use super::corpus::{Archive, Capture};
-use super::space::{self, call, kept};
+use super::space::{self, ALL_PUBLIC, call, kept};
 use crate::Plan;
-use crate::load::{Batches, Connection, encode};
-use crate::others::{Loaded, RATE};
-use crate::report::{Findings, Goal, Row, say};
+use crate::load::{Batches, Connection, encode, line};
+use crate::others::{Loaded, MEANWHILE, RATE};
+use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, grouped, time};
 
 /// Calls one after the other: the longer it takes, the more others ask.
@@ -20,27 +20,18 @@ pub fn measure(plan: &Plan, archive: &Archive) -> Findings {
     let count = plan.scaled(1_000_000);
     let blob = archive.blob(count, Capture::cdx);
     let mut found = Findings::default();
-    let all = [&b"POINT"[..], b"all", b"FORMAT", b"CDX", b"RETURN"];
-    let ask = |form: &'static [u8]| space::filter(&[&all[..], &[form]].concat(), &blob);
-    let plain = |words: &[&[u8]]| {
-        let mut out = Vec::with_capacity(blob.len() + 100);
-        encode(&mut out, words);
-        out
-    };
+    let many = grouped(count);
     let mut kept_bits = 0;
-    for (form, peer) in [("BITS", "SET"), ("LINES", "ECHO")] {
-        let ours = ask(form.as_bytes());
-        let theirs = match peer {
-            "SET" => plain(&[b"SET", b"bench:blob", &blob]),
-            _ => plain(&[b"ECHO", &blob]),
-        };
-        let (mut loaded, mut floor) = (Loaded::default(), Loaded::default());
-        for rep in 1..=plan.reps {
-            say(&format!(
-                "{} captures, RETURN {form} ({rep}/{})",
-                grouped(count),
-                plan.reps
-            ));
+    let forms: [(&str, &str, &[&[u8]]); 2] = [
+        ("BITS", "SET", &[b"SET", b"bench:blob", &blob]),
+        ("LINES", "ECHO", &[b"ECHO", &blob]),
+    ];
+    for (form, peer, words) in forms {
+        let ours = space::filter(&ALL_PUBLIC, form, &blob);
+        let mut theirs = Vec::with_capacity(blob.len() + 100);
+        encode(&mut theirs, words);
+        let (mut loaded, mut floor) = <(Loaded, Loaded)>::default();
+        for _ in plan.repeat(format!("{many} captures, RETURN {form}")) {
             let server = Options::new().start();
             space::fill(&server, archive);
             loaded.measure(&server, others(&server), |server| {
@@ -56,44 +47,15 @@ pub fn measure(plan: &Plan, archive: &Archive) -> Findings {
             let server = Options::new().no_module().start();
             floor.measure(&server, others(&server), |server| calls(server, &theirs).0);
         }
-        let call = format!("{} captures in a call, `RETURN {form}`", grouped(count));
         let peer = format!("`{peer}` of the same bytes");
-        found.rows.extend(rows(call, peer, &loaded, &floor));
+        table! { found;
+            "", format!("{many} captures in a call, `RETURN {form}`"), &peer,
+                loaded.seconds.shown(time), floor.seconds.shown(time), Series::default(), Goal::Known;
+            "", MEANWHILE, peer, loaded.during(), floor.during(), loaded.above_idle(), Goal::AtMost(3.0, "ms");
+        }
     }
-    found.note("A large batch.", format!(
-        "{:.0} MB in one string, {CALLS} calls one after the other. It is filtered by a thread of its own on the space as it was \
-         when the call came; the server goes on. Others send {RATE} requests a second, `PING` and `HGET` by turns, when they \
-         are due and not when the last one is answered. What they wait for is the string itself: it has to come in, the \
-         reply to go out, and memory to be given back. A plain command with as many bytes shows what that costs without any \
-         filter. Who cares about others sends batches of some thousand lines.",
-        blob.len() as f64 / 1e6,
-    ), &["make bench ONLY=large"]);
+    note!(found, "large.md"; megabytes = blob.len() as f64 / 1e6, calls = CALLS, rate = RATE);
     found
-}
-
-fn rows(call: String, peer: String, ours: &Loaded, theirs: &Loaded) -> [Row; 2] {
-    let shown = |loaded: &Loaded| time(loaded.seconds.median());
-    let during = |loaded: &Loaded| Loaded::quantiles(&loaded.during);
-    [
-        Row {
-            id: "",
-            what: call.clone(),
-            against: peer.clone(),
-            ours: shown(ours),
-            theirs: shown(theirs),
-            result: Series::default(),
-            goal: Goal::Known,
-        },
-        Row {
-            id: "",
-            what: "others meanwhile: p50 / p99 / p99.9; p99.9 above idle".into(),
-            against: peer,
-            ours: during(ours),
-            theirs: during(theirs),
-            result: ours.above_idle(),
-            goal: Goal::AtMost(3.0, "ms"),
-        },
-    ]
 }
 
 /// Seconds of one call, on average, and the last reply.
@@ -121,9 +83,6 @@ fn others(server: &Server) -> Arc<Batches> {
     let mut n = 0;
     Arc::new(Batches::new(1_000, 1, |out| {
         n += 1;
-        match n % 2 {
-            0 => encode(out, &[b"PING"]),
-            _ => encode(out, &[b"HGET", b"bench:page", b"title"]),
-        }
+        line(out, ["PING", "HGET bench:page title"][n % 2]);
     }))
 }

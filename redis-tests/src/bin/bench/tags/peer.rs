@@ -66,19 +66,15 @@ impl Peer {
             .stderr(Stdio::inherit())
             .output()
             .expect("java runs");
-        assert!(
-            output.status.success(),
-            "java Peer {method}: {}",
-            output.status
-        );
+        let status = output.status;
+        assert!(status.success(), "java Peer {method}: {status}");
         let text = String::from_utf8_lossy(&output.stdout);
         let mut lines = text.lines();
         let mut numbers = || {
-            let line = lines.next().unwrap_or_default();
-            let numbers = line
-                .split_whitespace()
-                .map(|n| n.parse().expect("a number"));
-            numbers.collect::<Series>()
+            let numbers = lines.next().unwrap_or_default().split_whitespace();
+            numbers
+                .map(|n| n.parse().expect("a number"))
+                .collect::<Series>()
         };
         let (build, each) = (numbers().median(), numbers().median());
         let digits = lines.next().unwrap_or_default().as_bytes();

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use redis_tests::{Server, ok};
+use redis_tests::{Server, TagSpace};
 
 use super::corpus::Archive;
 use crate::load::{Connection, Feeder, Item, encode};
@@ -10,46 +10,37 @@ use crate::series::Series;
 use crate::told::Spent;
 
 /// Key of the space.
-pub const KEY: &[u8] = b"tags";
+pub const KEY: &str = "tags";
 
 /// Rule, points and collections of the archive.
 pub fn fill(server: &Server, archive: &Archive) {
-    let mut wire = server.wire();
-    let regex = r"(?:^|/)ARCHIVEIT-(\d+)-";
-    ok!(
-        wire,
-        "TAGS.RULESET",
-        KEY,
-        "collection",
-        "filename",
-        regex,
-        "coll:$1"
-    );
-    ok!(wire, "TAGS.POINTSET", KEY, "all", "coll:* & !private");
-    ok!(wire, "TAGS.POINTSET", KEY, r"coll-(\d+)", "coll:$1");
-    ok!(wire, "TAGS.POINTSET", KEY, r"org-(\d+)", "org:$1");
+    let mut space = TagSpace::of(server);
+    space.ok(r"RULESET collection filename (?:^|/)ARCHIVEIT-(\d+)- coll:$1");
+    space.ok("POINTSET all 'coll:* & !private'");
+    space.ok(r"POINTSET coll-(\d+) coll:$1");
+    space.ok(r"POINTSET org-(\d+) org:$1");
     let mut feeder = Feeder::new(server);
     for some in archive.collections.chunks(1_000) {
-        let pairs = some.iter().map(|c| {
+        let pairs = some.iter().flat_map(|c| {
             let private = if c.private { " private" } else { "" };
             [
                 format!("coll:{}", c.id),
                 format!("org:{}{private}", c.organisation),
             ]
         });
-        let pairs: Vec<[String; 2]> = pairs.collect();
-        let mut words: Vec<&[u8]> = vec![b"TAGS.LOAD", KEY, b"TAG", b"MERGE"];
-        words.extend(pairs.iter().flatten().map(|word| word.as_bytes()));
-        feeder.request(&words);
+        feeder.request_with("TAGS.LOAD tags TAG MERGE", &pairs.collect::<Vec<_>>());
     }
     feeder.finish();
 }
 
+/// What `FILTER` is asked most often; a form of the reply follows.
+pub const ALL_PUBLIC: [&str; 5] = ["POINT", "all", "FORMAT", "CDX", "RETURN"];
+
 /// A `FILTER` of a blob.
-pub fn filter(conditions: &[&[u8]], blob: &[u8]) -> Vec<u8> {
-    let mut words: Vec<&[u8]> = vec![b"TAGS.FILTER", KEY];
-    words.extend(conditions);
-    words.extend([b"BLOB", blob]);
+pub fn filter(conditions: &[impl AsRef<str>], form: &str, blob: &[u8]) -> Vec<u8> {
+    let mut words: Vec<&[u8]> = vec![b"TAGS.FILTER", KEY.as_bytes()];
+    words.extend(conditions.iter().map(|word| word.as_ref().as_bytes()));
+    words.extend([form.as_bytes(), b"BLOB", blob]);
     let mut out = Vec::with_capacity(blob.len() + 1_000);
     encode(&mut out, &words);
     out

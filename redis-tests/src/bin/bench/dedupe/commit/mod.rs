@@ -7,39 +7,23 @@ use std::time::{Duration, Instant};
 
 use redis_tests::{Reply, Server, ok};
 
-use super::PREFIX;
 use super::corpus::{Corpus, Crawl};
 use super::documented::{self, COMMIT_SCRIPT, index_digest};
 use super::scene::{Scene, hashes, reset};
 use crate::Plan;
-use crate::load::{Batches, Connection, encode};
-use crate::machine::{cpu_seconds, longest_stall};
-use crate::others::Loaded;
+use crate::load::{Batches, Client, Connection, encode, line};
+use crate::machine::longest_stall;
+use crate::others::Long;
 use crate::report::{Findings, say};
-use crate::series::Series;
-use crate::told::slice_longest;
-
-/// What was measured of one way to commit.
-#[derive(Default)]
-struct Figures {
-    /// Seconds when nobody else asks.
-    alone: Series,
-    /// Seconds of the server's processor then.
-    cpu: Series,
-    /// With others asking.
-    loaded: Loaded,
-    /// Milliseconds of the longest slice, in each run.
-    slices: Series,
-}
 
 /// All that was measured.
 #[derive(Default)]
 struct Measured {
     /// Hashes of the crawl.
     size: u64,
-    plain: Figures,
-    packed: Figures,
-    lua: Figures,
+    /// On plain keys, and packed.
+    ours: [Long; 2],
+    lua: Long,
     /// Seconds of the documented loop, which is run once.
     client: f64,
     /// The longest that the operating system kept a thread from the clock, in seconds.
@@ -66,11 +50,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
         stall: longest_stall(Duration::from_secs(2)),
         ..Measured::default()
     };
-    for rep in 1..=plan.reps {
-        say(&format!(
-            "D5: commit, Lua, client loop ({rep}/{})",
-            plan.reps
-        ));
+    for rep in plan.repeat("D5: commit, Lua, client loop") {
         measured.alone(&mut scene, &run);
         scene.compare_storages(corpus, 2 * size);
         say(&format!("D5: under load ({rep}/{})", plan.reps));
@@ -81,14 +61,13 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
 
 impl Measured {
     fn alone(&mut self, scene: &mut Scene, run: &Run) {
-        reset(&mut scene.ours);
-        self.plain.measure(&scene.ours, |server| run.commit(server));
-        reset(&mut scene.packed);
-        self.packed
-            .measure(&scene.packed, |server| run.commit(server));
+        for (server, figures) in scene.storages().into_iter().zip(&mut self.ours) {
+            reset(server);
+            figures.alone(server, |server| run.commit(server));
+        }
         let digest = index_digest(&scene.ours);
         reset(&mut scene.plain);
-        self.lua.measure(&scene.plain, |server| run.script(server));
+        self.lua.alone(&scene.plain, |server| run.script(server));
         assert_eq!(
             digest,
             index_digest(&scene.plain),
@@ -107,31 +86,15 @@ impl Measured {
     }
 
     fn under_load(&mut self, scene: &mut Scene, run: &Run, corpus: &Corpus) {
-        for (server, figures) in [
-            (&mut scene.ours, &mut self.plain),
-            (&mut scene.packed, &mut self.packed),
-        ] {
+        for (server, figures) in scene.storages().into_iter().zip(&mut self.ours) {
             reset(server);
-            let asking = requests(corpus, self.size, server, Some(PREFIX));
-            let commit = |server: &Server| run.commit(server);
-            figures.loaded.measure(server, asking, commit);
-            figures.slices.0.push(slice_longest(server));
+            let asking = requests(corpus, self.size, server);
+            figures.loaded(server, asking, |server| run.commit(server));
         }
         reset(&mut scene.plain);
-        let asking = requests(corpus, self.size, &scene.plain, None);
-        let script = |server: &Server| run.script(server);
-        self.lua.loaded.measure(&scene.plain, asking, script);
-    }
-}
-
-impl Figures {
-    fn measure(&mut self, server: &Server, commit: impl FnOnce(&Server) -> f64) {
-        let cpu = cpu_seconds(server.pid());
-        self.alone.0.push(commit(server));
-        self.cpu.0.push(cpu_seconds(server.pid()) - cpu);
-        if server.info("slices").is_some() {
-            self.slices.0.push(slice_longest(server));
-        }
+        let asking = requests(corpus, self.size, &scene.plain);
+        self.lua
+            .loaded(&scene.plain, asking, |server| run.script(server));
     }
 }
 
@@ -159,11 +122,11 @@ impl Run<'_> {
     }
 
     fn client_loop(&self, server: &Server) -> f64 {
-        let mut client = Connection::tcp(server);
+        let mut client = Client::over(Connection::tcp(server));
         let start = Instant::now();
         let (new, known) = documented::commit(&mut client, &self.crawl.id);
         let seconds = start.elapsed().as_secs_f64();
-        assert_eq!([new as i64, known as i64], self.outcome);
+        assert_eq!([new, known], self.outcome);
         seconds
     }
 
@@ -180,27 +143,25 @@ impl Run<'_> {
 pub fn commit_one(server: &Server, crawl: &Crawl) -> (f64, Reply) {
     let mut wire = server.wire();
     let start = Instant::now();
-    let reply = ok!(wire, "DEDUPE.COMMIT", PREFIX, crawl.id);
+    let reply = ok!(wire, "DEDUPE.COMMIT", "", crawl.id);
     (start.elapsed().as_secs_f64(), reply)
 }
 
-/// What others ask meanwhile: every second request is a look-up of a hash below `known`, the others
-/// are a `GET`.
-pub fn requests(
-    corpus: &Corpus,
-    known: u64,
-    server: &Server,
-    prefix: Option<&[u8]>,
-) -> Arc<Batches> {
+/// What others ask meanwhile: every second request is a look-up of a hash below `known`, in the server's way; the
+/// others are a `GET`.
+pub fn requests(corpus: &Corpus, known: u64, server: &Server) -> Arc<Batches> {
     ok!(server.wire(), "SET", "bench:page", "x".repeat(100));
+    let head: [&[u8]; 2] = match server.info("slices") {
+        Some(_) => [b"DEDUPE.LOOKUP", b""],
+        None => [b"HGET", b"allhashes"],
+    };
     let mut number = 0;
     Arc::new(Batches::new(20_000, 1, |out| {
         number += 1;
         let hash = corpus.hash(corpus.bits(number, 3) % known);
-        match prefix {
-            _ if number % 2 == 0 => encode(out, &[b"GET", b"bench:page"]),
-            Some(prefix) => encode(out, &[b"DEDUPE.LOOKUP", prefix, &hash]),
-            None => encode(out, &[b"HGET", b"allhashes", &hash]),
+        match number % 2 {
+            0 => line(out, "GET bench:page"),
+            _ => encode(out, &[head[0], head[1], &hash]),
         }
     }))
 }

@@ -4,30 +4,24 @@ pub mod hundred;
 mod one_by_one;
 pub mod pipelined;
 
-use redis_tests::Server;
+use redis_tests::{Reply, Server};
 
 use super::corpus::{Corpus, HASH_LEN};
 use super::scene::{Scene, records};
 use crate::Plan;
 use crate::load::Throughput;
-use crate::report::{Findings, Goal, Row};
+use crate::report::{Findings, Goal, table};
 use crate::series::{Series, rate};
 
 /// Measures look-ups on an index of `hashes` hashes.
 pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Findings {
     check_records(&scene.ours, corpus, hashes);
     check_records(&scene.packed, corpus, hashes);
-    let mut found = Findings::default();
-    if plan.wants(&["D1", "D2"]) {
-        pipelined::measure(plan, scene, corpus, hashes, &mut found);
-    }
-    if plan.wants(&["D3"]) {
-        one_by_one::measure(plan, scene, corpus, hashes, &mut found);
-    }
-    if plan.wants(&["D4"]) {
-        hundred::measure(plan, scene, corpus, hashes, &mut found);
-    }
-    found
+    plan.findings(&[
+        ("D1 D2", &|| pipelined::measure(plan, scene, corpus, hashes)),
+        ("D3", &|| one_by_one::measure(plan, scene, corpus, hashes)),
+        ("D4", &|| hundred::measure(plan, scene, corpus, hashes)),
+    ])
 }
 
 /// Draws hashes below a limit; the same draws for the same seed.
@@ -61,14 +55,11 @@ fn check_records(server: &Server, corpus: &Corpus, hashes: u64) {
     let asked: Vec<_> = numbers.iter().map(|&n| corpus.hash(n)).collect();
     let got = records(server, &asked);
     for (n, record) in numbers.into_iter().zip(got.items()) {
-        let fields = record.items();
-        let got = format!(
-            "{} {} {} {}",
-            fields[1].int(),
-            fields[2].text(),
-            fields[3].text(),
-            fields[4].int()
-        );
+        let [_, wacz, date, url, size] = record.items() else {
+            panic!("{record:?} is a record");
+        };
+        let [wacz, size] = [wacz, size].map(Reply::int);
+        let got = format!("{wacz} {} {} {size}", date.text(), url.text());
         let written = corpus.record(n, n / (hashes / 10));
         assert_eq!(got, written.value(), "record of hash {n}");
     }
@@ -83,17 +74,13 @@ struct Runs {
 
 impl Runs {
     fn push(&mut self, run: Throughput) {
-        self.rate.0.push(run.rate);
-        self.busy.0.push(run.busy);
+        self.rate.push(run.rate);
+        self.busy.push(run.busy);
     }
 
     /// `2.06 M/s`, and how busy the server was.
     fn text(&self) -> String {
-        format!(
-            "{} (busy {:.0} %)",
-            rate(self.rate.median()),
-            100.0 * self.busy.median()
-        )
+        format!("{} (busy {:.0} %)", self.rate.shown(rate), self.busy())
     }
 
     /// Microseconds of the clock that each took.
@@ -107,16 +94,18 @@ impl Runs {
         1e6 * spent.median()
     }
 
-    /// As a row that compares these runs with others.
-    fn against(&self, peer: &Runs, id: &'static str, what: &str, against: &str, goal: Goal) -> Row {
-        Row {
-            id,
-            what: what.into(),
-            against: against.into(),
-            ours: self.text(),
-            theirs: peer.text(),
-            result: self.rate.over(&peer.rate),
-            goal,
-        }
+    /// Percent of a core that the server used.
+    fn busy(&self) -> f64 {
+        100.0 * self.busy.median()
+    }
+}
+
+/// Adds rows that compare runs: name, what was measured, against what, ours, the peer's, and the goal.
+fn compare<const N: usize>(
+    found: &mut Findings,
+    rows: [(&str, &str, &str, &Runs, &Runs, Goal); N],
+) {
+    for (id, what, against, ours, peer, goal) in rows {
+        table! { found; id, what, against, ours.text(), peer.text(), ours.rate.over(&peer.rate), goal; }
     }
 }

@@ -1,9 +1,8 @@
 //! What a thousand million hashes would take, calculated from measured growth.
 
-use std::fmt::Write as _;
-
 use super::Stop;
 use super::end::End;
+use crate::report::{Findings, note};
 use crate::series::{grouped, time};
 
 /// Hashes that it is calculated for.
@@ -50,8 +49,8 @@ fn gigabytes(bytes: f64) -> String {
     }
 }
 
-/// The paragraph: lines of growth, a table of nodes, and the limits.
-pub fn paragraph(stops: &[Stop], end: &End) -> String {
+/// Adds the paragraph: lines of growth, a table of nodes, and the limits.
+pub fn add_to(found: &mut Findings, stops: &[Stop], end: &End) {
     let points = |figure: fn(&Stop) -> f64| -> Vec<(f64, f64)> {
         let point = |stop: &Stop| (stop.hashes as f64, figure(stop));
         stops.iter().map(point).collect()
@@ -62,36 +61,25 @@ pub fn paragraph(stops: &[Stop], end: &End) -> String {
     let load = end.load / end.hashes as f64;
     let fork = end.fork / end.forked;
     let copied = end.copied / end.forked;
-    let mut text = format!(
-        "Calculated, not measured: the line through the first and the last size above is {:.1} B a hash by `used_memory` and \
-         {:.1} B by the process, and misses what was measured between them by at most {:.1} % and {:.1} %. File, time to \
-         load and time to fork grow with it: {file:.1} B and {:.0} ns a hash, {} a GB of the process. Nodes are servers that \
-         share the hashes evenly.\n\n\
-         | nodes | hashes each | `used_memory` each | process each | while a child saves | RDB file each | time to load | fork |\n\
-         |---|---|---|---|---|---|---|---|\n",
-        used.each,
-        process.each,
-        100.0 * used.miss,
-        100.0 * process.miss,
-        1e9 * load,
-        time(1e9 * fork),
-    );
-    for nodes in NODES {
+    let line = |nodes: u32| {
         let hashes = MANY / f64::from(nodes);
         let resident = process.at(hashes);
-        let _ = writeln!(
-            text,
-            "| {nodes} | {} | {} | {} | {} to {} | {} | {} | {} |",
+        let cells = [
+            nodes.to_string(),
             grouped(hashes as u64),
             gigabytes(used.at(hashes)),
             gigabytes(resident),
-            gigabytes(resident * (1.0 + copied)),
-            gigabytes(resident * 2.0),
+            format!(
+                "{} to {}",
+                gigabytes(resident * (1.0 + copied)),
+                gigabytes(resident * 2.0)
+            ),
             gigabytes(file * hashes),
             time(load * hashes),
             time(fork * resident),
-        );
-    }
+        ];
+        format!("| {} |", cells.join(" | "))
+    };
     let whole = MAX_BYTES / file;
     // Prefixes by so many hex digits that each could grow to twice its share.
     let mut digits = 1;
@@ -100,29 +88,13 @@ pub fn paragraph(stops: &[Stop], end: &End) -> String {
     }
     let shards = 16f64.powi(digits);
     let prefix = |digit: &str| format!("`{{coll-{}}}:`", digit.repeat(digits as usize));
-    let _ = write!(
-        text,
-        "\nWhile a child saves (`BGSAVE`, a rewrite of the append-only file, a replica that joins), pages that change exist \
-         twice: a commit of {} hashes in the middle of a save copied {:.0} % of the process; the second figure is the bound, \
-         when every page changes. A server stands still while it forks.\n\n\
-         One index lies on one node, whatever the cluster: its keys share a hash tag. To spread a thousand million hashes, \
-         clients choose among prefixes by the first digits of the hash, {} to {}, and add, commit and look up there. Limits of one index: its records lie in chunks of at most 64 KiB with numbers of 24 bits, \
-         {} in all, enough for {} million hashes of the measured size even if they took all of its memory. \
-         A value above 512 MiB cannot be sent by `DUMP`, `RESTORE` and `MIGRATE`, so that its slot cannot move to another \
-         node; that is some {:.0} million hashes at {file:.1} B each. Larger indexes work, are saved, loaded and replicated. \
-         Who wants slots to move takes prefixes enough that each stays well below: {shards:.0} of them have {:.1} million hashes, \
-         {:.0} MB each.",
-        grouped(end.meanwhile),
-        100.0 * copied,
-        prefix("0"),
-        prefix("f"),
-        gigabytes(CHUNKS * CHUNK),
-        grouped((CHUNKS * CHUNK / used.each / 1e6) as u64),
-        whole / 1e6,
-        MANY / shards / 1e6,
-        MANY / shards * file / 1e6,
-    );
-    text
+    note!(found, "billion.md";
+        used = used.each, process = process.each, used_miss = 100.0 * used.miss, process_miss = 100.0 * process.miss,
+        file = file, load = 1e9 * load, fork = time(1e9 * fork), nodes = NODES.map(line).join("\n"),
+        meanwhile = grouped(end.meanwhile), copied = 100.0 * copied, first = prefix("0"), last = prefix("f"),
+        chunks = gigabytes(CHUNKS * CHUNK), fit = grouped((CHUNKS * CHUNK / used.each / 1e6) as u64),
+        whole = whole / 1e6, shards = shards, shard = MANY / shards / 1e6, shard_file = MANY / shards * file / 1e6,
+        hashes = end.hashes);
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use redis_tests::{Server, ok, within};
 
 use super::{CRAWLS, Pair};
 use crate::Plan;
-use crate::dedupe::PREFIX;
 use crate::dedupe::commit::{commit_one, requests};
 use crate::dedupe::corpus::{Corpus, Crawl};
 use crate::dedupe::file::save_seconds;
@@ -76,12 +75,11 @@ impl End {
         end.fork = server.info_number("latest_fork_usec") as f64 / 1e6;
         end.copied = server.info_number("rdb_last_cow_size") as f64;
 
-        for rep in 1..=plan.reps {
-            say(&format!("scale: removal ({rep}/{})", plan.reps));
+        for rep in plan.repeat("scale: removal") {
             // Another crawl each time, behind those that are asked for.
             let number = CRAWLS as usize - rep;
             let gone = &crawls[number];
-            let asking = requests(corpus, gone.own.start, server, Some(PREFIX));
+            let asking = requests(corpus, gone.own.start, server);
             let removed = &mut end.removed;
             end.removal.measure(server, asking, |server| {
                 let (seconds, reply) = remove(server, gone);
@@ -99,9 +97,6 @@ fn wait_for_child(server: &Server) {
         (server.info_number("rdb_bgsave_in_progress") == 0).then_some(())
     });
     assert!(ended.is_some(), "the child saves in ten minutes");
-    assert_eq!(
-        server.info("rdb_last_bgsave_status").as_deref(),
-        Some("ok"),
-        "the child saved"
-    );
+    let status = server.info("rdb_last_bgsave_status");
+    assert_eq!(status.as_deref(), Some("ok"), "the child saved");
 }

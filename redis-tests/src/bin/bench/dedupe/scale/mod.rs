@@ -4,14 +4,14 @@ mod billion;
 mod end;
 mod report;
 
-use redis_tests::{Server, ok};
+use redis_tests::Server;
 
 use super::commit::commit_one;
 use super::corpus::{Corpus, Crawl};
 use super::lookup::{hundred, pipelined};
 use super::scene::{Footprint, add_one, hashes, start_packed, start_plain};
 use crate::Plan;
-use crate::load::{Batches, Feeder, saturate};
+use crate::load::{Batches, Feeder};
 use crate::report::{Section, say};
 use crate::series::{Series, grouped};
 use crate::told::slice_longest;
@@ -67,7 +67,7 @@ pub fn measure(plan: &Plan) -> Section {
     let mut commits = Series::default();
     for (number, crawl) in (1..=CRAWLS).zip(&crawls) {
         say(&format!("scale: {} hashes", grouped(number * each)));
-        commits.0.push(pair.add(&corpus, crawl, number - 1));
+        commits.push(pair.add(&corpus, crawl, number - 1));
         if STOPS.contains(&number) {
             let mut stop = pair.stop(plan, &corpus, number * each);
             stop.commits = std::mem::take(&mut commits);
@@ -90,10 +90,7 @@ impl Pair {
 
     fn stop(&self, plan: &Plan, corpus: &Corpus, size: u64) -> Stop {
         assert_eq!(hashes(&self.packed), size as i64);
-        assert_eq!(
-            ok!(self.plain.wire(), "HLEN", "allhashes").int(),
-            size as i64
-        );
+        assert_eq!(hashes(&self.plain), size as i64);
         let [packed, plain] = [&self.packed, &self.plain].map(Footprint::of);
         let mut stop = Stop {
             hashes: size,
@@ -106,16 +103,15 @@ impl Pair {
         let lookup = pipelined::asking(corpus, pipelined::LOOKUP, count, size, 0);
         let hget = pipelined::asking(corpus, pipelined::HGET, count, size, 0);
         let hundred = hundred::asking(corpus, plan.scaled(6_000), size);
-        for rep in 0..plan.reps {
+        for rep in 1..=plan.reps {
             let rate = |server: &Server, batches: &Batches| {
-                let first = rep * batches.len() / plan.reps;
-                let run = saturate(server, batches, plan.span(), first);
+                let run = plan.saturate(server, batches, rep);
                 assert_eq!(run.nils, 0, "every hash is known");
                 run.rate
             };
-            stop.lookups.0.push(rate(&self.packed, &lookup));
-            stop.hgets.0.push(rate(&self.plain, &hget));
-            stop.hundreds.0.push(rate(&self.packed, &hundred));
+            stop.lookups.push(rate(&self.packed, &lookup));
+            stop.hgets.push(rate(&self.plain, &hget));
+            stop.hundreds.push(rate(&self.packed, &hundred));
         }
         stop
     }
