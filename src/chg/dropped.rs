@@ -43,10 +43,14 @@ impl<K: Store> Frontier<K> {
 
     /// Takes nothing in for an execution for as long as its name is held by the job that drops it.
     pub(super) fn begin_drop(&mut self, execution: &Arc<[u8]>) {
-        let known = Arc::downgrade(execution);
-        if !self.dropping.iter().any(|other| other.ptr_eq(&known)) {
-            self.dropping.push(known);
-        }
+        self.dropping.push(Arc::downgrade(execution));
+    }
+
+    /// Whether a job relies on what is noted here: of crawls that are dropped, or of changes.
+    #[cfg(feature = "module")]
+    pub fn is_worked_on(&self) -> bool {
+        let drops = self.dropping.iter().any(|name| name.strong_count() > 0);
+        drops || self.audit.as_ref().is_some_and(|audit| audit.is_wanted())
     }
 
     fn is_being_dropped(&mut self, execution: &[u8]) -> bool {

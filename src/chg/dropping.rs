@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
 
 use super::error::Result;
 use super::frontier::Frontier;
-use super::job::{Job, Step, Time};
+use super::job::{Job, Lent, Scan};
 use super::keys::COUNTED;
 use super::store::Store;
 use super::time::Millis;
@@ -17,51 +16,92 @@ use super::uris::{Changed, Op};
 /// How many URIs of one group leave at a time.
 const BATCH: u64 = 128;
 
-/// Takes the URIs of an execution out of all groups. A URI that is being fetched counts no more, but
-/// its host stays leased.
-pub struct Dropping<K: Store> {
-    execution: Arc<[u8]>,
-    now: Millis,
-    /// The walk over the groups that have URIs of the execution.
-    groups: K::Cursor,
-    batch: Batch,
-    next: usize,
-    walked: bool,
-    /// Whether anything was dropped from the group that is worked on.
-    touches: bool,
+/// What a job took out.
+#[derive(Default)]
+struct Dropped {
+    /// Groups of an execution, or executions of a group.
     touched: u64,
-    dropped: u64,
+    uris: u64,
 }
 
-impl<K: Store> Dropping<K> {
-    /// Of this execution.
-    pub fn new(ks: &mut K, execution: &[u8], now: Millis) -> Self {
-        Dropping {
-            execution: execution.into(),
-            now,
-            groups: ks.cursor(),
-            batch: Batch::default(),
-            next: 0,
-            walked: false,
-            touches: false,
-            touched: 0,
-            dropped: 0,
+impl Dropped {
+    /// Takes all URIs of an execution out of a group, some at a time. With `aborts` nothing more is taken
+    /// in for the execution while leases of it are held.
+    async fn take_out<K: Store>(
+        &mut self,
+        lent: &Lent<K>,
+        (group, execution): (&[u8], &[u8]),
+        aborts: bool,
+        now: Millis,
+    ) -> Result<()> {
+        let (mut dropped, mut more) = (0_u64, true);
+        while more {
+            let gone;
+            (gone, more) =
+                lent.with(|frontier, ks| frontier.drop_some(ks, group, execution, aborts, now))?;
+            dropped = dropped.saturating_add(gone);
+            lent.pause().await;
         }
+        self.touched += u64::from(dropped > 0);
+        self.uris = self.uris.saturating_add(dropped);
+        Ok(())
     }
 
-    /// Makes sure that there is a group to work on; false at the end.
-    fn walk(&mut self, frontier: &Frontier<K>, ks: &mut K) -> Result<bool> {
-        while self.next >= self.batch.len() {
-            if self.walked {
-                return Ok(false);
-            }
-            self.batch.clear();
-            self.next = 0;
-            let key = frontier.groups_of(ks, &self.execution);
-            self.walked = !ks.hash_scan(&key, &mut self.groups, &mut self.batch)?;
-        }
-        Ok(true)
+    fn reply(&self) -> Reply {
+        Reply::counts(&[self.touched, self.uris])
     }
+}
+
+/// Takes the URIs of an execution out of all groups. A URI that is being fetched counts no more, but
+/// its host stays leased.
+pub fn drop_execution<K: Store>(execution: &[u8], now: Millis) -> Job<K> {
+    let execution: Arc<[u8]> = execution.into();
+    Job::new(async move |lent: Lent<K>| {
+        let key = lent.with(|frontier, ks| {
+            frontier.begin_drop(&execution);
+            frontier.groups_of(ks, &execution)
+        });
+        let mut groups = Scan::hash(&lent, key);
+        let mut dropped = Dropped::default();
+        while let Some(batch) = groups.next().await? {
+            for (group, _) in batch.iter() {
+                let of = (group, &execution[..]);
+                dropped.take_out(&lent, of, true, now).await?;
+            }
+        }
+        lent.with(|frontier, ks| frontier.end_drop(ks, &execution))?;
+        Ok(dropped.reply())
+    })
+}
+
+/// Takes all URIs out of a group, kept ones first. What is being fetched counts no more, but the host
+/// stays leased.
+pub fn empty_group<K: Store>(group: &[u8], now: Millis) -> Job<K> {
+    let group = group.to_vec();
+    Job::new(async move |lent: Lent<K>| {
+        let mut dropped = Dropped::default();
+        let mut from = 0;
+        while let Some((next, execution)) =
+            lent.with(|frontier, ks| frontier.next_kept(ks, &group, from))?
+        {
+            from = next;
+            let of = (&group[..], &execution[..]);
+            dropped.take_out(&lent, of, false, now).await?;
+        }
+        let Some(loaded) = lent.with(|frontier, ks| frontier.load_sound(ks, &group))? else {
+            return Ok(dropped.reply());
+        };
+        let mut fields = Scan::hash(&lent, loaded.key);
+        while let Some(batch) = fields.next().await? {
+            for (field, _) in batch.iter() {
+                if let Some(execution) = field.strip_prefix(COUNTED) {
+                    let of = (&group[..], execution);
+                    dropped.take_out(&lent, of, false, now).await?;
+                }
+            }
+        }
+        Ok(dropped.reply())
+    })
 }
 
 impl<K: Store> Frontier<K> {
@@ -120,127 +160,34 @@ impl<K: Store> Frontier<K> {
         }
         Ok((gone, more))
     }
-}
 
-impl<K: Store> Job<K> for Dropping<K> {
-    fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
-        frontier.begin_drop(&self.execution);
-        while self.walk(frontier, ks)? {
-            let id = self.batch.get(self.next).0.to_vec();
-            let (gone, more) = frontier.drop_some(ks, &id, &self.execution, true, self.now)?;
-            self.dropped = self.dropped.saturating_add(gone);
-            self.touched += u64::from(gone > 0 && !self.touches);
-            self.touches = more && (self.touches || gone > 0);
-            self.next += usize::from(!more);
-            if !time() {
-                return Ok(Step::More);
-            }
-        }
-        let numbers = frontier.sequence_key(ks, &self.execution);
-        ks.delete(&numbers)?;
-        let field = [COUNTED, &self.execution].concat();
-        ks.hash_del(&frontier.names.paused, &field)?;
-        frontier.paused = None;
-        frontier.skipped = Default::default();
-        Ok(Step::Done(Reply::counts(&[self.touched, self.dropped])))
-    }
-}
-
-/// Takes all URIs out of a group. What is being fetched counts no more, but the host stays leased.
-pub struct Emptying<K: Store> {
-    group: Vec<u8>,
-    now: Millis,
-    /// The number from which on executions have kept URIs that were not dropped.
-    kept_from: u64,
-    /// The walk over the executions of which the group counts URIs.
-    counted: K::Cursor,
-    batch: Batch,
-    next: usize,
-    walked: bool,
-    /// The execution that is worked on, and whether anything of it was dropped.
-    execution: Option<Vec<u8>>,
-    touches: bool,
-    touched: u64,
-    dropped: u64,
-}
-
-impl<K: Store> Emptying<K> {
-    /// Of this group.
-    pub fn new(ks: &mut K, group: &[u8], now: Millis) -> Self {
-        Emptying {
-            group: group.to_vec(),
-            now,
-            kept_from: 0,
-            counted: ks.cursor(),
-            batch: Batch::default(),
-            next: 0,
-            walked: false,
-            execution: None,
-            touches: false,
-            touched: 0,
-            dropped: 0,
-        }
-    }
-
-    /// The next execution with URIs in the group, kept ones first.
-    fn find(&mut self, frontier: &Frontier<K>, ks: &mut K) -> Result<Option<Vec<u8>>> {
-        let Some(loaded) = frontier.load_sound(ks, &self.group)? else {
+    /// The next execution with kept URIs in a group, from a number on, and the number behind it.
+    fn next_kept(&self, ks: &mut K, group: &[u8], from: u64) -> Result<Option<(u64, Vec<u8>)>> {
+        let Some(loaded) = self.load_sound(ks, group)? else {
             return Ok(None);
         };
-        let from = self.kept_from;
-        let first = frontier.kept(ks, &loaded, |uris| {
-            let first = uris.executions_from(from).next();
-            first.map(|share| (share.number, share.id.to_vec()))
+        let next = self.kept(ks, &loaded, |uris| {
+            let share = uris.executions_from(from).next()?;
+            Some((share.number + 1, share.id.to_vec()))
         })?;
-        if let Some((number, execution)) = first.flatten() {
-            self.kept_from = number + 1;
-            return Ok(Some(execution));
-        }
-        loop {
-            while self.next < self.batch.len() {
-                let field = self.batch.get(self.next).0;
-                self.next += 1;
-                if let Some(execution) = field.strip_prefix(COUNTED) {
-                    return Ok(Some(execution.to_vec()));
-                }
-            }
-            if self.walked {
-                return Ok(None);
-            }
-            self.batch.clear();
-            self.next = 0;
-            self.walked = !ks.hash_scan(&loaded.key, &mut self.counted, &mut self.batch)?;
-        }
+        Ok(next.flatten())
     }
-}
 
-impl<K: Store> Job<K> for Emptying<K> {
-    fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
-        loop {
-            if self.execution.is_none() {
-                self.execution = self.find(frontier, ks)?;
-            }
-            let Some(execution) = &self.execution else {
-                let counts = [self.touched, self.dropped];
-                return Ok(Step::Done(Reply::counts(&counts)));
-            };
-            let (gone, more) = frontier.drop_some(ks, &self.group, execution, false, self.now)?;
-            self.dropped = self.dropped.saturating_add(gone);
-            self.touched += u64::from(gone > 0 && !self.touches);
-            self.touches = more && (self.touches || gone > 0);
-            if !more {
-                self.execution = None;
-            }
-            if !time() {
-                return Ok(Step::More);
-            }
-        }
+    /// Ends what an execution had beside its URIs.
+    fn end_drop(&mut self, ks: &mut K, execution: &[u8]) -> Result<()> {
+        let numbers = self.sequence_key(ks, execution);
+        ks.delete(&numbers)?;
+        ks.hash_del(&self.names.paused, &[COUNTED, execution].concat())?;
+        self.paused = None;
+        self.skipped = Default::default();
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::add::{Kept, Queued};
+    use super::super::job::Step;
     use super::*;
     use crate::chg::store::MemoryKeyspace;
 
@@ -267,7 +214,7 @@ mod tests {
             frontier.add(&mut ks, b"y", None, &[queued], 1).unwrap();
             frontier.add_kept(&mut ks, b"y", None, &[kept], 1).unwrap();
         }
-        let mut drop = Dropping::new(&mut ks, b"y", 1);
+        let mut drop = drop_execution(b"y", 1);
         let mut steps = 1;
         let done = loop {
             match drop.step(&mut frontier, &mut ks, &mut || false).unwrap() {
@@ -299,7 +246,7 @@ mod tests {
         for n in 0..20 {
             assert_eq!(add(&mut frontier, &mut ks, &format!("h{n}")), Some(1));
         }
-        let mut drop = Dropping::new(&mut ks, b"y", 1);
+        let mut drop = drop_execution(b"y", 1);
         let mut steps = 0;
         let done = loop {
             match drop.step(&mut frontier, &mut ks, &mut || false).unwrap() {
@@ -319,7 +266,7 @@ mod tests {
         // A job that ended, or was given up, holds nothing up.
         std::mem::drop(drop);
         assert_eq!(add(&mut frontier, &mut ks, "h3"), Some(1));
-        let mut given_up = Dropping::new(&mut ks, b"y", 1);
+        let mut given_up = drop_execution(b"y", 1);
         given_up
             .step(&mut frontier, &mut ks, &mut || false)
             .unwrap();

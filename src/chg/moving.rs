@@ -7,7 +7,7 @@ use crawlspace_host::text::parse_unsigned;
 
 use super::error::{Error, Result};
 use super::frontier::{Frontier, Loaded};
-use super::job::{Job, Step, Time};
+use super::job::{Step, Steps, Time};
 use super::keys::COUNTED;
 use super::store::Store;
 use super::time::{Millis, of_score};
@@ -132,7 +132,7 @@ impl<K: Store> Moving<K> {
     }
 }
 
-impl<K: Store> Job<K> for Moving<K> {
+impl<K: Store> Steps<K> for Moving<K> {
     fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         loop {
             let mut from = match frontier.known(ks, &self.from) {

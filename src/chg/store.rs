@@ -10,7 +10,7 @@ use super::uris::{Changed, Op, Uris};
 pub const KEPT_URIS: KeyType = KeyType::Native("queue of URIs");
 
 /// Keys with the URIs of groups.
-pub trait Store: Keyspace {
+pub trait Store: Keyspace + 'static {
     /// Looks at the URIs of a key; `None` when there is no such key.
     ///
     /// # Errors

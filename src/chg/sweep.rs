@@ -5,79 +5,69 @@ use crawlspace_host::reply::Reply;
 
 use super::error::Result;
 use super::frontier::{Frontier, Loaded};
-use super::job::{Job, Step, Time};
+use super::job::{Job, Lent};
 use super::store::Store;
 use super::time::{Millis, of_score};
 
-/// Moves groups that are due, from `chg_wait` and from leases that ran out.
-#[derive(Debug)]
-pub struct Sweep {
-    now: Millis,
-    left: u64,
-    from_wait: u64,
-    from_busy: u64,
-    /// Paused groups at the head of `chg_wait`, which stay.
-    skipped: u64,
+/// Moves groups that are due at `now`, at most `limit`, from `chg_wait` and from leases that ran out.
+pub fn sweep<K: Store>(now: Millis, limit: u64) -> Job<K> {
+    Job::new(async move |lent: Lent<K>| {
+        let (mut from_wait, mut from_busy) = (0, 0);
+        // Paused groups at the head of `chg_wait`, which stay.
+        let mut skipped = 0;
+        while from_wait + from_busy < limit {
+            let first = lent.with(|frontier, ks| frontier.sweep_first(ks, skipped, now))?;
+            match first {
+                Swept::FromWait => from_wait += 1,
+                Swept::FromBusy => from_busy += 1,
+                Swept::Paused => skipped += 1,
+                Swept::Blocked => {}
+                Swept::Nothing => break,
+            }
+            lent.pause().await;
+        }
+        Ok(Reply::counts(&[from_wait, from_busy]))
+    })
 }
 
-impl Sweep {
-    /// Of at most `limit` groups that are due at `now`.
-    pub fn new(now: Millis, limit: u64) -> Sweep {
-        Sweep {
-            now,
-            left: limit,
-            from_wait: 0,
-            from_busy: 0,
-            skipped: 0,
-        }
-    }
-
-    fn done(&self) -> Step {
-        Step::Done(Reply::counts(&[self.from_wait, self.from_busy]))
-    }
-}
-
-impl<K: Store> Job<K> for Sweep {
-    fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
-        frontier.tidy(ks, self.now)?;
-        let due = |first: Option<(K::Value, f64)>, now: Millis| {
-            first.filter(|(_, score)| of_score(*score) <= now)
-        };
-        while self.left > 0 {
-            let wait = due(ks.zset_at(&frontier.names.wait, self.skipped)?, self.now);
-            let busy = due(ks.zset_at(&frontier.names.busy, 0)?, self.now);
-            let at = |first: &Option<(K::Value, f64)>| first.as_ref().map(|(_, score)| *score);
-            let waits_longer = match (at(&wait), at(&busy)) {
-                (None, None) => return Ok(self.done()),
-                (Some(wait), Some(busy)) => wait <= busy,
-                (wait, _) => wait.is_some(),
-            };
-            if waits_longer {
-                let Some((id, _)) = wait else { continue };
-                if frontier.raise(ks, id.as_ref(), self.now)? {
-                    self.from_wait += 1;
-                    self.left -= 1;
-                } else if ks
-                    .zset_score(&frontier.names.wait, id.as_ref())?
-                    .is_some_and(|score| of_score(score) <= self.now)
-                {
-                    self.skipped += 1;
-                }
-            } else if let Some((id, _)) = busy {
-                let mut loaded = frontier.load(ks, id.as_ref())?;
-                frontier.make_ready(ks, &mut loaded, self.now)?;
-                self.from_busy += 1;
-                self.left -= 1;
-            }
-            if !time() {
-                return Ok(Step::More);
-            }
-        }
-        Ok(self.done())
-    }
+/// What became of the group that was due first.
+enum Swept {
+    FromWait,
+    FromBusy,
+    /// It keeps its place.
+    Paused,
+    /// It waits for the end of its block.
+    Blocked,
+    /// There was none.
+    Nothing,
 }
 
 impl<K: Store> Frontier<K> {
+    /// Makes the group ready that is due for longest, but for those skipped at the head of `chg_wait`.
+    fn sweep_first(&mut self, ks: &mut K, skipped: u64, now: Millis) -> Result<Swept> {
+        self.tidy(ks, now)?;
+        let due = |first: Option<(K::Value, f64)>| first.filter(|(_, at)| of_score(*at) <= now);
+        let wait = due(ks.zset_at(&self.names.wait, skipped)?);
+        let busy = due(ks.zset_at(&self.names.busy, 0)?);
+        if let Some((id, at)) = &wait
+            && busy.as_ref().is_none_or(|(_, lapsed)| at <= lapsed)
+        {
+            let id = id.as_ref();
+            if self.raise(ks, id, now)? {
+                return Ok(Swept::FromWait);
+            }
+            let stays = ks.zset_score(&self.names.wait, id)?;
+            let stays = stays.is_some_and(|score| of_score(score) <= now);
+            return Ok(if stays { Swept::Paused } else { Swept::Blocked });
+        }
+        let Some((id, _)) = busy else {
+            return Ok(Swept::Nothing);
+        };
+        let mut loaded = self.load(ks, id.as_ref())?;
+        self.make_ready(ks, &mut loaded, now)?;
+        Ok(Swept::FromBusy)
+    }
+
     /// Moves a due group from `chg_wait` to `chg_ready`. One that is blocked moves to the end of its
     /// block instead, and one that is paused stays; then false.
     fn raise(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<bool> {

@@ -13,15 +13,15 @@ use crawlspace_host::reply::Reply;
 use super::Token;
 use super::add::{Kept, Queued};
 use super::check::Check;
-use super::dropping::{Dropping, Emptying};
+use super::dropping::{drop_execution, empty_group};
 use super::error::Error;
 use super::frontier::Frontier;
 use super::hold::{Limits, Target};
-use super::job::{Job, Step};
+use super::job::{Step, Steps};
 use super::lease::{Fate, ReleaseReply, When};
 use super::moving::Moving;
 use super::next::{Ask, Lease};
-use super::sweep::Sweep;
+use super::sweep::sweep;
 use super::time::Millis;
 
 const GROUPS: [&[u8]; 4] = [b"a", b"b.example", b"c d", b"\xff\0e"];
@@ -285,13 +285,13 @@ impl World {
                 let gate: &[u8] = [&b""[..], b"g", b"h h"][usize::from(gate)];
                 frontier.group(ks, gate, &[GROUPS[group]], now).unwrap();
             }
-            Op::Sweep { steps } => self.run(Box::new(Sweep::new(now, u64::MAX)), steps),
+            Op::Sweep { steps } => self.run(Box::new(sweep(now, u64::MAX)), steps),
             Op::Drop { execution, steps } => {
-                let job = Dropping::new(ks, EXECUTIONS[execution], now);
+                let job = drop_execution(EXECUTIONS[execution], now);
                 self.run(Box::new(job), steps);
             }
             Op::Empty { group, steps } => {
-                let job = Emptying::new(ks, GROUPS[group], now);
+                let job = empty_group(GROUPS[group], now);
                 self.run(Box::new(job), steps);
             }
             Op::Move { from, to, steps } => {
@@ -312,7 +312,7 @@ impl World {
     }
 
     /// Some steps of a job, which is then left behind as by a crash.
-    fn run(&mut self, mut job: Box<dyn Job<MemoryKeyspace>>, steps: usize) {
+    fn run(&mut self, mut job: Box<dyn Steps<MemoryKeyspace>>, steps: usize) {
         for _ in 0..steps {
             match job.step(&mut self.frontier, &mut self.ks, &mut || false) {
                 Ok(Step::More) => {}

@@ -282,7 +282,7 @@ impl<K: Store> Check<K> {
 #[cfg(test)]
 mod tests {
     use super::super::super::add::{Kept, Queued};
-    use super::super::super::job::{Job, Step};
+    use super::super::super::job::{Step, Steps};
     use super::super::super::moving::Moving;
     use super::*;
     use crate::chg::store::MemoryKeyspace;
@@ -320,7 +320,7 @@ mod tests {
     fn run(
         ks: &mut MemoryKeyspace,
         frontier: &mut Frontier<MemoryKeyspace>,
-        mut job: impl Job<MemoryKeyspace>,
+        mut job: impl Steps<MemoryKeyspace>,
         mut between: impl FnMut(&mut MemoryKeyspace, &mut Frontier<MemoryKeyspace>, u64),
     ) -> (u64, Reply) {
         for steps in 1.. {

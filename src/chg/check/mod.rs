@@ -16,7 +16,7 @@ use crawlspace_host::text::parse_unsigned;
 use super::audit::Audit;
 use super::error::Result;
 use super::frontier::Frontier;
-use super::job::{Job, Step, Time, Walk, WalkStep};
+use super::job::{Step, Steps, Time, Walk, WalkStep};
 use super::keys::GATED;
 use super::reconcile::{Shares, Table};
 use super::store::Store;
@@ -341,7 +341,7 @@ impl<K: Store> Check<K> {
     }
 }
 
-impl<K: Store> Job<K> for Check<K> {
+impl<K: Store> Steps<K> for Check<K> {
     fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         if self.repairs {
             frontier.tidy(ks, self.now)?;

@@ -28,7 +28,7 @@ use crawlspace_host::server::scope::{is_in, scope, split};
 use super::waiters::Waiter;
 use super::{metrics, settings};
 
-/// How many frontiers are cached at most; beyond it those that no client waits for are evicted.
+/// How many frontiers are cached at most; beyond it those that no client and no job waits for are evicted.
 const MAX_CACHED_FRONTIERS: usize = 4096;
 
 /// Maximum number of groups that plain clients wrote to and that wait for the next alarm.
@@ -81,7 +81,8 @@ pub fn with_frontier<T>(
     let scope = scope(db, prefix);
     if !frontiers.by_scope.contains_key(&scope[..]) {
         if frontiers.by_scope.len() >= MAX_CACHED_FRONTIERS {
-            frontiers.by_scope.retain(|_, r| !r.waiters.is_empty());
+            let in_use = |r: &CachedFrontier| !r.waiters.is_empty() || r.frontier.is_worked_on();
+            frontiers.by_scope.retain(|_, r| in_use(r));
         }
         let cached = CachedFrontier {
             frontier: Frontier::open(keys, prefix),

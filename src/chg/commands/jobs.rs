@@ -4,11 +4,11 @@
 use std::os::raw::c_int;
 
 use crate::chg::check::Check as CheckJob;
-use crate::chg::dropping::{Dropping, Emptying};
-use crate::chg::job::{Job, Step};
+use crate::chg::dropping::{drop_execution, empty_group};
+use crate::chg::job::{Step, Steps};
 use crate::chg::keys::is_bookkeeping;
 use crate::chg::moving::Moving;
-use crate::chg::sweep::Sweep as SweepJob;
+use crate::chg::sweep::sweep;
 use crawlspace_host::server::acl::{Access, User};
 use crawlspace_host::server::api::{Ctx, RmString};
 use crawlspace_host::server::clock::now_ms;
@@ -30,7 +30,7 @@ struct FrontierJob {
     user: Option<RmString>,
     /// What time the client says it is.
     simulated: Option<u64>,
-    job: Box<dyn Job<RedisKeyspace>>,
+    job: Box<dyn Steps<RedisKeyspace>>,
 }
 
 impl Slices for FrontierJob {
@@ -79,7 +79,7 @@ fn submit(
     writes: bool,
     simulated: Option<u64>,
     (work, arguments): (&str, &[&[u8]]),
-    job: Box<dyn Job<RedisKeyspace>>,
+    job: Box<dyn Steps<RedisKeyspace>>,
 ) -> Result<Answer, String> {
     // What the command did so far is replicated before the job's own writes, and no key stays open
     // that the job may free.
@@ -131,13 +131,7 @@ impl Command for Sweep {
         let simulated = now.simulated.then_some(now.ms);
         let limit_text = limit.to_string();
         let work = ("sweep", &[limit_text.as_bytes()][..]);
-        submit(
-            call,
-            true,
-            simulated,
-            work,
-            Box::new(SweepJob::new(now.ms, limit)),
-        )
+        submit(call, true, simulated, work, Box::new(sweep(now.ms, limit)))
     }
 }
 
@@ -168,21 +162,15 @@ impl Command for Drop {
         if call.args.left() == 2 && call.args.keyword("GROUP") {
             let chg = id(&mut call.args, "chg")?;
             permit(call, &Touched::Groups(&[chg]), Access::Write)?;
-            let emptying = Emptying::new(&mut call.keys, chg, now.ms);
             let work = ("empty", &[chg][..]);
-            return submit(call, true, simulated, work, Box::new(emptying));
+            let job = Box::new(empty_group(chg, now.ms));
+            return submit(call, true, simulated, work, job);
         }
         let execution = id(&mut call.args, "execution")?;
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Write)?;
-        let dropping = Dropping::new(&mut call.keys, execution, now.ms);
-        submit(
-            call,
-            true,
-            simulated,
-            ("drop", &[execution]),
-            Box::new(dropping),
-        )
+        let job = Box::new(drop_execution(execution, now.ms));
+        submit(call, true, simulated, ("drop", &[execution]), job)
     }
 }
 
