@@ -47,7 +47,6 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Whether a job relies on what is noted here: of crawls that are dropped, or of changes.
-    #[cfg(feature = "module")]
     pub fn is_worked_on(&self) -> bool {
         let drops = self.dropping.iter().any(|name| name.strong_count() > 0);
         drops || self.audit.as_ref().is_some_and(|audit| audit.is_wanted())

@@ -14,7 +14,7 @@ use super::time::Millis;
 use super::uris::{Changed, Op};
 
 /// How many URIs of one group leave at a time.
-const BATCH: u64 = 128;
+const BATCH: u64 = 32;
 
 /// What a job took out.
 #[derive(Default)]

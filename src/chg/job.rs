@@ -7,7 +7,6 @@ pub use crawlspace_host::slices::{Step, Time};
 
 use super::error::{Error, Result};
 use super::frontier::Frontier;
-use super::keys::{GROUP, OF, URIS};
 use super::store::Store;
 
 /// Work on one frontier, done in slices.
@@ -15,78 +14,6 @@ pub type Job<K> = slices::Job<Frontier<K>, K, Error>;
 
 /// A frontier and its keys, as they are lent to a job.
 pub(super) type Lent<K> = slices::Lent<Frontier<K>, K>;
-
-/// Work on one frontier, done in slices that a state tells.
-pub trait Steps<K: Store> {
-    /// Works until done or out of time. At least a little is done at each step.
-    ///
-    /// # Errors
-    /// What ends the job; what was done stays.
-    fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step>;
-}
-
-impl<K: Store> Steps<K> for Job<K> {
-    fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
-        self.step(frontier, ks, time)
-    }
-}
-pub(super) struct Walk<K: Store> {
-    prefix: Box<[u8]>,
-    cursor: K::Cursor,
-    batch: Batch,
-    next: usize,
-    done: bool,
-}
-
-impl<K: Store> Walk<K> {
-    pub(super) fn new(frontier: &Frontier<K>, ks: &mut K) -> Walk<K> {
-        Walk {
-            prefix: frontier.prefix.clone(),
-            cursor: ks.cursor(),
-            batch: Batch::default(),
-            next: 0,
-            done: false,
-        }
-    }
-
-    /// What comes next. Looks at some keys of the database at a time, and asks `time` in between.
-    pub(super) fn next(&mut self, ks: &mut K, time: Time<'_>) -> WalkStep {
-        loop {
-            while self.next < self.batch.len() {
-                let name = &self.batch.get(self.next).0[self.prefix.len()..];
-                self.next += 1;
-                let group = name.strip_prefix(GROUP).or(name.strip_prefix(URIS));
-                if let Some(id) = group.filter(|id| !id.is_empty()) {
-                    return WalkStep::Group(id.to_vec());
-                }
-                if let Some(execution) = name.strip_prefix(OF) {
-                    return WalkStep::List(execution.to_vec());
-                }
-            }
-            if self.done {
-                return WalkStep::End;
-            }
-            self.batch.clear();
-            self.next = 0;
-            self.done = !ks.keys_scan(&self.prefix, &mut self.cursor, &mut self.batch);
-            if !time() {
-                return WalkStep::Later;
-            }
-        }
-    }
-}
-
-/// What a walk came to.
-pub(super) enum WalkStep {
-    /// A group.
-    Group(Vec<u8>),
-    /// The list of the groups of an execution.
-    List(Vec<u8>),
-    /// Time is up.
-    Later,
-    /// There are no more.
-    End,
-}
 
 /// What a scan goes over.
 enum Over<N> {

@@ -1,57 +1,177 @@
 //! `CHG.MOVE`: what is queued for one group is from now on queued for another, because a host turned
 //! out to share its address with others.
 
-use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
-use crawlspace_host::text::parse_unsigned;
 
 use super::error::{Error, Result};
 use super::frontier::{Frontier, Loaded};
-use super::job::{Step, Steps, Time};
-use super::keys::COUNTED;
+use super::job::{Job, Lent, Scan, Time};
+use super::keys::{COUNTED, GROUP};
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::uris::{Changed, Op, Queued};
 
-/// How many kept URIs move at a time.
-const BATCH: usize = 64;
+/// How many kept URIs are read at a time.
+const BATCH: usize = 32;
 
-/// Moves everything that is queued for a group.
-pub struct Moving<K: Store> {
+/// Moves everything that is queued for a group to another one.
+pub fn move_group<K: Store>(from: &[u8], to: &[u8], now: Millis) -> Job<K> {
+    let mut moving = Moving {
+        from: from.to_vec(),
+        to: to.to_vec(),
+        now,
+        moved: 0,
+        done: false,
+    };
+    Job::new(async move |lent: Lent<K>| {
+        moving.run(&lent).await?;
+        let to = lent.with(|frontier, ks| frontier.load(ks, &moving.to))?;
+        Ok(Reply::counts(&[moving.moved, to.group.uris]))
+    })
+}
+
+struct Moving {
     from: Vec<u8>,
     to: Vec<u8>,
     now: Millis,
     moved: u64,
-    /// The walk over the executions of which the group counts URIs, and whether it met any.
-    counted: K::Cursor,
-    met: bool,
+    /// Whether nothing is left in the one group.
+    done: bool,
 }
 
-impl<K: Store> Moving<K> {
-    /// From one group to another.
-    pub fn new(ks: &mut K, from: &[u8], to: &[u8], now: Millis) -> Moving<K> {
-        Moving {
-            from: from.to_vec(),
-            to: to.to_vec(),
-            now,
-            moved: 0,
-            counted: ks.cursor(),
-            met: false,
+/// Both groups, while something moves.
+struct Pair<'a, K: Store> {
+    moving: &'a mut Moving,
+    frontier: &'a mut Frontier<K>,
+    ks: &'a mut K,
+    time: Time<'a>,
+    from: Loaded<K>,
+    to: Loaded<K>,
+}
+
+impl Moving {
+    async fn run<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        while !self.done {
+            while self.with_both(lent, |pair| pair.move_kept())? {
+                lent.pause().await;
+            }
+            let key = lent.with(|frontier, ks| frontier.key(ks, GROUP, &self.from));
+            let mut fields = Scan::hash(lent, key);
+            let mut met = false;
+            while !self.done
+                && let Some(batch) = fields.next().await?
+            {
+                let fields = batch.iter().map(|(field, _)| field);
+                let mut executions = fields.filter_map(|f| f.strip_prefix(COUNTED)).peekable();
+                while !self.done && executions.peek().is_some() {
+                    met |= self.with_both(lent, |pair| pair.move_counted(&mut executions))?;
+                    lent.pause().await;
+                }
+            }
+            // Others may have come behind the walk.
+            if !self.done && !met {
+                self.with_both(lent, |pair| pair.move_rest())?;
+            }
         }
+        Ok(())
     }
 
-    /// Moves URIs that the frontier keeps.
-    fn move_kept(
+    /// Acts on both groups and leaves both whole. What `act` says, unless nothing is left in the one, which
+    /// is laid to rest before anybody sees it.
+    fn with_both<K: Store>(
         &mut self,
-        frontier: &mut Frontier<K>,
-        ks: &mut K,
-        from: &mut Loaded<K>,
-        to: &mut Loaded<K>,
-        uris: &[Queued],
-    ) -> Result<()> {
-        let from_key = frontier.uris_key(ks, &self.from);
-        let to_key = frontier.uris_key(ks, &self.to);
-        for queued in uris {
+        lent: &Lent<K>,
+        act: impl FnOnce(&mut Pair<'_, K>) -> Result<bool>,
+    ) -> Result<bool> {
+        lent.with_time(|frontier, ks, time| {
+            let mut from = match frontier.known(ks, &self.from) {
+                Err(Error::NoChg(_)) if self.moved > 0 => {
+                    // What was left of it went while its URIs were moved.
+                    self.done = true;
+                    return Ok(false);
+                }
+                from => from?,
+            };
+            let busy = ks.zset_score(&frontier.names.busy, &self.from)?;
+            let deadline = from.group.first_deadline().or(busy.map(of_score));
+            if let Some(deadline) = deadline {
+                return Err(Error::Leased(self.from.clone(), deadline));
+            }
+            frontier.reclaim(ks, &mut from, self.now)?;
+            let was_runnable = from.group.is_runnable();
+            let mut to = frontier.load(ks, &self.to)?;
+            frontier.reclaim(ks, &mut to, self.now)?;
+            let mut pair = Pair {
+                moving: self,
+                frontier,
+                ks,
+                time,
+                from,
+                to,
+            };
+            pair.join_pauses();
+            let acted = act(&mut pair)?;
+            pair.save(was_runnable)?;
+            Ok(acted && !self.done)
+        })
+    }
+}
+
+impl<K: Store> Pair<'_, K> {
+    /// It is one host now, so both pauses and blocks hold.
+    fn join_pauses(&mut self) {
+        let (from, to) = (&self.from.group, &mut self.to.group);
+        to.gate = to.gate.max(from.gate);
+        to.released = to.released.max(from.released);
+        to.options.blocked = to.options.blocked.max(from.options.blocked);
+    }
+
+    /// Writes both groups, and notes whether nothing is left in the one.
+    fn save(&mut self, was_runnable: bool) -> Result<()> {
+        self.moving.done |= self.from.group.is_idle() && !self.counts()? && !self.keeps()?;
+        let (frontier, ks, now) = (&mut *self.frontier, &mut *self.ks, self.moving.now);
+        let closed = self.to.group.closed_until();
+        if self.to.group.due < closed && frontier.stands_in_wait(ks, &self.to)? {
+            self.to.group.due = closed;
+            frontier.wait(ks, &self.to.id, closed as f64)?;
+        }
+        if self.to.group.uris > 0 {
+            frontier.save(ks, &self.to)?;
+        } else if self.moving.done && self.to.group.gate > now {
+            // Nothing was queued, but the pause holds for what comes.
+            frontier.rest(ks, &mut self.to, now)?;
+        }
+        frontier.leave_queues(ks, &self.from, was_runnable)?;
+        if self.moving.done {
+            return frontier.rest(ks, &mut self.from, now);
+        }
+        frontier.save(ks, &self.from)
+    }
+
+    /// Whether kept URIs are left.
+    fn keeps(&mut self) -> Result<bool> {
+        let key = self.frontier.uris_key(self.ks, &self.from.id);
+        let first = self.ks.uris(&key, |uris| uris.batch(1))?;
+        Ok(first.is_some_and(|first| !first.is_empty()))
+    }
+
+    /// Whether there is more in the hash, which may have gone, than is known of the group itself and of
+    /// its last release.
+    fn counts(&mut self) -> Result<bool> {
+        let next = self.frontier.fields.next.as_ref();
+        let next = self.ks.hash_has(&self.from.key, next)?;
+        Ok(self.ks.hash_len(&self.from.key)? > self.from.own_fields() + u64::from(next))
+    }
+
+    /// Moves URIs that the frontier keeps until time is up; false when there were none.
+    fn move_kept(&mut self) -> Result<bool> {
+        let (frontier, ks) = (&mut *self.frontier, &mut *self.ks);
+        let (from, to) = (&mut self.from, &mut self.to);
+        let from_key = frontier.uris_key(ks, &from.id);
+        let to_key = frontier.uris_key(ks, &to.id);
+        let uris = ks.uris(&from_key, |uris| uris.batch(BATCH))?;
+        let uris = uris.unwrap_or_default();
+        for queued in &uris {
             let Queued { execution, uri, .. } = queued;
             let add = Op::Add {
                 execution,
@@ -67,124 +187,69 @@ impl<K: Store> Moving<K> {
             frontier.delist_if_done(ks, from, execution)?;
             if added {
                 to.group.keeps = true;
-                frontier.enlist(ks, execution, &self.to)?;
-                frontier.arrive(ks, to, 1, queued.due, self.now)?;
-                self.moved += 1;
+                frontier.enlist(ks, execution, &to.id)?;
+                frontier.arrive(ks, to, 1, queued.due, self.moving.now)?;
+                self.moving.moved += 1;
             } else {
                 // The other group has it already: it counts once.
                 frontier.tally(ks, execution, -1)?;
             }
+            if !(self.time)() {
+                break;
+            }
         }
-        Ok(())
+        Ok(!uris.is_empty())
     }
 
-    /// Moves the counts of some executions, of URIs that crawlers keep; false when none is left, and
-    /// what plain clients counted, who do not say for whom, has moved too.
-    fn move_counted(
-        &mut self,
-        frontier: &mut Frontier<K>,
-        ks: &mut K,
-        from: &mut Loaded<K>,
-        to: &mut Loaded<K>,
-    ) -> Result<bool> {
-        let mut batch = Batch::default();
-        let mut more = ks.hash_scan(&from.key, &mut self.counted, &mut batch)?;
-        let mut counted = 0;
-        for (field, _) in batch.iter() {
-            let Some(execution) = field.strip_prefix(COUNTED) else {
-                continue;
-            };
+    /// Moves the counts of some executions, of URIs that crawlers keep, until time is up; false when they
+    /// had none.
+    fn move_counted<'e>(&mut self, executions: impl Iterator<Item = &'e [u8]>) -> Result<bool> {
+        let (frontier, ks) = (&mut *self.frontier, &mut *self.ks);
+        let (mut counted, mut met) = (0, false);
+        for execution in executions {
             // A scan may give a field twice.
-            let n = ks.hash_get(&from.key, field)?;
-            let n = n.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0);
-            ks.hash_del(&from.key, field)?;
-            frontier.delist_if_done(ks, from, execution)?;
+            let n = frontier.counted(ks, &self.from.key, execution)?;
+            ks.hash_del(&self.from.key, &Frontier::<K>::counted_field(execution))?;
+            frontier.delist_if_done(ks, &self.from, execution)?;
             if n > 0 {
-                frontier.count(ks, &to.key, execution, n as i64)?;
-                frontier.enlist(ks, execution, &self.to)?;
-                counted += n.min(from.group.uris - counted);
-                self.met = true;
+                frontier.count(ks, &self.to.key, execution, n as i64)?;
+                frontier.enlist(ks, execution, &self.to.id)?;
+                counted += n.min(self.from.group.uris - counted);
+                met = true;
+            }
+            if !(self.time)() {
+                break;
             }
         }
-        if !more {
-            // Others may have come behind the walk.
-            self.counted = ks.cursor();
-            more = std::mem::take(&mut self.met);
-        }
-        // What is known of the group itself, and of its last release; the hash may have gone with it.
-        let next = ks.hash_has(&from.key, frontier.fields.next.as_ref())?;
-        more &= ks.hash_len(&from.key)? > from.own_fields() + u64::from(next);
-        if !more {
-            counted = from.group.uris;
-        }
-        if counted > 0 {
-            from.group.uris -= counted;
-            // Behind a shared gate it was due when that opens.
-            let due = if from.group.options.gate.is_empty() {
-                from.group.due
-            } else {
-                frontier.due_of(ks, from)?
-            };
-            frontier.arrive(ks, to, counted, due, self.now)?;
-            self.moved += counted;
-        }
-        Ok(more)
+        self.move_count(counted)?;
+        Ok(met)
     }
-}
 
-impl<K: Store> Steps<K> for Moving<K> {
-    fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
-        loop {
-            let mut from = match frontier.known(ks, &self.from) {
-                Ok(from) => from,
-                // What was left of it went while its URIs were moved.
-                Err(Error::NoChg(_)) if self.moved > 0 => {
-                    let to = frontier.load(ks, &self.to)?;
-                    let counts = [self.moved, to.group.uris];
-                    return Ok(Step::Done(Reply::counts(&counts)));
-                }
-                Err(error) => return Err(error),
-            };
-            let busy = ks.zset_score(&frontier.names.busy, &self.from)?;
-            let deadline = from.group.first_deadline().or(busy.map(of_score));
-            if let Some(deadline) = deadline {
-                return Err(Error::Leased(self.from.clone(), deadline));
-            }
-            frontier.reclaim(ks, &mut from, self.now)?;
-            let was_runnable = from.group.is_runnable();
-            let mut to = frontier.load(ks, &self.to)?;
-            frontier.reclaim(ks, &mut to, self.now)?;
-            // It is one host now, so both pauses hold.
-            to.group.gate = to.group.gate.max(from.group.gate);
-            to.group.released = to.group.released.max(from.group.released);
-            let blocked = from.group.options.blocked.max(to.group.options.blocked);
-            to.group.options.blocked = blocked;
-            let key = frontier.uris_key(ks, &self.from);
-            let uris = ks.uris(&key, |uris| uris.batch(BATCH))?.unwrap_or_default();
-            self.move_kept(frontier, ks, &mut from, &mut to, &uris)?;
-            let done = uris.is_empty() && !self.move_counted(frontier, ks, &mut from, &mut to)?;
-            let closed = to.group.closed_until();
-            if to.group.due < closed && frontier.stands_in_wait(ks, &to)? {
-                to.group.due = closed;
-                frontier.wait(ks, &self.to, closed as f64)?;
-            }
-            if to.group.uris > 0 {
-                frontier.save(ks, &to)?;
-            } else if done && to.group.gate > self.now {
-                // Nothing was queued, but the pause holds for what comes.
-                frontier.rest(ks, &mut to, self.now)?;
-            }
-            frontier.leave_queues(ks, &from, was_runnable)?;
-            if done {
-                frontier.rest(ks, &mut from, self.now)?;
-                let counts = [self.moved, to.group.uris];
-                return Ok(Step::Done(Reply::counts(&counts)));
-            }
-            frontier.save(ks, &from)?;
-            // With nothing left it is laid to rest before anybody sees it.
-            if !time() && !from.group.is_idle() {
-                return Ok(Step::More);
-            }
+    /// Moves what plain clients counted, who do not say for whom, unless there are kept URIs again.
+    fn move_rest(&mut self) -> Result<bool> {
+        if !self.keeps()? {
+            self.move_count(self.from.group.uris)?;
+            self.moving.done = true;
         }
+        Ok(true)
+    }
+
+    /// Moves URIs that are only counted.
+    fn move_count(&mut self, counted: u64) -> Result<()> {
+        if counted == 0 {
+            return Ok(());
+        }
+        self.from.group.uris -= counted;
+        // Behind a shared gate it was due when that opens.
+        let due = if self.from.group.options.gate.is_empty() {
+            self.from.group.due
+        } else {
+            self.frontier.due_of(self.ks, &self.from)?
+        };
+        let now = self.moving.now;
+        self.frontier
+            .arrive(self.ks, &mut self.to, counted, due, now)?;
+        self.moving.moved += counted;
+        Ok(())
     }
 }

@@ -3,7 +3,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 /// The execution to which queued URIs are put down of which nobody knows whose they are.
 const UNKNOWN: &[u8] = b"unknown";
@@ -12,9 +11,6 @@ const UNKNOWN: &[u8] = b"unknown";
 const IN_A_GROUP: u64 = 1 << 40;
 /// How many all groups can: so few that the total fits into its key with whatever is kept.
 const IN_ALL: u64 = 1 << 62;
-
-/// How many executions are looked at together.
-const PAGE: usize = 64;
 
 /// How many more URIs a group can count that are not kept, when others count so many.
 pub(super) fn room(counted: u64) -> u64 {
@@ -51,11 +47,10 @@ impl Counted {
         u64::try_from(self.sum).unwrap_or(u64::MAX)
     }
 
-    /// Takes out any execution.
-    pub(super) fn take(&mut self) -> Option<(Box<[u8]>, u64)> {
-        self.by_count
-            .pop_first()
-            .map(|(n, execution)| (execution, n))
+    /// All that is left.
+    pub(super) fn into_named(self) -> impl Iterator<Item = (Box<[u8]>, u64)> {
+        let by_count = self.by_count.into_iter();
+        by_count.map(|(n, execution)| (execution, n))
     }
 }
 
@@ -78,6 +73,13 @@ pub(super) struct Has {
     right: u64,
 }
 
+impl Has {
+    /// What `EIDC` has to say in place of what it says.
+    pub(super) fn wrong(&self) -> Option<u64> {
+        (self.right != self.found).then_some(self.right)
+    }
+}
+
 /// Executions by name.
 pub(super) type Table = BTreeMap<Box<[u8]>, Has>;
 
@@ -85,117 +87,45 @@ pub(super) type Table = BTreeMap<Box<[u8]>, Has>;
 /// and its name: what a surplus is taken from first comes first.
 type Surplus = (bool, bool, Reverse<u64>, Box<[u8]>);
 
-/// What `EIDC` has to say, when groups have `sum` URIs, some of them by name. A surplus is taken
+/// Finds what `EIDC` has to say, when groups have `sum` URIs, some of them by name. A surplus is taken
 /// from executions that have more than all groups, then from those that no group names, then from
-/// others, and of these first from where it is most.
-pub(super) struct Shares {
-    stage: Stage,
-    /// The execution that was looked at last.
-    at: Option<Box<[u8]>>,
-    sum: u128,
-    in_all: u128,
-    order: BTreeSet<Surplus>,
-}
-
-enum Stage {
-    Adding,
-    Ordering,
-    Taking,
-    Writing,
-}
-
-impl Shares {
-    /// Of this many URIs.
-    pub(super) fn of(sum: u64) -> Shares {
-        Shares {
-            stage: Stage::Adding,
-            at: None,
-            sum: sum.into(),
-            in_all: 0,
-            order: BTreeSet::new(),
-        }
+/// others, and of these first from where it is most. Pauses between executions.
+pub(super) async fn share_out(table: &mut Table, sum: u64, mut pause: impl AsyncFnMut()) {
+    let sum = u128::from(sum);
+    let mut in_all = 0;
+    for has in table.values_mut() {
+        has.right = has.found.max(has.named);
+        in_all += u128::from(has.right);
+        pause().await;
     }
-
-    /// A little more of it; what came out for executions whose `EIDC` is not right goes to `wrong`.
-    /// False at the end.
-    pub(super) fn step(&mut self, table: &mut Table, wrong: &mut Vec<(Box<[u8]>, u64)>) -> bool {
-        if let Stage::Taking = self.stage {
-            self.take(table);
-            return true;
+    if in_all <= sum {
+        if in_all < sum {
+            let unknown = table.entry(UNKNOWN.into()).or_default();
+            unknown.right += u64::try_from(sum - in_all).expect("no more than the sum");
         }
-        let from = match &self.at {
-            Some(at) => Bound::Excluded(&**at),
-            None => Bound::Unbounded,
-        };
-        let mut last = None;
-        for (execution, has) in table
-            .range_mut::<[u8], _>((from, Bound::Unbounded))
-            .take(PAGE)
-        {
-            match self.stage {
-                Stage::Adding => {
-                    has.right = has.found.max(has.named);
-                    self.in_all += u128::from(has.right);
-                }
-                Stage::Ordering => {
-                    let can_be = u128::from(has.right) <= self.sum;
-                    let spare = Reverse(has.right - has.named);
-                    let named = has.named > 0;
-                    self.order.insert((can_be, named, spare, execution.clone()));
-                }
-                Stage::Writing if has.right != has.found => {
-                    wrong.push((execution.clone(), has.right));
-                }
-                Stage::Taking | Stage::Writing => {}
-            }
-            last = Some(execution.clone());
-        }
-        if last.is_some() {
-            self.at = last;
-            return true;
-        }
-        self.at = None;
-        self.stage = match self.stage {
-            Stage::Adding if self.in_all > self.sum => Stage::Ordering,
-            Stage::Adding => {
-                let lacks = self.sum - self.in_all;
-                if lacks > 0 {
-                    let unknown = table.entry(UNKNOWN.into()).or_default();
-                    unknown.right += u64::try_from(lacks).expect("no more than the sum");
-                }
-                Stage::Writing
-            }
-            Stage::Ordering => Stage::Taking,
-            Stage::Taking | Stage::Writing => return false,
-        };
-        true
+        return;
     }
-
-    /// Takes the surplus from the executions in order, from some of them.
-    fn take(&mut self, table: &mut Table) {
-        for _ in 0..PAGE {
-            let surplus = self.in_all.saturating_sub(self.sum);
-            let next = (surplus > 0).then(|| self.order.pop_first()).flatten();
-            let Some((.., Reverse(spare), execution)) = next else {
-                self.stage = Stage::Writing;
-                return;
-            };
-            let taken = u64::try_from(surplus).map_or(spare, |surplus| spare.min(surplus));
-            if let Some(has) = table.get_mut(&execution) {
-                has.right -= taken;
-            }
-            self.in_all -= u128::from(taken);
-        }
+    let mut order: BTreeSet<Surplus> = BTreeSet::new();
+    for (execution, has) in table.iter() {
+        let can_be = u128::from(has.right) <= sum;
+        let spare = Reverse(has.right - has.named);
+        order.insert((can_be, has.named > 0, spare, execution.clone()));
+        pause().await;
     }
-
-    /// Frees some of its memory; false when that is all.
-    pub(super) fn free(&mut self) -> bool {
-        self.order.pop_first().is_some()
+    for (.., Reverse(spare), execution) in order {
+        let taken = u64::try_from(in_all.saturating_sub(sum)).map_or(spare, |n| spare.min(n));
+        let has = table.get_mut(&execution).expect("it is in the table");
+        has.right -= taken;
+        in_all -= u128::from(taken);
+        pause().await;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
 
     const MAX: u64 = i64::MAX as u64;
@@ -222,7 +152,7 @@ mod tests {
         let mut absurd: Named = std::iter::from_fn(|| counted.take_absurd(room)).collect();
         absurd.reverse();
         let right = right_count(uris, kept, counted.sum(), room);
-        let left = std::iter::from_fn(|| counted.take()).collect();
+        let left = counted.into_named().collect();
         (right, absurd, left)
     }
 
@@ -234,13 +164,12 @@ mod tests {
         for (id, n) in named {
             table.entry(id.as_bytes().into()).or_default().named = *n;
         }
-        let mut shares = Shares::of(sum);
-        let mut wrong = Vec::new();
-        while shares.step(&mut table, &mut wrong) {}
-        for (id, right) in wrong {
-            table.get_mut(&id).expect("it is there").found = right;
-        }
-        table.into_iter().map(|(id, has)| (id, has.found)).collect()
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = pin!(share_out(&mut table, sum, async || ())).poll(&mut context);
+        assert_eq!(polled, Poll::Ready(()));
+        let table = table.into_iter();
+        let shares = table.map(|(id, has)| (id, has.wrong().unwrap_or(has.found)));
+        shares.collect()
     }
 
     #[test]

@@ -12,14 +12,14 @@ use crawlspace_host::reply::Reply;
 
 use super::Token;
 use super::add::{Kept, Queued};
-use super::check::Check;
+use super::check::check;
 use super::dropping::{drop_execution, empty_group};
 use super::error::Error;
 use super::frontier::Frontier;
 use super::hold::{Limits, Target};
-use super::job::{Step, Steps};
+use super::job::{Job, Step};
 use super::lease::{Fate, ReleaseReply, When};
-use super::moving::Moving;
+use super::moving::move_group;
 use super::next::{Ask, Lease};
 use super::sweep::sweep;
 use super::time::Millis;
@@ -285,24 +285,24 @@ impl World {
                 let gate: &[u8] = [&b""[..], b"g", b"h h"][usize::from(gate)];
                 frontier.group(ks, gate, &[GROUPS[group]], now).unwrap();
             }
-            Op::Sweep { steps } => self.run(Box::new(sweep(now, u64::MAX)), steps),
+            Op::Sweep { steps } => self.run(sweep(now, u64::MAX), steps),
             Op::Drop { execution, steps } => {
                 let job = drop_execution(EXECUTIONS[execution], now);
-                self.run(Box::new(job), steps);
+                self.run(job, steps);
             }
             Op::Empty { group, steps } => {
                 let job = empty_group(GROUPS[group], now);
-                self.run(Box::new(job), steps);
+                self.run(job, steps);
             }
             Op::Move { from, to, steps } => {
                 if from != to {
-                    let job = Moving::new(ks, GROUPS[from], GROUPS[to], now);
-                    self.run(Box::new(job), steps);
+                    let job = move_group(GROUPS[from], GROUPS[to], now);
+                    self.run(job, steps);
                 }
             }
             Op::Check { steps } => {
-                let job = Check::new(false, now);
-                self.run(Box::new(job), steps);
+                let job = check(false, now);
+                self.run(job, steps);
             }
             Op::Expired => {
                 frontier.expired(ks, 3, now).unwrap();
@@ -312,7 +312,7 @@ impl World {
     }
 
     /// Some steps of a job, which is then left behind as by a crash.
-    fn run(&mut self, mut job: Box<dyn Steps<MemoryKeyspace>>, steps: usize) {
+    fn run(&mut self, mut job: Job<MemoryKeyspace>, steps: usize) {
         for _ in 0..steps {
             match job.step(&mut self.frontier, &mut self.ks, &mut || false) {
                 Ok(Step::More) => {}
@@ -415,7 +415,7 @@ impl World {
     /// Counts agree, and every group stands where it should: what `CHG.CHECK` says, and that by
     /// itself.
     fn inspect(&mut self) {
-        let mut check = Check::new(false, self.now);
+        let mut check = check(false, self.now);
         let step = check
             .step(&mut self.frontier, &mut self.ks, &mut || true)
             .unwrap();

@@ -1,210 +1,159 @@
-//! What one group says of its URIs, read in steps: a group may have URIs of very many executions.
+//! What one group says of its URIs, which may be of very many executions.
 
-use crawlspace_host::keyspace::{Batch, KeyError};
+use crawlspace_host::keyspace::KeyError;
 use crawlspace_host::text::{Shown, parse_unsigned};
 
 use super::super::error::{Error, Result};
-use super::super::frontier::{Frontier, Id};
-use super::super::keys::COUNTED;
+use super::super::frontier::Frontier;
+use super::super::job::{Lent, Scan};
+use super::super::keys::{COUNTED, GROUP};
 use super::super::reconcile::{Counted, right_count, room};
 use super::super::store::Store;
-use super::Check;
-
-/// How many executions are looked at together.
-const EXECUTIONS: usize = 64;
+use super::super::uris::Uris;
+use super::{Check, PAGE};
 
 /// Maximum number of times that a group is read anew that changes while it is read.
 const MAX_TRIES: u32 = 8;
 
-/// A group that is being read.
-pub(super) struct Account<K: Store> {
-    id: Id,
-    stage: Stage<K>,
-    tries: u32,
+/// What one group says of its URIs.
+#[derive(Default)]
+struct Account {
     /// Executions whose URIs are kept, and how many in all.
     kept: Vec<(Box<[u8]>, u64)>,
     kept_sum: u64,
     counted: Counted,
-    absurd: Vec<Box<[u8]>>,
+    absurd: Vec<(Box<[u8]>, u64)>,
 }
 
-enum Stage<K: Store> {
-    Start,
-    /// Kept URIs are read, from this execution on.
-    Kept(u64),
-    Counted(K::Cursor),
-    Judge,
-    /// What was read is noted.
-    Note,
-}
-
-impl<K: Store> Account<K> {
-    pub(super) fn new(id: &[u8]) -> Account<K> {
-        Account {
-            id: Id::from_slice(id),
-            stage: Stage::Start,
-            tries: 0,
-            kept: Vec::new(),
-            kept_sum: 0,
-            counted: Counted::default(),
-            absurd: Vec::new(),
+impl Account {
+    /// Reads a group that can count `room` URIs which are not kept.
+    async fn read<K: Store>(lent: &Lent<K>, id: &[u8], room: u64) -> Result<Account> {
+        let mut account = Account::default();
+        let uris = lent.with(|frontier, ks| frontier.uris_key(ks, id));
+        let mut from = Some(0);
+        while let Some(number) = from {
+            let page = |uris: &Uris| account.read_kept(uris, number);
+            from = lent.with(|_, ks| ks.uris(&uris, page))?.flatten();
+            lent.pause().await;
         }
-    }
-
-    /// Reads kept URIs of some executions; from where to go on, if there are more.
-    fn read_kept(&mut self, frontier: &Frontier<K>, ks: &mut K, from: u64) -> Result<Option<u64>> {
-        let key = frontier.uris_key(ks, &self.id);
-        let (kept, sum) = (&mut self.kept, &mut self.kept_sum);
-        let last = ks.uris(&key, |uris| {
-            let mut last = None;
-            for share in uris.executions_from(from).take(EXECUTIONS) {
-                kept.push((share.id.into(), share.uris));
-                *sum += share.uris;
-                last = Some(share.number);
+        let group = lent.with(|frontier, ks| frontier.key(ks, GROUP, id));
+        let mut fields = Scan::hash(lent, group);
+        while let Some(batch) = fields.next().await? {
+            for (field, value) in batch.iter() {
+                let count = field.strip_prefix(COUNTED).zip(parse_unsigned(value));
+                if let Some((execution, n)) = count {
+                    account.counted.add(execution, n);
+                }
             }
-            last
-        })?;
-        Ok(last.flatten().map(|last| last + 1))
-    }
-
-    /// Reads counts of some executions; false at the end.
-    fn read_counted(
-        &mut self,
-        frontier: &Frontier<K>,
-        ks: &mut K,
-        cursor: &mut K::Cursor,
-    ) -> Result<bool> {
-        let key = frontier.key(ks, super::super::keys::GROUP, &self.id);
-        let mut batch = Batch::default();
-        let more = ks.hash_scan(&key, cursor, &mut batch)?;
-        for (field, value) in batch.iter() {
-            let count = field.strip_prefix(COUNTED).zip(parse_unsigned(value));
-            if let Some((execution, n)) = count {
-                self.counted.add(execution, n);
-            }
+            lent.pause().await;
         }
-        Ok(more)
+        while let Some(absurd) = account.counted.take_absurd(room) {
+            account.absurd.push(absurd);
+            lent.pause().await;
+        }
+        Ok(account)
+    }
+
+    /// Reads kept URIs of some executions; from where to go on, if there may be more.
+    fn read_kept(&mut self, uris: &Uris, from: u64) -> Option<u64> {
+        let before = self.kept.len();
+        let mut last = 0;
+        for share in uris.executions_from(from).take(PAGE) {
+            self.kept.push((share.id.into(), share.uris));
+            self.kept_sum += share.uris;
+            last = share.number;
+        }
+        (self.kept.len() == before + PAGE).then_some(last + 1)
     }
 }
 
-impl<K: Store> Check<K> {
-    /// One step of reading a group; false when it is done.
-    pub(super) fn read_group(
+impl Check {
+    /// Looks at a group, whose URIs may be of very many executions. What changes while it is read is read
+    /// anew.
+    pub(super) async fn look_at_group<K: Store>(
         &mut self,
-        frontier: &mut Frontier<K>,
-        ks: &mut K,
-        account: &mut Account<K>,
-    ) -> Result<bool> {
-        let changed = self
-            .audit(frontier)
-            .is_some_and(|audit| !audit.is_unchanged());
-        let reads = matches!(
-            account.stage,
-            Stage::Kept(_) | Stage::Counted(_) | Stage::Judge
-        );
-        if reads && changed && account.tries < MAX_TRIES {
-            *account = Account {
-                tries: account.tries + 1,
-                ..Account::new(&account.id)
+        lent: &Lent<K>,
+        id: &[u8],
+    ) -> Result<()> {
+        let mut tries = 0;
+        let account = loop {
+            lent.with(|frontier, _| {
+                let audit = frontier.audit.as_mut().filter(|a| a.is_of(&self.owner));
+                audit.into_iter().for_each(|audit| audit.watch(id));
+            });
+            let account = match Account::read(lent, id, room(self.counts.counted)).await {
+                Ok(account) => account,
+                Err(error) => return self.refused(error),
             };
-        }
-        let stage = std::mem::replace(&mut account.stage, Stage::Note);
-        account.stage = match stage {
-            Stage::Start => {
-                if let Some(audit) = frontier.audit.as_mut().filter(|a| a.is_of(&self.owner)) {
-                    audit.watch(&account.id);
+            let is_judged = lent.with(|frontier, ks| -> Result<bool> {
+                let audit = self.audit(frontier);
+                if tries < MAX_TRIES && audit.is_some_and(|audit| !audit.is_unchanged()) {
+                    return Ok(false);
                 }
-                Stage::Kept(0)
+                self.judge(frontier, ks, id, &account)?;
+                Ok(true)
+            })?;
+            if is_judged {
+                break account;
             }
-            Stage::Kept(from) => match account.read_kept(frontier, ks, from) {
-                Ok(Some(from)) => Stage::Kept(from),
-                Ok(None) => Stage::Counted(ks.cursor()),
-                Err(error) => return self.refused(error),
-            },
-            Stage::Counted(mut cursor) => match account.read_counted(frontier, ks, &mut cursor) {
-                Ok(true) => Stage::Counted(cursor),
-                Ok(false) => Stage::Judge,
-                Err(error) => return self.refused(error),
-            },
-            Stage::Judge => {
-                if self.take_absurd(account) {
-                    Stage::Judge
-                } else {
-                    self.judge(frontier, ks, account)?;
-                    Stage::Note
-                }
-            }
-            Stage::Note => return self.note(frontier, ks, account),
+            tries += 1;
         };
-        Ok(true)
+        self.note(lent, id, account).await
     }
 
-    /// A key of the group holds something else, which is told; any other error ends the check.
-    fn refused(&mut self, error: Error) -> Result<bool> {
+    /// Reports that a key of the group holds something else; any other error ends the check.
+    fn refused(&mut self, error: Error) -> Result<()> {
         match error {
             Error::Key(error @ KeyError::WrongType { .. }) => {
                 self.problem(|| error.to_string());
-                Ok(false)
+                Ok(())
             }
             error => Err(error),
         }
     }
 
-    /// Takes out some counts that are absurd; true when there may be more.
-    fn take_absurd(&mut self, account: &mut Account<K>) -> bool {
-        let room = room(self.counts.counted);
-        for _ in 0..EXECUTIONS {
-            let Some((execution, n)) = account.counted.take_absurd(room) else {
-                return false;
-            };
-            let (id, shown) = (Shown(&account.id), Shown(&execution));
-            self.problem(|| {
-                format!(
-                    "group '{id}' counts {n} URIs of execution '{shown}', which is out of range"
-                )
-            });
-            account.absurd.push(execution);
-        }
-        true
-    }
-
     /// Looks whether a group counts what is queued for it, and no more than can be; and where it stands.
-    fn judge(
+    fn judge<K: Store>(
         &mut self,
         frontier: &mut Frontier<K>,
         ks: &mut K,
-        account: &Account<K>,
+        id: &[u8],
+        account: &Account,
     ) -> Result<()> {
-        let mut loaded = match frontier.load(ks, &account.id) {
+        let shown = Shown(id);
+        for (execution, n) in &account.absurd {
+            self.problem(|| {
+                let execution = Shown(execution);
+                format!("group '{shown}' counts {n} URIs of execution '{execution}', which is out of range")
+            });
+        }
+        let mut loaded = match frontier.load(ks, id) {
             Ok(loaded) => loaded,
-            Err(error) => return self.refused(error).map(drop),
+            Err(error) => return self.refused(error),
         };
         let audit = self.audit(frontier);
-        let then = audit
-            .and_then(|audit| audit.groups.get(&account.id[..]))
-            .copied();
+        let then = audit.and_then(|audit| audit.groups.get(id)).copied();
         let found = loaded.stored_count();
         let room = room(self.counts.counted);
         let (right, reconcile) = right_count(found, account.kept_sum, account.counted.sum(), room);
-        let id = Shown(&account.id);
         if !reconcile {
-            self.problem(|| format!("group '{id}' counts {found} URIs, which is out of range"));
+            self.problem(|| format!("group '{shown}' counts {found} URIs, which is out of range"));
         } else if found < right {
             self.problem(|| {
-                format!("group '{id}' counts {found} URIs, but {right} are queued for it")
+                format!("group '{shown}' counts {found} URIs, but {right} are queued for it")
             });
         }
         self.counts.counted += right - account.kept_sum.min(right);
-        let kept = frontier.uris_key(ks, &account.id);
+        let kept = frontier.uris_key(ks, id);
         let hidden = !loaded.group.keeps && ks.keeps_uris(&kept)?;
         if hidden {
-            self.problem(|| format!("group '{id}' has kept URIs, but its state lacks them"));
+            self.problem(|| format!("group '{shown}' has kept URIs, but its state lacks them"));
         }
         let wrong = right != found || hidden;
         // What was changed meanwhile is taken as it was when this began, but for what was mended.
         let mut count = i128::from(then.unwrap_or(found));
         if self.repairs && then.is_none() && (wrong || !account.absurd.is_empty()) {
-            self.mended_groups.insert(account.id[..].into());
+            self.mended_groups.insert(id.into());
         }
         if self.repairs && wrong {
             // The sums are compared in the end.
@@ -226,37 +175,30 @@ impl<K: Store> Check<K> {
         self.place(frontier, ks, &loaded)
     }
 
-    /// Notes what groups have of some executions; false when all are noted.
-    fn note(
-        &mut self,
-        frontier: &Frontier<K>,
-        ks: &mut K,
-        account: &mut Account<K>,
-    ) -> Result<bool> {
-        for _ in 0..EXECUTIONS {
-            if let Some(execution) = account.absurd.pop() {
-                if self.repairs {
-                    let key = frontier.key(ks, super::super::keys::GROUP, &account.id);
-                    ks.hash_del(&key, &Frontier::<K>::counted_field(&execution))?;
-                    self.mended += 1;
-                }
-                continue;
-            }
-            let next = account.kept.pop().or_else(|| account.counted.take());
-            let Some((execution, n)) = next else {
-                return Ok(false);
-            };
-            if n > 0 {
-                self.look_at_list(frontier, ks, &execution, &account.id)?;
-                let has = self.executions.entry(execution).or_default();
-                has.named = has.named.saturating_add(n);
-            }
+    /// Notes what a group has of each execution.
+    async fn note<K: Store>(&mut self, lent: &Lent<K>, id: &[u8], account: Account) -> Result<()> {
+        let repairs = self.repairs;
+        for (execution, _) in account.absurd.into_iter().filter(|_| repairs) {
+            let field = Frontier::<K>::counted_field(&execution);
+            lent.with(|frontier, ks| {
+                let key = frontier.key(ks, GROUP, id);
+                ks.hash_del(&key, &field)
+            })?;
+            self.mended += 1;
+            lent.pause().await;
         }
-        Ok(true)
+        let named = account.kept.into_iter().chain(account.counted.into_named());
+        for (execution, n) in named.filter(|(_, n)| *n > 0) {
+            lent.with(|frontier, ks| self.look_at_list(frontier, ks, &execution, id))?;
+            let has = self.executions.entry(execution).or_default();
+            has.named = has.named.saturating_add(n);
+            lent.pause().await;
+        }
+        Ok(())
     }
 
     /// Looks whether an execution knows of a group that has URIs of it.
-    fn look_at_list(
+    fn look_at_list<K: Store>(
         &mut self,
         frontier: &Frontier<K>,
         ks: &mut K,
@@ -282,8 +224,9 @@ impl<K: Store> Check<K> {
 #[cfg(test)]
 mod tests {
     use super::super::super::add::{Kept, Queued};
-    use super::super::super::job::{Step, Steps};
-    use super::super::super::moving::Moving;
+    use super::super::super::job::{Job, Step};
+    use super::super::super::moving::move_group;
+    use super::super::check;
     use super::*;
     use crate::chg::store::MemoryKeyspace;
     use crawlspace_host::keyspace::Keyspace;
@@ -320,7 +263,7 @@ mod tests {
     fn run(
         ks: &mut MemoryKeyspace,
         frontier: &mut Frontier<MemoryKeyspace>,
-        mut job: impl Steps<MemoryKeyspace>,
+        mut job: Job<MemoryKeyspace>,
         mut between: impl FnMut(&mut MemoryKeyspace, &mut Frontier<MemoryKeyspace>, u64),
     ) -> (u64, Reply) {
         for steps in 1.. {
@@ -343,26 +286,28 @@ mod tests {
     #[test]
     fn group_of_many_executions_is_read_in_many_steps() {
         let (mut ks, mut frontier) = crowd();
-        let (steps, report) = run(&mut ks, &mut frontier, Check::new(false, 1), |_, _, _| {});
+        let (steps, report) = run(&mut ks, &mut frontier, check(false, 1), |_, _, _| {});
         assert_eq!(field(&report, "problems"), Reply::Array(Vec::new()));
         assert_eq!(field(&report, "sum-groups"), Reply::count(2 * EACH));
-        assert!(steps > 3 * EACH / EXECUTIONS as u64, "{steps} steps");
+        assert!(steps > 3 * EACH / PAGE as u64, "{steps} steps");
     }
 
     #[test]
     fn group_that_changes_while_it_is_read_is_read_anew() {
-        let (mut ks, mut frontier) = crowd();
-        let check = Check::new(false, 1);
-        let (_, report) = run(&mut ks, &mut frontier, check, |ks, frontier, steps| {
-            let chg = b"crowd";
-            if steps == 20 {
-                let queued = [Queued { chg, at: 1 }; 5];
-                frontier
-                    .add(ks, b"execution-999", None, &queued, 1)
-                    .unwrap();
-            }
-        });
-        assert_eq!(field(&report, "problems"), Reply::Array(Vec::new()));
+        for changed in (20..1020).step_by(100) {
+            let (mut ks, mut frontier) = crowd();
+            let check = check(false, 1);
+            let (_, report) = run(&mut ks, &mut frontier, check, |ks, frontier, steps| {
+                let chg = b"crowd";
+                if steps == changed {
+                    let queued = [Queued { chg, at: 1 }; 5];
+                    frontier
+                        .add(ks, b"execution-999", None, &queued, 1)
+                        .unwrap();
+                }
+            });
+            assert_eq!(field(&report, "problems"), Reply::Array(Vec::new()));
+        }
     }
 
     #[test]
@@ -381,7 +326,7 @@ mod tests {
                 .unwrap();
             ks.hash_set(&b"CHG:host".to_vec(), b"s", state).unwrap();
             let mut look = |repairs| {
-                let check = Check::new(repairs, 1);
+                let check = check(repairs, 1);
                 run(&mut ks, &mut frontier, check, |_, _, _| {}).1
             };
             let text = "group 'host' has kept URIs, but its state lacks them";
@@ -406,11 +351,23 @@ mod tests {
     #[test]
     fn group_of_many_executions_moves_in_many_steps() {
         let (mut ks, mut frontier) = crowd();
-        let moving = Moving::new(&mut ks, b"crowd", b"to", 1);
-        let (steps, reply) = run(&mut ks, &mut frontier, moving, |_, _, _| {});
+        let job = move_group(b"crowd", b"to", 1);
+        let (steps, reply) = run(&mut ks, &mut frontier, job, |_, _, _| {});
         assert_eq!(reply, Reply::counts(&[2 * EACH, 2 * EACH]));
-        assert!(steps > EACH / EXECUTIONS as u64, "{steps} steps");
-        let (_, report) = run(&mut ks, &mut frontier, Check::new(false, 1), |_, _, _| {});
+        assert!(steps > 2 * EACH, "{steps} steps");
+        let (_, report) = run(&mut ks, &mut frontier, check(false, 1), |_, _, _| {});
         assert_eq!(field(&report, "problems"), Reply::Array(Vec::new()));
+    }
+
+    #[test]
+    fn counts_beyond_that_of_the_group_move_in_many_steps() {
+        let (mut ks, mut frontier) = crowd();
+        let count = EACH.to_string();
+        ks.hash_set(&b"{f}:CHG:crowd".to_vec(), b"c", count.as_bytes())
+            .unwrap();
+        let job = move_group(b"crowd", b"to", 1);
+        let (steps, reply) = run(&mut ks, &mut frontier, job, |_, _, _| {});
+        assert_eq!(reply, Reply::counts(&[EACH, EACH]));
+        assert!(steps > 2 * EACH, "{steps} steps");
     }
 }

@@ -9,39 +9,42 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 
-use crawlspace_host::keyspace::{Batch, Keyspace};
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::parse_unsigned;
 
 use super::audit::Audit;
 use super::error::Result;
 use super::frontier::Frontier;
-use super::job::{Step, Steps, Time, Walk, WalkStep};
-use super::keys::GATED;
-use super::reconcile::{Shares, Table};
+use super::job::{Job, Lent, Scan};
+use super::keys::{GROUP, OF, URIS};
+use super::reconcile::Table;
 use super::store::Store;
 use super::time::Millis;
-
-use account::Account;
 
 /// Maximum number of problems that are reported in words.
 const MAX_PROBLEMS: usize = 100;
 
-/// How many elements of a list are looked at together.
-const PAGE: u64 = 64;
-
-/// The list of the groups of an execution, and how far it was read.
-type List<K> = (Box<[u8]>, <K as Keyspace>::Cursor);
+/// How many names are looked at together.
+const PAGE: usize = 32;
 
 /// Names of groups or executions.
 type Ids = BTreeSet<Box<[u8]>>;
 
+/// Looks at everything in a frontier, and with `repairs` mends what it finds.
+pub fn check<K: Store>(repairs: bool, now: Millis) -> Job<K> {
+    Job::new(async move |lent: Lent<K>| {
+        let mut check = Check::new(repairs, now);
+        check.run(&lent).await?;
+        check.free(&lent).await;
+        Ok(check.report())
+    })
+}
+
 /// A look at everything, from a moment on.
-pub struct Check<K: Store> {
+struct Check {
     repairs: bool,
     now: Millis,
     owner: Rc<()>,
-    phase: Phase<K>,
     hasher: RandomState,
     /// Keyed hashes of the groups that were met.
     seen: BTreeSet<u64>,
@@ -72,36 +75,12 @@ struct Counts {
     counted: u64,
 }
 
-enum Phase<K: Store> {
-    Start,
-    Executions(K::Cursor),
-    /// Executions that came to nothing since.
-    ExecutionsGone(Option<Box<[u8]>>),
-    Groups(Walk<K>),
-    /// One group is read, in as many steps as it takes.
-    Group(Walk<K>, Account<K>),
-    /// Groups that went since.
-    GroupsGone(Option<Box<[u8]>>),
-    Lists(Option<List<K>>),
-    Waiting(K::Cursor),
-    Busy(K::Cursor),
-    Ready(u64),
-    Gates(Option<Box<[u8]>>, u64),
-    Lost,
-    Sums,
-    Shares(Shares),
-    Free(Option<Audit>, Option<Shares>),
-    End,
-}
-
-impl<K: Store> Check<K> {
-    /// Of a frontier; one that repairs mends what it finds.
-    pub fn new(repairs: bool, now: Millis) -> Check<K> {
+impl Check {
+    fn new(repairs: bool, now: Millis) -> Check {
         Check {
             repairs,
             now,
             owner: Rc::new(()),
-            phase: Phase::Start,
             hasher: RandomState::new(),
             seen: BTreeSet::new(),
             elsewhere: Ids::new(),
@@ -117,6 +96,27 @@ impl<K: Store> Check<K> {
         }
     }
 
+    async fn run<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        lent.with(|frontier, ks| self.begin(frontier, ks))?;
+        self.look_at_executions(lent).await?;
+        self.look_at_groups(lent).await?;
+        self.mend_lists(lent).await?;
+        self.look_for_strangers(lent).await?;
+        self.look_at_ready(lent).await?;
+        self.look_behind_gates(lent).await?;
+        self.look_for_lost(lent).await?;
+        self.compare_sums(lent).await
+    }
+
+    fn begin<K: Store>(&mut self, frontier: &mut Frontier<K>, ks: &mut K) -> Result<()> {
+        if self.repairs {
+            frontier.tidy(ks, self.now)?;
+        }
+        frontier.audit = Some(Audit::new(&self.owner));
+        self.counts.total = ks.number(&frontier.names.total)?;
+        Ok(())
+    }
+
     fn problem(&mut self, text: impl FnOnce() -> String) {
         self.problems_total += 1;
         if self.problems.len() < MAX_PROBLEMS {
@@ -130,7 +130,7 @@ impl<K: Store> Check<K> {
     }
 
     /// What changed since the beginning; nothing when another audit took this one's place.
-    fn audit<'f>(&mut self, frontier: &'f Frontier<K>) -> Option<&'f Audit> {
+    fn audit<'f, K: Store>(&mut self, frontier: &'f Frontier<K>) -> Option<&'f Audit> {
         let audit = frontier
             .audit
             .as_ref()
@@ -141,29 +141,31 @@ impl<K: Store> Check<K> {
 
     /// Whether others changed a group since the beginning, so that nothing can be said of where it
     /// stands.
-    fn was_changed(&mut self, frontier: &Frontier<K>, id: &[u8]) -> bool {
+    fn was_changed<K: Store>(&mut self, frontier: &Frontier<K>, id: &[u8]) -> bool {
         let audit = self.audit(frontier);
         let changed = audit.is_none_or(|audit| audit.groups.contains_key(id));
         changed && !self.mended_groups.contains(id)
     }
 
-    /// Reads some of `EIDC`; false at the end.
-    fn read_executions(
-        &mut self,
-        frontier: &Frontier<K>,
-        ks: &mut K,
-        cursor: &mut K::Cursor,
-    ) -> Result<bool> {
-        let mut batch = Batch::default();
-        let more = ks.hash_scan(&frontier.names.executions, cursor, &mut batch)?;
-        for (execution, count) in batch.iter() {
-            let now = parse_unsigned(count).unwrap_or(0);
-            let audit = self.audit(frontier);
-            let then = audit.and_then(|audit| audit.executions.get(execution));
-            let count = then.copied().unwrap_or(now);
-            self.found(execution, count);
+    /// Reads what `EIDC` says.
+    async fn look_at_executions<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        let executions = lent.with(|frontier, _| frontier.names.executions.clone());
+        let mut executions = Scan::hash(lent, executions);
+        while let Some(batch) = executions.next().await? {
+            lent.with(|frontier, _| {
+                for (execution, count) in batch.iter() {
+                    let audit = self.audit(frontier);
+                    let then = audit.and_then(|audit| audit.executions.get(execution));
+                    let now = || parse_unsigned(count).unwrap_or(0);
+                    self.found(execution, then.copied().unwrap_or_else(now));
+                }
+            });
+            lent.pause().await;
         }
-        Ok(more)
+        // Some came to nothing since.
+        self.each_changed(lent, |audit| &audit.executions, Check::found)
+            .await;
+        Ok(())
     }
 
     /// Takes in what `EIDC` said of an execution when this began, once.
@@ -175,6 +177,35 @@ impl<K: Store> Check<K> {
         self.counts.sum_executions = self.counts.sum_executions.saturating_add(count);
         let has = self.executions.entry(execution.into()).or_default();
         has.found = count;
+    }
+
+    /// Looks at each group.
+    async fn look_at_groups<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        let prefix = lent.with(|frontier, _| frontier.prefix.len());
+        let mut keys = Scan::keys(lent);
+        while let Some(batch) = keys.next().await? {
+            for (key, _) in batch.iter() {
+                let name = &key[prefix..];
+                // There may be kept URIs of a group without its hash.
+                let group = name.strip_prefix(GROUP).or(name.strip_prefix(URIS));
+                if let Some(id) = group.filter(|id| !id.is_empty()) {
+                    if self.is_new(id) {
+                        self.look_at_group(lent, id).await?;
+                    }
+                } else if let Some(execution) = name.strip_prefix(OF).filter(|_| self.repairs) {
+                    self.lists.insert(execution.into());
+                }
+                lent.pause().await;
+            }
+        }
+        // Some went since.
+        let went = |check: &mut Check, id: &[u8], count| {
+            if check.is_new(id) {
+                check.counts.sum_groups = check.counts.sum_groups.saturating_add(count);
+            }
+        };
+        self.each_changed(lent, |audit| &audit.groups, went).await;
+        Ok(())
     }
 
     fn report(&self) -> Reply {
@@ -201,159 +232,25 @@ impl<K: Store> Check<K> {
         Reply::named(report)
     }
 
-    /// One turn of the phase.
-    fn turn(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<()> {
-        let phase = std::mem::replace(&mut self.phase, Phase::Start);
-        self.phase = match phase {
-            Phase::Start => {
-                frontier.audit = Some(Audit::new(&self.owner));
-                self.counts.total = ks.number(&frontier.names.total)?;
-                Phase::Executions(ks.cursor())
-            }
-            Phase::Executions(mut cursor) => {
-                if self.read_executions(frontier, ks, &mut cursor)? {
-                    Phase::Executions(cursor)
-                } else {
-                    Phase::ExecutionsGone(None)
-                }
-            }
-            Phase::ExecutionsGone(after) => match self.executions_gone(frontier, after) {
-                Some(last) => Phase::ExecutionsGone(Some(last)),
-                None => Phase::Groups(Walk::new(frontier, ks)),
-            },
-            Phase::Groups(mut walk) => match walk.next(ks, time) {
-                WalkStep::Group(id) => {
-                    if self.is_new(&id) {
-                        Phase::Group(walk, Account::new(&id))
-                    } else {
-                        Phase::Groups(walk)
-                    }
-                }
-                WalkStep::List(execution) => {
-                    if self.repairs {
-                        self.lists.insert(execution.into());
-                    }
-                    Phase::Groups(walk)
-                }
-                WalkStep::Later => Phase::Groups(walk),
-                WalkStep::End => Phase::GroupsGone(None),
-            },
-            Phase::Group(walk, mut account) => {
-                if self.read_group(frontier, ks, &mut account)? {
-                    Phase::Group(walk, account)
-                } else {
-                    Phase::Groups(walk)
-                }
-            }
-            Phase::GroupsGone(after) => match self.groups_gone(frontier, after) {
-                Some(last) => Phase::GroupsGone(Some(last)),
-                None => Phase::Lists(None),
-            },
-            Phase::Lists(list) => match self.mend_lists(frontier, ks, list)? {
-                Some(list) => Phase::Lists(Some(list)),
-                None => Phase::Waiting(ks.cursor()),
-            },
-            Phase::Waiting(mut cursor) => {
-                if self.members(frontier, ks, &mut cursor, false)? {
-                    Phase::Waiting(cursor)
-                } else {
-                    Phase::Busy(ks.cursor())
-                }
-            }
-            Phase::Busy(mut cursor) => {
-                if self.members(frontier, ks, &mut cursor, true)? {
-                    Phase::Busy(cursor)
-                } else {
-                    Phase::Ready(self.audit(frontier).map_or(0, |audit| audit.taken))
-                }
-            }
-            Phase::Ready(at) => {
-                // Those at the head are taken while this goes on.
-                let taken = self.audit(frontier).map_or(0, |audit| audit.taken);
-                let from = at.saturating_sub(taken);
-                match self.look_at_ready(frontier, ks, from)? {
-                    0 => Phase::Gates(self.gates.pop_first(), 0),
-                    n => Phase::Ready(taken + from + n),
-                }
-            }
-            Phase::Gates(None, _) => Phase::Lost,
-            Phase::Gates(Some(gate), at) => {
-                let gated = frontier.key(ks, GATED, &gate);
-                match self.cross_off(ks, &gated, at)? {
-                    0 => Phase::Gates(self.gates.pop_first(), 0),
-                    n => Phase::Gates(Some(gate), at + n),
-                }
-            }
-            Phase::Lost => {
-                if self.lost(frontier, ks)? {
-                    Phase::Lost
-                } else {
-                    Phase::Sums
-                }
-            }
-            Phase::Sums => match self.sums(frontier, ks)? {
-                Some(shares) => Phase::Shares(shares),
-                None => self.end(frontier, None),
-            },
-            Phase::Shares(mut shares) => {
-                if self.mend_shares(frontier, ks, &mut shares)? {
-                    Phase::Shares(shares)
-                } else {
-                    self.end(frontier, Some(shares))
-                }
-            }
-            Phase::Free(mut audit, mut shares) => {
-                if self.free_some(&mut audit, &mut shares) {
-                    Phase::Free(audit, shares)
-                } else {
-                    Phase::End
-                }
-            }
-            Phase::End => Phase::End,
-        };
-        Ok(())
-    }
-
-    /// What is left to do when all is known.
-    fn end(&mut self, frontier: &mut Frontier<K>, shares: Option<Shares>) -> Phase<K> {
-        let is_mine = self.audit(frontier).is_some();
-        Phase::Free(frontier.audit.take_if(|_| is_mine), shares)
-    }
-
-    /// Frees some of the memory, a little at a time; false when none is left that would take long.
-    fn free_some(&mut self, audit: &mut Option<Audit>, shares: &mut Option<Shares>) -> bool {
-        for _ in 0..PAGE {
-            let mut some = self.seen.pop_first().is_some();
-            for ids in [&mut self.elsewhere, &mut self.mended_groups] {
-                some |= ids.pop_first().is_some();
-            }
-            some |= self.executions.pop_first().is_some();
-            if let Some(audit) = audit {
-                some |= audit.groups.pop_first().is_some();
-                some |= audit.executions.pop_first().is_some();
-            }
-            some |= shares.as_mut().is_some_and(Shares::free);
-            if !some {
-                return false;
-            }
-        }
-        true
+    /// Frees its memory, which may be large, a little at a time.
+    async fn free<K: Store>(&mut self, lent: &Lent<K>) {
+        let audit = lent.with(|frontier, _| {
+            let is_mine = self.audit(frontier).is_some();
+            frontier.audit.take_if(|_| is_mine)
+        });
+        let audit = audit.unwrap_or_default();
+        free(lent, std::mem::take(&mut self.seen)).await;
+        free(lent, std::mem::take(&mut self.elsewhere)).await;
+        free(lent, std::mem::take(&mut self.mended_groups)).await;
+        free(lent, std::mem::take(&mut self.executions)).await;
+        free(lent, audit.groups).await;
+        free(lent, audit.executions).await;
     }
 }
 
-impl<K: Store> Steps<K> for Check<K> {
-    fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
-        if self.repairs {
-            frontier.tidy(ks, self.now)?;
-        }
-        loop {
-            self.turn(frontier, ks, time)?;
-            if let Phase::End = self.phase {
-                return Ok(Step::Done(self.report()));
-            }
-            if !time() {
-                return Ok(Step::More);
-            }
-        }
+async fn free<K: Store>(lent: &Lent<K>, pieces: impl IntoIterator) {
+    for piece in pieces {
+        drop(piece);
+        lent.pause().await;
     }
 }

@@ -6,12 +6,14 @@ use crawlspace_host::text::Shown;
 use super::super::error::Result;
 use super::super::frontier::{Frontier, Loaded};
 use super::super::group::Group;
+use super::super::job::{Lent, Scan};
+use super::super::keys::GATED;
 use super::super::store::Store;
 use super::{Check, PAGE};
 
-impl<K: Store> Check<K> {
+impl Check {
     /// Looks where a group stands.
-    pub(super) fn place(
+    pub(super) fn place<K: Store>(
         &mut self,
         frontier: &mut Frontier<K>,
         ks: &mut K,
@@ -60,57 +62,70 @@ impl<K: Store> Check<K> {
         Ok(())
     }
 
-    /// Looks at members of a queue that are no groups.
-    pub(super) fn members(
+    /// Looks for members of queues that are no groups.
+    pub(super) async fn look_for_strangers<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        let wait = lent.with(|frontier, _| frontier.names.wait.clone());
+        let busy = lent.with(|frontier, _| frontier.names.busy.clone());
+        for (name, queue) in [("chg_wait", wait), ("chg_busy", busy)] {
+            let mut members = Scan::sorted_set(lent, queue.clone());
+            while let Some(batch) = members.next().await? {
+                for (id, _) in batch.iter() {
+                    lent.with(|frontier, ks| self.member(frontier, ks, (name, &queue), id))?;
+                    lent.pause().await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether a member of a queue is a group.
+    fn member<K: Store>(
         &mut self,
         frontier: &mut Frontier<K>,
         ks: &mut K,
-        cursor: &mut K::Cursor,
-        busy: bool,
-    ) -> Result<bool> {
-        let (queue, name) = if busy {
-            (frontier.names.busy.clone(), "chg_busy")
-        } else {
-            (frontier.names.wait.clone(), "chg_wait")
-        };
-        let mut batch = Batch::default();
-        let more = ks.zset_scan(&queue, cursor, &mut batch)?;
-        for (id, _) in batch.iter() {
-            let loaded = frontier.load_sound(ks, id)?;
-            if loaded.is_some_and(|loaded| loaded.group.known)
-                || ks.zset_score(&queue, id)?.is_none()
-            {
-                continue;
-            }
-            self.problem(|| format!("'{}' is in {name}, but the group does not exist", Shown(id)));
-            if self.repairs {
-                frontier.skipped = Default::default();
-                ks.zset_del(&queue, id)?;
-                self.mended += 1;
-            }
+        (name, queue): (&str, &K::Name),
+        id: &[u8],
+    ) -> Result<()> {
+        let loaded = frontier.load_sound(ks, id)?;
+        if loaded.is_some_and(|loaded| loaded.group.known) || ks.zset_score(queue, id)?.is_none() {
+            return Ok(());
         }
-        Ok(more)
+        self.problem(|| format!("'{}' is in {name}, but the group does not exist", Shown(id)));
+        if self.repairs {
+            frontier.skipped = Default::default();
+            ks.zset_del(queue, id)?;
+            self.mended += 1;
+        }
+        Ok(())
     }
 
-    /// Crosses off those that stand in a list; how many there were on this page.
-    pub(super) fn cross_off(&mut self, ks: &mut K, list: &K::Name, from: u64) -> Result<u64> {
-        let mut batch = Batch::default();
-        ks.list_range(list, from, PAGE, &mut batch)?;
-        for (id, _) in batch.iter() {
-            self.elsewhere.remove(id);
+    /// Looks at `chg_ready`, whose head is taken meanwhile.
+    pub(super) async fn look_at_ready<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        // Counted from what was the head when this began.
+        let mut at = 0;
+        loop {
+            let n = lent.with(|frontier, ks| {
+                let taken = self.audit(frontier).map_or(0, |audit| audit.taken);
+                at = taken.max(at);
+                self.ready_page(frontier, ks, at - taken)
+            })?;
+            at += n;
+            if n == 0 {
+                return Ok(());
+            }
+            lent.pause().await;
         }
-        Ok(batch.len() as u64)
     }
 
     /// Checks a page of `chg_ready`: a group in it should stand in no other queue.
-    pub(super) fn look_at_ready(
+    fn ready_page<K: Store>(
         &mut self,
         frontier: &mut Frontier<K>,
         ks: &mut K,
         from: u64,
     ) -> Result<u64> {
         let mut batch = Batch::default();
-        ks.list_range(&frontier.names.ready, from, PAGE, &mut batch)?;
+        ks.list_range(&frontier.names.ready, from, PAGE as u64, &mut batch)?;
         let mut kept = 0;
         for (id, _) in batch.iter() {
             kept += 1;
@@ -145,27 +160,54 @@ impl<K: Store> Check<K> {
         Ok(if batch.is_empty() { 0 } else { kept.max(1) })
     }
 
-    /// Those that stand nowhere, unless something happened to them since they were looked at.
-    pub(super) fn lost(&mut self, frontier: &mut Frontier<K>, ks: &mut K) -> Result<bool> {
-        let Some(id) = self.elsewhere.pop_first() else {
-            return Ok(false);
-        };
-        if self.was_changed(frontier, &id) {
-            return Ok(true);
+    /// Crosses off those that stand behind gates.
+    pub(super) async fn look_behind_gates<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        while let Some(gate) = self.gates.pop_first() {
+            let gated = lent.with(|frontier, ks| frontier.key(ks, GATED, &gate));
+            let mut batch = Batch::default();
+            for page in 0.. {
+                let from = page * PAGE as u64;
+                lent.with(|_, ks| ks.list_range(&gated, from, PAGE as u64, &mut batch))?;
+                if batch.is_empty() {
+                    break;
+                }
+                for (id, _) in batch.iter() {
+                    self.elsewhere.remove(id);
+                }
+                batch.clear();
+                lent.pause().await;
+            }
         }
-        let mut loaded = frontier.load(ks, &id)?;
-        let stands = ks.zset_score(&frontier.names.wait, &id)?.is_some()
-            || ks.zset_score(&frontier.names.busy, &id)?.is_some()
+        Ok(())
+    }
+
+    /// Looks for groups that stand nowhere.
+    pub(super) async fn look_for_lost<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        while let Some(id) = self.elsewhere.pop_first() {
+            lent.with(|frontier, ks| self.lost(frontier, ks, &id))?;
+            lent.pause().await;
+        }
+        Ok(())
+    }
+
+    /// Queues a group that stands nowhere, unless something happened to it since it was looked at.
+    fn lost<K: Store>(&mut self, frontier: &mut Frontier<K>, ks: &mut K, id: &[u8]) -> Result<()> {
+        if self.was_changed(frontier, id) {
+            return Ok(());
+        }
+        let mut loaded = frontier.load(ks, id)?;
+        let stands = ks.zset_score(&frontier.names.wait, id)?.is_some()
+            || ks.zset_score(&frontier.names.busy, id)?.is_some()
                 && loaded.group.options.parallel == 1
-            || ks.zset_score(&frontier.names.idle, &id)?.is_some();
+            || ks.zset_score(&frontier.names.idle, id)?.is_some();
         if stands || !loaded.group.is_runnable() {
-            return Ok(true);
+            return Ok(());
         }
         let uris = loaded.group.uris;
         self.problem(|| {
             format!(
                 "group '{}' has {uris} URIs queued, but is in none of the queues",
-                Shown(&id)
+                Shown(id)
             )
         });
         if self.repairs {
@@ -174,6 +216,6 @@ impl<K: Store> Check<K> {
             frontier.save(ks, &loaded)?;
             self.mended += 1;
         }
-        Ok(true)
+        Ok(())
     }
 }

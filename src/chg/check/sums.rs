@@ -1,94 +1,83 @@
-//! The sums: what groups have, what executions have, and the total; and who went since.
+//! The sums: what groups have, what executions have, and the total; and what changed meanwhile.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crawlspace_host::keyspace::Batch;
-
+use super::super::audit::Audit;
 use super::super::error::Result;
 use super::super::frontier::Frontier;
-use super::super::reconcile::Shares;
+use super::super::job::{Lent, Scan};
+use super::super::reconcile::share_out;
 use super::super::store::Store;
-use super::{Check, Counts, List};
+use super::{Check, Counts, PAGE};
 
-/// How many names are looked at together.
-const NAMES: usize = 64;
-
-/// Hands out the next names behind one with what is known of each: the last of them, if any.
-fn page<T: Copy>(
-    names: &BTreeMap<Box<[u8]>, T>,
-    after: Option<&[u8]>,
-    mut each: impl FnMut(&[u8], T),
-) -> Option<Box<[u8]>> {
-    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let range = names.range::<[u8], _>((from, Bound::Unbounded));
-    let next = range
-        .take(NAMES)
-        .inspect(|(name, known)| each(name, **known));
-    next.last().map(|(name, _)| name.clone())
-}
-
-impl<K: Store> Check<K> {
-    /// Takes in executions that came to nothing since this began, some at a time: the last one.
-    pub(super) fn executions_gone(
+impl Check {
+    /// Hands out the names that changed since this began, each with its count at that moment.
+    pub(super) async fn each_changed<K: Store>(
         &mut self,
-        frontier: &Frontier<K>,
-        after: Option<Box<[u8]>>,
-    ) -> Option<Box<[u8]>> {
-        let audit = self.audit(frontier)?;
-        page(&audit.executions, after.as_deref(), |execution, count| {
-            self.found(execution, count);
-        })
-    }
-
-    /// Counts what groups had when this began that have gone since, some at a time: the last one.
-    pub(super) fn groups_gone(
-        &mut self,
-        frontier: &Frontier<K>,
-        after: Option<Box<[u8]>>,
-    ) -> Option<Box<[u8]>> {
-        let audit = self.audit(frontier)?;
-        page(&audit.groups, after.as_deref(), |id, count| {
-            if self.is_new(id) {
-                self.counts.sum_groups = self.counts.sum_groups.saturating_add(count);
+        lent: &Lent<K>,
+        changed: fn(&Audit) -> &BTreeMap<Box<[u8]>, u64>,
+        each: fn(&mut Check, &[u8], u64),
+    ) {
+        let mut after: Option<Box<[u8]>> = None;
+        loop {
+            after = lent.with(|frontier, _| {
+                let changed = changed(self.audit(frontier)?);
+                let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                let page = changed.range::<[u8], _>((from, Bound::Unbounded));
+                let page = page.take(PAGE).inspect(|(name, n)| each(self, name, **n));
+                page.last().map(|(name, _)| name.clone())
+            });
+            if after.is_none() {
+                return;
             }
-        })
+            lent.pause().await;
+        }
     }
 
-    /// Takes groups off the lists of executions that have nothing of them, some at a time: the list
-    /// that is worked on.
-    pub(super) fn mend_lists(
-        &mut self,
-        frontier: &Frontier<K>,
-        ks: &mut K,
-        list: Option<List<K>>,
-    ) -> Result<Option<List<K>>> {
-        let list = list.or_else(|| self.lists.pop_first().map(|list| (list, ks.cursor())));
-        let Some((execution, mut cursor)) = list else {
-            return Ok(None);
-        };
-        let key = frontier.groups_of(ks, &execution);
-        let mut batch = Batch::default();
-        let more = ks.hash_scan(&key, &mut cursor, &mut batch)?;
-        for (id, _) in batch.iter() {
-            if let Some(mut loaded) = frontier.load_sound(ks, id)? {
-                // Whatever a plain client wrote into the state, the key itself is looked at.
-                loaded.group.keeps = true;
-                frontier.delist_if_done(ks, &loaded, &execution)?;
+    /// Takes groups off the lists of executions that have nothing of them.
+    pub(super) async fn mend_lists<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        while let Some(execution) = self.lists.pop_first() {
+            let list = lent.with(|frontier, ks| frontier.groups_of(ks, &execution));
+            let mut list = Scan::hash(lent, list);
+            while let Some(batch) = list.next().await? {
+                for (id, _) in batch.iter() {
+                    lent.with(|frontier, ks| {
+                        let Some(mut loaded) = frontier.load_sound(ks, id)? else {
+                            return Ok(());
+                        };
+                        // Whatever a plain client wrote into the state, the key itself is looked at.
+                        loaded.group.keeps = true;
+                        frontier.delist_if_done(ks, &loaded, &execution)
+                    })?;
+                    lent.pause().await;
+                }
             }
         }
-        if more {
-            return Ok(Some((execution, cursor)));
-        }
-        Ok(self.lists.pop_first().map(|list| (list, ks.cursor())))
+        Ok(())
     }
 
-    /// Compares the sums, and mends the total; how the executions are to be mended, if they are.
-    pub(super) fn sums(
-        &mut self,
-        frontier: &mut Frontier<K>,
-        ks: &mut K,
-    ) -> Result<Option<Shares>> {
+    /// Compares the sums, and mends them.
+    pub(super) async fn compare_sums<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        lent.with(|frontier, ks| self.compare_total(frontier, ks))?;
+        if !self.repairs {
+            return Ok(());
+        }
+        let sum = self.counts.sum_groups.min(i64::MAX as u64);
+        share_out(&mut self.executions, sum, async || lent.pause().await).await;
+        let mut moved = false;
+        for (execution, has) in std::mem::take(&mut self.executions) {
+            if let Some(right) = has.wrong().filter(|_| !moved) {
+                moved =
+                    !lent.with(|frontier, ks| self.mend_count(frontier, ks, &execution, right))?;
+            }
+            lent.pause().await;
+        }
+        Ok(())
+    }
+
+    /// Compares the sums, and mends the total.
+    fn compare_total<K: Store>(&mut self, frontier: &Frontier<K>, ks: &mut K) -> Result<()> {
         let Counts {
             total,
             sum_groups,
@@ -106,44 +95,36 @@ impl<K: Store> Check<K> {
         if off != 0 {
             self.problem(|| format!("QCT is {total}, but groups have {sum_groups} URIs"));
         }
-        if !self.repairs {
-            return Ok(None);
-        }
-        if off != 0 {
+        if off != 0 && self.repairs {
             // Commands may have moved it since this began.
             let now = ks.number(&frontier.names.total)?;
             let right = (i128::from(now) + off).clamp(0, i128::from(i64::MAX));
             ks.number_set(&frontier.names.total, right as i64)?;
             self.mended += 1;
         }
-        Ok(Some(Shares::of(sum_groups.min(i64::MAX as u64))))
+        Ok(())
     }
 
-    /// Mends what `EIDC` says of some executions; false when all is done. Where commands have moved it
-    /// since this began it is not known whose URIs came: the next repair tells.
-    pub(super) fn mend_shares(
+    /// Mends what `EIDC` says of an execution; false where commands have moved any of it since this began:
+    /// it is not known then whose URIs came, and the next repair tells.
+    fn mend_count<K: Store>(
         &mut self,
         frontier: &Frontier<K>,
         ks: &mut K,
-        shares: &mut Shares,
+        execution: &[u8],
+        right: u64,
     ) -> Result<bool> {
-        let moved = self
-            .audit(frontier)
-            .is_none_or(|audit| !audit.executions.is_empty());
-        if moved {
+        let audit = self.audit(frontier);
+        if audit.is_none_or(|audit| !audit.executions.is_empty()) {
             return Ok(false);
         }
-        let mut wrong = Vec::new();
-        let more = shares.step(&mut self.executions, &mut wrong);
-        for (execution, count) in wrong {
-            self.mended += 1;
-            if count == 0 {
-                ks.hash_del(&frontier.names.executions, &execution)?;
-            } else {
-                let text = count.to_string();
-                ks.hash_set(&frontier.names.executions, &execution, text.as_bytes())?;
-            }
+        let key = &frontier.names.executions;
+        if right == 0 {
+            ks.hash_del(key, execution)?;
+        } else {
+            ks.hash_set(key, execution, right.to_string().as_bytes())?;
         }
-        Ok(more)
+        self.mended += 1;
+        Ok(true)
     }
 }

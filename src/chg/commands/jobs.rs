@@ -3,11 +3,11 @@
 
 use std::os::raw::c_int;
 
-use crate::chg::check::Check as CheckJob;
+use crate::chg::check::check;
 use crate::chg::dropping::{drop_execution, empty_group};
-use crate::chg::job::{Step, Steps};
+use crate::chg::job::{Job, Step};
 use crate::chg::keys::is_bookkeeping;
-use crate::chg::moving::Moving;
+use crate::chg::moving::move_group;
 use crate::chg::sweep::sweep;
 use crawlspace_host::server::acl::{Access, User};
 use crawlspace_host::server::api::{Ctx, RmString};
@@ -30,7 +30,7 @@ struct FrontierJob {
     user: Option<RmString>,
     /// What time the client says it is.
     simulated: Option<u64>,
-    job: Box<dyn Steps<RedisKeyspace>>,
+    job: Job<RedisKeyspace>,
 }
 
 impl Slices for FrontierJob {
@@ -79,7 +79,7 @@ fn submit(
     writes: bool,
     simulated: Option<u64>,
     (work, arguments): (&str, &[&[u8]]),
-    job: Box<dyn Steps<RedisKeyspace>>,
+    job: Job<RedisKeyspace>,
 ) -> Result<Answer, String> {
     // What the command did so far is replicated before the job's own writes, and no key stays open
     // that the job may free.
@@ -131,7 +131,7 @@ impl Command for Sweep {
         let simulated = now.simulated.then_some(now.ms);
         let limit_text = limit.to_string();
         let work = ("sweep", &[limit_text.as_bytes()][..]);
-        submit(call, true, simulated, work, Box::new(sweep(now.ms, limit)))
+        submit(call, true, simulated, work, sweep(now.ms, limit))
     }
 }
 
@@ -163,13 +163,13 @@ impl Command for Drop {
             let chg = id(&mut call.args, "chg")?;
             permit(call, &Touched::Groups(&[chg]), Access::Write)?;
             let work = ("empty", &[chg][..]);
-            let job = Box::new(empty_group(chg, now.ms));
+            let job = empty_group(chg, now.ms);
             return submit(call, true, simulated, work, job);
         }
         let execution = id(&mut call.args, "execution")?;
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Write)?;
-        let job = Box::new(drop_execution(execution, now.ms));
+        let job = drop_execution(execution, now.ms);
         submit(call, true, simulated, ("drop", &[execution]), job)
     }
 }
@@ -200,14 +200,8 @@ impl Command for Move {
         call.args.end()?;
         permit(call, &Touched::Groups(&[from, to]), Access::Write)?;
         let simulated = now.simulated.then_some(now.ms);
-        let moving = Moving::new(&mut call.keys, from, to, now.ms);
-        submit(
-            call,
-            true,
-            simulated,
-            ("move", &[from, to]),
-            Box::new(moving),
-        )
+        let job = move_group(from, to, now.ms);
+        submit(call, true, simulated, ("move", &[from, to]), job)
     }
 }
 
@@ -228,8 +222,7 @@ impl Command for Check {
         let now = now(call)?;
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Read)?;
-        let check = CheckJob::new(false, now.ms);
-        submit(call, false, None, ("check", &[]), Box::new(check))
+        submit(call, false, None, ("check", &[]), check(false, now.ms))
     }
 }
 
@@ -251,7 +244,6 @@ impl Command for Repair {
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Write)?;
         let simulated = now.simulated.then_some(now.ms);
-        let repair = CheckJob::new(true, now.ms);
-        submit(call, true, simulated, ("repair", &[]), Box::new(repair))
+        submit(call, true, simulated, ("repair", &[]), check(true, now.ms))
     }
 }
