@@ -8,6 +8,7 @@ use std::task::Poll;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::{parse_signed, parse_unsigned};
 
+use super::counters::check_counters;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
@@ -91,6 +92,7 @@ impl Check {
     }
 
     async fn run<K: Store>(mut self, lent: &Lent<K>) -> Result<Reply> {
+        self.check_counters(lent).await?;
         if self.repair {
             adopt(lent).await?;
         }
@@ -120,6 +122,18 @@ impl Check {
                 index.mark_holders_trusted(ks)?;
             }
             Ok(self.report())
+        })
+    }
+
+    /// Looks at the counters in `crawlspace`, and at what `allcounts` has of removed crawls.
+    async fn check_counters<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        let wrong = check_counters(lent, self.repair).await?;
+        self.findings.count_drift += wrong;
+        self.findings.repaired += if self.repair { wrong } else { 0 };
+        lent.with(|index, ks| {
+            let removed = [counts::REMOVED_CRAWLS, counts::REMOVED_CRAWL_SIZE];
+            let (findings, repair) = (&mut self.findings, self.repair);
+            check_integers(ks, &index.names.allcounts, &removed, findings, repair)
         })
     }
 
@@ -450,12 +464,23 @@ fn check_counts<K: Store>(
     repair: bool,
 ) -> Result<()> {
     let key = index.crawl_key(ks, crawl, CrawlKey::Counts);
-    for name in counts::SHOWN {
-        let value = ks.hash_get(&key, name)?;
+    check_integers(ks, &key, &counts::SHOWN, findings, repair)
+}
+
+/// These fields of a hash must be integers; a repair deletes one that is not.
+fn check_integers<K: Store>(
+    ks: &mut K,
+    key: &K::Name,
+    fields: &[&[u8]],
+    findings: &mut Findings,
+    repair: bool,
+) -> Result<()> {
+    for field in fields {
+        let value = ks.hash_get(key, field)?;
         if value.is_some_and(|value| parse_signed(value.as_ref()).is_none()) {
             findings.count_drift += 1;
             if repair {
-                ks.hash_del(&key, name)?;
+                ks.hash_del(key, field)?;
                 findings.repaired += 1;
             }
         }

@@ -31,7 +31,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    fn parse(value: &[u8]) -> Option<Claim> {
+    pub(super) fn parse(value: &[u8]) -> Option<Claim> {
         let mut parts = value.splitn(3, |&b| b == b' ');
         Some(Claim {
             token: parse_unsigned(parts.next()?)?,

@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::text::parse_unsigned;
 
+use super::counters;
 use super::counts;
 use super::error::{Error, Result};
 use super::holders::Unrecorded;
@@ -490,7 +491,7 @@ impl<K: Store> Index<K> {
     /// Takes the next number in the order of commits.
     pub(super) fn next_number(&mut self, ks: &mut K) -> Result<u64> {
         self.register(ks)?;
-        self.next_of(ks, b"commits")
+        self.next_of(ks, counters::COMMITS)
     }
 
     /// Takes the next claim token.
@@ -499,7 +500,7 @@ impl<K: Store> Index<K> {
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn next_token(&mut self, ks: &mut K) -> Result<u64> {
         self.register(ks)?;
-        self.next_of(ks, b"tokens")
+        self.next_of(ks, counters::TOKENS)
     }
 
     pub(super) fn next_of(&mut self, ks: &mut K, counter: &[u8]) -> Result<u64> {
@@ -510,7 +511,7 @@ impl<K: Store> Index<K> {
 
     /// The highest number taken so far.
     pub(super) fn last_number(&mut self, ks: &mut K) -> Result<u64> {
-        Ok(counts::read(ks, &self.names.meta, b"commits")?.max(0) as u64)
+        Ok(counts::read(ks, &self.names.meta, counters::COMMITS)?.max(0) as u64)
     }
 
     /// All committed crawls, sorted by id.

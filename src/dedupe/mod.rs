@@ -10,6 +10,7 @@ pub mod claim;
 #[cfg(feature = "module")]
 pub mod commands;
 pub mod commit;
+mod counters;
 pub mod counts;
 pub mod date;
 pub mod digest;

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use crawlspace_host::text::{Shown, parse_unsigned};
 
+use super::counters;
 use super::counts;
 use super::error::{Error, Result};
 use super::index::Index;
@@ -72,7 +73,7 @@ impl<K: Store> Index<K> {
                 self.hide(ks, other)?;
             }
         }
-        let number = self.next_of(ks, b"visible")?;
+        let number = self.next_of(ks, counters::VISIBLE)?;
         let mark = [MARK, crawl].concat();
         ks.hash_set(&self.names.meta, &mark, number.to_string().as_bytes())?;
         Rc::make_mut(&mut self.visible).push((number, crawl.to_vec()));

@@ -396,6 +396,51 @@ fn counts_that_are_no_numbers_are_found_and_repaired() {
 }
 
 #[test]
+fn sums_of_removed_crawls_that_are_no_numbers_are_found_and_repaired() {
+    for field in ["removedCrawls", "removedCrawlSize"] {
+        finds_and_repairs(
+            |c| drop(ok!(c, "HSET", "p:allcounts", field, "x")),
+            "countDrift",
+        );
+    }
+}
+
+#[test]
+fn spoiled_counters_are_found_and_taken_from_the_numbers_in_use() {
+    for value in ["x", "-1", "0", ""] {
+        for (counter, last) in [("commits", "2"), ("tokens", "1"), ("visible", "1")] {
+            let server = Server::start();
+            let mut c = DedupeIndex::of(&server, P);
+            index(&mut c);
+            assert_eq!(c.ok("CLAIM a #90 PX 60000").items()[1], bulk("1"));
+            c.ok("BEGIN seen VISIBLE");
+            assert_eq!(ok!(c, "HGET", "p:crawlspace", counter), bulk(last));
+            ok!(c, "HSET", "p:crawlspace", counter, value);
+            let check = c.ok("CHECK");
+            assert_eq!(check.field("countDrift"), int(1), "{check:?}");
+            let refused = |c: &mut DedupeIndex, line: &str| {
+                let error = c.err(line);
+                assert!(error.contains("DEDUPE.REPAIR"), "{line}: {error}");
+            };
+            if ["x", ""].contains(&value) {
+                match counter {
+                    "commits" => refused(&mut c, "COMMIT open"),
+                    "tokens" => refused(&mut c, "CLAIM a #91 PX 60000"),
+                    _ => refused(&mut c, "BEGIN more VISIBLE"),
+                }
+            }
+            assert_eq!(c.ok("REPAIR").field("repaired"), int(1), "{counter}");
+            assert_eq!(ok!(c, "HGET", "p:crawlspace", counter), bulk(last));
+            c.assert_consistent();
+            c.commit("open");
+            assert_eq!(c.ok("CLAIM a #91 PX 60000").items()[1], bulk("2"));
+            c.ok("BEGIN more VISIBLE");
+            c.assert_consistent();
+        }
+    }
+}
+
+#[test]
 fn commands_that_met_spoiled_counts_work_after_a_repair() {
     let server = Server::start();
     let mut c = DedupeIndex::of(&server, P);

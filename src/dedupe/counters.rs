@@ -1,0 +1,236 @@
+//! The counters in `crawlspace`: the last number that a commit, a claim and a visible crawl were given.
+//! A plain client may spoil one. The numbers in use say what it must be at least.
+
+use crawlspace_host::text::{parse_signed, parse_unsigned};
+
+use super::claim::Claim;
+use super::counts;
+use super::error::Result;
+use super::index::Index;
+use super::job::{Lent, Walk};
+use super::progress::CommitState;
+use super::store::Store;
+
+/// The last commit's number.
+pub(super) const COMMITS: &[u8] = b"commits";
+/// The last claim's token.
+pub(super) const TOKENS: &[u8] = b"tokens";
+/// The number of the crawl that became visible last.
+pub(super) const VISIBLE: &[u8] = b"visible";
+
+/// Looks for counters that are not integers, or below a number in use: how many there are. With `repair` they become the
+/// highest number in use.
+///
+/// # Errors
+/// `WRONGTYPE` when a key holds another type; or when the server refuses.
+pub(super) async fn check_counters<K: Store>(lent: &Lent<K>, repair: bool) -> Result<u64> {
+    let (mut commit, mut token, mut visible) = (0, 0, 0);
+    let crawls = lent.with(|index, ks| Walk::set(ks, index.names.allcrawls.clone()));
+    let look = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
+        raise(&mut commit, index.numbers_of(ks, crawl)?);
+        Ok(())
+    };
+    crawls.run(lent, look).await?;
+    let commits = lent.with(|index, ks| Walk::hash(ks, index.names.commits.clone()));
+    let look = |_: &mut Index<K>, _: &mut K, number: &[u8], _: &[u8]| {
+        raise(&mut commit, parse_unsigned(number));
+        Ok(())
+    };
+    commits.run(lent, look).await?;
+    let claims = lent.with(|index, ks| Walk::hash(ks, index.names.claims.clone()));
+    let look = |_: &mut Index<K>, _: &mut K, _: &[u8], claim: &[u8]| {
+        raise(&mut token, Claim::parse(claim).map(|claim| claim.token));
+        Ok(())
+    };
+    claims.run(lent, look).await?;
+    lent.with(|index, ks| {
+        let committing = counts::fields(ks, &index.names.committing)?;
+        let states = committing
+            .iter()
+            .filter_map(|(_, state)| CommitState::parse(state));
+        raise(&mut commit, states.map(|state| state.number));
+        raise(
+            &mut visible,
+            index.visible.iter().map(|(number, _)| *number),
+        );
+        let mut wrong = 0;
+        for (counter, used) in [(COMMITS, commit), (TOKENS, token), (VISIBLE, visible)] {
+            let value = ks.hash_get(&index.names.meta, counter)?;
+            let is = value.map_or(Some(0), |value| parse_signed(value.as_ref()));
+            if is.is_none_or(|is| is < used as i64) {
+                wrong += 1;
+                if repair {
+                    counts::set(ks, &index.names.meta, counter, used as i64)?;
+                }
+            }
+        }
+        Ok(wrong)
+    })
+}
+
+/// Raises a number to the highest of those in use that a counter can reach.
+fn raise(highest: &mut u64, used: impl IntoIterator<Item = u64>) {
+    let reachable = used.into_iter().filter(|&number| number < i64::MAX as u64);
+    *highest = reachable.fold(*highest, u64::max);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::add::{Adding, Response};
+    use super::super::check::check;
+    use super::super::claim::Outcome;
+    use super::super::commit::commit;
+    use super::super::digest::Digest;
+    use super::super::error::Error;
+    use super::super::profile::Profile;
+    use super::super::record::Record;
+    use super::super::storage::{Layout, Storage};
+    use super::super::tests::run;
+    use super::*;
+    use crate::dedupe::store::MemoryKeyspace;
+    use crawlspace_host::keyspace::Keyspace;
+    use crawlspace_host::reply::Reply;
+
+    struct World {
+        ks: MemoryKeyspace,
+        index: Index<MemoryKeyspace>,
+    }
+
+    impl World {
+        /// Two commits, one claim of two that is held, and a crawl that others see while it runs.
+        fn new(storage: Storage) -> World {
+            let mut ks = MemoryKeyspace::default();
+            let profile = Profile::Document;
+            let index = Index::open(&mut ks, b"", Layout { profile, storage }, false).unwrap();
+            let mut world = World { ks, index };
+            for crawl in [b"a", b"b"] {
+                world.add(crawl);
+                world.commit(crawl).unwrap();
+            }
+            let ks = &mut world.ks;
+            assert_eq!(world.index.next_token(ks), Ok(1));
+            let claimed = world.index.claim(ks, b"a", &digest(1), 9, 1).ok().unwrap();
+            assert!(matches!(claimed, Outcome::Claimed(2)));
+            assert_eq!(world.index.begin(ks, b"open", true), Ok(true));
+            world
+        }
+
+        fn add(&mut self, crawl: &[u8]) {
+            let record = Record::parse(b"0 20260319102015123 https://e/ 1000").unwrap();
+            let digest = digest(0);
+            let response = [Response { digest, record }];
+            let how = Adding::default();
+            self.index
+                .add(&mut self.ks, crawl, &response, how, 1)
+                .unwrap();
+        }
+
+        fn commit(&mut self, crawl: &[u8]) -> Result<Reply> {
+            run(commit(crawl), &mut self.index, &mut self.ks)
+        }
+
+        /// Counters as a plain client left them.
+        fn spoil(&mut self, counter: &[u8], value: Option<&[u8]>) {
+            let meta = self.index.names.meta.clone();
+            match value {
+                Some(value) => drop(self.ks.hash_set(&meta, counter, value).unwrap()),
+                None => drop(self.ks.hash_del(&meta, counter).unwrap()),
+            }
+            let layout = Layout::from(Profile::Document);
+            self.index = Index::open(&mut self.ks, b"", layout, false).unwrap();
+        }
+
+        fn counter(&mut self, counter: &[u8]) -> Option<Vec<u8>> {
+            let meta = self.index.names.meta.clone();
+            self.ks.hash_get(&meta, counter).unwrap()
+        }
+
+        /// `countDrift`, `repaired` and `ok` of a check or repair.
+        fn look(&mut self, repair: bool) -> [Option<Reply>; 3] {
+            let found = run(check(repair), &mut self.index, &mut self.ks);
+            let Ok(Reply::Map(found)) = found else {
+                panic!("{found:?}");
+            };
+            ["countDrift", "repaired", "ok"].map(|name| {
+                let is = |(field, _): &&(Reply, Reply)| *field == Reply::bulk(name);
+                found.iter().find(is).map(|(_, n)| n.clone())
+            })
+        }
+    }
+
+    fn digest(n: usize) -> Digest {
+        Digest::parse(format!("sha256:{n:064x}").as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn repair_takes_spoiled_counters_from_the_numbers_in_use() {
+        let invalid: [Option<&[u8]>; 5] = [Some(b"x"), Some(b""), Some(b"-7"), Some(b"0"), None];
+        for storage in Storage::ALL {
+            for (counter, last) in [(COMMITS, b"2"), (TOKENS, b"2"), (VISIBLE, b"1")] {
+                for value in invalid {
+                    let mut world = World::new(storage);
+                    assert_eq!(world.counter(counter).unwrap(), last);
+                    world.spoil(counter, value);
+                    let one = Some(Reply::Int(1));
+                    assert_eq!(world.look(false)[0], one, "{value:?}");
+                    assert_eq!(world.look(true)[..2], [one.clone(), one.clone()]);
+                    assert_eq!(world.counter(counter).unwrap(), last, "{value:?}");
+                    assert_eq!(world.look(false)[2], one);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn counter_above_the_numbers_in_use_is_left_alone() {
+        let mut world = World::new(Storage::Plain);
+        for counter in [COMMITS, TOKENS, VISIBLE] {
+            world.spoil(counter, Some(b"90"));
+        }
+        assert_eq!(world.look(true)[1], Some(Reply::Int(0)));
+        assert_eq!(world.counter(COMMITS).unwrap(), b"90");
+    }
+
+    #[test]
+    fn counter_at_the_end_of_the_range_can_be_repaired() {
+        let mut world = World::new(Storage::Plain);
+        world.spoil(COMMITS, Some(i64::MAX.to_string().as_bytes()));
+        world.add(b"c");
+        world.commit(b"c").unwrap();
+        world.add(b"d");
+        assert!(matches!(world.commit(b"d"), Err(Error::Argument(_))));
+        world.look(true);
+        assert_eq!(world.commit(b"d"), Ok(Reply::counts(&[0, 1])));
+        assert_eq!(world.look(false)[2], Some(Reply::Int(1)));
+    }
+
+    #[test]
+    fn commits_that_nobody_numbers_again_keep_their_order() {
+        // The numbers of crawls alone are left.
+        let mut world = World::new(Storage::Plain);
+        let commits = world.index.names.commits.clone();
+        world.ks.delete(&commits).unwrap();
+        world.spoil(COMMITS, Some(b"x"));
+        world.look(true);
+        assert_eq!(world.counter(COMMITS).unwrap(), b"2");
+        assert_eq!(world.look(false)[2], Some(Reply::Int(1)));
+        let crawls = [1, 2].map(|number| world.index.crawl_of(&mut world.ks, number));
+        assert_eq!(crawls, [Ok(Some(b"a".to_vec())), Ok(Some(b"b".to_vec()))]);
+    }
+
+    #[test]
+    fn number_of_a_commit_under_way_is_in_use() {
+        let mut world = World::new(Storage::Plain);
+        let state = CommitState {
+            number: 3,
+            new: 0,
+            known: 0,
+        };
+        world.add(b"c");
+        let ks = &mut world.ks;
+        world.index.set_commit_state(ks, b"c", Some(state)).unwrap();
+        world.spoil(COMMITS, Some(b"x"));
+        world.look(true);
+        assert_eq!(world.counter(COMMITS).unwrap(), b"3");
+    }
+}
