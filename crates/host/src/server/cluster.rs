@@ -17,14 +17,17 @@
 //! sent to another node, and of every key that it takes in.
 
 use std::ffi::CStr;
+use std::os::raw::c_int;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use smallvec::SmallVec;
 
-use crate::cluster::{Nodes, Open, SLOTS, hash_tag, slot_of};
+use crate::cluster::{Nodes, Open, SLOTS, hash_tag, needs_client, slot_of};
 
 use super::api::{Ctx, RmString, context_flags, raw, rm};
 use super::call_reply::CallReply;
+use super::load::server_info;
 
 static IN_CLUSTER: AtomicBool = AtomicBool::new(false);
 
@@ -38,7 +41,25 @@ pub fn in_cluster() -> bool {
 pub(crate) fn note_mode(ctx: Ctx) {
     let flags = context_flags(ctx);
     IN_CLUSTER.store(flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0, Relaxed);
+    let valkey = server_info(c"server", c"valkey_version");
+    NEEDS_CLIENT.store(
+        valkey.is_some_and(|version| needs_client(&version)),
+        Relaxed,
+    );
     note_all_changed();
+}
+
+/// Whether the server must not be asked of its cluster while it serves no client.
+static NEEDS_CLIENT: AtomicBool = AtomicBool::new(false);
+
+/// Whether a client is being served, and not a timer, or a client that waits.
+fn serves_client(ctx: Ctx) -> bool {
+    // SAFETY: main thread, live context; nothing is written where there is no structure.
+    unsafe {
+        let id = rm!(RedisModule_GetClientId(ctx.raw()));
+        let known = rm!(RedisModule_GetClientInfoById(ptr::null_mut(), id));
+        known == raw::REDISMODULE_OK as c_int
+    }
 }
 
 /// A bit for each slot from which keys were deleted, or into which keys were put whole, by others, since it
@@ -196,8 +217,11 @@ fn preferred(ctx: Ctx, id: &str) -> Option<String> {
     None
 }
 
-/// What the server says of its cluster.
+/// What the server says of its cluster, unless it must not be asked now.
 fn cluster(ctx: Ctx, what: &[u8]) -> Option<CallReply> {
+    if NEEDS_CLIENT.load(Relaxed) && !serves_client(ctx) {
+        return None;
+    }
     let what = RmString::new(what);
     // SAFETY: main thread, live context and name.
     let reply = unsafe {

@@ -167,20 +167,20 @@ unsafe fn register_slice_command(ctx: Ctx) -> Result<(), String> {
 
 /// Whether the server may throw keys away that have no expiry, when memory is short.
 pub(crate) fn policy_may_evict() -> bool {
-    // SAFETY: main thread, outside of any command; the context, information and text are released.
+    server_info(c"memory", c"maxmemory_policy").is_some_and(|policy| policy.starts_with("allkeys"))
+}
+
+/// A field of a section of `INFO`.
+pub(crate) fn server_info(section: &CStr, field: &CStr) -> Option<String> {
+    // SAFETY: main thread; the information is released, after its text was copied.
     unsafe {
-        let info = rm!(RedisModule_GetServerInfo(
-            ptr::null_mut(),
-            c"memory".as_ptr()
-        ));
+        let info = rm!(RedisModule_GetServerInfo(ptr::null_mut(), section.as_ptr()));
         if info.is_null() {
-            return false;
+            return None;
         }
-        let field = c"maxmemory_policy";
-        let policy: *const c_char = rm!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
-        let allkeys =
-            !policy.is_null() && CStr::from_ptr(policy).to_bytes().starts_with(b"allkeys");
+        let text: *const c_char = rm!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
+        let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
         rm!(RedisModule_FreeServerInfo(ptr::null_mut(), info));
-        allkeys
+        text
     }
 }
