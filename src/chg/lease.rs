@@ -70,7 +70,6 @@ impl<K: Store> Frontier<K> {
             self.see_leases(ks, &mut loaded, now)?;
         }
         let Some(hold) = loaded.group.hold(token, now) else {
-            self.reclaim(ks, &mut loaded, now)?;
             return self.released_before(ks, &loaded, token, now);
         };
         if *when == When::Stored && loaded.group.options.delay.is_none() {
@@ -355,7 +354,7 @@ impl<K: Store> Frontier<K> {
     /// A lease lasts longer; the new deadline.
     ///
     /// # Errors
-    /// `NOCHG` and `STALE`, as for a release.
+    /// `NOCHG` and `STALE`, as for a release. Nothing is changed then.
     pub fn extend(
         &mut self,
         ks: &mut K,
@@ -365,15 +364,20 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<Millis> {
         let mut loaded = self.known(ks, id)?;
-        self.reclaim(ks, &mut loaded, now)?;
-        let deadline = now + ms;
-        let mut holds = loaded.group.holds.iter_mut();
-        match holds.find(|hold| hold.token == token && now < hold.deadline) {
-            Some(hold) => hold.deadline = deadline,
-            None => return Err(Error::Stale(id.to_vec(), token)),
+        if loaded.missing.get() > 0 {
+            self.see_leases(ks, &mut loaded, now)?;
+        }
+        if loaded.group.hold(token, now).is_none() {
+            return Err(Error::Stale(id.to_vec(), token));
         }
         let gate = loaded.group.options.gate.clone();
         self.look_at_gate(ks, &gate)?;
+        self.reclaim(ks, &mut loaded, now)?;
+        let deadline = now + ms;
+        let mut holds = loaded.group.holds.iter_mut();
+        if let Some(hold) = holds.find(|hold| hold.token == token) {
+            hold.deadline = deadline;
+        }
         self.show_busy(ks, &loaded)?;
         if !gate.is_empty() {
             self.tell_gate(ks, &gate, &loaded, now)?;

@@ -73,8 +73,6 @@ fn next_command_on_a_group_that_was_deleted_queues_what_is_kept_for_it() {
         "PAUSE h",
         "LIMIT h GAP 0",
         "GROUP gate h",
-        "EXTEND h 1 1000",
-        "RELEASE h 1 DELAY 0",
         "MOVE h other",
     ];
     for counts_down in [true, false] {
@@ -98,6 +96,36 @@ fn next_command_on_a_group_that_was_deleted_queues_what_is_kept_for_it() {
             let lease = f.take(here);
             assert_eq!(lease.uri.as_deref(), Some("http://h/1"), "{command}");
             f.assert_conserved();
+        }
+    }
+}
+
+#[test]
+fn refused_release_or_extension_of_a_deleted_group_changes_nothing() {
+    for is_leased in [true, false] {
+        for command in [
+            "EXTEND h 1 1000",
+            "RELEASE h 1 DELAY 0",
+            "RELEASE h 1 AT 0 DONE crawl",
+        ] {
+            let (server, mut f) = stage();
+            f.ok("ADDURI crawl h 0 0 http://h/1 h 0 0 http://h/2");
+            let lease = is_leased.then(|| f.take("h"));
+            ok!(f.wire, "DEL", "{f}:CHG:h");
+            let before = server.digest();
+            let error = f.err(command);
+            assert!(error.starts_with("STALE "), "{command}: {error}");
+            assert_eq!(server.digest(), before, "{command}");
+            // The lease that went with the hash is held still.
+            if let Some(lease) = lease {
+                f.ok(format!("EXTEND h {} 1000", lease.token));
+                f.release(&lease, "AT 0 DONE crawl");
+            } else {
+                f.ok("REPAIR");
+            }
+            assert_eq!(f.place("h"), "wait", "{command}");
+            f.assert_conserved();
+            fetch_all(&mut f, "h", "crawl", if is_leased { 1 } else { 2 });
         }
     }
 }

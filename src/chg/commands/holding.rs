@@ -147,10 +147,16 @@ impl Command for Limit {
             Arg::prefix(),
             NOW,
             Arg::text("chg"),
-            Arg::integer("fetches").after("PARALLEL").optional(),
-            Arg::integer("milliseconds").after("GAP").optional(),
-            Arg::integer("delay-milliseconds").after("DELAY").optional(),
-            Arg::integer("uris").after("BUDGET").optional(),
+            Arg::one_of(
+                "limit",
+                &[
+                    Arg::integer("fetches").after("PARALLEL"),
+                    Arg::integer("milliseconds").after("GAP"),
+                    Arg::integer("delay-milliseconds").after("DELAY"),
+                    Arg::integer("uris").after("BUDGET"),
+                ],
+            )
+            .multiple(),
         ],
     };
 
