@@ -5,6 +5,8 @@ use std::fmt;
 use crawlspace_host::keyspace::KeyError;
 use crawlspace_host::text::Shown;
 
+use super::keys::CRAWL_BYTES;
+
 /// An error reply. Its text starts with the code word and is ASCII.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
@@ -62,7 +64,7 @@ impl fmt::Display for Error {
             ),
             Error::BadCrawl(crawl) => write!(
                 f,
-                "BADCRAWL invalid crawl id '{}': it must have 1 to 1024 bytes and not end in a suffix of the index's own keys, such as :counts or :wacz",
+                "BADCRAWL invalid crawl id '{}': it must have 1 to {CRAWL_BYTES} bytes and not end in a suffix of the index's own keys, such as :counts or :wacz",
                 Shown(crawl)
             ),
             Error::BadHash(hash) => write!(

@@ -167,7 +167,7 @@ const LIMITS: &[[&str; 5]] = &[
         "crawl",
         "x*1 x*1024",
         "x*1025",
-        "BADCRAWL 'maximum is 1024'",
+        "BADCRAWL '1 to 1024 bytes'",
     ],
     [
         "LOOKUP CLAIM UNCLAIM ADD REVISIT",

@@ -21,7 +21,7 @@ use crawlspace_host::server::load::Family;
 use crawlspace_host::server::notify::{self, Listener};
 
 use super::digest::Digest;
-use super::keys::{CRAWL_BYTES, check_crawl_id, may_be_ours};
+use super::keys::{check_crawl_id, may_be_ours};
 use super::sequence::{Sequence, WRITER_BYTES};
 
 /// The family, for the module's load.
@@ -72,13 +72,6 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
 /// Reads a crawl id.
 fn crawl_argument<'a>(args: &mut Args<'a>) -> Result<&'a [u8], String> {
     let crawl = args.next("crawl")?;
-    if crawl.len() > CRAWL_BYTES {
-        return Err(format!(
-            "BADCRAWL crawl id has {} bytes, the maximum is {CRAWL_BYTES} (argument {})",
-            crawl.len(),
-            args.position()
-        ));
-    }
     check_crawl_id(crawl).map_err(|error| format!("{error} (argument {})", args.position()))?;
     Ok(crawl)
 }
