@@ -62,9 +62,13 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
 fn fill_ours(server: &Server, hosts: &Hosts, groups: u64, due: u64) {
     ok!(server.wire(), "FLUSHALL", "SYNC");
     let begin = now_ms() - HOUR;
-    let at = |n: u64| match n < due {
-        true => begin + hosts.bits(!n) % (HOUR / 2),
-        false => begin + 3 * HOUR + hosts.bits(!n) % HOUR,
+    let at = |n: u64| {
+        let (later, span) = if n < due {
+            (0, HOUR / 2)
+        } else {
+            (3 * HOUR, HOUR)
+        };
+        begin + later + hosts.bits(!n) % span
     };
     let mut feeder = Feeder::new(server);
     commands::fill(&mut feeder, hosts, begin, (0..groups).map(|n| (n, at(n))));

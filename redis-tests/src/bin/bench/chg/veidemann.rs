@@ -233,15 +233,12 @@ pub fn take(client: &mut Client, busy: &str) -> (String, u64) {
 
 /// The four commands of a release.
 pub fn release(chg: &str, due: u64) -> [String; 4] {
-    [
-        format!("EXISTS CHG:{chg}"),
-        format!("ZREM chg_busy {chg}"),
-        format!("HSET CHG:{chg} n {due}"),
-        match due > now_ms() {
-            true => format!("ZADD chg_wait {due} {chg}"),
-            false => format!("RPUSH chg_ready {chg}"),
-        },
-    ]
+    let mut queue = format!("RPUSH chg_ready {chg}");
+    if due > now_ms() {
+        queue = format!("ZADD chg_wait {due} {chg}");
+    }
+    let [exists, leave] = [format!("EXISTS CHG:{chg}"), format!("ZREM chg_busy {chg}")];
+    [exists, leave, format!("HSET CHG:{chg} n {due}"), queue]
 }
 
 #[cfg(test)]

@@ -166,7 +166,7 @@ fn line(rng: &mut Rng, url: &str, place: Option<(usize, usize)>) -> String {
             length as u64,
             offset as u64,
             "records.warc.gz".to_owned(),
-            2018_0601_120000,
+            20_180_601_120_000,
         ),
         None => {
             let (collection, serial) = (rng.below(10_000), rng.below(100));
