@@ -17,20 +17,9 @@ pub struct BusyFrontier {
 
 impl BusyFrontier {
     /// Its groups.
-    pub const GROUPS: [&str; 13] = [
-        "waiting",
-        "later",
-        "ready",
-        "held",
-        "idle",
-        "kept",
-        "blocked",
-        "paused",
-        "of-a-paused-crawl",
-        "member1",
-        "member2",
-        "parallel",
-        "numbered",
+    pub const GROUPS: [&str; 13] = rows![
+        "waiting"; "later"; "ready"; "held"; "idle"; "kept"; "blocked"; "paused"; "of-a-paused-crawl";
+        "member1"; "member2"; "parallel"; "numbered";
     ];
 
     /// Builds it in an empty frontier at a simulated time, of which a few milliseconds pass.

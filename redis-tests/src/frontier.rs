@@ -203,6 +203,13 @@ impl Frontier {
         self.ok(release(lease, rest)).int()
     }
 
+    /// `NEXT`, which must lease this group, and `RELEASE` of that lease; the due time that it replies.
+    #[track_caller]
+    pub fn fetch(&mut self, chg: &str, rest: impl AsRef<str>) -> i64 {
+        let lease = self.take(chg);
+        self.release(&lease, rest)
+    }
+
     /// A number that a hash of ours or of the seed has in this field.
     pub fn number(&mut self, key: &str, field: &str) -> Option<i64> {
         let key = self.key(key);

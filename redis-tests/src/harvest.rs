@@ -16,27 +16,14 @@ const REMEMBERED: usize = 512;
 const PER_FILE: u64 = 20_000;
 /// 2013-05-22, in seconds since 1970.
 const BEGIN: u64 = 1_369_180_800;
-const HOSTS: [&str; 8] = [
-    "www.example.dk",
-    "example.dk",
-    "nyheder.example.org",
-    "WWW.Example.COM",
-    "static.example.net",
-    "xn--blbrgrd-fxac5u.example",
-    "shop.example.dk:8080",
-    "bilder.example.se",
+const HOSTS: [&str; 8] = rows![
+    "www.example.dk"; "example.dk"; "nyheder.example.org"; "WWW.Example.COM"; "static.example.net";
+    "xn--blbrgrd-fxac5u.example"; "shop.example.dk:8080"; "bilder.example.se";
 ];
-const TYPES: [(&str, &str); 10] = [
-    ("text/html", ".html"),
-    ("text/html", "/"),
-    ("TEXT/HTML", ".htm"),
-    ("text/css", ".css"),
-    ("image/png", ".png"),
-    ("image/jpeg", ".jpg"),
-    ("application/pdf", ".pdf"),
-    ("application/javascript", ".js"),
-    ("application/octet-stream", ".bin"),
-    ("no-type", "?x"),
+const TYPES: [(&str, &str); 10] = rows![
+    "text/html", ".html"; "text/html", "/"; "TEXT/HTML", ".htm"; "text/css", ".css"; "image/png", ".png";
+    "image/jpeg", ".jpg"; "application/pdf", ".pdf"; "application/javascript", ".js";
+    "application/octet-stream", ".bin"; "no-type", "?x";
 ];
 
 /// A job that is being made up, fetch by fetch.

@@ -53,12 +53,15 @@ macro_rules! with {
     };
 }
 
-/// A table of cases: cells parted by commas, a row up to each semicolon. It is an array of tuples.
+/// A table of cases: cells parted by commas, a row up to each semicolon. It is an array of tuples, or of the values
+/// themselves where a row has one cell. Short rows stand several to a line.
 ///
 /// ```
-/// for (word, length) in redis_tests::rows!["a", 1; "bc", 2;] {
+/// use redis_tests::rows;
+/// for (word, length) in rows!["a", 1; "bc", 2;] {
 ///     assert_eq!(word.len(), length);
 /// }
+/// assert_eq!(rows!["a"; "bc";], ["a", "bc"]);
 /// ```
 #[macro_export]
 macro_rules! rows {

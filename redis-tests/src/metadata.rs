@@ -257,23 +257,11 @@ fn write_all<W: Write>(
         "text/plain",
         b"1,2",
     )?;
-    for (name, media_type, text) in [
-        (
-            "setup/crawler-beans.cxml",
-            "text/xml",
-            "<?xml version=\"1.0\"?>\n<beans/>\n",
-        ),
-        ("setup/seeds.txt", "text/plain", "http://www.example.dk/\n"),
-        (
-            "reports/crawl-report.txt",
-            "text/plain",
-            "Crawl Name: 7\nCrawl Status: Finished\n",
-        ),
-        (
-            "reports/hosts-report.txt",
-            "text/plain",
-            "[#urls] [#bytes] [host]\n1 59 dns:\n",
-        ),
+    for (name, media_type, text) in rows![
+        "setup/crawler-beans.cxml", "text/xml", "<?xml version=\"1.0\"?>\n<beans/>\n";
+        "setup/seeds.txt", "text/plain", "http://www.example.dk/\n";
+        "reports/crawl-report.txt", "text/plain", "Crawl Name: 7\nCrawl Status: Finished\n";
+        "reports/hosts-report.txt", "text/plain", "[#urls] [#bytes] [host]\n1 59 dns:\n";
     ] {
         file.record(
             &format!("{base}/{name}?{query}"),

@@ -13,12 +13,8 @@ use crate::server::die_with_parent;
 use crate::wait::until_some;
 
 /// What is installed: the release that is compared with, and what it needs to run.
-const PACKAGES: [&str; 5] = [
-    "pywb==2.10.*",
-    "setuptools<81",
-    "gunicorn",
-    "packaging",
-    "surt",
+const PACKAGES: [&str; 5] = rows![
+    "pywb==2.10.*"; "setuptools<81"; "gunicorn"; "packaging"; "surt";
 ];
 
 /// An installed pywb.

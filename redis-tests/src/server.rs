@@ -268,6 +268,13 @@ impl Server {
         });
     }
 
+    /// Waits until so many clients are blocked.
+    pub fn until_blocked(&self, clients: i64) {
+        until("clients are blocked", || {
+            self.info_number("blocked_clients") == clients
+        });
+    }
+
     /// Waits until no job of the module runs.
     pub fn until_idle(&self) {
         until("no job runs", || self.info_number("jobs_running") == 0);
@@ -412,19 +419,13 @@ impl Server {
 
     fn arguments(&self) -> Vec<String> {
         let path = |name: &str| self.dir.path().join(name).to_string_lossy().into_owned();
-        let fixed = [
-            ["--bind", "127.0.0.1"],
-            ["--port", &self.port.to_string()],
-            ["--unixsocket", &path("redis.sock")],
-            ["--dir", &path("")],
-            ["--logfile", &path("redis.log")],
-            ["--save", ""],
-            ["--enable-debug-command", "yes"],
-            ["--crash-memcheck-enabled", "no"],
-            ["--repl-diskless-sync", "yes"],
-            ["--repl-diskless-sync-delay", "0"],
+        let fixed = rows![
+            ["--bind", "127.0.0.1"]; ["--port", &self.port.to_string()];
+            ["--unixsocket", &path("redis.sock")]; ["--dir", &path("")]; ["--logfile", &path("redis.log")];
+            ["--save", ""]; ["--enable-debug-command", "yes"]; ["--crash-memcheck-enabled", "no"];
+            ["--repl-diskless-sync", "yes"]; ["--repl-diskless-sync-delay", "0"];
             // A disconnected link comes back at once rather than after a second.
-            ["--hz", "100"],
+            ["--hz", "100"];
         ];
         let mut args: Vec<String> = fixed.iter().flatten().map(|&a| a.to_owned()).collect();
         if let Some(master) = self.options.master {

@@ -71,6 +71,13 @@ impl TagSpace {
         self.wire.expect_error(&words)
     }
 
+    /// Runs a line, then these words as they are, which must fail with this code word; the error line.
+    #[track_caller]
+    pub fn refused_with(&mut self, line: &str, more: &[impl AsRef<[u8]>], code: &str) -> String {
+        let words = self.words_with(line, more);
+        self.wire.expect_code(&words, code)
+    }
+
     /// The lines that `TAGS.FILTER` with these arguments keeps.
     #[track_caller]
     pub fn kept(&mut self, arguments: &str, lines: &[impl AsRef<[u8]>]) -> Vec<String> {

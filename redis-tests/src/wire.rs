@@ -32,6 +32,13 @@ macro_rules! runs_lines {
             self.wire.expect_error(&words)
         }
 
+        /// Runs a line which must fail with this code word, and gives its error line.
+        #[track_caller]
+        pub fn refused(&mut self, line: impl AsRef<str>, code: &str) -> String {
+            let words = self.words(line.as_ref());
+            self.wire.expect_code(&words, code)
+        }
+
         /// Sends a line without reading its reply.
         pub fn send(&mut self, line: impl AsRef<str>) {
             let words = self.words(line.as_ref());
@@ -471,6 +478,18 @@ impl Wire {
             Reply::Error(line) => String::from_utf8_lossy(&line).into_owned(),
             reply => panic!("{} said {reply:?}, not an error", shown(words)),
         }
+    }
+
+    /// Runs a command which must fail with this code word, and gives its error line.
+    #[track_caller]
+    pub fn expect_code(&mut self, words: &[impl AsRef<[u8]>], code: &str) -> String {
+        let line = self.expect_error(words);
+        assert!(
+            line.starts_with(code),
+            "{} said {line}, not {code}",
+            shown(words)
+        );
+        line
     }
 
     /// Runs many commands in pipelines of a thousand and gives their replies.

@@ -297,17 +297,11 @@ impl FrontierModel {
             int(self.paused.len() as i64)
         };
         let count = |n: usize| int(n as i64);
-        let fields = [
-            ("groups-waiting", count(self.wait.len())),
-            ("groups-ready", count(self.ready.len())),
-            ("groups-busy", count(self.busy.len())),
-            ("groups-idle", count(idle)),
-            ("groups-gated", count(gated)),
-            ("due", count(due + self.ready.len())),
-            ("uris", int(self.total())),
-            ("executions", count(executions)),
-            ("paused", paused),
-            ("expired-reports", count(self.reports.len())),
+        let fields = rows![
+            "groups-waiting", count(self.wait.len()); "groups-ready", count(self.ready.len());
+            "groups-busy", count(self.busy.len()); "groups-idle", count(idle); "groups-gated", count(gated);
+            "due", count(due + self.ready.len()); "uris", int(self.total()); "executions", count(executions);
+            "paused", paused; "expired-reports", count(self.reports.len());
         ];
         let fields = fields.into_iter().map(|(name, value)| (bulk(name), value));
         Reply::Map(fields.collect())
@@ -315,12 +309,9 @@ impl FrontierModel {
 
     pub(super) fn check(&self) -> Reply {
         let total = int(self.total());
-        let fields = [
-            ("consistent", int(1)),
-            ("total", total.clone()),
-            ("sum-groups", total.clone()),
-            ("sum-executions", total),
-            ("problems-total", int(0)),
+        let fields = rows![
+            "consistent", int(1); "total", total.clone(); "sum-groups", total.clone();
+            "sum-executions", total; "problems-total", int(0);
         ];
         let fields = fields.into_iter().map(|(name, value)| (bulk(name), value));
         Reply::Map(fields.collect())

@@ -203,12 +203,8 @@ fn trouble_doubles_the_pause() {
     let mut model = model();
     accepts(&mut model, T0, "ADD crawl a 0", array([int(1)]));
     let mut now = T0;
-    for (status, pause) in [
-        (503, 2000),
-        (429, 4000),
-        (-1, 8000),
-        (200, 300),
-        (503, 2000),
+    for (status, pause) in rows![
+        503, 2000; 429, 4000; -1, 8000; 200, 300; 503, 2000;
     ] {
         accepts(&mut model, now, NEXT, counted("a", now, now));
         let token = now * 1000;

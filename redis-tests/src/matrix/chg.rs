@@ -56,235 +56,108 @@ fn assert_consistent(c: &mut Wire, state: &State) {
     f.assert_conserved();
 }
 
-const SAMPLES: &[&str] = &[
-    "ADD new new <soon>",
-    "ADD crawl SEQ writer 7 new <soon> waiting <soon>",
-    "ADDURI new new <soon> 1 http://e.com/",
-    "ADDURI crawl WEIGHT 3 new <soon> 1 http://e.com/ kept <soon> 0 http://kept/9",
-    "NEXT",
-    "NEXT LEASE 1000 COUNT 2",
-    "NEXT LEASE 1000 COUNT 1 BLOCK 1",
-    "NEXT LEASE 1000 GROUP ready",
+const SAMPLES: &[&str] = &rows![
+    "ADD new new <soon>"; "ADD crawl SEQ writer 7 new <soon> waiting <soon>";
+    "ADDURI new new <soon> 1 http://e.com/";
+    "ADDURI crawl WEIGHT 3 new <soon> 1 http://e.com/ kept <soon> 0 http://kept/9"; "NEXT";
+    "NEXT LEASE 1000 COUNT 2"; "NEXT LEASE 1000 COUNT 1 BLOCK 1"; "NEXT LEASE 1000 GROUP ready";
     // It waits, so it goes by the server's own time.
-    "RELEASE held <held> AT 0 DONE crawl 1 NEXT LEASE 1000 BLOCK 1",
-    "RELEASE held <held> AT <soon> DONE crawl 2 NEXT",
-    "RELEASE held <held> DELAY 1000 DONE crawl",
-    "RELEASE parallel <parallel>",
-    "RELEASE kept <kept> DELAY 1000 RETRY <soon>",
-    "RELEASE kept <kept> DELAY 1000 RETRY <soon> NEXT",
-    "RELEASE kept <kept> ELAPSED 5 DONE <execution-of-kept>",
-    "RELEASE held <held> ELAPSED 1000 FACTOR 1.5 MIN 10 MAX 5000 CRAWLDELAY 10 RETRYAFTER 10 STATUS 200",
-    "RELEASE held <held> ELAPSED 1000 STATUS 503 DONE crawl NEXT LEASE 5",
-    "EXTEND held <held> 1000",
-    "SWEEP",
-    "SWEEP LIMIT 5",
-    "EXPIRED",
-    "EXPIRED COUNT 5",
-    "BLOCK waiting UNTIL <soon>",
-    "PAUSE",
-    "PAUSE waiting",
-    "PAUSE EXECUTION crawl",
-    "RESUME",
-    "RESUME paused",
-    "RESUME EXECUTION held-back",
-    "LIMIT new PARALLEL 2",
-    "LIMIT waiting PARALLEL 2 GAP 10 DELAY 10 BUDGET 10",
-    "GROUP shared new",
-    "GROUP shared waiting ready",
-    "DROP crawl",
-    "DROP GROUP waiting",
-    "MOVE waiting new",
-    "WHY waiting",
-    "WHY held",
-    "INFO",
-    "LIST",
-    "LIST STATE WAITING CURSOR 0 COUNT 5",
-    "LIST STATE READY",
-    "LIST STATE BUSY",
-    "URIS kept",
-    "URIS kept CURSOR 0 COUNT 5",
-    "CHECK",
-    "REPAIR",
-    "EXTEND kept <kept> 1000",
-    "MOVE ready later",
+    "RELEASE held <held> AT 0 DONE crawl 1 NEXT LEASE 1000 BLOCK 1";
+    "RELEASE held <held> AT <soon> DONE crawl 2 NEXT"; "RELEASE held <held> DELAY 1000 DONE crawl";
+    "RELEASE parallel <parallel>"; "RELEASE kept <kept> DELAY 1000 RETRY <soon>";
+    "RELEASE kept <kept> DELAY 1000 RETRY <soon> NEXT";
+    "RELEASE kept <kept> ELAPSED 5 DONE <execution-of-kept>";
+    "RELEASE held <held> ELAPSED 1000 FACTOR 1.5 MIN 10 MAX 5000 CRAWLDELAY 10 RETRYAFTER 10 STATUS 200";
+    "RELEASE held <held> ELAPSED 1000 STATUS 503 DONE crawl NEXT LEASE 5"; "EXTEND held <held> 1000"; "SWEEP";
+    "SWEEP LIMIT 5"; "EXPIRED"; "EXPIRED COUNT 5"; "BLOCK waiting UNTIL <soon>"; "PAUSE"; "PAUSE waiting";
+    "PAUSE EXECUTION crawl"; "RESUME"; "RESUME paused"; "RESUME EXECUTION held-back"; "LIMIT new PARALLEL 2";
+    "LIMIT waiting PARALLEL 2 GAP 10 DELAY 10 BUDGET 10"; "GROUP shared new"; "GROUP shared waiting ready";
+    "DROP crawl"; "DROP GROUP waiting"; "MOVE waiting new"; "WHY waiting"; "WHY held"; "INFO"; "LIST";
+    "LIST STATE WAITING CURSOR 0 COUNT 5"; "LIST STATE READY"; "LIST STATE BUSY"; "URIS kept";
+    "URIS kept CURSOR 0 COUNT 5"; "CHECK"; "REPAIR"; "EXTEND kept <kept> 1000"; "MOVE ready later";
 ];
 
 /// Options that contradict each other or lack something, and what the state does not allow.
-const REFUSED: &[(&str, &str)] = &[
-    ("RELEASE held <held>", "ERR"),
-    ("RELEASE held <held> AT 0 DELAY 5", "ERR"),
-    ("RELEASE held <held> DELAY 5 MIN 3", "ERR"),
-    ("RELEASE held <held> ELAPSED 5 MIN 30 MAX 20", "ERR"),
-    ("RELEASE held <held> AT 0 DONE crawl RETRY 0", "ERR"),
-    ("RELEASE held <held> AT 0 RETRY 0 DONE crawl", "ERR"),
-    ("RELEASE held <held> AT 0 NEXT DONE crawl", "ERR"),
-    ("RELEASE NOW <now> held <held> AT 0 NEXT BLOCK 5", "ERR"),
-    (
-        "RELEASE kept <kept> AT 0 DONE <no-execution-of-kept>",
-        "ERR",
-    ),
-    ("RELEASE kept <kept> AT 0 DONE <execution-of-kept> 2", "ERR"),
-    ("RELEASE held <held> DONE crawl", "ERR"),
-    ("NEXT NOW <now> BLOCK 5", "ERR"),
-    ("NEXT LEASE 5 LEASE 6 LEASE 7 COUNT", "ERR"),
-    ("NEXT GROUP", "ERR"),
-    ("NEXT GROUP nowhere", "NOCHG"),
-    ("NEXT GROUP held COUNT 1", "ERR"),
-    ("NEXT BLOCK 0 GROUP held", "ERR"),
-    ("LIMIT held", "ERR"),
-    ("MOVE waiting waiting", "ERR"),
-    ("MOVE held elsewhere", "LEASED"),
-    ("ADD crawl", "ERR"),
-    ("ADD crawl host", "ERR"),
-    ("ADD crawl SEQ w 1", "ERR"),
-    ("ADDURI crawl WEIGHT 3", "ERR"),
-    ("ADDURI crawl host 0 0", "ERR"),
-    ("GROUP shared", "ERR"),
-    ("BLOCK waiting", "ERR"),
-    ("PAUSE EXECUTION", "NOCHG"),
+const REFUSED: &[(&str, &str)] = &rows![
+    "RELEASE held <held>", "ERR";
+    "RELEASE held <held> AT 0 DELAY 5", "ERR";
+    "RELEASE held <held> DELAY 5 MIN 3", "ERR";
+    "RELEASE held <held> ELAPSED 5 MIN 30 MAX 20", "ERR";
+    "RELEASE held <held> AT 0 DONE crawl RETRY 0", "ERR";
+    "RELEASE held <held> AT 0 RETRY 0 DONE crawl", "ERR";
+    "RELEASE held <held> AT 0 NEXT DONE crawl", "ERR";
+    "RELEASE NOW <now> held <held> AT 0 NEXT BLOCK 5", "ERR";
+    "RELEASE kept <kept> AT 0 DONE <no-execution-of-kept>", "ERR";
+    "RELEASE kept <kept> AT 0 DONE <execution-of-kept> 2", "ERR";
+    "RELEASE held <held> DONE crawl", "ERR";
+    "NEXT NOW <now> BLOCK 5", "ERR";
+    "NEXT LEASE 5 LEASE 6 LEASE 7 COUNT", "ERR";
+    "NEXT GROUP", "ERR";
+    "NEXT GROUP nowhere", "NOCHG";
+    "NEXT GROUP held COUNT 1", "ERR";
+    "NEXT BLOCK 0 GROUP held", "ERR";
+    "LIMIT held", "ERR";
+    "MOVE waiting waiting", "ERR";
+    "MOVE held elsewhere", "LEASED";
+    "ADD crawl", "ERR";
+    "ADD crawl host", "ERR";
+    "ADD crawl SEQ w 1", "ERR";
+    "ADDURI crawl WEIGHT 3", "ERR";
+    "ADDURI crawl host 0 0", "ERR";
+    "GROUP shared", "ERR";
+    "BLOCK waiting", "ERR";
+    "PAUSE EXECUTION", "NOCHG";
 ];
 
-const READS: &[&str] = &[
-    "INFO",
-    "LIST",
-    "LIST STATE WAITING",
-    "LIST STATE READY",
-    "LIST STATE BUSY",
-    "WHY held",
-    "WHY blocked",
-    "WHY of-a-paused-crawl",
-    "WHY member2",
-    "WHY parallel",
-    "URIS kept",
-    "CHECK",
+const READS: &[&str] = &rows![
+    "INFO"; "LIST"; "LIST STATE WAITING"; "LIST STATE READY"; "LIST STATE BUSY"; "WHY held"; "WHY blocked";
+    "WHY of-a-paused-crawl"; "WHY member2"; "WHY parallel"; "URIS kept"; "CHECK";
 ];
 
 const KEYS: &str = "\
     CHG:waiting CHG:held CHG:kept chg_wait chg_busy chg_ready EIDC QCT chg_uris:kept chg_idle \
     chg_token chg_past chg_paused chg_seq:crawl chg_expired chg_gate:shared chg_gated:shared";
 
-const INVALID: &[[&str; 4]] = &[
-    ["", "chg from", "''", "chg from"],
-    [
-        "RELEASE EXTEND BLOCK PAUSE RESUME MOVE WHY URIS",
-        "chg from",
-        "nobody %n%s \u{e9}\r\n",
-        "NOCHG",
-    ],
-    [
-        "",
-        "execution writer to uri",
-        "''",
-        "execution writer 'to ' uri",
-    ],
-    [
-        "ADD ADDURI BLOCK RELEASE",
-        "at time",
-        "-1 9223372036854775807",
-        "at UNTIL RETRY",
-    ],
-    ["NEXT RELEASE EXTEND", "LEASE COUNT", "0", "LEASE COUNT"],
-    [
-        "NEXT RELEASE EXTEND",
-        "LEASE BLOCK DELAY ELAPSED MIN MAX CRAWLDELAY RETRYAFTER milliseconds",
-        "-1 9223372036854775807",
-        "LEASE BLOCK DELAY ELAPSED MIN MAX CRAWLDELAY RETRYAFTER milliseconds",
-    ],
-    ["", "GAP", "-1 9223372036854775807", "GAP"],
-    ["NEXT EXPIRED LIST URIS", "COUNT", "-1", "COUNT"],
-    ["", "PARALLEL WEIGHT depth", "-1", "PARALLEL WEIGHT depth"],
-    ["LIMIT", "DELAY BUDGET", "-2", "DELAY BUDGET"],
-    ["SWEEP", "LIMIT", "-1", "LIMIT"],
-    ["ADD", "n", "-1", "'sequence number'"],
-    ["ADD", "now", "0 -1", ""],
-    ["RELEASE", "count", "0 -1", ""],
-    [
-        "",
-        "factor",
-        "'' x -1 nan inf 1e400 1,5 ' 1' 1.5.5",
-        "FACTOR",
-    ],
-    ["", "status", "20.0 2e2", "STATUS"],
-    ["", "token", "-1 1 9223372036854775807", "STALE token"],
-    ["", "cursor", "'' NONSENSE \0\r\n", "CURSOR"],
+const INVALID: &[[&str; 4]] = &rows![
+    ["", "chg from", "''", "chg from"];
+    ["RELEASE EXTEND BLOCK PAUSE RESUME MOVE WHY URIS", "chg from", "nobody %n%s \u{e9}\r\n", "NOCHG"];
+    ["", "execution writer to uri", "''", "execution writer 'to ' uri"];
+    ["ADD ADDURI BLOCK RELEASE", "at time", "-1 9223372036854775807", "at UNTIL RETRY"];
+    ["NEXT RELEASE EXTEND", "LEASE COUNT", "0", "LEASE COUNT"];
+    ["NEXT RELEASE EXTEND", "LEASE BLOCK DELAY ELAPSED MIN MAX CRAWLDELAY RETRYAFTER milliseconds",
+        "-1 9223372036854775807", "LEASE BLOCK DELAY ELAPSED MIN MAX CRAWLDELAY RETRYAFTER milliseconds"];
+    ["", "GAP", "-1 9223372036854775807", "GAP"];
+    ["NEXT EXPIRED LIST URIS", "COUNT", "-1", "COUNT"];
+    ["", "PARALLEL WEIGHT depth", "-1", "PARALLEL WEIGHT depth"];
+    ["LIMIT", "DELAY BUDGET", "-2", "DELAY BUDGET"];
+    ["SWEEP", "LIMIT", "-1", "LIMIT"];
+    ["ADD", "n", "-1", "'sequence number'"];
+    ["ADD", "now", "0 -1", ""];
+    ["RELEASE", "count", "0 -1", ""];
+    ["", "factor", "'' x -1 nan inf 1e400 1,5 ' 1' 1.5.5", "FACTOR"];
+    ["", "status", "20.0 2e2", "STATUS"];
+    ["", "token", "-1 1 9223372036854775807", "STALE token"];
+    ["", "cursor", "'' NONSENSE \0\r\n", "CURSOR"];
 ];
 
-const LIMITS: &[[&str; 5]] = &[
-    [
-        "",
-        "prefix",
-        "x*1024",
-        "x*1025",
-        "BADPREFIX 'maximum is 1024'",
-    ],
-    [
-        "",
-        "chg from to execution writer group",
-        "x*1024",
-        "x*1025",
-        "'maximum is 1024'",
-    ],
-    ["ADDURI", "uri", "x*65536", "x*65537", "'maximum is 65536'"],
-    [
-        "ADD ADDURI BLOCK 'RELEASE held <held> AT <soon>' 'RELEASE kept'",
-        "at time",
-        "0 <ten-years>",
-        "<later>",
-        "'ten years'",
-    ],
-    [
-        "NEXT RELEASE EXTEND LIMIT",
-        "LEASE BLOCK DELAY ELAPSED MIN MAX CRAWLDELAY RETRYAFTER milliseconds GAP",
-        "315619200000",
-        "315619200001",
-        "'ten years'",
-    ],
-    [
-        "NEXT EXPIRED LIST URIS",
-        "COUNT",
-        "1 1000",
-        "0 1001",
-        "'1 to 1000'",
-    ],
-    ["", "PARALLEL", "1 1000", "0 1001", "'1 to 1000'"],
-    ["", "WEIGHT", "1 1000000", "0 1000001", "'1 to 1000000'"],
-    [
-        "",
-        "depth",
-        "0 4294967295",
-        "4294967296",
-        "'0 to 4294967295'",
-    ],
-    [
-        "ADD",
-        "n",
-        "9223372036854775807",
-        "0",
-        "'1 to 9223372036854775807'",
-    ],
-    ["RELEASE", "count", "1 9223372036854775807", "", ""],
-    [
-        "SWEEP",
-        "LIMIT",
-        "1 9223372036854775807",
-        "0",
-        "'1 to 9223372036854775807'",
-    ],
-    [
-        "LIMIT",
-        "BUDGET",
-        "-1 0 9223372036854775807",
-        "",
-        "'0 to 9223372036854775807'",
-    ],
-    [
-        "",
-        "factor",
-        "0 0.001 1000",
-        "1001 1000.001 0.0001",
-        "'0 to 1000'",
-    ],
-    ["", "status", "-9999 999", "-10000 1000", "'-9999 to 999'"],
+const LIMITS: &[[&str; 5]] = &rows![
+    ["", "prefix", "x*1024", "x*1025", "BADPREFIX 'maximum is 1024'"];
+    ["", "chg from to execution writer group", "x*1024", "x*1025", "'maximum is 1024'"];
+    ["ADDURI", "uri", "x*65536", "x*65537", "'maximum is 65536'"];
+    ["ADD ADDURI BLOCK 'RELEASE held <held> AT <soon>' 'RELEASE kept'", "at time", "0 <ten-years>", "<later>",
+        "'ten years'"];
+    ["NEXT RELEASE EXTEND LIMIT", "LEASE BLOCK DELAY ELAPSED MIN MAX CRAWLDELAY RETRYAFTER milliseconds GAP",
+        "315619200000", "315619200001", "'ten years'"];
+    ["NEXT EXPIRED LIST URIS", "COUNT", "1 1000", "0 1001", "'1 to 1000'"];
+    ["", "PARALLEL", "1 1000", "0 1001", "'1 to 1000'"];
+    ["", "WEIGHT", "1 1000000", "0 1000001", "'1 to 1000000'"];
+    ["", "depth", "0 4294967295", "4294967296", "'0 to 4294967295'"];
+    ["ADD", "n", "9223372036854775807", "0", "'1 to 9223372036854775807'"];
+    ["RELEASE", "count", "1 9223372036854775807", "", ""];
+    ["SWEEP", "LIMIT", "1 9223372036854775807", "0", "'1 to 9223372036854775807'"];
+    ["LIMIT", "BUDGET", "-1 0 9223372036854775807", "", "'0 to 9223372036854775807'"];
+    ["", "factor", "0 0.001 1000", "1001 1000.001 0.0001", "'0 to 1000'"];
+    ["", "status", "-9999 999", "-10000 1000", "'-9999 to 999'"];
 ];
 
 const WORDS: &str = "\
@@ -294,20 +167,14 @@ const WORDS: &str = "\
     STATUS DONE RETRY NEXT LIMIT UNTIL EXECUTION PARALLEL GAP BUDGET GROUP STATE waiting CURSOR \
     ready:9 busy:inf:x 0-1-2-3 429 503 http://e.com/ all e:crawl-0 n";
 
-const VALUES: &[(&str, &str)] = &[
-    (
-        "chg from to",
-        "host-0 host-1 host-2 waiting ready held kept parallel member1",
-    ),
-    ("execution", "crawl crawl-0 crawl-1 other held-back"),
-    ("at time", "0 4000000000000 4000000000500 <soon>"),
-    ("token", "<held> <kept> <parallel>"),
-    ("group", "shared '' another"),
-    ("writer", "writer w"),
-    ("n count fetches uris groups weight depth status", "1 2 3 9"),
-    (
-        "milliseconds elapsed min max delay-milliseconds",
-        "1 5 60 1000",
-    ),
-    ("uri", "http://e.com/ http://kept/9"),
+const VALUES: &[(&str, &str)] = &rows![
+    "chg from to", "host-0 host-1 host-2 waiting ready held kept parallel member1";
+    "execution", "crawl crawl-0 crawl-1 other held-back";
+    "at time", "0 4000000000000 4000000000500 <soon>";
+    "token", "<held> <kept> <parallel>";
+    "group", "shared '' another";
+    "writer", "writer w";
+    "n count fetches uris groups weight depth status", "1 2 3 9";
+    "milliseconds elapsed min max delay-milliseconds", "1 5 60 1000";
+    "uri", "http://e.com/ http://kept/9";
 ];

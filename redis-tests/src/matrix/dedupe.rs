@@ -57,73 +57,27 @@ fn fill(c: &mut Wire, p: &str) -> State {
     state.with("token", claim.items()[1].text())
 }
 
-const SAMPLES: &[&str] = &[
-    "LOOKUP <h1>",
-    "LOOKUP CRAWL a WITHWACZ <h1> <h2>",
-    "CLAIM a <h77> PX 1000",
-    "CLAIM a <h30> PX 1000 BLOCK 1",
-    "CLAIM a <h1> PX 1000 BLOCK 1 WITHWACZ",
-    "CLAIM open <h1> PX 1000 WITHWACZ",
-    "UNCLAIM <h30> <token>",
-    "ADD new <h77> 0 <date> http://e.com/ 5",
-    "ADD open TOKEN <token> SEQ writer 7 EARLIEST <h30> 0 <date> http://e.com/ 5 <h77> 1 <date> http://e.com/2 6",
-    "ADD a EARLIEST <h77> 0 <date> http://e.com/ 5",
-    "ADD a SEQ w 9 <h77> 0 <date> http://e.com/ 5",
-    "BEGIN a",
-    "BEGIN new",
-    "BEGIN new VISIBLE",
-    "REVISIT new <h1> 5",
-    "REVISIT new <h1> 5 ORIGINAL other 0 9",
-    "REVISIT new REF uuid SEQ writer 7 <h1> 5 ORIGINAL a 0 9 <h2> 5",
-    "REVISIT a NOREF <h1> 5",
-    "REVISIT a REF u <h1> 5",
-    "WACZOPEN new new.wacz",
-    "WACZOPEN a new.wacz",
-    "WACZCLOSE a 0 a.wacz sha256:ab 5",
-    "WACZCLOSE open 0 open.wacz sha256:cd 5",
-    "WACZCLOSE open 0 closed.wacz sha256:cd 5 RENAME",
-    "WACZLIST a",
-    "COMMIT open",
-    "COMMIT a",
-    "CANCEL open",
-    "CANCEL a",
-    "RETAIN a",
-    "RETAIN PURGE a b",
-    "REMOVE a",
-    "REQUIRES a",
-    "REMOVE b a",
-    "REQUIRES b",
-    "REQUIRES b TRANSITIVE",
-    "REQUIRES REF u",
-    "REQUIRES REFS 'a 0' 'b 0' FORMAT RESP",
-    "REQUIRES a FORMAT JSON",
-    "REQUIREDBY a",
-    "STATS",
-    "STATS a",
-    "CRAWLS",
-    "CRAWLS COMMITTED",
-    "CRAWLS UNCOMMITTED",
-    "CRAWLS UNLISTED",
-    "CHECK",
-    "REPAIR",
-    "PROFILE",
-    "PROFILE document",
-    "PACK",
-    "UNPACK",
+const SAMPLES: &[&str] = &rows![
+    "LOOKUP <h1>"; "LOOKUP CRAWL a WITHWACZ <h1> <h2>"; "CLAIM a <h77> PX 1000";
+    "CLAIM a <h30> PX 1000 BLOCK 1"; "CLAIM a <h1> PX 1000 BLOCK 1 WITHWACZ";
+    "CLAIM open <h1> PX 1000 WITHWACZ"; "UNCLAIM <h30> <token>"; "ADD new <h77> 0 <date> http://e.com/ 5";
+    "ADD open TOKEN <token> SEQ writer 7 EARLIEST <h30> 0 <date> http://e.com/ 5 <h77> 1 <date> http://e.com/2 6";
+    "ADD a EARLIEST <h77> 0 <date> http://e.com/ 5"; "ADD a SEQ w 9 <h77> 0 <date> http://e.com/ 5";
+    "BEGIN a"; "BEGIN new"; "BEGIN new VISIBLE"; "REVISIT new <h1> 5";
+    "REVISIT new <h1> 5 ORIGINAL other 0 9"; "REVISIT new REF uuid SEQ writer 7 <h1> 5 ORIGINAL a 0 9 <h2> 5";
+    "REVISIT a NOREF <h1> 5"; "REVISIT a REF u <h1> 5"; "WACZOPEN new new.wacz"; "WACZOPEN a new.wacz";
+    "WACZCLOSE a 0 a.wacz sha256:ab 5"; "WACZCLOSE open 0 open.wacz sha256:cd 5";
+    "WACZCLOSE open 0 closed.wacz sha256:cd 5 RENAME"; "WACZLIST a"; "COMMIT open"; "COMMIT a"; "CANCEL open";
+    "CANCEL a"; "RETAIN a"; "RETAIN PURGE a b"; "REMOVE a"; "REQUIRES a"; "REMOVE b a"; "REQUIRES b";
+    "REQUIRES b TRANSITIVE"; "REQUIRES REF u"; "REQUIRES REFS 'a 0' 'b 0' FORMAT RESP";
+    "REQUIRES a FORMAT JSON"; "REQUIREDBY a"; "STATS"; "STATS a"; "CRAWLS"; "CRAWLS COMMITTED";
+    "CRAWLS UNCOMMITTED"; "CRAWLS UNLISTED"; "CHECK"; "REPAIR"; "PROFILE"; "PROFILE document"; "PACK";
+    "UNPACK";
 ];
 
-const READS: &[&str] = &[
-    "LOOKUP <h1> <h2> <h20> <h77>",
-    "LOOKUP CRAWL open WITHWACZ <h1> <h2> <h20>",
-    "WACZLIST a",
-    "WACZLIST open",
-    "STATS",
-    "STATS a",
-    "CRAWLS",
-    "REQUIRES b",
-    "REQUIRES REF u",
-    "REQUIREDBY a",
-    "CHECK",
+const READS: &[&str] = &rows![
+    "LOOKUP <h1> <h2> <h20> <h77>"; "LOOKUP CRAWL open WITHWACZ <h1> <h2> <h20>"; "WACZLIST a";
+    "WACZLIST open"; "STATS"; "STATS a"; "CRAWLS"; "REQUIRES b"; "REQUIRES REF u"; "REQUIREDBY a"; "CHECK";
 ];
 
 const KEYS: &str = "\
@@ -131,101 +85,43 @@ const KEYS: &str = "\
     u:duperefs src:d crawlspace committing removing commits holders claims h:a:baseline \
     h:a:added h:a:merging h:a:unstored h:a:deps h:a:refs h:a:seq";
 
-const INVALID: &[[&str; 4]] = &[
-    ["", "crawl", "'' a:counts a:wacz", "BADCRAWL"],
-    [
-        "WACZCLOSE WACZLIST COMMIT CANCEL RETAIN REMOVE REQUIRES REQUIREDBY STATS",
-        "crawl",
-        "unknown",
-        "unknown",
-    ],
-    [
-        "LOOKUP CLAIM UNCLAIM ADD REVISIT",
-        "hash",
-        "'' sha256: short 'a line\nbreak in it' 'sixteen bytes..\0.' 'sixteen bytes..\x7f.'",
-        "BADHASH",
-    ],
-    ["", "size revisit-size", "-1", "size"],
-    ["", "waczIndex index", "-1", "index"],
-    ["", "n", "-1 0", "'sequence number'"],
-    ["", "PX", "-1", "PX"],
-    ["", "BLOCK", "-1", "BLOCK"],
-    ["", "date", "'' yesterday '1 2' 2026-03-19\n", "date"],
-    ["", "reference", "'' a 'a x'", "reference unexpected"],
+const INVALID: &[[&str; 4]] = &rows![
+    ["", "crawl", "'' a:counts a:wacz", "BADCRAWL"];
+    ["WACZCLOSE WACZLIST COMMIT CANCEL RETAIN REMOVE REQUIRES REQUIREDBY STATS", "crawl", "unknown", "unknown"];
+    ["LOOKUP CLAIM UNCLAIM ADD REVISIT", "hash",
+        "'' sha256: short 'a line\nbreak in it' 'sixteen bytes..\0.' 'sixteen bytes..\x7f.'", "BADHASH"];
+    ["", "size revisit-size", "-1", "size"];
+    ["", "waczIndex index", "-1", "index"];
+    ["", "n", "-1 0", "'sequence number'"];
+    ["", "PX", "-1", "PX"];
+    ["", "BLOCK", "-1", "BLOCK"];
+    ["", "date", "'' yesterday '1 2' 2026-03-19\n", "date"];
+    ["", "reference", "'' a 'a x'", "reference unexpected"];
 ];
 
-const LIMITS: &[[&str; 5]] = &[
-    [
-        "",
-        "prefix",
-        "x*1024",
-        "x*1025",
-        "BADPREFIX 'maximum is 1024'",
-    ],
-    [
-        "",
-        "crawl",
-        "x*1 x*1024",
-        "x*1025",
-        "BADCRAWL '1 to 1024 bytes'",
-    ],
-    [
-        "LOOKUP CLAIM UNCLAIM ADD REVISIT",
-        "hash",
-        "x*16 x*256",
-        "x*15 x*257",
-        "BADHASH '16 to 256 bytes'",
-    ],
-    ["WACZCLOSE", "hash", "'' x*256", "x*257", "'maximum is 256'"],
-    [
-        "ADD REVISIT WACZCLOSE",
-        "size revisit-size waczIndex",
-        "0 9007199254740991",
-        "9007199254740992",
-        "'0 to 9007199254740991'",
-    ],
-    ["WACZCLOSE", "index", "0", "4294967296", "'0 to 4294967295'"],
-    [
-        "",
-        "n token",
-        "9223372036854775807",
-        "0",
-        "'1 to 9223372036854775807'",
-    ],
-    ["", "PX", "1 86400000", "0 86400001", "'1 to 86400000'"],
-    ["", "BLOCK", "0 86400000", "86400001", "'0 to 86400000'"],
-    [
-        "",
-        "date",
-        "2026-03-19T12:00:00.123456+01:00",
-        "2026-03-19T12:00:00.1234567+01:00",
-        "'maximum is 32'",
-    ],
-    ["", "url", "x*1048576", "x*1048577", "'maximum is 1048576'"],
-    ["", "writer uuid", "x*1024", "x*1025", "'maximum is 1024'"],
-    ["", "filename", "x*4096", "x*4097", "'maximum is 4096'"],
+const LIMITS: &[[&str; 5]] = &rows![
+    ["", "prefix", "x*1024", "x*1025", "BADPREFIX 'maximum is 1024'"];
+    ["", "crawl", "x*1 x*1024", "x*1025", "BADCRAWL '1 to 1024 bytes'"];
+    ["LOOKUP CLAIM UNCLAIM ADD REVISIT", "hash", "x*16 x*256", "x*15 x*257", "BADHASH '16 to 256 bytes'"];
+    ["WACZCLOSE", "hash", "'' x*256", "x*257", "'maximum is 256'"];
+    ["ADD REVISIT WACZCLOSE", "size revisit-size waczIndex", "0 9007199254740991", "9007199254740992",
+        "'0 to 9007199254740991'"];
+    ["WACZCLOSE", "index", "0", "4294967296", "'0 to 4294967295'"];
+    ["", "n token", "9223372036854775807", "0", "'1 to 9223372036854775807'"];
+    ["", "PX", "1 86400000", "0 86400001", "'1 to 86400000'"];
+    ["", "BLOCK", "0 86400000", "86400001", "'0 to 86400000'"];
+    ["", "date", "2026-03-19T12:00:00.123456+01:00", "2026-03-19T12:00:00.1234567+01:00", "'maximum is 32'"];
+    ["", "url", "x*1048576", "x*1048577", "'maximum is 1048576'"];
+    ["", "writer uuid", "x*1024", "x*1025", "'maximum is 1024'"];
+    ["", "filename", "x*4096", "x*4097", "'maximum is 4096'"];
 ];
 
 /// Fields of hashes that the state does not have, or not all the time.
-const FIELDS: &[(&str, &str)] = &[
-    ("crawlspace", "profile"),
-    ("crawlspace", "format"),
-    ("committing", "open"),
-    ("committing", "nobody"),
-    ("removing", "a"),
-    ("removing", ""),
-    ("commits", "1"),
-    ("commits", "x"),
-    ("holders", "<h1>"),
-    ("claims", "<h77>"),
-    ("h:a:baseline", "x"),
-    ("h:a:baseline", "commits"),
-    ("h:a:deps", "b"),
-    ("h:a:added", "<h1>"),
-    ("h:a:merging", "<h1>"),
-    ("h:a:unstored", "<h1>"),
-    ("h:a:seq", "w"),
-    ("allhashes", "<h1>"),
+const FIELDS: &[(&str, &str)] = &rows![
+    "crawlspace", "profile"; "crawlspace", "format"; "committing", "open"; "committing", "nobody";
+    "removing", "a"; "removing", ""; "commits", "1"; "commits", "x"; "holders", "<h1>"; "claims", "<h77>";
+    "h:a:baseline", "x"; "h:a:baseline", "commits"; "h:a:deps", "b"; "h:a:added", "<h1>";
+    "h:a:merging", "<h1>"; "h:a:unstored", "<h1>"; "h:a:seq", "w"; "allhashes", "<h1>";
 ];
 
 const WORDS: &str = "\
@@ -234,18 +130,10 @@ const WORDS: &str = "\
     browsertrix 'a 0' 'b 1' w.wacz http://e.com/ a:counts <date> <date> <h1> <h2> <h20> <h30> \
     <h77> <h1> <h2> <token>";
 
-const VALUES: &[(&str, &str)] = &[
-    ("crawl", "a b a b open"),
-    ("hash", "<h1> <h2> <h20> <h30> <h77>"),
-    ("date", "<date> 20200101000000 2030-01-01T00:00:00+01:00"),
-    ("url", "http://e.com/"),
-    ("size revisit-size", "0 7 300 899"),
-    ("waczIndex index", "0 1"),
-    ("filename", "w.wacz v.wacz a.wacz open.wacz"),
-    ("milliseconds", "50"),
-    ("token", "1 2 3 4"),
-    ("writer", "writer w"),
-    ("n", "1 2 7 9"),
-    ("uuid", "u"),
-    ("reference", "'a 0' 'b 1'"),
+const VALUES: &[(&str, &str)] = &rows![
+    "crawl", "a b a b open"; "hash", "<h1> <h2> <h20> <h30> <h77>";
+    "date", "<date> 20200101000000 2030-01-01T00:00:00+01:00"; "url", "http://e.com/";
+    "size revisit-size", "0 7 300 899"; "waczIndex index", "0 1";
+    "filename", "w.wacz v.wacz a.wacz open.wacz"; "milliseconds", "50"; "token", "1 2 3 4";
+    "writer", "writer w"; "n", "1 2 7 9"; "uuid", "u"; "reference", "'a 0' 'b 1'";
 ];

@@ -346,12 +346,8 @@ mod tests {
 
     #[test]
     fn what_breaks_the_grammar_is_not_read() {
-        for line in [
-            "SET k",
-            "SET k ALL a",
-            "SET k LIMIT x a",
-            "SET k a LIMIT 5",
-            "SET k LIMIT 5",
+        for line in rows![
+            "SET k"; "SET k ALL a"; "SET k LIMIT x a"; "SET k a LIMIT 5"; "SET k LIMIT 5";
         ] {
             assert_eq!(read(line), None, "{line}");
         }

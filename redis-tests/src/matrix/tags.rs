@@ -14,11 +14,8 @@ pub(super) fn family() -> Family {
         without_memory: "rem ruledel pointdel swap",
         keys: "''",
         fields: &[],
-        aliases: &[
-            ("id", "tag"),
-            ("tags", "tag"),
-            ("name", "access point"),
-            ("field[:n]", "field"),
+        aliases: &rows![
+            "id", "tag"; "tags", "tag"; "name", "access point"; "field[:n]", "field";
         ],
         resumed: &[],
         invalid: INVALID,
@@ -34,14 +31,10 @@ pub(super) fn family() -> Family {
 
 fn fill(c: &mut Wire, key: &str) -> State {
     let state = State::new("TAGS", key, None);
-    for line in [
-        "ADD RECORD 'k 2020 f 5' of-record",
-        "ADD FILE f of-file",
-        "ADD TAG of-file org:1",
-        "LOAD FILE STAGE g of-staged",
-        "RULESET r filename (.) x:$1",
-        "POINTSET p of-file",
-        "POINTSET p-(\\d+) org:$1",
+    for line in rows![
+        "ADD RECORD 'k 2020 f 5' of-record"; "ADD FILE f of-file"; "ADD TAG of-file org:1";
+        "LOAD FILE STAGE g of-staged"; "RULESET r filename (.) x:$1"; "POINTSET p of-file";
+        "POINTSET p-(\\d+) org:$1";
     ] {
         c.expect_ok(&state.words(line));
     }
@@ -100,17 +93,9 @@ const SAMPLES: &[&str] = &[
     "INFO",
 ];
 
-const READS: &[&str] = &[
-    "INFO",
-    "RULES",
-    "POINTS",
-    "SCAN FILE 0",
-    "SCAN TAG 0",
-    "SCAN RECORD 0",
-    "LIST *",
-    "GET FILE f ALL",
-    "FILTER POINT p FORMAT FILE RETURN TAGS LINES f g",
-    "EXPLAIN POINT p FORMAT FILE LINES f",
+const READS: &[&str] = &rows![
+    "INFO"; "RULES"; "POINTS"; "SCAN FILE 0"; "SCAN TAG 0"; "SCAN RECORD 0"; "LIST *"; "GET FILE f ALL";
+    "FILTER POINT p FORMAT FILE RETURN TAGS LINES f g"; "EXPLAIN POINT p FORMAT FILE LINES f";
 ];
 
 const INVALID: &[[&str; 4]] = &[
@@ -120,55 +105,20 @@ const INVALID: &[[&str; 4]] = &[
     ["RULESET", "field", "'' 'a b'", "field"],
 ];
 
-const LIMITS: &[[&str; 5]] = &[
-    [
-        "'ADD FILE' 'ADD RECORD' 'REM FILE' 'REM RECORD' 'GET FILE' 'GET RECORD' 'LOAD FILE' 'LOAD RECORD'",
-        "id",
-        "x*16384",
-        "x*16385",
-        "16384",
-    ],
-    [
-        "'ADD TAG' 'REM TAG' 'GET TAG' 'LOAD TAG'",
-        "id",
-        "x*1024",
-        "x*1025",
-        "1024",
-    ],
-    ["ADD REM LOAD", "tag tags", "x*1024", "x*1025", "1024"],
-    ["RULESET RULEDEL", "name", "x*256", "x*257", "256"],
-    ["POINTSET POINTDEL", "name", "x*1024", "x*1025", "1024"],
-    ["RULESET", "field", "x*64", "x*65", ""],
-    ["RULESET", "regex", "x*65536", "x*65537", "BADRE 65536"],
-    [
-        "RULESET",
-        "template",
-        "x*4096",
-        "x*4097",
-        "TOOBIG 'maximum is 4096'",
-    ],
-    [
-        "POINTSET FILTER EXPLAIN LIST",
-        "expression",
-        "x*1048576",
-        "x*1048577",
-        "TOOBIG 'maximum is 1048576'",
-    ],
-    [
-        "LIST SCAN",
-        "COUNT",
-        "1 100000",
-        "0 100001",
-        "'1 to 100000'",
-    ],
-    [
-        "FILTER EXPLAIN",
-        "SKIP LIMIT",
-        "0 9223372036854775807",
-        "",
-        "'0 to 9223372036854775807'",
-    ],
-    ["SWAP", "EXPECT", "1", "", "'0 to 9223372036854775807'"],
+const LIMITS: &[[&str; 5]] = &rows![
+    ["'ADD FILE' 'ADD RECORD' 'REM FILE' 'REM RECORD' 'GET FILE' 'GET RECORD' 'LOAD FILE' 'LOAD RECORD'",
+        "id", "x*16384", "x*16385", "16384"];
+    ["'ADD TAG' 'REM TAG' 'GET TAG' 'LOAD TAG'", "id", "x*1024", "x*1025", "1024"];
+    ["ADD REM LOAD", "tag tags", "x*1024", "x*1025", "1024"];
+    ["RULESET RULEDEL", "name", "x*256", "x*257", "256"];
+    ["POINTSET POINTDEL", "name", "x*1024", "x*1025", "1024"];
+    ["RULESET", "field", "x*64", "x*65", ""];
+    ["RULESET", "regex", "x*65536", "x*65537", "BADRE 65536"];
+    ["RULESET", "template", "x*4096", "x*4097", "TOOBIG 'maximum is 4096'"];
+    ["POINTSET FILTER EXPLAIN LIST", "expression", "x*1048576", "x*1048577", "TOOBIG 'maximum is 1048576'"];
+    ["LIST SCAN", "COUNT", "1 100000", "0 100001", "'1 to 100000'"];
+    ["FILTER EXPLAIN", "SKIP LIMIT", "0 9223372036854775807", "", "'0 to 9223372036854775807'"];
+    ["SWAP", "EXPECT", "1", "", "'0 to 9223372036854775807'"];
 ];
 
 const WORDS: &str = "\
@@ -178,18 +128,10 @@ const WORDS: &str = "\
     (((( \" ' \\ (a+)+$ ( [a a{1000}{1000} $1 ${ 'k 2020 u m 200 d 7' 'k 2020 {\"a\":1}' ' CDX' \
     \n \r\n a\nb 'k 2020 f 5' (*70000 !*70000";
 
-const VALUES: &[(&str, &str)] = &[
-    ("id", "f g 'k 2020 f 5' of-file"),
-    ("tag", "t u of-file org:1 of-record"),
-    ("tags", "t 't u' '' of-file"),
-    ("name point", "r new p p-1"),
-    ("field", "filename status"),
-    ("regex", "(.) (.)(.) ^f$"),
-    ("template", "x:$1 y"),
-    ("expression", "of-file 't & !u' * @p 'x:*'"),
-    ("spec", "status:2.. tag.org:1 filename:f"),
-    ("field[:n]", "timestamp:4 urlkey"),
-    ("line", "f g 'k 2020 u m 200 d 7' 'k 2020 f 5'"),
-    ("cursor skip limit count ids", "0 1 5"),
-    ("prefix", "f of"),
+const VALUES: &[(&str, &str)] = &rows![
+    "id", "f g 'k 2020 f 5' of-file"; "tag", "t u of-file org:1 of-record"; "tags", "t 't u' '' of-file";
+    "name point", "r new p p-1"; "field", "filename status"; "regex", "(.) (.)(.) ^f$"; "template", "x:$1 y";
+    "expression", "of-file 't & !u' * @p 'x:*'"; "spec", "status:2.. tag.org:1 filename:f";
+    "field[:n]", "timestamp:4 urlkey"; "line", "f g 'k 2020 u m 200 d 7' 'k 2020 f 5'";
+    "cursor skip limit count ids", "0 1 5"; "prefix", "f of";
 ];

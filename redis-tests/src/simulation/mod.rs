@@ -39,13 +39,8 @@ const DAY: i64 = 24 * 3_600_000;
 /// Shares may be off by so many percent of all leases of a group.
 const FAIR: f64 = 2.0;
 /// Crawl executions and their weights. The last one is paused now and then.
-const EXECUTIONS: [(&str, u32); 6] = [
-    ("weekly", 1),
-    ("daily", 2),
-    ("news", 3),
-    ("election", 5),
-    ("museum", 8),
-    ("halting", 4),
+const EXECUTIONS: [(&str, u32); 6] = rows![
+    "weekly", 1; "daily", 2; "news", 3; "election", 5; "museum", 8; "halting", 4;
 ];
 /// The execution that is paused now and then.
 const HALTING: usize = 5;

@@ -30,16 +30,10 @@ impl Report {
         if share_deviation > FAIR {
             return Err(format!("a share is off by {share_deviation:.2} %"));
         }
-        let happened = [
-            ("leases that ran out", f.expired),
-            ("stale releases", f.stale),
-            ("repeated releases", f.repeated),
-            ("extensions", f.extended),
-            ("blocks", f.blocked),
-            ("URIs given up", f.given_up),
-            ("known additions", f.known),
-            ("leases behind shared gates", f.gated),
-            ("parallel leases", f.parallel),
+        let happened = rows![
+            "leases that ran out", f.expired; "stale releases", f.stale; "repeated releases", f.repeated;
+            "extensions", f.extended; "blocks", f.blocked; "URIs given up", f.given_up;
+            "known additions", f.known; "leases behind shared gates", f.gated; "parallel leases", f.parallel;
         ];
         if let Some((what, _)) = happened.iter().find(|(_, times)| *times == 0) {
             return Err(format!("there were no {what}: nothing was tested"));

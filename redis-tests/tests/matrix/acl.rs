@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use redis_tests::matrix::{Family, PREFIX};
-use redis_tests::{Reply, Wire, array, bulk, ok};
+use redis_tests::{Reply, Wire, array, bulk, ok, rows};
 
 use crate::stage::{Outcome, Stage, changed, steady};
 
@@ -137,13 +137,8 @@ fn runs_with_exactly_what_it_needs(stage: &mut Stage, user: &mut User, line: &st
     assert!(!grants.is_empty(), "{line} needs no key");
     let shared = |stage: &Stage, key: &str| is_shared(&stage.family, &key[PREFIX.len()..]);
     // Who only reads needs no permission for what the module keeps for itself.
-    let own = [
-        "crawlspace",
-        "committing",
-        "removing",
-        "commits",
-        "holders",
-        "claims",
+    let own = rows![
+        "crawlspace"; "committing"; "removing"; "commits"; "holders"; "claims";
     ];
     let own = |key: &String| own.iter().any(|name| key == &format!("{PREFIX}{name}"));
     assert!(

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use redis_tests::matrix::{Family, Grammar, Kind, Slot, State, is_integer, malformed, split};
-use redis_tests::{Reply, Server, Wire, is_packed, ok, plainly, simple};
+use redis_tests::{Reply, Server, Wire, is_packed, ok, plainly, rows, simple};
 
 for_every_family!(
     refused_lines_change_nothing,
@@ -18,33 +18,14 @@ for_every_family!(
 );
 
 /// What is no whole number.
-const NO_NUMBERS: [&str; 11] = [
-    "",
-    "x",
-    "1.5",
-    "1e3",
-    " 1",
-    "18446744073709551616",
-    "0x10",
-    "+1",
-    "5\0",
-    "soon",
-    "--1",
+const NO_NUMBERS: [&str; 11] = rows![
+    ""; "x"; "1.5"; "1e3"; " 1"; "18446744073709551616"; "0x10"; "+1"; "5\0"; "soon"; "--1";
 ];
 
 /// What is a mistake whatever it stands for.
-const ODD: [&[u8]; 11] = [
-    b"",
-    b"\0",
-    b"%1000000d",
-    b"\x00\xff",
-    b"\xf0\x28\x8c\x28",
-    b"\xff\xfe",
-    b"%s%n",
-    b"{",
-    b"http://e.com/ \x00\xff",
-    b"9223372036854775807",
-    b"18446744073709551616",
+const ODD: [&[u8]; 11] = rows![
+    b""; b"\0"; b"%1000000d"; b"\x00\xff"; b"\xf0\x28\x8c\x28"; b"\xff\xfe"; b"%s%n"; b"{";
+    b"http://e.com/ \x00\xff"; b"9223372036854775807"; b"18446744073709551616";
 ];
 
 /// A server with the family's state, and what went wrong so far.
@@ -456,11 +437,8 @@ fn keys_of_another_type_are_named_and_nothing_is_half_written(family: &Family) {
     let mut named = BTreeSet::new();
     for key in split(family.keys) {
         let key = format!("{}{key}", trial.state.prefix);
-        for wrong in [
-            &["SET", &key, "x"][..],
-            &["RPUSH", &key, "x"],
-            &["HSET", &key, "f", "v"],
-            &["SADD", &key, "x"],
+        for wrong in rows![
+            &["SET", &key, "x"][..]; &["RPUSH", &key, "x"]; &["HSET", &key, "f", "v"]; &["SADD", &key, "x"];
         ] {
             trial.spoil(wrong);
             for line in family.samples {
@@ -487,16 +465,9 @@ fn keys_of_another_type_are_named_and_nothing_is_half_written(family: &Family) {
 }
 
 fn garbage_in_fields_does_no_harm(family: &Family) {
-    let garbage: [&[u8]; 9] = [
-        b"",
-        b"x",
-        b"-1",
-        b"-1 -2 -3",
-        b"-9223372036854775808",
-        b"99999999999999999999",
-        b"\xff\0 \r\n",
-        b"1 2 3 4 5 6 7 8",
-        b"1e308",
+    let garbage: [&[u8]; 9] = rows![
+        b""; b"x"; b"-1"; b"-1 -2 -3"; b"-9223372036854775808"; b"99999999999999999999"; b"\xff\0 \r\n";
+        b"1 2 3 4 5 6 7 8"; b"1e308";
     ];
     let mut trial = Trial::new(family);
     let prefix = trial.state.prefix.clone();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use redis_tests::matrix::{Family, Grammar, PREFIX};
-use redis_tests::{Options, Reply, Server, Wire, array, bulk, err, int, ok};
+use redis_tests::{Options, Reply, Server, Wire, array, bulk, err, int, ok, rows};
 
 for_every_family!(
     command_info_tells_arity_flags_and_keys,
@@ -279,12 +279,8 @@ fn info_counts_what_happens(family: &Family) {
     for ((name, before), (_, after)) in before.iter().zip(figures(&server)) {
         assert!(after > *before, "{name}: {before} then {after}");
     }
-    for none in [
-        "panics",
-        "jobs_running",
-        "claims_pending",
-        "chg_waiters",
-        "tags_batches_waiting",
+    for none in rows![
+        "panics"; "jobs_running"; "claims_pending"; "chg_waiters"; "tags_batches_waiting";
     ] {
         assert_eq!(server.info_number(none), 0, "{none}");
     }
@@ -328,30 +324,15 @@ fn internal_command_is_refused_to_clients() {
 }
 
 /// Settings: name, what it is at first, another value, and invalid ones.
-const SETTINGS: [(&str, &str, &str, &[&str]); 8] = [
-    (
-        "dedupe-profile",
-        "document",
-        "browsertrix",
-        &["warcprox", ""],
-    ),
-    ("dedupe-storage", "plain", "packed", &["compressed", ""]),
-    ("chg-lease", "600000", "1000", &["0", "-1", "x", ""]),
-    ("chg-attempts", "5", "3", &["0", "-1", "x"]),
-    ("chg-simulated-time", "no", "yes", &["maybe", "2"]),
-    (
-        "tags-inline-bytes",
-        "262144",
-        "1000",
-        &["-1", "67108865", "x"],
-    ),
-    (
-        "tags-batch-ms",
-        "60000",
-        "1000",
-        &["0", "-1", "86400001", "x"],
-    ),
-    ("slice-us", "500", "1000", &["49", "1001", "x"]),
+const SETTINGS: [(&str, &str, &str, &[&str]); 8] = rows![
+    "dedupe-profile", "document", "browsertrix", &["warcprox", ""];
+    "dedupe-storage", "plain", "packed", &["compressed", ""];
+    "chg-lease", "600000", "1000", &["0", "-1", "x", ""];
+    "chg-attempts", "5", "3", &["0", "-1", "x"];
+    "chg-simulated-time", "no", "yes", &["maybe", "2"];
+    "tags-inline-bytes", "262144", "1000", &["-1", "67108865", "x"];
+    "tags-batch-ms", "60000", "1000", &["0", "-1", "86400001", "x"];
+    "slice-us", "500", "1000", &["49", "1001", "x"];
 ];
 
 fn setting(c: &mut Wire, name: &str) -> String {

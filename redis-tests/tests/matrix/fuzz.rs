@@ -9,7 +9,7 @@ use redis_tests::matrix::{
     Argument, Family, Grammar, Kind, PREFIX, State, family, malformed, split,
 };
 use redis_tests::{
-    Frontier, Lease, Reply, Rng, Server, Snapshot, Wire, ok, random_step, simulated, until,
+    Frontier, Lease, Reply, Rng, Server, Snapshot, Wire, ok, random_step, rows, simulated,
 };
 
 for_every_family!(random_calls_on_spoiled_keys_do_no_harm);
@@ -24,16 +24,9 @@ const PREFIXES: [&str; 4] = [PREFIX, PREFIX, PREFIX, "{m}q:"];
 const MORE_KEYS: [&str; 5] = ["", "crawlspace", "CHG:", "alldupes", "moving"];
 
 /// Words that mean something to nobody.
-const ODD: [&[u8]; 9] = [
-    b"",
-    b"9223372036854775807",
-    b"18446744073709551616",
-    b"%s%n",
-    b"{",
-    b"\x00\xff",
-    b"\xf0\x28\x8c\x28",
-    b"http://e.com/ \x00\xff",
-    b"e:",
+const ODD: [&[u8]; 9] = rows![
+    b""; b"9223372036854775807"; b"18446744073709551616"; b"%s%n"; b"{"; b"\x00\xff"; b"\xf0\x28\x8c\x28";
+    b"http://e.com/ \x00\xff"; b"e:";
 ];
 
 /// How many calls a family gets.
@@ -369,13 +362,8 @@ fn repair_mends(family: &Family, c: &mut Wire, state: &State, log: &str) -> bool
     }
     let check = ok_line(c, state, "CHECK");
     let number = |name: &&str| check.find(name).map_or(0, |n| n.int());
-    let findings = [
-        "danglingOwners",
-        "missingHashes",
-        "countDrift",
-        "leakedKeys",
-        "staleHolders",
-        "problems-total",
+    let findings = rows![
+        "danglingOwners"; "missingHashes"; "countDrift"; "leakedKeys"; "staleHolders"; "problems-total";
     ];
     let inconsistent = family.name == "CHG" && number(&"consistent") == 0;
     if inconsistent || findings.iter().map(number).sum::<i64>() > 0 {
@@ -462,9 +450,7 @@ fn random_waiters_and_random_commands_do_no_harm() {
     for waiter in waiters {
         waiter.wire.hang_up();
     }
-    until("nobody waits any more", || {
-        server.info_number("blocked_clients") == 0
-    });
+    server.until_blocked(0);
     let mut real = state;
     real.now = None;
     repair_mends(&chg, &mut f.wire, &real, "");

@@ -2,7 +2,7 @@
 //! its master was.
 
 use redis_tests::matrix::Family;
-use redis_tests::{Server, Wire, ok};
+use redis_tests::{Server, Wire, ok, rows};
 
 use crate::stage::{
     Stage, assert_goes_on, empty_caches, idle, prepare_to_go_on, steady, steady_data,
@@ -50,12 +50,8 @@ fn replicated(stage: &mut Stage, monitor: &mut Wire, run: impl FnOnce(&mut Stage
         let line = monitor.recv().text();
         (!line.contains("\"PUBLISH\"")).then_some(line)
     });
-    let own = [
-        "\"PING\"",
-        "\"SELECT\"",
-        "\"REPLCONF\"",
-        "\"ping\"",
-        "\"replconf\"",
+    let own = rows![
+        "\"PING\""; "\"SELECT\""; "\"REPLCONF\""; "\"ping\""; "\"replconf\"";
     ];
     lines
         .filter(|line| !own.iter().any(|word| line.contains(word)))

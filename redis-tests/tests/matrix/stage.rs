@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis_tests::matrix::{Family, Grammar, State, split};
-use redis_tests::{Reply, Server, Snapshot, Wire, bulk, int, ok};
+use redis_tests::{Reply, Server, Snapshot, Wire, bulk, int, ok, rows};
 
 /// What a sample replied and left behind, without what the clock and memory decide.
 #[derive(Clone, Debug, PartialEq)]
@@ -224,13 +224,9 @@ pub fn assert_goes_on(states: &[State; 2], family: &Family, wire: &mut Wire) {
 }
 
 /// What happens to a frontier before time passes.
-const FIRST: &[&str] = &[
-    "ADD crawl SEQ writer 2 numbered 0",
-    "ADD crawl SEQ writer 3 numbered 0",
-    "ADD crawl idle 0",
-    "EXTEND kept <kept> 9000",
-    "RESUME paused",
-    "RESUME EXECUTION held-back",
+const FIRST: &[&str] = &rows![
+    "ADD crawl SEQ writer 2 numbered 0"; "ADD crawl SEQ writer 3 numbered 0"; "ADD crawl idle 0";
+    "EXTEND kept <kept> 9000"; "RESUME paused"; "RESUME EXECUTION held-back";
 ];
 
 /// What all samples reply one after the other in the first index, and what comes of the second while
@@ -270,69 +266,31 @@ fn goes_on([samples, time]: &[State; 2], family: &Family, wire: &mut Wire) -> Ve
 /// not there, and what is refused. What stands before the last `; ` prepares the line.
 pub fn idle(family: &Family) -> &'static [&'static str] {
     match family.name {
-        "DEDUPE" => &[
-            "ADD open <h20> 0 <date> http://example.com/page/20 1020",
-            "ADD open SEQ writer 3 <h77> 0 <date> http://e.com/ 5",
-            "REVISIT open SEQ writer 3 <h1> 5",
-            "REVISIT open <h77> 5",
-            "BEGIN open",
-            "WACZOPEN open open.wacz",
-            "WACZCLOSE open 0 open.wacz sha256:ab 7; WACZCLOSE open 0 open.wacz sha256:ab 7",
-            "WACZCLOSE open 0 open.wacz sha256:ab 7; WACZCLOSE open 0 open.wacz sha256:ab 7 RENAME",
-            "COMMIT b",
-            "CANCEL b",
-            "CANCEL nobody",
-            "REMOVE nobody",
-            "RETAIN nobody",
-            "RETAIN a; RETAIN a",
-            "CLAIM open <h1> PX 1000",
-            "CLAIM a <h30> PX 1000",
-            "UNCLAIM <h77> 1",
-            "UNCLAIM <h30> 99",
+        "DEDUPE" => &rows![
+            "ADD open <h20> 0 <date> http://example.com/page/20 1020";
+            "ADD open SEQ writer 3 <h77> 0 <date> http://e.com/ 5"; "REVISIT open SEQ writer 3 <h1> 5";
+            "REVISIT open <h77> 5"; "BEGIN open"; "WACZOPEN open open.wacz";
+            "WACZCLOSE open 0 open.wacz sha256:ab 7; WACZCLOSE open 0 open.wacz sha256:ab 7";
+            "WACZCLOSE open 0 open.wacz sha256:ab 7; WACZCLOSE open 0 open.wacz sha256:ab 7 RENAME";
+            "COMMIT b"; "CANCEL b"; "CANCEL nobody"; "REMOVE nobody"; "RETAIN nobody"; "RETAIN a; RETAIN a";
+            "CLAIM open <h1> PX 1000"; "CLAIM a <h30> PX 1000"; "UNCLAIM <h77> 1"; "UNCLAIM <h30> 99";
         ],
-        "CHG" => &[
-            "RELEASE held <held> AT <soon> DONE crawl; RELEASE held <held> AT <soon> DONE crawl",
-            "RELEASE held 5 AT 0",
-            "RELEASE nobody 5 AT 0",
-            "EXTEND held 5 1000",
-            "ADD crawl SEQ writer 3 numbered 0",
-            "ADD crawl SEQ writer 2 numbered 0",
-            "ADD crawl host soon",
-            "ADDURI other kept 4000000000000 1 http://kept/2",
-            "BLOCK nobody UNTIL 0",
-            "BLOCK waiting UNTIL 0",
-            "PAUSE paused",
-            "RESUME waiting",
-            "PAUSE EXECUTION held-back",
-            "RESUME EXECUTION nobody",
-            "RESUME",
-            "LIMIT parallel PARALLEL 2",
-            "GROUP shared member1 member2",
-            "DROP nobody",
-            "DROP GROUP nobody",
-            "MOVE held waiting",
-            "NEXT COUNT 9; NEXT",
-            "NEXT COUNT 9; NEXT COUNT 5",
-            "SWEEP; SWEEP",
-            "EXPIRED; EXPIRED",
+        "CHG" => &rows![
+            "RELEASE held <held> AT <soon> DONE crawl; RELEASE held <held> AT <soon> DONE crawl";
+            "RELEASE held 5 AT 0"; "RELEASE nobody 5 AT 0"; "EXTEND held 5 1000";
+            "ADD crawl SEQ writer 3 numbered 0"; "ADD crawl SEQ writer 2 numbered 0"; "ADD crawl host soon";
+            "ADDURI other kept 4000000000000 1 http://kept/2"; "BLOCK nobody UNTIL 0";
+            "BLOCK waiting UNTIL 0"; "PAUSE paused"; "RESUME waiting"; "PAUSE EXECUTION held-back";
+            "RESUME EXECUTION nobody"; "RESUME"; "LIMIT parallel PARALLEL 2"; "GROUP shared member1 member2";
+            "DROP nobody"; "DROP GROUP nobody"; "MOVE held waiting"; "NEXT COUNT 9; NEXT";
+            "NEXT COUNT 9; NEXT COUNT 5"; "SWEEP; SWEEP"; "EXPIRED; EXPIRED";
         ],
-        _ => &[
-            "ADD FILE f of-file",
-            "ADD FILE f 'a b'",
-            "ADD TAG org:1 of-file",
-            "ADD TAG org:1 org:1",
-            "REM FILE f nothing",
-            "REM FILE nobody t",
-            "LOAD FILE MERGE",
-            "LOAD FILE STAGE; LOAD FILE STAGE",
-            "LOAD RECORD REPLACE; LOAD RECORD REPLACE",
-            "RULEDEL nobody",
-            "POINTDEL nobody",
-            "POINTSET p (",
-            "SWAP FILE EXPECT 5",
-            "SWAP RECORD",
-            "SWAP FILE DISCARD; SWAP FILE DISCARD",
-            "SWAP FILE DISCARD; SWAP FILE",
+        _ => &rows![
+            "ADD FILE f of-file"; "ADD FILE f 'a b'"; "ADD TAG org:1 of-file"; "ADD TAG org:1 org:1";
+            "REM FILE f nothing"; "REM FILE nobody t"; "LOAD FILE MERGE"; "LOAD FILE STAGE; LOAD FILE STAGE";
+            "LOAD RECORD REPLACE; LOAD RECORD REPLACE"; "RULEDEL nobody"; "POINTDEL nobody"; "POINTSET p (";
+            "SWAP FILE EXPECT 5"; "SWAP RECORD"; "SWAP FILE DISCARD; SWAP FILE DISCARD";
+            "SWAP FILE DISCARD; SWAP FILE";
         ],
     }
 }

@@ -3,7 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use redis_tests::{Options, Reply, Server, TagSpace, array, bulk, cmd, int, ok, simple, until};
+use crate::stage;
+use redis_tests::{
+    Options, Reply, Server, TagSpace, array, bulk, cmd, int, ok, rows, simple, until,
+};
 
 /// Lines that take longer than a few round trips.
 const LINES: usize = 60_000;
@@ -37,18 +40,28 @@ fn send(s: &mut TagSpace, arguments: &str, blob: &[u8]) {
     s.wire.send(&words);
 }
 
+fn until_nothing_waits(server: &Server) {
+    let waiting = || server.info_number("tags_batches_waiting");
+    until("nothing waits any more", || waiting() == 0);
+    server.until_blocked(0);
+}
+
+/// Waits until the batch runs or is over, wherever it is by then.
+fn until_begun(server: &Server, s: &mut TagSpace) {
+    let blocked = || server.info_number("blocked_clients");
+    until("the batch has begun", || {
+        s.wire.has_reply() || blocked() > 0
+    });
+}
+
 #[test]
 fn big_batch_gives_what_small_ones_give() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     let blob = blob();
     let lines: Vec<String> = (0..LINES).map(line).collect();
     let before: Vec<i64> = (0..LINES as i64).filter(|n| n % 3 != 2).collect();
-    for arguments in [
-        "POINT all",
-        "WHERE 'coll:{0|1}'",
-        "FILTER tag.coll:0|1",
-        "FILTER filename:.*ARCHIVEIT-(0|1)-.*",
+    for arguments in rows![
+        "POINT all"; "WHERE 'coll:{0|1}'"; "FILTER tag.coll:0|1"; "FILTER filename:.*ARCHIVEIT-(0|1)-.*";
     ] {
         let index = s.ok_with(&format!("FILTER {arguments} RETURN INDEX BLOB"), &[&blob]);
         assert_eq!(index.ints(), before, "{arguments}");
@@ -71,10 +84,8 @@ fn big_batch_gives_what_small_ones_give() {
         error.starts_with(&format!("BADLINE line {}: ", LINES + 1)),
         "{error}"
     );
-    let error = s.err_with("FILTER WHERE colour=red BLOB", &[&blob]);
-    assert!(error.starts_with("BADFIELD "), "{error}");
-    let error = s.err_with("FILTER POINT nobody BLOB", &[&blob]);
-    assert!(error.starts_with("NOPOINT "), "{error}");
+    s.refused_with("FILTER WHERE colour=red BLOB", &[&blob], "BADFIELD ");
+    s.refused_with("FILTER POINT nobody BLOB", &[&blob], "NOPOINT ");
     s.key = "missing".into();
     assert_eq!(
         s.ok_with("FILTER WHERE * RETURN COUNT BLOB", &[&blob]),
@@ -84,8 +95,7 @@ fn big_batch_gives_what_small_ones_give() {
 
 #[test]
 fn others_are_served_while_a_big_batch_runs() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (server, mut s) = stage(space);
     let mut other = server.wire();
     let blob = blob();
     send(&mut s, "POINT all RETURN COUNT", &blob);
@@ -112,23 +122,16 @@ fn others_are_served_while_a_big_batch_runs() {
 
 #[test]
 fn a_toggle_during_a_batch_shows_wholly_or_not_at_all() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (server, mut s) = stage(space);
     let mut other = TagSpace::of(&server);
     let lines = vec![line(1); 40_000];
     let blob = lines.join("\n").into_bytes();
-    let changes = [
-        ("ADD TAG coll:1 private", "REM TAG coll:1 private"),
-        (
-            "LOAD FILE SET ARCHIVEIT-1-x.warc.gz private",
-            "LOAD FILE REPLACE",
-        ),
-        ("POINTSET all none", "POINTSET all 'coll:* & !private'"),
-        (
-            "RULEDEL coll",
-            "RULESET coll filename '(?:^|/)ARCHIVEIT-(\\d+)-' coll:$1",
-        ),
-        ("RULESET more status 200 private", "RULEDEL more"),
+    let changes = rows![
+        "ADD TAG coll:1 private", "REM TAG coll:1 private";
+        "LOAD FILE SET ARCHIVEIT-1-x.warc.gz private", "LOAD FILE REPLACE";
+        "POINTSET all none", "POINTSET all 'coll:* & !private'";
+        "RULEDEL coll", "RULESET coll filename '(?:^|/)ARCHIVEIT-(\\d+)-' coll:$1";
+        "RULESET more status 200 private", "RULEDEL more";
     ];
     let (mut shown, mut hidden) = (0, 0);
     for (off, on) in changes {
@@ -168,23 +171,16 @@ fn key_may_go_while_a_batch_runs() {
     let mut server = Server::start();
     let blob = blob();
     let all = int(LINES as i64 / 3 * 2);
-    let gone: [&[&str]; 7] = [
-        &["DEL", "tags"],
-        &["UNLINK", "tags"],
-        &["FLUSHALL"],
-        &["FLUSHALL", "ASYNC"],
-        &["SET", "tags", "v"],
-        &["RENAME", "tags", "elsewhere"],
-        &["SWAPDB", "0", "3"],
+    let gone: [&[&str]; 7] = rows![
+        &["DEL", "tags"]; &["UNLINK", "tags"]; &["FLUSHALL"]; &["FLUSHALL", "ASYNC"]; &["SET", "tags", "v"];
+        &["RENAME", "tags", "elsewhere"]; &["SWAPDB", "0", "3"];
     ];
     for words in gone {
         let mut s = space(&server);
         let mut other = server.wire();
         send(&mut s, "POINT all RETURN COUNT", &blob);
         // Wherever the batch is by now.
-        until("the batch runs or is over", || {
-            s.wire.has_reply() || server.info_number("blocked_clients") > 0
-        });
+        until_begun(&server, &mut s);
         other.expect_ok(words);
         let reply = s.wire.recv();
         assert_eq!(reply, all, "{words:?}");
@@ -203,9 +199,7 @@ fn client_that_goes_leaves_nothing_behind() {
         let mut s = space(&server);
         let id = ok!(s.wire, "CLIENT", "ID").int();
         send(&mut s, "POINT all", &blob);
-        until("the batch runs or is over", || {
-            s.wire.has_reply() || server.info_number("blocked_clients") > 0
-        });
+        until_begun(&server, &mut s);
         match round % 3 {
             0 => s.wire.hang_up(),
             1 => {
@@ -220,9 +214,7 @@ fn client_that_goes_leaves_nothing_behind() {
         }
         ok!(c, "PING");
     }
-    until("nobody waits any more", || {
-        server.info_number("blocked_clients") == 0
-    });
+    server.until_blocked(0);
     let mut s = space(&server);
     assert_eq!(
         s.ok_with("FILTER POINT all RETURN COUNT BLOB", &[&blob]),
@@ -248,8 +240,7 @@ fn server_can_stop_while_a_batch_runs() {
 
 #[test]
 fn batches_in_transactions_and_scripts_run_at_once() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     let blob = blob();
     let all = int(LINES as i64 / 3 * 2);
     ok!(s.wire, "MULTI");
@@ -316,25 +307,19 @@ fn master_that_becomes_a_replica_lets_go_of_its_batches() {
     let other = Server::start();
     let mut s = space(&server);
     send(&mut s, "POINT all RETURN COUNT", &blob());
-    until("the batch runs or is over", || {
-        s.wire.has_reply() || server.info_number("blocked_clients") > 0
-    });
+    until_begun(&server, &mut s);
     ok!(server.wire(), "REPLICAOF", "127.0.0.1", other.port());
     let reply = s.wire.recv();
     let unblocked = matches!(&reply, Reply::Error(line) if line.starts_with(b"UNBLOCKED "));
     assert!(unblocked || reply == int(LINES as i64 / 3 * 2), "{reply:?}");
     other.wait_for_replica_offset(&server);
-    until("nothing waits any more", || {
-        server.info_number("tags_batches_waiting") == 0
-            && server.info_number("blocked_clients") == 0
-    });
+    until_nothing_waits(&server);
     assert_eq!(server.info_number("panics"), 0);
 }
 
 #[test]
 fn two_spaces_and_two_databases_are_not_mixed_up() {
-    let server = Server::start();
-    let mut one = space(&server);
+    let (server, mut one) = stage(space);
     let mut two = TagSpace::over(server.wire(), "other");
     two.ok("POINTSET all !x");
     let mut three = server.wire();
@@ -354,8 +339,7 @@ fn two_spaces_and_two_databases_are_not_mixed_up() {
 
 #[test]
 fn limit_is_a_setting() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     let setting = ok!(s.wire, "CONFIG", "GET", "crawlspace.tags-inline-bytes");
     assert_eq!(
         setting.field("crawlspace.tags-inline-bytes"),
@@ -363,13 +347,7 @@ fn limit_is_a_setting() {
     );
     let small = (0..200).map(line).collect::<Vec<_>>();
     let inline = s.ok_with("FILTER POINT all RETURN TAGS LINES", &small);
-    ok!(
-        s.wire,
-        "CONFIG",
-        "SET",
-        "crawlspace.tags-inline-bytes",
-        1024
-    );
+    s.wire.line("CONFIG SET crawlspace.tags-inline-bytes 1024");
     assert_eq!(
         s.ok_with("FILTER POINT all RETURN TAGS LINES", &small),
         inline
@@ -401,8 +379,7 @@ fn expensive() -> Vec<u8> {
 
 #[test]
 fn cheap_batch_is_answered_while_expensive_ones_of_others_go_on() {
-    let mut server = Server::start();
-    let mut s = space(&server);
+    let (mut server, mut s) = stage(space);
     let text = expensive();
     let mut others: Vec<TagSpace> = (0..24).map(|_| TagSpace::of(&server)).collect();
     for (n, other) in others.iter_mut().enumerate() {
@@ -432,18 +409,14 @@ fn cheap_batch_is_answered_while_expensive_ones_of_others_go_on() {
     for other in others {
         other.wire.hang_up();
     }
-    until("nothing waits any more", || {
-        server.info_number("tags_batches_waiting") == 0
-            && server.info_number("blocked_clients") == 0
-    });
+    until_nothing_waits(&server);
     assert!(server.is_alive());
     assert_eq!(server.info_number("panics"), 0);
 }
 
 #[test]
 fn batch_beyond_its_time_is_refused() {
-    let mut server = Server::start();
-    let mut s = space(&server);
+    let (mut server, mut s) = stage(space);
     ok!(s.wire, "CONFIG", "SET", "crawlspace.tags-batch-ms", 50);
     let text = expensive();
     let asked = format!("FILTER WHERE '{EXPENSIVE}' RETURN COUNT BLOB");
@@ -474,25 +447,14 @@ fn batch_beyond_its_time_is_refused() {
         &["LINES", "x"],
     ]
     .concat();
-    let error = s.err_with("FILTER", &words);
-    assert!(
-        error.starts_with("TOOBIG regexes that are together"),
-        "{error}"
-    );
+    s.refused_with("FILTER", &words, "TOOBIG regexes that are together");
     assert!(server.is_alive());
 }
 
 #[test]
 fn batches_of_clients_that_went_take_no_more_time() {
-    let mut server = Server::start();
-    let mut s = space(&server);
-    ok!(
-        s.wire,
-        "CONFIG",
-        "SET",
-        "crawlspace.tags-inline-bytes",
-        1000
-    );
+    let (mut server, mut s) = stage(space);
+    s.wire.line("CONFIG SET crawlspace.tags-inline-bytes 1000");
     let name = "ab0-/".repeat(800);
     let line = format!("com,example)/ 2020 http://example.com/ text/html 200 S - - 1 2 {name}");
     // The search in a line cannot be interrupted, and each compiles its own.
@@ -519,10 +481,7 @@ fn batches_of_clients_that_went_take_no_more_time() {
         other.wire.hang_up();
     }
     let before = spent(&mut server);
-    until("nothing waits any more", || {
-        server.info_number("tags_batches_waiting") == 0
-            && server.info_number("blocked_clients") == 0
-    });
+    until_nothing_waits(&server);
     let all = spent(&mut server) - before;
     // There are five threads at most.
     assert!(all < 9.0 * one, "{all} s for 16, {one} s for one");

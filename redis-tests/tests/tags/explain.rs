@@ -1,7 +1,8 @@
 //! `EXPLAIN` tells where each tag comes from and what each clause makes of it, and its verdict is
 //! that of `FILTER`.
 
-use redis_tests::{Reply, Server, TagSpace, array, bulk, int, ok};
+use crate::stage;
+use redis_tests::{Reply, Server, TagSpace, array, bulk, int, ok, rows};
 
 const LINE: &str = "com,example)/a 20200102030405 http://example.com/a text/html 200 SHA1 - - 123 456 d/ARCHIVEIT-7-x.warc.gz";
 
@@ -22,8 +23,7 @@ fn explain(s: &mut TagSpace, arguments: &str, line: &str) -> Reply {
 
 #[test]
 fn tags_come_with_their_sources() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     let reply = explain(&mut s, "", LINE);
     let pair = |tag: &str, source: &str| array([bulk(tag), bulk(source)]);
     let expected = array([
@@ -45,18 +45,12 @@ fn tags_come_with_their_sources() {
 
 #[test]
 fn formats_and_record_ids_are_told() {
-    let server = Server::start();
-    let mut s = space(&server);
-    for (format, line, told, record) in [
-        ("AUTO", "k 2020 u m 200 d 7", "cdx", "k 2020 - -"),
-        ("CDX", "k 2020 u m 200 d - 5 f", "cdx", "k 2020 f 5"),
-        (
-            "AUTO",
-            r#"k 2020 {"offset": 5, "filename": "f"}"#,
-            "cdxj",
-            "k 2020 f 5",
-        ),
-        ("RECORD", "k 2020 f 5", "record", "k 2020 f 5"),
+    let (_server, mut s) = stage(space);
+    for (format, line, told, record) in rows![
+        "AUTO", "k 2020 u m 200 d 7", "cdx", "k 2020 - -";
+        "CDX", "k 2020 u m 200 d - 5 f", "cdx", "k 2020 f 5";
+        "AUTO", r#"k 2020 {"offset": 5, "filename": "f"}"#, "cdxj", "k 2020 f 5";
+        "RECORD", "k 2020 f 5", "record", "k 2020 f 5";
     ] {
         let reply = explain(&mut s, &format!("FORMAT {format}"), line);
         assert_eq!(reply.field("format").text().to_lowercase(), told, "{line}");
@@ -79,8 +73,7 @@ fn clauses(reply: &Reply, into: &mut Vec<(String, i64)>) {
 
 #[test]
 fn each_clause_has_its_verdict() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     let arguments = "POINT org-1 WHERE 'coll:8 | country:*' FILTER status:404 !tag:private";
     let reply = explain(&mut s, arguments, LINE);
     assert_eq!(reply.field("keep"), int(0));
@@ -93,12 +86,8 @@ fn each_clause_has_its_verdict() {
         all.iter()
             .any(|(text, v)| text.contains(what) && *v == verdict)
     };
-    for (what, verdict) in [
-        ("org:1", 1),
-        ("private", 0),
-        ("coll:8", 0),
-        ("country:*", 1),
-        ("status:404", 0),
+    for (what, verdict) in rows![
+        "org:1", 1; "private", 0; "coll:8", 0; "country:*", 1; "status:404", 0;
     ] {
         assert!(has(what, verdict), "{what} {verdict}: {all:?}");
     }
@@ -108,22 +97,12 @@ fn each_clause_has_its_verdict() {
 
 #[test]
 fn verdict_is_that_of_filter() {
-    let server = Server::start();
-    let mut s = space(&server);
-    for arguments in [
-        "",
-        "WHERE coll:7",
-        "WHERE coll:8",
-        "POINT org-1",
-        "POINT org-2",
-        "WHERE 'of-file & of-record & org:1'",
-        "WHERE '!of-file'",
-        "FILTER status:200",
-        "FILTER !status:200",
-        "FILTER tag.coll:7|8 !tag:private",
-        "DIALECT PYWB FILTER =status:200 html",
-        "DIALECT IA FILTER '.* 200 .*'",
-        "POINT org-1 WHERE status=404",
+    let (_server, mut s) = stage(space);
+    for arguments in rows![
+        ""; "WHERE coll:7"; "WHERE coll:8"; "POINT org-1"; "POINT org-2";
+        "WHERE 'of-file & of-record & org:1'"; "WHERE '!of-file'"; "FILTER status:200"; "FILTER !status:200";
+        "FILTER tag.coll:7|8 !tag:private"; "DIALECT PYWB FILTER =status:200 html";
+        "DIALECT IA FILTER '.* 200 .*'"; "POINT org-1 WHERE status=404";
     ] {
         let keeps = s.kept(arguments, &[LINE]).len() as i64;
         let reply = explain(&mut s, arguments, LINE);
@@ -133,15 +112,12 @@ fn verdict_is_that_of_filter() {
 
 #[test]
 fn exactly_one_line_is_explained() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.err("EXPLAIN LINES");
     s.err("EXPLAIN FORMAT FILE LINES a b");
     s.err("EXPLAIN");
-    let error = s.err("EXPLAIN LINES bad");
-    assert!(error.starts_with("BADLINE line 1"), "{error}");
-    let error = s.err_with("EXPLAIN FILTER colour:red LINES", &[LINE]);
-    assert!(error.starts_with("BADFIELD "), "{error}");
+    s.refused("EXPLAIN LINES bad", "BADLINE line 1");
+    s.refused_with("EXPLAIN FILTER colour:red LINES", &[LINE], "BADFIELD ");
     // Nothing of the space is changed by looking.
     let before = s.digest();
     explain(&mut s, "WHERE x", LINE);
@@ -164,8 +140,7 @@ fn explanation_is_a_map_to_clients_of_resp3() {
 
 #[test]
 fn a_tag_that_has_several_sources_is_told_with_one_that_is_true() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("ADD FILE ARCHIVEIT-7-x.warc.gz coll:7 org:1");
     s.ok("ADD RECORD 'com,example)/a 20200102030405 d/ARCHIVEIT-7-x.warc.gz 456' org:1");
     let reply = explain(&mut s, "", LINE);

@@ -1,6 +1,7 @@
 //! What is not known shows nothing: fail closed.
 
-use redis_tests::{Server, TagSpace, array, bulk, int, ok};
+use crate::stage;
+use redis_tests::{Server, TagSpace, array, bulk, int, ok, rows};
 
 const NONE: [&str; 0] = [];
 
@@ -14,17 +15,13 @@ fn space(server: &Server) -> TagSpace {
     s
 }
 
-const FILES: [&str; 4] = [
-    "ARCHIVEIT-1-a.warc",
-    "ARCHIVEIT-2-a.warc",
-    "ARCHIVEIT-3-a.warc",
-    "unrecognised.warc",
+const FILES: [&str; 4] = rows![
+    "ARCHIVEIT-1-a.warc"; "ARCHIVEIT-2-a.warc"; "ARCHIVEIT-3-a.warc"; "unrecognised.warc";
 ];
 
 #[test]
 fn all_public_needs_a_collection() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     assert_eq!(
         s.kept("POINT all FORMAT FILE", &FILES),
         [FILES[0], FILES[2]]
@@ -42,42 +39,30 @@ fn all_public_needs_a_collection() {
 
 #[test]
 fn unknown_point_is_an_error_whatever_else_is_asked() {
-    let server = Server::start();
-    let mut s = space(&server);
-    for arguments in [
-        "POINT nobody FORMAT FILE",
-        "POINT nobody WHERE * FORMAT FILE",
-        "POINT nobody FORMAT FILE RETURN COUNT",
-        "POINT nobody LIMIT 0 FORMAT FILE",
-        "POINT nobody FORMAT FILE BADLINES DROP",
-        "WHERE '@nobody | *' FORMAT FILE",
-        "WHERE '* | @nobody' FORMAT FILE LIMIT 0",
+    let (_server, mut s) = stage(space);
+    for arguments in rows![
+        "POINT nobody FORMAT FILE"; "POINT nobody WHERE * FORMAT FILE";
+        "POINT nobody FORMAT FILE RETURN COUNT"; "POINT nobody LIMIT 0 FORMAT FILE";
+        "POINT nobody FORMAT FILE BADLINES DROP"; "WHERE '@nobody | *' FORMAT FILE";
+        "WHERE '* | @nobody' FORMAT FILE LIMIT 0";
     ] {
         let words = format!("FILTER {arguments} LINES");
-        let error = s.err_with(&words, &FILES);
-        assert!(error.starts_with("NOPOINT "), "{arguments}: {error}");
-        let error = s.err_with(&words.replace(" LINES", " BLOB"), &[""]);
-        assert!(error.starts_with("NOPOINT "), "{arguments}: {error}");
+        s.refused_with(&words, &FILES, "NOPOINT ");
+        s.refused_with(&words.replace(" LINES", " BLOB"), &[""], "NOPOINT ");
     }
     s.ok("POINTDEL all");
     let words = ["all", "FORMAT", "FILE", "LINES", "x"];
-    assert!(s.err_with("FILTER POINT", &words).starts_with("NOPOINT "));
-    assert!(s.err("LIST @nobody").starts_with("NOPOINT "));
+    s.refused_with("FILTER POINT", &words, "NOPOINT ");
+    s.refused("LIST @nobody", "NOPOINT ");
     let words = ["nobody", "FORMAT", "FILE", "LINES", "x"];
-    assert!(s.err_with("EXPLAIN POINT", &words).starts_with("NOPOINT "));
+    s.refused_with("EXPLAIN POINT", &words, "NOPOINT ");
 }
 
 #[test]
 fn missing_key_shows_nothing() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
-    for arguments in [
-        "",
-        "WHERE *",
-        "WHERE !private",
-        "WHERE 'a | !a'",
-        "FILTER status:.*",
-        "FILTER !tag:private",
+    let (_server, mut s) = stage(TagSpace::of);
+    for arguments in rows![
+        ""; "WHERE *"; "WHERE !private"; "WHERE 'a | !a'"; "FILTER status:.*"; "FILTER !tag:private";
     ] {
         let line = "k 2020 u m 200 d 7";
         assert_eq!(s.kept(arguments, &[line]), NONE, "{arguments}");
@@ -87,16 +72,13 @@ fn missing_key_shows_nothing() {
         assert_eq!(reply, int(0), "{arguments}");
     }
     let words = ["all", "LINES", "k 2020 u m 200 d 7"];
-    assert!(s.err_with("FILTER POINT", &words).starts_with("NOPOINT "));
+    s.refused_with("FILTER POINT", &words, "NOPOINT ");
     let words = ["@all", "LINES", "k 2020 u m 200 d 7"];
-    assert!(s.err_with("FILTER WHERE", &words).starts_with("NOPOINT "));
+    s.refused_with("FILTER WHERE", &words, "NOPOINT ");
     let words = ["*", "FORMAT", "FILE", "LINES", "f"];
     assert_eq!(s.ok_with("EXPLAIN WHERE", &words).field("keep"), int(0));
     // What is wrong is wrong all the same.
-    assert!(
-        s.err_with("FILTER WHERE", &["a &", "LINES", "x"])
-            .starts_with("SYNTAX ")
-    );
+    s.refused_with("FILTER WHERE", &["a &", "LINES", "x"], "SYNTAX ");
     assert_eq!(s.ok("LIST *").items()[1], array([]));
     assert!(!s.exists());
     for (name, n) in s.ok("INFO").pairs() {
@@ -106,14 +88,10 @@ fn missing_key_shows_nothing() {
 
 #[test]
 fn key_that_is_deleted_expires_or_is_flushed_shows_nothing() {
-    let server = Server::start();
-    let mut s = space(&server);
-    let gone: [&[&str]; 5] = [
-        &["DEL", "tags"],
-        &["UNLINK", "tags"],
-        &["PEXPIREAT", "tags", "1"],
-        &["FLUSHALL"],
-        &["RENAME", "tags", "other"],
+    let (server, mut s) = stage(space);
+    let gone: [&[&str]; 5] = rows![
+        &["DEL", "tags"]; &["UNLINK", "tags"]; &["PEXPIREAT", "tags", "1"]; &["FLUSHALL"];
+        &["RENAME", "tags", "other"];
     ];
     for words in gone {
         let mut s = space(&server);
@@ -121,7 +99,7 @@ fn key_that_is_deleted_expires_or_is_flushed_shows_nothing() {
         s.wire.expect_ok(words);
         assert_eq!(s.kept("WHERE * FORMAT FILE", &FILES), NONE, "{words:?}");
         let words = ["all", "FORMAT", "FILE", "LINES", "x"];
-        assert!(s.err_with("FILTER POINT", &words).starts_with("NOPOINT "));
+        s.refused_with("FILTER POINT", &words, "NOPOINT ");
         ok!(s.wire, "FLUSHALL");
     }
     assert_eq!(s.kept("WHERE * FORMAT FILE", &FILES), NONE);
@@ -133,8 +111,7 @@ fn key_that_is_deleted_expires_or_is_flushed_shows_nothing() {
 
 #[test]
 fn unknown_tags_match_nothing() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     for expression in ["coll:99", "nobody*", "coll:{98|99}", "COLL:1", "coll:1*x"] {
         let words = [expression, "FORMAT", "FILE", "LINES"];
         let reply = s.call_with("FILTER WHERE", &[&words[..], &FILES].concat());
@@ -148,16 +125,12 @@ fn unknown_tags_match_nothing() {
 
 #[test]
 fn spaces_in_a_column_bring_no_other_file_name() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("ADD FILE public.warc coll:3");
     // Nine columns with spaces in the URL look like twelve, of which another is the name of the WARC.
-    for url in [
-        "http://e.com/a 1 public.warc x",
-        "http://e.com/a - public.warc x",
-        "http://e.com/a b c",
-        "http://e.com/ x y z",
-        "- - 7 public.warc",
+    for url in rows![
+        "http://e.com/a 1 public.warc x"; "http://e.com/a - public.warc x"; "http://e.com/a b c";
+        "http://e.com/ x y z"; "- - 7 public.warc";
     ] {
         for last in ["- 5", "- - 5", "- - 7 5"] {
             let line = format!("k 2020 {url} text/html 200 D {last} ARCHIVEIT-2-a.warc");
@@ -169,56 +142,32 @@ fn spaces_in_a_column_bring_no_other_file_name() {
 
 #[test]
 fn key_of_another_type_is_refused_by_everyone() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     ok!(s.wire, "SET", "tags", "v");
     ok!(s.wire, "LPUSH", "list", "v");
     for key in ["tags", "list"] {
         s.key = key.to_owned();
-        for line in [
-            "ADD FILE f t",
-            "REM FILE f t",
-            "GET FILE f",
-            "GET FILE f ALL",
-            "LOAD FILE MERGE f t",
-            "LOAD FILE REPLACE",
-            "LOAD FILE STAGE f t",
-            "SWAP FILE",
-            "SWAP FILE DISCARD",
-            "RULESET r filename x t",
-            "RULEDEL r",
-            "RULES",
-            "POINTSET p t",
-            "POINTDEL p",
-            "POINTS",
-            "POINTS p",
-            "FILTER LINES x",
-            "FILTER POINT p FORMAT FILE LINES x",
-            "EXPLAIN FORMAT FILE LINES x",
-            "LIST *",
-            "SCAN FILE 0",
-            "INFO",
+        for line in rows![
+            "ADD FILE f t"; "REM FILE f t"; "GET FILE f"; "GET FILE f ALL"; "LOAD FILE MERGE f t";
+            "LOAD FILE REPLACE"; "LOAD FILE STAGE f t"; "SWAP FILE"; "SWAP FILE DISCARD";
+            "RULESET r filename x t"; "RULEDEL r"; "RULES"; "POINTSET p t"; "POINTDEL p"; "POINTS";
+            "POINTS p"; "FILTER LINES x"; "FILTER POINT p FORMAT FILE LINES x"; "EXPLAIN FORMAT FILE LINES x";
+            "LIST *"; "SCAN FILE 0"; "INFO";
         ] {
-            let error = s.err(line);
-            assert!(error.starts_with("WRONGTYPE "), "{line}: {error}");
+            s.refused(line, "WRONGTYPE ");
         }
     }
     // And a space is no string.
     s.key = "space".to_owned();
     s.ok("ADD FILE f t");
-    assert!(cmd_error(&mut s, &["GET", "space"]).starts_with("WRONGTYPE "));
+    s.wire.expect_code(&["GET", "space"], "WRONGTYPE ");
     ok!(s.wire, "SET", "space", "v");
     s.err("GET FILE f");
 }
 
-fn cmd_error(s: &mut TagSpace, words: &[&str]) -> String {
-    s.wire.expect_error(words)
-}
-
 #[test]
 fn the_end_of_a_line_is_no_part_of_a_name() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("ADD FILE ARCHIVEIT-1-secret.warc.gz private");
     s.ok("ADD RECORD 'u 2019 ARCHIVEIT-1-record.warc.gz 7' private");
     for name in ["secret", "record"] {
@@ -242,14 +191,16 @@ fn the_end_of_a_line_is_no_part_of_a_name() {
         "ARCHIVEIT-1-secret.warc.gz\r\n",
     ];
     assert_eq!(s.kept("POINT all FORMAT FILE", &names), NONE);
-    let error = s.err_with("FILTER POINT all FORMAT FILE LINES", &["a\nb"]);
-    assert!(error.starts_with("BADLINE line 1"), "{error}");
+    s.refused_with(
+        "FILTER POINT all FORMAT FILE LINES",
+        &["a\nb"],
+        "BADLINE line 1",
+    );
 }
 
 #[test]
 fn a_record_is_tagged_whatever_folder_its_file_is_in() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("ADD RECORD 'u 2019 ARCHIVEIT-1-a.warc.gz 7' private");
     for folder in ["", "/w/", "a/b/"] {
         let line = format!("u/x 2019 http://u m 200 d - - 1 7 {folder}ARCHIVEIT-1-a.warc.gz");
@@ -260,16 +211,9 @@ fn a_record_is_tagged_whatever_folder_its_file_is_in() {
 
 #[test]
 fn what_a_name_fills_into_a_regex_is_text() {
-    let server = Server::start();
-    let mut s = space(&server);
-    for (expression, name) in [
-        ("\\$1", "S"),
-        ("(?$1)", "i"),
-        ("\\x{$1}", "41"),
-        ("A{$1}", "0,"),
-        ("[$1]", "^x"),
-        ("$1", ".*"),
-        ("x|$1", "|"),
+    let (_server, mut s) = stage(space);
+    for (expression, name) in rows![
+        "\\$1", "S"; "(?$1)", "i"; "\\x{$1}", "41"; "A{$1}", "0,"; "[$1]", "^x"; "$1", ".*"; "x|$1", "|";
     ] {
         s.ok_with(
             "POINTSET",

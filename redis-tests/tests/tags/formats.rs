@@ -1,6 +1,7 @@
 //! Lines of every format, bad lines, and every form of reply.
 
-use redis_tests::{Reply, Server, TagSpace, array, bulk, int, ok};
+use crate::stage;
+use redis_tests::{Reply, Server, TagSpace, array, bulk, int, ok, rows};
 
 const NONE: [&str; 0] = [];
 
@@ -30,21 +31,11 @@ fn space(server: &Server) -> TagSpace {
 
 #[test]
 fn every_width_has_its_columns_in_their_places() {
-    let server = Server::start();
-    let mut s = space(&server);
-    let fields = [
-        ("urlkey", "urlkey", 0),
-        ("timestamp", "2020", 0),
-        ("url", "url", 0),
-        ("original", "url", 0),
-        ("mime", "mime", 0),
-        ("status", "200", 0),
-        ("digest", "digest", 0),
-        ("redirect", "redirect", 9),
-        ("robotflags", "robotflags", 10),
-        ("length", "123", 7),
-        ("offset", "456", 9),
-        ("filename", "filename", 9),
+    let (_server, mut s) = stage(space);
+    let fields = rows![
+        "urlkey", "urlkey", 0; "timestamp", "2020", 0; "url", "url", 0; "original", "url", 0;
+        "mime", "mime", 0; "status", "200", 0; "digest", "digest", 0; "redirect", "redirect", 9;
+        "robotflags", "robotflags", 10; "length", "123", 7; "offset", "456", 9; "filename", "filename", 9;
     ];
     for width in WIDTHS {
         let line = line_of(width, "2020");
@@ -69,8 +60,7 @@ fn every_width_has_its_columns_in_their_places() {
 
 #[test]
 fn record_tags_are_found_by_key_date_file_and_offset() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("ADD RECORD 'urlkey 2020 filename 456' t");
     s.ok("ADD RECORD 'urlkey 2020 - -' dashes");
     for width in WIDTHS {
@@ -93,18 +83,13 @@ fn record_tags_are_found_by_key_date_file_and_offset() {
 
 #[test]
 fn file_tags_are_found_by_name_and_base_name() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("ADD FILE a.warc base");
     s.ok("ADD FILE x/a.warc full");
     s.ok("ADD FILE - dash");
     let line = |file: &str| line_of(11, "2020").replace("filename", file);
-    for (file, base, full) in [
-        ("a.warc", 1, 0),
-        ("x/a.warc", 1, 1),
-        ("/y/x/a.warc", 1, 0),
-        ("a.warc/", 0, 0),
-        ("xa.warc", 0, 0),
+    for (file, base, full) in rows![
+        "a.warc", 1, 0; "x/a.warc", 1, 1; "/y/x/a.warc", 1, 0; "a.warc/", 0, 0; "xa.warc", 0, 0;
     ] {
         for (tag, kept) in [("base", base), ("full", full)] {
             let json = format!(r#"k 2020 {{"filename": "{file}"}}"#);
@@ -127,28 +112,14 @@ fn file_tags_are_found_by_name_and_base_name() {
 
 #[test]
 fn json_fields_are_read_as_they_are_meant() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     let line = r#"com,example)/ 20200102 { "url":"http:\/\/e\u00fc\"\\/", "mime" : null, "status":200, "digest":-1.50e3, "length":true, "a":[1, "x"], "o":{"p": {}}, "dup":"first", "dup":"last", "e":"", "filename":"\ud83d\ude00.warc"}"#;
-    for (test, kept) in [
-        ("urlkey='com,example)/'", true),
-        ("timestamp=20200102", true),
-        ("url='http://e\u{fc}\"\\\\/'", true),
-        ("original~^http", true),
-        ("mime=''", true),
-        ("status=200", true),
-        ("statuscode=200", true),
-        ("digest=-1.50e3", true),
-        ("length=true", true),
-        ("a*=x", true),
-        ("o*=p", true),
-        ("dup=last", true),
-        ("dup=first", false),
-        ("e=''", true),
-        ("missing=''", true),
-        ("redirect=''", true),
-        ("redirect=-", false),
-        ("filename=\u{1f600}.warc", true),
+    for (test, kept) in rows![
+        "urlkey='com,example)/'", true; "timestamp=20200102", true; "url='http://e\u{fc}\"\\\\/'", true;
+        "original~^http", true; "mime=''", true; "status=200", true; "statuscode=200", true;
+        "digest=-1.50e3", true; "length=true", true; "a*=x", true; "o*=p", true; "dup=last", true;
+        "dup=first", false; "e=''", true; "missing=''", true; "redirect=''", true; "redirect=-", false;
+        "filename=\u{1f600}.warc", true;
     ] {
         let words = [test, "RETURN", "COUNT", "LINES", line];
         let got = s.ok_with("FILTER WHERE", &words);
@@ -158,8 +129,7 @@ fn json_fields_are_read_as_they_are_meant() {
 
 #[test]
 fn formats_are_told_apart_line_by_line() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     let lines = [
         line_of(11, "2020"),
         r#"k 2020 {"status": "200", "filename": "f"}"#.to_owned(),
@@ -171,15 +141,13 @@ fn formats_are_told_apart_line_by_line() {
     assert_eq!(kept, [&lines[0][..], &lines[1], &lines[2], &lines[4]]);
     for (format, line) in [("CDX", 1), ("CDXJ", 0)] {
         let words = ["*", "FORMAT", format, "LINES", &lines[line]];
-        let error = s.err_with("FILTER WHERE", &words);
-        assert!(error.starts_with("BADLINE line 1"), "{format}: {error}");
+        s.refused_with("FILTER WHERE", &words, "BADLINE line 1");
     }
 }
 
 #[test]
 fn headers_and_blank_lines_count_but_are_never_kept() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     let (a, b) = (line_of(11, "1"), line_of(11, "2"));
     let lines = [" CDX N b a m s k r M S V g", &a, "", " CDX A b", &b, "   "];
     // A line of spaces is blank, or it is bad; it is not kept.
@@ -198,40 +166,21 @@ fn headers_and_blank_lines_count_but_are_never_kept() {
 
 #[test]
 fn bad_lines_are_numbered_or_dropped() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     let good = line_of(11, "2020");
-    let bad: [&[u8]; 21] = [
-        b"a",
-        b"a 2020",
-        b"a 2020 b",
-        b"1 2 3 4 5 6",
-        b"a 2020 u m 200 d 7 8",
-        b"a 2020 u m 200 d 7 8 9 10 11 12 13 14 15",
-        b"a date u m 200 d 7",
-        b"a 20x0 u m 200 d 7",
-        b"a - u m 200 d 7",
-        b"a  2020 u m 200 d 7",
-        b"a 2020  m 200 d 7",
-        b"a 2020 u m 200 d ",
-        b" a 2020 u m 200 d 7",
-        b"a 2020 {",
-        b"a 2020 {}x",
-        b"a 2020 {\"a\":}",
-        b"a 2020 {\"a\":\"\xff\"}",
-        b"a 2020 {\"a\":\"\\ud800x\"}",
-        b"a 2020 {'a':1}",
-        b"a x {}",
-        b"a 2020 {\"a\":1} {\"b\":1}",
+    let bad: [&[u8]; 21] = rows![
+        b"a"; b"a 2020"; b"a 2020 b"; b"1 2 3 4 5 6"; b"a 2020 u m 200 d 7 8";
+        b"a 2020 u m 200 d 7 8 9 10 11 12 13 14 15"; b"a date u m 200 d 7"; b"a 20x0 u m 200 d 7";
+        b"a - u m 200 d 7"; b"a  2020 u m 200 d 7"; b"a 2020  m 200 d 7"; b"a 2020 u m 200 d ";
+        b" a 2020 u m 200 d 7"; b"a 2020 {"; b"a 2020 {}x"; b"a 2020 {\"a\":}"; b"a 2020 {\"a\":\"\xff\"}";
+        b"a 2020 {\"a\":\"\\ud800x\"}"; b"a 2020 {'a':1}"; b"a x {}"; b"a 2020 {\"a\":1} {\"b\":1}";
     ];
     for line in bad {
         let told = line.escape_ascii();
         let lines: [&[u8]; 3] = [good.as_bytes(), line, good.as_bytes()];
-        let error = s.err_with("FILTER LINES", &lines);
-        assert!(error.starts_with("BADLINE line 2: "), "{told}: {error}");
+        s.refused_with("FILTER LINES", &lines, "BADLINE line 2: ");
         let blob = lines.join(&b'\n');
-        let error = s.err_with("FILTER BLOB", &[&blob]);
-        assert!(error.starts_with("BADLINE line 2: "), "{told}: {error}");
+        s.refused_with("FILTER BLOB", &[&blob], "BADLINE line 2: ");
         for arguments in ["BADLINES DROP", "BADLINES DROP RETURN INDEX"] {
             let reply = s.ok_with(&format!("FILTER {arguments} LINES"), &lines);
             let expected = if arguments.contains("INDEX") {
@@ -246,20 +195,21 @@ fn bad_lines_are_numbered_or_dropped() {
             s.ok_with("FILTER LIMIT 1 LINES", &lines),
             array([bulk(&good)])
         );
-        let error = s.err_with("FILTER LIMIT 2 BADLINES ERROR LINES", &lines);
-        assert!(error.starts_with("BADLINE line 2: "), "{told}: {error}");
+        s.refused_with(
+            "FILTER LIMIT 2 BADLINES ERROR LINES",
+            &lines,
+            "BADLINE line 2: ",
+        );
     }
     for line in ["a 2020 b", "a 2020 b c d", "a x b c", "a  b c"] {
         let words = ["RECORD", "LINES", "k 1 f 0", line];
-        let error = s.err_with("FILTER FORMAT", &words);
-        assert!(error.starts_with("BADLINE line 2: "), "{line}: {error}");
+        s.refused_with("FILTER FORMAT", &words, "BADLINE line 2: ");
     }
 }
 
 #[test]
 fn every_form_of_reply_tells_the_same_captures() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("ADD FILE even t u");
     s.ok("ADD TAG t carried");
     let lines: Vec<&str> = (0..19)
@@ -295,14 +245,10 @@ fn every_form_of_reply_tells_the_same_captures() {
 
 #[test]
 fn nothing_kept_is_empty_not_nil() {
-    let server = Server::start();
-    let mut s = space(&server);
-    for (form, lines, blob) in [
-        ("LINES", array([]), bulk("")),
-        ("INDEX", array([]), array([])),
-        ("COUNT", int(0), int(0)),
-        ("BITS", bulk([0]), bulk([0])),
-        ("TAGS", array([]), array([])),
+    let (_server, mut s) = stage(space);
+    for (form, lines, blob) in rows![
+        "LINES", array([]), bulk(""); "INDEX", array([]), array([]); "COUNT", int(0), int(0);
+        "BITS", bulk([0]), bulk([0]); "TAGS", array([]), array([]);
     ] {
         let words = [form, "LINES", "f", "g"];
         assert_eq!(
@@ -334,13 +280,9 @@ fn nothing_kept_is_empty_not_nil() {
 
 #[test]
 fn lines_are_given_back_byte_for_byte() {
-    let server = Server::start();
-    let mut s = space(&server);
-    let lines: [&[u8]; 4] = [
-        b"\xff\x00\xfe",
-        "\u{fc} \u{20ac}".as_bytes(),
-        b"a\tb",
-        b"LINES",
+    let (_server, mut s) = stage(space);
+    let lines: [&[u8]; 4] = rows![
+        b"\xff\x00\xfe"; "\u{fc} \u{20ac}".as_bytes(); b"a\tb"; b"LINES";
     ];
     let reply = s.ok_with("FILTER FORMAT FILE LINES", &lines);
     assert_eq!(reply, array(lines.map(bulk)));
@@ -351,8 +293,7 @@ fn lines_are_given_back_byte_for_byte() {
 
 #[test]
 fn collapse_keeps_the_first_of_each_run() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     let line = |key: &str, date: &str, digest: &str| format!("{key} {date} u m 200 {digest} 7");
     let lines = [
         line("a", "20200101", "x"),
@@ -383,17 +324,13 @@ fn collapse_keeps_the_first_of_each_run() {
         index(&mut s, "FILTER !timestamp:20200101 COLLAPSE digest"),
         [1, 2, 3]
     );
-    let error = s.err_with("FILTER COLLAPSE colour LINES", &lines);
-    assert!(error.starts_with("BADFIELD "), "{error}");
+    s.refused_with("FILTER COLLAPSE colour LINES", &lines, "BADFIELD ");
     for bad in ["timestamp:x", "timestamp:-1", "timestamp:", "", ":4"] {
         let words = [&[bad, "LINES"][..], &lines.each_ref().map(String::as_str)].concat();
         s.err_with("FILTER COLLAPSE", &words);
     }
-    let json = [
-        r#"a 1 {"colour": "red"}"#,
-        r#"a 2 {"colour": "red"}"#,
-        r#"a 3 {}"#,
-        r#"a 4 {}"#,
+    let json = rows![
+        r#"a 1 {"colour": "red"}"#; r#"a 2 {"colour": "red"}"#; r#"a 3 {}"#; r#"a 4 {}"#;
     ];
     assert_eq!(s.kept("COLLAPSE colour", &json), [json[0], json[2]]);
     // Headers, blank and bad lines do not end a run.
@@ -406,8 +343,7 @@ fn collapse_keeps_the_first_of_each_run() {
 
 #[test]
 fn order_is_filter_then_collapse_then_skip_then_limit() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("RULESET r filename '^(.)' $1");
     let lines: Vec<String> = "ppqabbaabbcq"
         .chars()
@@ -452,8 +388,7 @@ fn order_is_filter_then_collapse_then_skip_then_limit() {
 
 #[test]
 fn point_where_and_filters_are_all_anded() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("RULESET r filename '^(.)(.)(.)' $1 2$2 3$3");
     s.ok("POINTSET p a");
     let lines = ["xyz", "ayz", "abz", "abc", "xbc", "aac"];
@@ -474,40 +409,21 @@ fn point_where_and_filters_are_all_anded() {
 
 #[test]
 fn options_are_given_once_and_lines_last() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("POINTSET p a");
-    let twice = [
-        "POINT p POINT p",
-        "WHERE a WHERE b",
-        "DIALECT IA DIALECT IA",
-        "COLLAPSE digest COLLAPSE digest",
-        "SKIP 1 SKIP 1",
-        "LIMIT 1 LIMIT 1",
-        "FORMAT CDX FORMAT CDX",
-        "BADLINES DROP BADLINES DROP",
-        "RETURN COUNT RETURN COUNT",
+    let twice = rows![
+        "POINT p POINT p"; "WHERE a WHERE b"; "DIALECT IA DIALECT IA"; "COLLAPSE digest COLLAPSE digest";
+        "SKIP 1 SKIP 1"; "LIMIT 1 LIMIT 1"; "FORMAT CDX FORMAT CDX"; "BADLINES DROP BADLINES DROP";
+        "RETURN COUNT RETURN COUNT";
     ];
     for arguments in twice {
         s.err(format!("FILTER {arguments} LINES x"));
     }
-    for arguments in [
-        "",
-        "WHERE a",
-        "LINES",
-        "BLOB",
-        "BLOB a b",
-        "NONSENSE LINES x",
-        "FORMAT NONE LINES x",
-        "RETURN NONE LINES x",
-        "BADLINES NONE LINES x",
-        "SKIP -1 LINES x",
-        "SKIP x LINES x",
-        "LIMIT -1 LINES x",
-        "LIMIT 1.5 LINES x",
-        "LIMIT 99999999999999999999 LINES x",
-        "WHERE LINES x",
-        "POINT LINES x",
+    for arguments in rows![
+        ""; "WHERE a"; "LINES"; "BLOB"; "BLOB a b"; "NONSENSE LINES x"; "FORMAT NONE LINES x";
+        "RETURN NONE LINES x"; "BADLINES NONE LINES x"; "SKIP -1 LINES x"; "SKIP x LINES x";
+        "LIMIT -1 LINES x"; "LIMIT 1.5 LINES x"; "LIMIT 99999999999999999999 LINES x"; "WHERE LINES x";
+        "POINT LINES x";
     ] {
         let words = format!("FILTER {arguments}");
         s.err(words.trim());

@@ -1,6 +1,7 @@
 //! Tags in bulk: each mode does what it says, wholly or not at all, and a staged copy is seen by
 //! nobody before it is put in place.
 
+use crate::stage;
 use redis_tests::{Server, TagSpace, array, bulk, int, ok};
 
 const NONE: [&str; 0] = [];
@@ -15,8 +16,7 @@ fn filled(server: &Server) -> TagSpace {
 
 #[test]
 fn merge_adds_and_never_removes() {
-    let server = Server::start();
-    let mut s = filled(&server);
+    let (_server, mut s) = stage(filled);
     assert_eq!(s.ok("LOAD FILE MERGE a 'y new' c 'p q' b ''"), int(3));
     assert_eq!(s.tags("FILE a"), ["new", "x", "y"]);
     assert_eq!(s.tags("FILE b"), ["z"]);
@@ -26,8 +26,7 @@ fn merge_adds_and_never_removes() {
 
 #[test]
 fn set_gives_an_id_exactly_these_tags() {
-    let server = Server::start();
-    let mut s = filled(&server);
+    let (_server, mut s) = stage(filled);
     assert_eq!(s.ok("LOAD FILE SET a 'y new' c p d ''"), int(3));
     assert_eq!(s.tags("FILE a"), ["new", "y"]);
     assert_eq!(s.tags("FILE b"), ["z"], "others are untouched");
@@ -39,8 +38,7 @@ fn set_gives_an_id_exactly_these_tags() {
 
 #[test]
 fn replace_puts_a_whole_kind_in_place() {
-    let server = Server::start();
-    let mut s = filled(&server);
+    let (_server, mut s) = stage(filled);
     s.ok("ADD TAG x other-kind");
     s.ok("ADD RECORD r other-kind");
     assert_eq!(s.ok("LOAD FILE REPLACE b 'p q' c ''"), int(2));
@@ -56,8 +54,7 @@ fn replace_puts_a_whole_kind_in_place() {
 
 #[test]
 fn tags_are_separated_by_spaces() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     s.ok_with("LOAD FILE MERGE", &["a", "  x  y ", "b", " ", "c", "\tt\n"]);
     assert_eq!(s.tags("FILE a"), ["x", "y"]);
     assert_eq!(s.tags("FILE b"), NONE);
@@ -66,8 +63,7 @@ fn tags_are_separated_by_spaces() {
 
 #[test]
 fn an_error_changes_nothing_of_the_whole_call() {
-    let server = Server::start();
-    let mut s = filled(&server);
+    let (_server, mut s) = stage(filled);
     s.ok("LOAD FILE STAGE staged t");
     s.ok("ADD TAG k l");
     let before = s.digest();
@@ -82,8 +78,11 @@ fn an_error_changes_nothing_of_the_whole_call() {
             s.err_with(&format!("LOAD FILE {mode}"), pairs);
             assert_eq!(s.digest(), before, "{mode} {}", pairs.len());
         }
-        let error = s.err_with(&format!("LOAD TAG {mode}"), &["m", "n", "l", "k l"]);
-        assert!(error.starts_with("CYCLE "), "{mode}: {error}");
+        s.refused_with(
+            &format!("LOAD TAG {mode}"),
+            &["m", "n", "l", "k l"],
+            "CYCLE ",
+        );
         assert_eq!(s.digest(), before, "{mode}");
     }
     for line in [
@@ -98,8 +97,7 @@ fn an_error_changes_nothing_of_the_whole_call() {
 
 #[test]
 fn a_staged_copy_is_invisible_until_it_is_swapped() {
-    let server = Server::start();
-    let mut s = filled(&server);
+    let (_server, mut s) = stage(filled);
     s.ok("POINTSET p 'x | new'");
     let seen = |s: &mut TagSpace| {
         let lines = ["a", "b", "c"];
@@ -130,8 +128,7 @@ fn a_staged_copy_is_invisible_until_it_is_swapped() {
 
 #[test]
 fn a_staged_copy_of_nothing_empties_the_kind() {
-    let server = Server::start();
-    let mut s = filled(&server);
+    let (_server, mut s) = stage(filled);
     s.ok("ADD TAG t u");
     assert_eq!(s.ok("LOAD FILE STAGE"), int(0));
     assert_eq!(s.tags("FILE b"), ["z"]);
@@ -142,11 +139,10 @@ fn a_staged_copy_of_nothing_empties_the_kind() {
 
 #[test]
 fn swap_without_a_staged_copy_changes_nothing() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (server, mut s) = stage(TagSpace::of);
     let lines = ["SWAP FILE", "SWAP FILE EXPECT 0", "SWAP FILE EXPECT 3"];
     for line in lines {
-        assert!(s.err(line).starts_with("NOSTAGE "), "{line}");
+        s.refused(line, "NOSTAGE ");
     }
     assert_eq!(s.ok("SWAP FILE DISCARD"), int(0));
     assert!(!s.exists());
@@ -154,24 +150,23 @@ fn swap_without_a_staged_copy_changes_nothing() {
     s.ok("LOAD TAG STAGE k l");
     let before = s.digest();
     for line in lines {
-        assert!(s.err(line).starts_with("NOSTAGE "), "{line}");
+        s.refused(line, "NOSTAGE ");
         assert_eq!(s.digest(), before, "{line}");
     }
     assert_eq!(s.ok("SWAP FILE DISCARD"), int(0));
     assert_eq!(s.digest(), before);
     s.ok("SWAP TAG");
-    assert!(s.err("SWAP TAG").starts_with("NOSTAGE "), "it is used up");
+    // It is used up.
+    s.refused("SWAP TAG", "NOSTAGE ");
 }
 
 #[test]
 fn swap_can_demand_how_much_was_staged() {
-    let server = Server::start();
-    let mut s = filled(&server);
+    let (_server, mut s) = stage(filled);
     s.ok("LOAD FILE STAGE p t q 't u' empty ''");
     let before = s.digest();
     for n in ["0", "1", "3", "9223372036854775807"] {
-        let error = s.err(format!("SWAP FILE EXPECT {n}"));
-        assert!(error.starts_with("NOSTAGE "), "{error}");
+        let error = s.refused(format!("SWAP FILE EXPECT {n}"), "NOSTAGE ");
         assert!(error.contains('2') && error.contains(n), "{error}");
         assert_eq!(s.digest(), before);
     }
@@ -185,8 +180,7 @@ fn swap_can_demand_how_much_was_staged() {
 
 #[test]
 fn discarded_copies_leave_what_is_in_place() {
-    let server = Server::start();
-    let mut s = filled(&server);
+    let (_server, mut s) = stage(filled);
     let before = s.digest();
     s.ok("LOAD FILE STAGE p t q t");
     assert_ne!(s.digest(), before, "a staged copy is part of the value");
@@ -198,8 +192,7 @@ fn discarded_copies_leave_what_is_in_place() {
 
 #[test]
 fn changes_in_place_while_a_copy_is_staged_do_not_mix_with_it() {
-    let server = Server::start();
-    let mut s = filled(&server);
+    let (_server, mut s) = stage(filled);
     s.ok("LOAD FILE STAGE a staged");
     s.ok("ADD FILE a direct");
     s.ok("LOAD FILE REPLACE n direct");
@@ -218,12 +211,11 @@ fn changes_in_place_while_a_copy_is_staged_do_not_mix_with_it() {
 
 #[test]
 fn a_staged_hierarchy_may_turn_the_one_in_place_around() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD TAG a b");
     s.ok("LOAD TAG STAGE b a");
     s.ok("LOAD TAG STAGE c b");
-    assert!(s.err("LOAD TAG STAGE a c").starts_with("CYCLE "));
+    s.refused("LOAD TAG STAGE a c", "CYCLE ");
     assert_eq!(s.ok("SWAP TAG EXPECT 2"), int(2));
     assert_eq!(s.ok("GET TAG c ALL"), array([bulk("a"), bulk("b")]));
     assert_eq!(s.tags("TAG a ALL"), NONE);
@@ -231,8 +223,7 @@ fn a_staged_hierarchy_may_turn_the_one_in_place_around() {
 
 #[test]
 fn a_hundred_thousand_ids_are_staged_in_many_calls_and_swapped_in_one() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD FILE old t");
     for call in 0..20 {
         let pairs: Vec<String> = (0..5000)

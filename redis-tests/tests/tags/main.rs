@@ -14,3 +14,12 @@ mod persistence;
 mod points;
 mod rules;
 mod scan;
+
+use redis_tests::{Server, TagSpace};
+
+/// A server, and a space on it as `space` makes it.
+fn stage(space: impl FnOnce(&Server) -> TagSpace) -> (Server, TagSpace) {
+    let server = Server::start();
+    let space = space(&server);
+    (server, space)
+}

@@ -1,7 +1,8 @@
 //! A space is the same after a restart, on a replica, in a copy and in a dump.
 
+use crate::stage;
 use redis_tests::{
-    Options, Reply, Rng, Server, TagSpace, array, bulk, cmd, int, ok, simple, until,
+    Options, Reply, Rng, Server, TagSpace, array, bulk, cmd, int, ok, rows, simple, until,
 };
 
 /// A space with something of everything, odd bytes among it.
@@ -33,12 +34,8 @@ fn fill(s: &mut TagSpace) {
 
 /// What can be asked of it.
 fn told(s: &mut TagSpace) -> Vec<Reply> {
-    let mut replies: Vec<Reply> = [
-        "RULES",
-        "POINTS",
-        "INFO",
-        "GET FILE f8 ALL",
-        "GET RECORD 'com,a)/8 2020 f8 8' ALL",
+    let mut replies: Vec<Reply> = rows![
+        "RULES"; "POINTS"; "INFO"; "GET FILE f8 ALL"; "GET RECORD 'com,a)/8 2020 f8 8' ALL";
     ]
     .map(|line| s.ok(line))
     .to_vec();
@@ -53,12 +50,8 @@ fn told(s: &mut TagSpace) -> Vec<Reply> {
         .map(|n| format!("x/f{n}"))
         .chain(["ARCHIVEIT-2-".into(), "ARCHIVEIT-1-".into()])
         .collect();
-    for arguments in [
-        "POINT all",
-        "POINT org-1",
-        "POINT deep",
-        "WHERE 'own & !org:1'",
-        "RETURN TAGS",
+    for arguments in rows![
+        "POINT all"; "POINT org-1"; "POINT deep"; "WHERE 'own & !org:1'"; "RETURN TAGS";
     ] {
         let line = format!("FILTER {arguments} FORMAT FILE LINES");
         replies.push(s.ok_with(&line, &files));
@@ -149,8 +142,7 @@ fn big_space_survives_a_rewritten_append_only_file() {
 
 #[test]
 fn copy_and_dump_are_equal_and_apart() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (server, mut s) = stage(TagSpace::of);
     fill(&mut s);
     let (before, digest) = (told(&mut s), s.digest());
     ok!(s.wire, "COPY", "tags", "copy");
@@ -212,19 +204,10 @@ fn digest_does_not_depend_on_how_a_space_came_about() {
     // Every change is another digest.
     let mut s = TagSpace::over(server.wire(), "round-0");
     let mut seen = digests;
-    for line in [
-        "ADD FILE n t",
-        "ADD RECORD n t",
-        "ADD TAG n t",
-        "RULESET r filename x u",
-        "RULESET s filename x u",
-        "POINTSET p u",
-        "POINTSET q u",
-        "LOAD FILE STAGE",
-        "LOAD RECORD STAGE",
-        "LOAD FILE STAGE a b",
-        "SWAP FILE",
-        "SWAP RECORD",
+    for line in rows![
+        "ADD FILE n t"; "ADD RECORD n t"; "ADD TAG n t"; "RULESET r filename x u"; "RULESET s filename x u";
+        "POINTSET p u"; "POINTSET q u"; "LOAD FILE STAGE"; "LOAD RECORD STAGE"; "LOAD FILE STAGE a b";
+        "SWAP FILE"; "SWAP RECORD";
     ] {
         s.ok(line);
         let digest = s.digest();
@@ -235,8 +218,7 @@ fn digest_does_not_depend_on_how_a_space_came_about() {
 
 #[test]
 fn memory_usage_grows_with_what_is_in_it() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD FILE f t");
     let usage = |s: &mut TagSpace| ok!(s.wire, "MEMORY", "USAGE", "tags").int();
     let mut before = usage(&mut s);
@@ -266,8 +248,7 @@ fn memory_usage_grows_with_what_is_in_it() {
 
 #[test]
 fn big_space_is_freed_without_a_pause() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (server, mut s) = stage(TagSpace::of);
     for call in 0..10 {
         let pairs: Vec<String> = (0..20_000)
             .flat_map(|n| [format!("file-number-{call}-{n}"), format!("t{n}")])
@@ -290,12 +271,9 @@ fn big_space_is_freed_without_a_pause() {
 fn internal_chunks_of_the_append_only_file_are_not_for_clients() {
     let server = Server::start();
     let mut c = server.wire();
-    for words in [
-        &["crawlspace.tags"][..],
-        &["crawlspace.tags", "k"],
-        &["crawlspace.tags", "k", "0"],
-        &["crawlspace.tags", "k", "0", "garbage"],
-        &["crawlspace.tags", "k", "1", ""],
+    for words in rows![
+        &["crawlspace.tags"][..]; &["crawlspace.tags", "k"]; &["crawlspace.tags", "k", "0"];
+        &["crawlspace.tags", "k", "0", "garbage"]; &["crawlspace.tags", "k", "1", ""];
     ] {
         assert!(c.call(words).is_error(), "{words:?}");
     }
@@ -307,8 +285,7 @@ fn internal_chunks_of_the_append_only_file_are_not_for_clients() {
 
 #[test]
 fn expiry_and_type_are_those_of_a_key() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD FILE f t");
     let kind = ok!(s.wire, "TYPE", "tags").text();
     assert!(!["none", "string", "hash"].contains(&&kind[..]), "{kind}");
@@ -327,20 +304,13 @@ fn expiry_and_type_are_those_of_a_key() {
 
 #[test]
 fn clients_that_cache_are_told_of_changes_alone() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (server, mut s) = stage(TagSpace::of);
     fill(&mut s);
     let mut caching = TagSpace::over(server.wire3(), "tags");
     ok!(caching.wire, "CLIENT", "TRACKING", "ON");
-    for read in [
-        "GET FILE f8 ALL",
-        "RULES",
-        "POINTS org-1",
-        "FILTER POINT org-1 FORMAT FILE LINES f8",
-        "EXPLAIN POINT org-1 FORMAT FILE LINES f8",
-        "LIST *",
-        "SCAN RECORD 0",
-        "INFO",
+    for read in rows![
+        "GET FILE f8 ALL"; "RULES"; "POINTS org-1"; "FILTER POINT org-1 FORMAT FILE LINES f8";
+        "EXPLAIN POINT org-1 FORMAT FILE LINES f8"; "LIST *"; "SCAN RECORD 0"; "INFO";
     ] {
         caching.ok(read);
         caching.wire.pushes();
@@ -356,8 +326,7 @@ fn clients_that_cache_are_told_of_changes_alone() {
 
 #[test]
 fn last_change_of_a_space_is_followed_by_its_end() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (server, mut s) = stage(TagSpace::of);
     ok!(s.wire, "CONFIG", "SET", "notify-keyspace-events", "KA");
     s.ok("POINTSET p x");
     let mut listener = server.wire3();
@@ -372,8 +341,7 @@ fn last_change_of_a_space_is_followed_by_its_end() {
 
 #[test]
 fn error_in_a_transaction_leaves_the_rest_of_it() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD FILE h x");
     ok!(s.wire, "MULTI");
     s.ok("POINTSET new x");

@@ -1,7 +1,8 @@
 //! Named access points: the literal name first, then patterns in the order set; what a client puts
 //! into a name is data and never part of the expression.
 
-use redis_tests::{Server, TagSpace, array, bulk, int, simple};
+use crate::stage;
+use redis_tests::{Server, TagSpace, array, bulk, int, rows, simple};
 
 const NONE: [&str; 0] = [];
 
@@ -39,8 +40,7 @@ fn meant(s: &mut TagSpace, name: &[u8]) -> Vec<String> {
 
 #[test]
 fn points_of_the_specification() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     assert_eq!(s.ok("POINTSET all 'coll:* & !private'"), simple("OK"));
     s.ok("POINTSET org-(\\d+) org:$1");
     assert_eq!(by(&mut s, "all"), ["1", "2", "3"]);
@@ -57,8 +57,7 @@ fn points_of_the_specification() {
 
 #[test]
 fn literal_name_comes_before_patterns_and_these_in_the_order_set() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("POINTSET o.*|x org:1");
     s.ok("POINTSET org-. org:2");
     s.ok("POINTSET org-(\\d) org:$1");
@@ -84,8 +83,7 @@ fn literal_name_comes_before_patterns_and_these_in_the_order_set() {
 
 #[test]
 fn a_pattern_is_not_matched_by_its_own_text() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("POINTSET org-(\\d+) org:$1");
     s.ok("POINTSET 'a*' org:2");
     s.ok("POINTSET [ab]c org:3");
@@ -99,8 +97,7 @@ fn a_pattern_is_not_matched_by_its_own_text() {
 
 #[test]
 fn what_a_name_brings_is_text() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("POINTSET org-(.*) org:$1");
     s.ok("POINTSET re-(.*) filename~^$1$$");
     s.ok("POINTSET starts-(.*) $1*");
@@ -159,8 +156,7 @@ fn what_a_name_brings_is_text() {
 
 #[test]
 fn groups_are_filled_in_by_number_and_by_name() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("POINTSET (?P<ns>\\w+)-(?P<n>\\d)(x)? '${ns}:$2 & !$$5'");
     assert_eq!(by(&mut s, "org-2"), ["2"]);
     let [name, expression] = &meant(&mut s, b"coll-3")[..] else {
@@ -181,17 +177,11 @@ fn groups_are_filled_in_by_number_and_by_name() {
 
 #[test]
 fn in_a_regex_a_dollar_sign_is_the_regex_s_own() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     let files = ["$1", "\\d", "7", "ad", "$d", "d", "x$"];
-    for (regex, kept) in [
-        ("a$1$", &["ad"][..]),
-        ("^$1$", &["d"]),
-        ("^${1}$", &["d"]),
-        ("\\$$", &["x$"]),
-        ("\\$1", &["$1"]),
-        ("^\\\\$1$", &["\\d"]),
-        ("^[$]$1$", &["$d"]),
+    for (regex, kept) in rows![
+        "a$1$", &["ad"][..]; "^$1$", &["d"]; "^${1}$", &["d"]; "\\$$", &["x$"]; "\\$1", &["$1"];
+        "^\\\\$1$", &["\\d"]; "^[$]$1$", &["$d"];
     ] {
         s.ok_with("POINTSET", &["v-(.)", &format!("filename~{regex}")]);
         let kept_by = s.kept("POINT v-d FORMAT FILE", &files);
@@ -206,8 +196,7 @@ fn in_a_regex_a_dollar_sign_is_the_regex_s_own() {
 
 #[test]
 fn a_name_filled_in_shows_as_an_expression_of_the_same_meaning() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("POINTSET org-(.*) '(org:$1 | @p) & !\"a b\" & filename~^.$$ & coll:{1|x$1}'");
     s.ok("POINTSET p none");
     for text in [
@@ -226,44 +215,29 @@ fn a_name_filled_in_shows_as_an_expression_of_the_same_meaning() {
 
 #[test]
 fn bad_points_are_refused() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("POINTSET kept org:1");
     let before = s.digest();
-    for (name, expression, code) in [
-        ("a", "org:$1", "SYNTAX "),
-        ("a", "org:${x}", "SYNTAX "),
-        ("a-(\\d)", "org:$2", "SYNTAX "),
-        ("a-(\\d)", "org:${x}", "SYNTAX "),
-        ("a-(\\d)", "org:$", "SYNTAX "),
-        ("a", "", "SYNTAX "),
-        ("a", "x &", "SYNTAX "),
-        ("a", "(x", "SYNTAX "),
-        ("a", "filename~(", ""),
-        ("a", "filename~\"(\"", "BADRE "),
-        ("a(", "x", "BADRE "),
-        ("[a", "x", "BADRE "),
-        ("(?P<n>a)(?P<n>b)", "x", "BADRE "),
-        ("*", "x", "BADRE "),
-        ("a\\", "x", "BADRE "),
-        ("a", "@a", "CYCLE "),
-        ("", "x", ""),
+    for (name, expression, code) in rows![
+        "a", "org:$1", "SYNTAX "; "a", "org:${x}", "SYNTAX "; "a-(\\d)", "org:$2", "SYNTAX ";
+        "a-(\\d)", "org:${x}", "SYNTAX "; "a-(\\d)", "org:$", "SYNTAX "; "a", "", "SYNTAX ";
+        "a", "x &", "SYNTAX "; "a", "(x", "SYNTAX "; "a", "filename~(", ""; "a", "filename~\"(\"", "BADRE ";
+        "a(", "x", "BADRE "; "[a", "x", "BADRE "; "(?P<n>a)(?P<n>b)", "x", "BADRE "; "*", "x", "BADRE ";
+        "a\\", "x", "BADRE "; "a", "@a", "CYCLE "; "", "x", "";
     ] {
-        let error = s.err_with("POINTSET", &[name, expression]);
-        assert!(error.starts_with(code), "{name} {expression}: {error}");
+        let error = s.refused_with("POINTSET", &[name, expression], code);
         if code == "SYNTAX " {
             assert!(error.contains(" at byte "), "{name} {expression}: {error}");
         }
         assert_eq!(s.digest(), before, "{name} {expression}");
     }
-    assert!(s.err("POINTS nobody").starts_with("NOPOINT "));
+    s.refused("POINTS nobody", "NOPOINT ");
     assert_eq!(s.ok("POINTDEL nobody"), int(0));
 }
 
 #[test]
 fn points_refer_to_points() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("POINTSET public 'coll:* & !private'");
     s.ok("POINTSET two-(\\d)-(\\d) '@public & (@org-$1 | @org-$2)'");
     s.ok("POINTSET pub-(.*) '@org-$1 & @public'");
@@ -283,8 +257,7 @@ fn points_refer_to_points() {
     assert_eq!(where_point(&mut s, "@\"org-2\""), ["2"]);
     for unknown in ["@nobody", "* | @nobody", "!@nobody", "@org-x"] {
         let words = [unknown, "FORMAT", "FILE", "LINES", "1"];
-        let error = s.err_with("FILTER WHERE", &words);
-        assert!(error.starts_with("NOPOINT "), "{unknown}: {error}");
+        s.refused_with("FILTER WHERE", &words, "NOPOINT ");
     }
     // A point that changes holds at once in those that refer to it.
     s.ok("POINTSET public coll:4");
@@ -293,19 +266,14 @@ fn points_refer_to_points() {
 
 #[test]
 fn cycles_are_refused() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     s.ok("POINTSET a '@b | org:1'");
     s.ok("POINTSET b @c");
     let before = s.digest();
-    for line in [
-        "POINTSET c @a",
-        "POINTSET c '!(x & @b)'",
-        "POINTSET b @b",
-        "POINTSET b @a",
+    for line in rows![
+        "POINTSET c @a"; "POINTSET c '!(x & @b)'"; "POINTSET b @b"; "POINTSET b @a";
     ] {
-        let error = s.err(line);
-        assert!(error.starts_with("CYCLE "), "{line}: {error}");
+        s.refused(line, "CYCLE ");
         assert_eq!(s.digest(), before, "{line}");
     }
     s.ok("POINTSET c org:2");
@@ -330,8 +298,7 @@ fn cycles_are_refused() {
 
 #[test]
 fn depth_of_references_is_limited() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (server, mut s) = stage(space);
     s.ok("POINTSET p0 org:1");
     for n in 1..=15 {
         s.ok(format!("POINTSET p{n} @p{}", n - 1));
@@ -355,8 +322,7 @@ fn depth_of_references_is_limited() {
 
 #[test]
 fn points_are_listed_in_the_order_set() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     assert_eq!(s.ok("POINTS"), array([]));
     s.ok("POINTSET z org:1");
     s.ok("POINTSET y-(\\d) org:$1");
@@ -375,8 +341,7 @@ fn points_are_listed_in_the_order_set() {
 
 #[test]
 fn many_points_are_found_quickly() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     let set = (0..100_000).map(|n| {
         let name = format!("p{n}");
         vec![
@@ -388,8 +353,7 @@ fn many_points_are_found_quickly() {
     });
     let replies = s.wire.pipeline(set.collect::<Vec<_>>());
     assert!(replies.iter().all(|reply| *reply == simple("OK")));
-    let error = s.err("POINTSET one-more x");
-    assert!(error.starts_with("TOOBIG "), "{error}");
+    s.refused("POINTSET one-more x", "TOOBIG ");
     for n in [1, 2, 3] {
         assert_eq!(by(&mut s, &format!("p{n}")), [n.to_string()]);
     }
@@ -399,8 +363,7 @@ fn many_points_are_found_quickly() {
 
 #[test]
 fn point_that_no_filter_can_use_is_refused() {
-    let server = Server::start();
-    let mut s = space(&server);
+    let (_server, mut s) = stage(space);
     let most = 262_144;
     // The list and its members, or the choices and what they begin with.
     let list = |n: usize| vec!["a"; n].join("|");
@@ -410,8 +373,7 @@ fn point_that_no_filter_can_use_is_refused() {
         (choices(most - 1), choices(most)),
         (format!("!({})", list(most - 2)), list(500_000)),
     ] {
-        let error = s.err_with("POINTSET big", &[&exceeds]);
-        assert!(error.starts_with("TOOBIG "), "{error}");
+        let error = s.refused_with("POINTSET big", &[&exceeds], "TOOBIG ");
         assert_eq!(s.ok("POINTS"), array([]));
         // The very error of a filter that asks for it.
         assert_eq!(

@@ -1,7 +1,8 @@
 //! Rules extract tags from the fields of a capture: all of them apply, each wherever its regex is
 //! found first.
 
-use redis_tests::{Server, TagSpace, array, bulk, int, ok, simple};
+use crate::stage;
+use redis_tests::{TagSpace, array, bulk, int, ok, rows, simple};
 
 const NONE: [&str; 0] = [];
 
@@ -24,8 +25,7 @@ fn tags_of(s: &mut TagSpace, line: &str) -> Vec<String> {
 
 #[test]
 fn rule_of_the_seed_finds_collections_in_file_names() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     let rule = "RULESET coll filename '(?:^|/)ARCHIVEIT-(\\d+)-' coll:$1";
     assert_eq!(s.ok(rule), simple("OK"));
     for (file, tags) in [
@@ -43,8 +43,7 @@ fn rule_of_the_seed_finds_collections_in_file_names() {
 
 #[test]
 fn all_rules_apply_and_each_may_give_many_tags() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     s.ok(
         "RULESET a filename '(?P<year>\\d{4})-(x)?' year:${year} first:$0 opt:$2 cost:$$5 ${1}s $1",
     );
@@ -52,15 +51,8 @@ fn all_rules_apply_and_each_may_give_many_tags() {
     s.ok("RULESET c status '^(.)' class:$1");
     s.ok("RULESET d url '^https?://([^/]+)' host:$1");
     let tags = tags_of(&mut s, &cdx("A-2020-B-2021-x"));
-    let expected = [
-        "2020",
-        "2020s",
-        "class:2",
-        "cost:$5",
-        "first:2020-",
-        "host:example.com",
-        "seen",
-        "year:2020",
+    let expected = rows![
+        "2020"; "2020s"; "class:2"; "cost:$5"; "first:2020-"; "host:example.com"; "seen"; "year:2020";
     ];
     assert_eq!(tags, expected, "an idle group gives no tag");
     let tags = tags_of(&mut s, &cdx("2021-x"));
@@ -69,8 +61,7 @@ fn all_rules_apply_and_each_may_give_many_tags() {
 
 #[test]
 fn a_template_that_makes_no_tag_gives_none() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     s.ok("RULESET e filename '(z*)' $1");
     assert_eq!(tags_of(&mut s, &cdx("abc")), NONE, "nothing is no tag");
     s.ok("RULESET e filename '^(.*)$' t:$1");
@@ -88,8 +79,7 @@ fn a_template_that_makes_no_tag_gives_none() {
 
 #[test]
 fn what_a_rule_gives_is_closed() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     s.ok("RULESET coll filename 'C(\\d+)' coll:$1");
     s.ok("ADD TAG coll:7 org:1 private");
     s.ok("ADD TAG org:1 country:nz");
@@ -102,26 +92,13 @@ fn what_a_rule_gives_is_closed() {
 
 #[test]
 fn rules_look_at_every_field_and_alias() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     // Fourteen fields: the original's length, offset and file name come last.
     let line = "key 20200102 url mime 200 digest redirect robots 11 22 file 33 44 o-file";
-    for (field, value) in [
-        ("urlkey", "key"),
-        ("timestamp", "20200102"),
-        ("url", "url"),
-        ("original", "url"),
-        ("mime", "mime"),
-        ("mimetype", "mime"),
-        ("status", "200"),
-        ("statuscode", "200"),
-        ("digest", "digest"),
-        ("redirect", "redirect"),
-        ("redirecturl", "redirect"),
-        ("robotflags", "robots"),
-        ("length", "11"),
-        ("offset", "22"),
-        ("filename", "file"),
+    for (field, value) in rows![
+        "urlkey", "key"; "timestamp", "20200102"; "url", "url"; "original", "url"; "mime", "mime";
+        "mimetype", "mime"; "status", "200"; "statuscode", "200"; "digest", "digest"; "redirect", "redirect";
+        "redirecturl", "redirect"; "robotflags", "robots"; "length", "11"; "offset", "22"; "filename", "file";
     ] {
         s.ok(format!("RULESET r {field} (.+) $1"));
         assert_eq!(tags_of(&mut s, line), [value], "{field}");
@@ -130,8 +107,7 @@ fn rules_look_at_every_field_and_alias() {
 
 #[test]
 fn get_all_of_a_record_looks_at_its_four_fields() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     s.ok("RULESET k urlkey ^com,(\\w+) domain:$1");
     s.ok("RULESET t timestamp ^(\\d{4}) year:$1");
     s.ok("RULESET f filename ^(.)/ folder:$1");
@@ -148,8 +124,7 @@ fn get_all_of_a_record_looks_at_its_four_fields() {
 
 #[test]
 fn rules_on_json_fields_are_silent_where_there_are_none() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     s.ok("RULESET c collection (.+) coll:$1");
     s.ok("RULESET d x-my_field.a2 (.+) my:$1");
     let json =
@@ -165,29 +140,17 @@ fn rules_on_json_fields_are_silent_where_there_are_none() {
 
 #[test]
 fn fields_and_templates_are_checked() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     let before = s.exists();
     let long = "f".repeat(65);
     for field in ["", "a b", "a:b", "f\u{fc}", "f/g", &long, "\0"] {
-        let error = s.err_with("RULESET r", &[field, "x", "t"]);
-        assert!(error.starts_with("BADFIELD "), "{field}: {error}");
+        s.refused_with("RULESET r", &[field, "x", "t"], "BADFIELD ");
     }
-    for (template, at) in [
-        ("$", 0),
-        ("a$", 1),
-        ("$x", 0),
-        ("ab$3", 2),
-        ("${", 0),
-        ("${1", 0),
-        ("${}", 0),
-        ("${nobody}", 0),
-        ("${9}", 0),
-        ("$$$", 2),
-        ("$1$ ", 2),
+    for (template, at) in rows![
+        "$", 0; "a$", 1; "$x", 0; "ab$3", 2; "${", 0; "${1", 0; "${}", 0; "${nobody}", 0; "${9}", 0; "$$$", 2;
+        "$1$ ", 2;
     ] {
-        let error = s.err_with("RULESET r filename (a)(b)", &[template]);
-        assert!(error.starts_with("SYNTAX "), "{template}: {error}");
+        let error = s.refused_with("RULESET r filename (a)(b)", &[template], "SYNTAX ");
         let place = error
             .rsplit(' ')
             .next()
@@ -199,19 +162,10 @@ fn fields_and_templates_are_checked() {
         );
         assert!(error.contains(" at byte "), "{template}: {error}");
     }
-    for regex in [
-        "(",
-        "[",
-        "a**b(",
-        "(?P<a>x)(?P<a>y)",
-        "\\",
-        "(?<n",
-        "x{2,1}",
-        "(?=a)",
-        "\\1",
+    for regex in rows![
+        "("; "["; "a**b("; "(?P<a>x)(?P<a>y)"; "\\"; "(?<n"; "x{2,1}"; "(?=a)"; "\\1";
     ] {
-        let error = s.err_with("RULESET r filename", &[regex, "t"]);
-        assert!(error.starts_with("BADRE "), "{regex}: {error}");
+        s.refused_with("RULESET r filename", &[regex, "t"], "BADRE ");
     }
     assert_eq!(s.exists(), before, "an error creates nothing");
     s.ok("RULESET r filename (a)(b) $2$1");
@@ -222,8 +176,7 @@ fn fields_and_templates_are_checked() {
 
 #[test]
 fn rules_are_listed_in_the_order_set_and_replaced_in_place() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     assert_eq!(s.ok("RULES"), array([]));
     s.ok("RULESET b filename x t");
     s.ok("RULESET a mimetype y t u");
@@ -258,8 +211,7 @@ fn rules_are_listed_in_the_order_set_and_replaced_in_place() {
 
 #[test]
 fn regexes_match_bytes() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     s.ok("RULESET dot filename '^(.)' first:$1");
     let kept = |s: &mut TagSpace, file: &[u8]| {
         let reply = s.ok_with("FILTER WHERE * FORMAT FILE RETURN TAGS LINES", &[file]);
@@ -275,13 +227,11 @@ fn regexes_match_bytes() {
 
 #[test]
 fn a_thousand_rules_are_accepted_and_one_more_is_not() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     for n in 0..1000 {
         s.ok(format!("RULESET r{n} filename ^{n}$ t{n}"));
     }
-    let error = s.err("RULESET r1000 filename x t");
-    assert!(error.starts_with("TOOBIG "), "{error}");
+    s.refused("RULESET r1000 filename x t", "TOOBIG ");
     s.ok("RULESET r7 filename seven t7");
     assert_eq!(tags_of(&mut s, &cdx("999")), ["t999"]);
     s.ok("RULEDEL r3");

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redis_tests::{Rng, Server, TagSpace, array, bulk, int, ok};
+use crate::stage;
+use redis_tests::{Rng, Server, TagSpace, array, bulk, int, ok, rows};
 
 /// Every page of a walk, by a line that ends where the cursor goes.
 fn walk(s: &mut TagSpace, before: &str, after: &str) -> Vec<Vec<String>> {
@@ -61,15 +62,9 @@ fn scan_gives_every_id_with_its_tags() {
         0
     );
     assert_eq!(s.ok("SCAN TAG 0"), array([bulk("0"), array([])]));
-    for line in [
-        "SCAN FILE",
-        "SCAN FILE x",
-        "SCAN FILE -1",
-        "SCAN NONE 0",
-        "SCAN FILE 0 COUNT 0",
-        "SCAN FILE 0 COUNT x",
-        "SCAN FILE 0 PREFIX",
-        "SCAN FILE 0 NONE",
+    for line in rows![
+        "SCAN FILE"; "SCAN FILE x"; "SCAN FILE -1"; "SCAN NONE 0"; "SCAN FILE 0 COUNT 0";
+        "SCAN FILE 0 COUNT x"; "SCAN FILE 0 PREFIX"; "SCAN FILE 0 NONE";
     ] {
         s.err(line);
     }
@@ -77,8 +72,7 @@ fn scan_gives_every_id_with_its_tags() {
 
 #[test]
 fn scan_gives_tags_sorted_and_ids_byte_for_byte() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     s.ok_with("ADD RECORD", &[&b"a b \xff\x00"[..], b"z", b"\xfe", b"a"]);
     let reply = s.ok("SCAN RECORD 0");
     assert_eq!(
@@ -143,8 +137,7 @@ fn scan_gives_what_is_there_all_the_time() {
 
 #[test]
 fn list_gives_the_tags_that_satisfy_an_expression() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD TAG coll:1 org:1");
     s.ok("ADD TAG coll:2 org:1 private");
     s.ok("ADD TAG coll:3 org:2");
@@ -167,16 +160,8 @@ fn list_gives_the_tags_that_satisfy_an_expression() {
         tags.dedup();
         tags
     };
-    let all = [
-        "coll:1",
-        "coll:2",
-        "coll:3",
-        "coll:4",
-        "of-record",
-        "org:1",
-        "org:2",
-        "own",
-        "private",
+    let all = rows![
+        "coll:1"; "coll:2"; "coll:3"; "coll:4"; "of-record"; "org:1"; "org:2"; "own"; "private";
     ];
     assert_eq!(list(&mut s, "*"), all);
     assert_eq!(list(&mut s, "* COUNT 1"), all);
@@ -191,30 +176,17 @@ fn list_gives_the_tags_that_satisfy_an_expression() {
     assert_eq!(list(&mut s, "none"), [""; 0]);
     assert_eq!(list(&mut s, "* PREFIX org:"), ["org:1", "org:2"]);
     for test in ["status=200", "'a | url*=x'", "filename~x"] {
-        assert!(
-            s.err(format!("LIST {test}")).starts_with("BADFIELD "),
-            "{test}"
-        );
+        s.refused(format!("LIST {test}"), "BADFIELD ");
     }
     // A tag of which no edge is left is none.
     s.ok("REM FILE f own");
     s.ok("REM TAG coll:3 org:2");
-    let left = [
-        "coll:1",
-        "coll:2",
-        "coll:4",
-        "of-record",
-        "org:1",
-        "private",
+    let left = rows![
+        "coll:1"; "coll:2"; "coll:4"; "of-record"; "org:1"; "private";
     ];
     assert_eq!(list(&mut s, "*"), left);
-    for line in [
-        "LIST",
-        "LIST * COUNT 0",
-        "LIST * COUNT x",
-        "LIST * CURSOR x",
-        "LIST * NONE",
-        "LIST * PREFIX",
+    for line in rows![
+        "LIST"; "LIST * COUNT 0"; "LIST * COUNT x"; "LIST * CURSOR x"; "LIST * NONE"; "LIST * PREFIX";
     ] {
         s.err(line);
     }
@@ -222,8 +194,7 @@ fn list_gives_the_tags_that_satisfy_an_expression() {
 
 #[test]
 fn list_pages_through_many_tags() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     let many: Vec<String> = (0..5000)
         .flat_map(|n| [format!("coll:{n}"), format!("org:{}", n % 7)])
         .collect();
@@ -252,8 +223,7 @@ fn list_pages_through_many_tags() {
 
 #[test]
 fn info_tells_the_figures() {
-    let server = Server::start();
-    let mut s = TagSpace::of(&server);
+    let (_server, mut s) = stage(TagSpace::of);
     let empty = s.ok("INFO");
     for (name, value) in empty.pairs() {
         assert_eq!(value, int(0), "{name:?}");
@@ -268,18 +238,9 @@ fn info_tells_the_figures() {
     s.ok("RULESET r filename x t");
     s.ok("POINTSET p t");
     s.ok("POINTSET q t");
-    for (name, value) in [
-        ("record-ids", 1),
-        ("record-edges", 2),
-        ("file-ids", 2),
-        ("file-edges", 4),
-        ("tag-ids", 1),
-        ("tag-edges", 1),
-        ("staged-record-ids", 0),
-        ("staged-file-ids", 2),
-        ("staged-tag-ids", 1),
-        ("rules", 1),
-        ("points", 2),
+    for (name, value) in rows![
+        "record-ids", 1; "record-edges", 2; "file-ids", 2; "file-edges", 4; "tag-ids", 1; "tag-edges", 1;
+        "staged-record-ids", 0; "staged-file-ids", 2; "staged-tag-ids", 1; "rules", 1; "points", 2;
     ] {
         assert_eq!(s.figure(name), value, "{name}");
     }

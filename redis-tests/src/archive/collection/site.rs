@@ -9,39 +9,17 @@ use super::Shape;
 use super::capture::{Capture, Place, sha1_base32, urlkey};
 use crate::rng::Rng;
 
-const HOSTS: [&str; 9] = [
-    "http://example.com",
-    "https://www.example.com",
-    "http://news.example.com",
-    "http://static.news.example.com",
-    "http://example.com:8080",
-    "http://example.org",
-    "https://blog.example.org",
-    "http://museum.example",
-    "http://192.0.2.7",
+const HOSTS: [&str; 9] = rows![
+    "http://example.com"; "https://www.example.com"; "http://news.example.com";
+    "http://static.news.example.com"; "http://example.com:8080"; "http://example.org";
+    "https://blog.example.org"; "http://museum.example"; "http://192.0.2.7";
 ];
 
-const PATHS: [&str; 20] = [
-    "/",
-    "/about",
-    "/about/",
-    "/about/staff.html",
-    "/news/2019/index.html",
-    "/news/2019/summer.html",
-    "/news/2020/index.html",
-    "/NEWS/archive.HTML",
-    "/img/logo.png",
-    "/img/photo%201.jpg",
-    "/style.css",
-    "/app.js",
-    "/search?q=archive",
-    "/search?q=archive&page=2",
-    "/search?page=3&q=archive",
-    "/search?Q=Web+Archive",
-    "/old",
-    "/missing",
-    "/data.json?x=1",
-    "/api/items",
+const PATHS: [&str; 20] = rows![
+    "/"; "/about"; "/about/"; "/about/staff.html"; "/news/2019/index.html"; "/news/2019/summer.html";
+    "/news/2020/index.html"; "/NEWS/archive.HTML"; "/img/logo.png"; "/img/photo%201.jpg"; "/style.css";
+    "/app.js"; "/search?q=archive"; "/search?q=archive&page=2"; "/search?page=3&q=archive";
+    "/search?Q=Web+Archive"; "/old"; "/missing"; "/data.json?x=1"; "/api/items";
 ];
 
 const POSTED: [&str; 4] = ["a=1&b=2", "a=1&b=3", "query=archive", "q=x"];

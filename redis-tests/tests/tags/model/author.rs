@@ -1,6 +1,6 @@
 //! Random histories over small alphabets, in which things meet.
 
-use redis_tests::Rng;
+use redis_tests::{Rng, rows};
 
 use crate::model::capture::{FILES, Format, STANDARD, VALUES, random_line, record_id};
 use crate::model::command::{Command, Mode, Swap};
@@ -14,17 +14,8 @@ const TAGS: [&str; 14] = [
     "\"'\\",
 ];
 const POINTS: [&str; 7] = ["all", "o-1", "p1", "a.", "pp", "o-x|*", ""];
-const FIELDS: [&str; 10] = [
-    "urlkey",
-    "timestamp",
-    "url",
-    "original",
-    "mime",
-    "status",
-    "statuscode",
-    "filename",
-    "offset",
-    "colour",
+const FIELDS: [&str; 10] = rows![
+    "urlkey"; "timestamp"; "url"; "original"; "mime"; "status"; "statuscode"; "filename"; "offset"; "colour";
 ];
 const RULES: [&str; 4] = ["r1", "r2", "r3", "r 4"];
 
@@ -146,19 +137,9 @@ fn point(rng: &mut Rng) -> Point {
 }
 
 fn rule(rng: &mut Rng) -> Rule {
-    let field = *rng.pick(&[
-        "filename",
-        "filename",
-        "filename",
-        "urlkey",
-        "timestamp",
-        "offset",
-        "mime",
-        "mimetype",
-        "status",
-        "colour",
-        "coll",
-        "url",
+    let field = *rng.pick(&rows![
+        "filename"; "filename"; "filename"; "urlkey"; "timestamp"; "offset"; "mime"; "mimetype"; "status";
+        "colour"; "coll"; "url";
     ]);
     let pattern = Pattern::random(rng, b"ack-/x12");
     let known = fills(&pattern);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redis_tests::Rng;
+use redis_tests::{Rng, rows};
 
 use crate::model::pattern::Bytes;
 
@@ -38,18 +38,9 @@ pub struct Capture {
     pub record: Option<Bytes>,
 }
 
-pub const STANDARD: [&str; 11] = [
-    "urlkey",
-    "timestamp",
-    "url",
-    "mime",
-    "status",
-    "digest",
-    "redirect",
-    "robotflags",
-    "length",
-    "offset",
-    "filename",
+pub const STANDARD: [&str; 11] = rows![
+    "urlkey"; "timestamp"; "url"; "mime"; "status"; "digest"; "redirect"; "robotflags"; "length"; "offset";
+    "filename";
 ];
 
 /// The field's own name, for an alias.
@@ -113,37 +104,15 @@ pub fn read(line: &Line, format: Format) -> Read {
             &["urlkey", "timestamp"]
         }
         (Format::Record | Format::Cdxj, ..) => return Read::Bad,
-        (_, _, 7) => &[
-            "urlkey",
-            "timestamp",
-            "url",
-            "mime",
-            "status",
-            "digest",
-            "length",
+        (_, _, 7) => &rows![
+            "urlkey"; "timestamp"; "url"; "mime"; "status"; "digest"; "length";
         ],
-        (_, _, 9 | 12) => &[
-            "urlkey",
-            "timestamp",
-            "url",
-            "mime",
-            "status",
-            "digest",
-            "redirect",
-            "offset",
-            "filename",
+        (_, _, 9 | 12) => &rows![
+            "urlkey"; "timestamp"; "url"; "mime"; "status"; "digest"; "redirect"; "offset"; "filename";
         ],
-        (_, _, 10 | 13) => &[
-            "urlkey",
-            "timestamp",
-            "url",
-            "mime",
-            "status",
-            "digest",
-            "redirect",
-            "robotflags",
-            "offset",
-            "filename",
+        (_, _, 10 | 13) => &rows![
+            "urlkey"; "timestamp"; "url"; "mime"; "status"; "digest"; "redirect"; "robotflags"; "offset";
+            "filename";
         ],
         (_, _, 11 | 14) => &STANDARD,
         _ => return Read::Bad,
@@ -281,17 +250,9 @@ pub fn random_line(rng: &mut Rng, format: Format, bad: u64) -> Line {
         json: None,
     };
     if rng.chance(bad) {
-        let bad = [
-            "k 2020",
-            "k",
-            "k 2020 u",
-            "k x u m 200 d 7",
-            "k  u m 200 d 7",
-            "k 2020 {\"a\":",
-            "k 2020 {}}",
-            "k x {}",
-            "k 2020 u m 200 d 7 8",
-            " k 2020 u",
+        let bad = rows![
+            "k 2020"; "k"; "k 2020 u"; "k x u m 200 d 7"; "k  u m 200 d 7"; "k 2020 {\"a\":"; "k 2020 {}}";
+            "k x {}"; "k 2020 u m 200 d 7 8"; " k 2020 u";
         ];
         return plain(*rng.pick(&bad));
     }

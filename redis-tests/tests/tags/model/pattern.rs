@@ -1,7 +1,7 @@
 //! Regular expressions without a regex engine: a pattern is built from simple parts, is written as
 //! a regex for the server, and is matched here by plain backtracking.
 
-use redis_tests::Rng;
+use redis_tests::{Rng, rows};
 
 pub type Bytes = Vec<u8>;
 
@@ -158,12 +158,8 @@ fn part(rng: &mut Rng, bytes: &[u8], groups: &mut usize, depth: usize) -> Node {
         0..=2 => Node::Literal((0..1 + rng.below(3)).map(|_| *rng.pick(bytes)).collect()),
         3..=4 => single(rng),
         5..=6 => {
-            let (min, max) = *rng.pick(&[
-                (0, None),
-                (1, None),
-                (0, Some(1)),
-                (1, Some(2)),
-                (2, Some(2)),
+            let (min, max) = *rng.pick(&rows![
+                0, None; 1, None; 0, Some(1); 1, Some(2); 2, Some(2);
             ]);
             Node::Repeat(Box::new(single(rng)), min, max)
         }
