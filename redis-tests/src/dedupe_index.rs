@@ -12,16 +12,23 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 
 use crate::corpus::sha256_of;
 use crate::crawler::{self, words_of};
-use crate::server::Server;
-use crate::wire::{Reply, Wire, Word, runs_lines};
+use crate::dataset::Snapshot;
+use crate::packing::moved;
+use crate::server::{Options, Server};
+use crate::storage::{is_packed, plain_hash, plain_view};
+use crate::wait::until;
+use crate::wire::{Reply, Wire, Word, int, runs_lines};
 
 /// A connection that works on one index. It is a [`Wire`], too, for plain commands.
 pub struct DedupeIndex {
     wire: Wire,
     prefix: String,
+    /// The unix socket of its server, for further connections.
+    socket: Option<PathBuf>,
 }
 
 impl Deref for DedupeIndex {
@@ -41,13 +48,54 @@ impl DerefMut for DedupeIndex {
 impl DedupeIndex {
     /// The index with this prefix.
     pub fn of(server: &Server, prefix: &str) -> DedupeIndex {
-        DedupeIndex::over(server.wire(), prefix)
+        let socket = Some(server.unix_path());
+        DedupeIndex {
+            socket,
+            ..DedupeIndex::over(server.wire(), prefix)
+        }
     }
 
-    /// The index with this prefix, over this connection.
+    /// The index with this prefix, over this connection, which is the only one.
     pub fn over(wire: Wire, prefix: &str) -> DedupeIndex {
-        let prefix = prefix.to_owned();
-        DedupeIndex { wire, prefix }
+        DedupeIndex {
+            wire,
+            prefix: prefix.to_owned(),
+            socket: None,
+        }
+    }
+
+    /// Starts a server; it, and its index with this prefix.
+    pub fn start(prefix: &str) -> (Server, DedupeIndex) {
+        DedupeIndex::on(Options::new(), prefix)
+    }
+
+    /// Starts a server whose jobs go in slices that are as short as they can be.
+    pub fn in_slices(prefix: &str) -> (Server, DedupeIndex) {
+        DedupeIndex::on(Options::new().module_args(&["slice-us", "50"]), prefix)
+    }
+
+    /// Starts a server with these options.
+    pub fn on(options: Options, prefix: &str) -> (Server, DedupeIndex) {
+        let server = options.start();
+        let index = DedupeIndex::of(&server, prefix);
+        (server, index)
+    }
+
+    /// Starts a server with these options and a replica of it that has no persistence.
+    pub fn replicated(options: Options, prefix: &str) -> (Server, Server, DedupeIndex) {
+        let (server, index) = DedupeIndex::on(options, prefix);
+        let replica = Options::new().replica_of(&server).start();
+        (server, replica, index)
+    }
+
+    /// Another connection that works on the same index.
+    pub fn another(&self) -> DedupeIndex {
+        let socket = self.socket.as_ref().expect("its server is known");
+        let wire = Wire::unix(socket).expect("the server accepts connections");
+        DedupeIndex {
+            socket: Some(socket.clone()),
+            ..DedupeIndex::over(wire, &self.prefix)
+        }
     }
 
     /// The connection, for commands that go as words.
@@ -72,23 +120,7 @@ impl DedupeIndex {
     /// # Panics
     /// When a quote is not closed, or a range has no end.
     pub fn words(&self, line: impl AsRef<str>) -> Vec<Vec<u8>> {
-        let mut words: Vec<Vec<u8>> = Vec::new();
-        let mut rest = line.as_ref().trim_start_matches(' ');
-        while !rest.is_empty() {
-            if let Some(quoted) = rest.strip_prefix('\'') {
-                let (word, after) = quoted.split_once('\'').expect("the quote is closed");
-                words.push(word.word());
-                rest = after.trim_start_matches(' ');
-                continue;
-            }
-            let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
-            rest = after.trim_start_matches(' ');
-            match numbers(word) {
-                Some(('#', numbers)) => words.extend(numbers.map(|n| sha256_of(n).word())),
-                Some((_, numbers)) => words.extend(numbers.flat_map(words_of)),
-                None => words.push(word.word()),
-            }
-        }
+        let mut words = words(line.as_ref());
         words[0].splice(0..0, *b"DEDUPE.");
         words.insert(1, self.prefix.word());
         words
@@ -96,16 +128,134 @@ impl DedupeIndex {
 
     runs_lines!();
 
+    /// Runs a line of a plain command as it stands, with the same words; it must succeed.
+    #[track_caller]
+    pub fn plain(&mut self, line: impl AsRef<str>) -> Reply {
+        let words = words(line.as_ref());
+        self.wire.expect_ok(&words)
+    }
+
+    /// Runs a line which must fail. Its error begins with the first of these words, and has the others.
+    #[track_caller]
+    pub fn fails(&mut self, line: impl AsRef<str>, words: &str) {
+        assert_error(&self.call(line.as_ref()), words, line.as_ref());
+    }
+
+    /// Fails unless the reply to a line has these values in these fields: `CHECK`, `ok 0 missingHashes 7`.
+    #[track_caller]
+    pub fn tells(&mut self, line: impl AsRef<str>, fields: &str) {
+        let reply = self.ok(line.as_ref());
+        let words: Vec<&str> = fields.split(' ').collect();
+        for pair in words.chunks_exact(2) {
+            let value = match reply.field(pair[0]) {
+                Reply::Int(n) => n.to_string(),
+                Reply::Nil => "nil".to_owned(),
+                value => value.text(),
+            };
+            assert_eq!(
+                value,
+                pair[1],
+                "{} of {}: {reply:?}",
+                pair[0],
+                line.as_ref()
+            );
+        }
+    }
+
+    /// Sends a line over another connection, which its reply will come to.
+    pub fn sent(&self, line: impl AsRef<str>) -> Wire {
+        let mut other = self.another();
+        other.send(line);
+        other.wire
+    }
+
+    /// Sends a line that begins a job over another connection, and waits until the job is under way.
+    #[track_caller]
+    pub fn begun(&mut self, line: &str) -> Wire {
+        let mut asker = self.sent(line);
+        let (name, crawl) = line.split_once(' ').unwrap_or((line, ""));
+        let jobs = self.key(if name == "COMMIT" {
+            "committing"
+        } else {
+            "removing"
+        });
+        until("the job is under way", || match name {
+            "PACK" | "UNPACK" => {
+                assert!(!asker.has_reply(), "{line} was over too soon for this test");
+                self.storage().ends_with("ing")
+            }
+            _ => self.wire.expect_ok(&["HEXISTS", &jobs, crawl]) == int(1),
+        });
+        asker
+    }
+
+    /// Sends a claim over another connection, and waits until it is blocked.
+    pub fn blocked(&mut self, line: impl AsRef<str>) -> Wire {
+        let pending = |d: &mut DedupeIndex| {
+            let info = d.wire.expect_ok(&["INFO", "crawlspace"]).text();
+            let lines = info
+                .lines()
+                .find_map(|line| line.rsplit_once("claims_pending:"));
+            lines
+                .map(|(_, count)| count.parse::<i64>().expect("a number"))
+                .expect("INFO has it")
+        };
+        let before = pending(self);
+        let waiter = self.sent(line);
+        until("the claim is blocked", || pending(self) > before);
+        waiter
+    }
+
+    /// `ADD` of these made-up records and `COMMIT`: new and already-known hashes.
+    #[track_caller]
+    pub fn committed(&mut self, crawl: &str, numbers: impl IntoIterator<Item = u64>) -> (i64, i64) {
+        self.add(crawl, numbers);
+        self.commit(crawl)
+    }
+
     /// `COMMIT`: new and already-known hashes.
     #[track_caller]
     pub fn commit(&mut self, crawl: &str) -> (i64, i64) {
         crawler::commit(&mut self.wire, &self.prefix, crawl)
     }
 
-    /// `ADD` of these made-up records; how many were new.
+    /// `ADD` of these made-up records, some hundred a command; how many were new.
     #[track_caller]
     pub fn add(&mut self, crawl: &str, numbers: impl IntoIterator<Item = u64>) -> i64 {
-        crawler::add(&mut self.wire, &self.prefix, crawl, numbers)
+        let numbers: Vec<u64> = numbers.into_iter().collect();
+        let adds = numbers.chunks(200).map(|chunk| {
+            let mut words = vec!["DEDUPE.ADD".word(), self.prefix.word(), crawl.word()];
+            words.extend(chunk.iter().copied().flat_map(words_of));
+            words
+        });
+        self.wire.pipeline(adds).iter().map(Reply::int).sum()
+    }
+
+    /// Adds a WACZ file to a crawl, opened and closed; its size is 100.
+    #[track_caller]
+    pub fn wacz(&mut self, crawl: &str, name: &str) {
+        let index = self.ok(format!("WACZOPEN '{crawl}' '{name}'")).int();
+        self.ok(format!(
+            "WACZCLOSE '{crawl}' {index} '{name}' sha256:ab 100"
+        ));
+    }
+
+    /// `PACK` or `UNPACK`: the storage, and how many fields of the merged index and how many records moved.
+    #[track_caller]
+    pub fn change(&mut self, name: &str) -> (String, i64, i64) {
+        moved(&self.ok(name))
+    }
+
+    /// Its storage: `plain` or `packed`, or `packing` or `unpacking` meanwhile.
+    #[track_caller]
+    pub fn storage(&mut self) -> String {
+        self.ok("STATS").field("storage").text()
+    }
+
+    /// How many hashes have an owner, those of running commits included.
+    #[track_caller]
+    pub fn indexed(&mut self) -> i64 {
+        self.ok("STATS").field("hashes").int()
     }
 
     /// `LOOKUP` of these made-up hashes: the owner of each, or `-`.
@@ -119,6 +269,31 @@ impl DedupeIndex {
     pub fn hash(&mut self, name: &str) -> BTreeMap<String, String> {
         let key = self.key(name);
         crawler::hash_key(&mut self.wire, &key)
+    }
+
+    /// A hash of it as it is on plain storage, packed or not.
+    #[track_caller]
+    pub fn plain_hash(&mut self, name: &str) -> BTreeMap<String, String> {
+        plain_hash(&mut self.wire, &self.prefix, name)
+    }
+
+    /// All that it has, or would have if it were unpacked, without what tells its storage.
+    #[track_caller]
+    pub fn plain_view(&mut self) -> Snapshot {
+        plain_view(&mut self.wire, &self.prefix).without_storage()
+    }
+
+    /// Does something to its keys as a plain client does: a packed one is unpacked for it, and packed again.
+    pub fn plainly<T>(&mut self, change: impl FnOnce(&mut DedupeIndex) -> T) -> T {
+        let packed = is_packed(&mut self.wire, &self.prefix);
+        if packed {
+            self.ok("UNPACK");
+        }
+        let done = change(self);
+        if packed {
+            self.ok("PACK");
+        }
+        done
     }
 
     /// A counts key of it as numbers, without fields that are 0 or no whole numbers.
@@ -140,6 +315,40 @@ impl DedupeIndex {
     pub fn assert_consistent(&mut self) {
         crawler::assert_consistent(&mut self.wire, &self.prefix);
     }
+}
+
+/// Fails unless a reply is an error that begins with the first of these words and has the others.
+#[track_caller]
+pub fn assert_error(reply: &Reply, words: &str, what: &str) {
+    let Reply::Error(line) = reply else {
+        panic!("{what}: {words} expected, got {reply:?}");
+    };
+    let line = String::from_utf8_lossy(line);
+    let mut named = words.split(' ');
+    let told = line.split(' ').next() == named.next() && named.all(|word| line.contains(word));
+    assert!(told, "{what}: {words} expected, got {line}");
+}
+
+/// The words of a line, with those of made-up hashes and records.
+fn words(line: &str) -> Vec<Vec<u8>> {
+    let mut words: Vec<Vec<u8>> = Vec::new();
+    let mut rest = line.trim_start_matches(' ');
+    while !rest.is_empty() {
+        if let Some(quoted) = rest.strip_prefix('\'') {
+            let (word, after) = quoted.split_once('\'').expect("the quote is closed");
+            words.push(word.word());
+            rest = after.trim_start_matches(' ');
+            continue;
+        }
+        let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
+        rest = after.trim_start_matches(' ');
+        match numbers(word) {
+            Some(('#', numbers)) => words.extend(numbers.map(|n| sha256_of(n).word())),
+            Some((_, numbers)) => words.extend(numbers.flat_map(words_of)),
+            None => words.push(word.word()),
+        }
+    }
+    words
 }
 
 /// The numbers that a word like `#7` or `@0..9` stands for.

@@ -115,8 +115,8 @@ pub use crawler::{
     add, assert_consistent, begin_job, commit, counts, hash_key, owners, record_of, set_key,
     words_of,
 };
-pub use dataset::Snapshot;
-pub use dedupe_index::DedupeIndex;
+pub use dataset::{Snapshot, assert_replicated};
+pub use dedupe_index::{DedupeIndex, assert_error};
 pub use file_host::{FileHost, Manners, Request};
 pub use frontier::{Frontier, Lease, T0, TEN_YEARS, blocked, release, server_time, simulated};
 pub use outcome::{

@@ -1,7 +1,8 @@
 //! The harness itself: servers start, die, come back and are told apart.
 
 use redis_tests::{
-    Cluster, Crawl, Options, Server, array, bulk, err, fill_crawl, int, nil, ok, run,
+    Cluster, Crawl, Options, Server, array, assert_replicated, bulk, err, fill_crawl, int, nil, ok,
+    run,
 };
 
 fn plain() -> Server {
@@ -44,8 +45,7 @@ fn replica_catches_up() {
     let master = plain();
     let replica = Options::new().no_module().replica_of(&master).start();
     ok!(master.wire(), "SET", "k", "v");
-    master.wait_for_replica_offset(&replica);
-    assert_eq!(master.digest(), replica.digest());
+    assert_replicated(&master, &replica);
     assert!(err!(replica.wire(), "SET", "k", "w").starts_with("READONLY "));
 }
 

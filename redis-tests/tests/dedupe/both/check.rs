@@ -1,30 +1,25 @@
 //! CHECK finds what is wrong with an index, REPAIR mends it; STATS and CRAWLS say what is there.
 
 use redis_tests::{
-    DedupeIndex, Options, Reply, Server, Wire, add, assert_consistent, bulk, commit, counts, err,
-    indexed, int, nil, ok, owners, packed_by_default, plain_hash, plainly, sha256_of,
+    DedupeIndex, Options, Server, bulk, int, ok, packed_by_default, rows, sha256_of, until,
 };
 
 const P: &str = "p:";
 
-fn index(c: &mut Wire) {
+fn index(c: &mut DedupeIndex) {
     for (id, hashes) in [("a", 0..20), ("b", 10..30)] {
-        add(c, P, id, hashes);
-        let name = format!("{id}.wacz");
-        ok!(c, "DEDUPE.WACZOPEN", P, id, name);
-        ok!(c, "DEDUPE.WACZCLOSE", P, id, 0, name, "sha256:ab", 100);
-        commit(c, P, id);
+        c.wacz(id, &format!("{id}.wacz"));
+        c.committed(id, hashes);
     }
-    add(c, P, "open", 25..40);
+    c.add("open", 25..40);
 }
 
-/// Damages the index, expects the finding, repairs, expects none.
-fn finds_and_repairs(damage: impl Fn(&mut Wire), finding: &str) {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+/// Damages the index with these lines, expects the finding, repairs, expects none.
+fn finds_and_repairs(damage: &[&str], finding: &str) {
+    let (server, mut c) = DedupeIndex::start(P);
     index(&mut c);
     c.assert_consistent();
-    plainly(&mut c, P, |c| damage(c));
+    c.plainly(|c| damage.iter().for_each(|line| drop(c.plain(line))));
     let before = server.snapshot();
     let check = c.ok("CHECK");
     assert_eq!(check.field("ok"), int(0), "{check:?}");
@@ -35,114 +30,85 @@ fn finds_and_repairs(damage: impl Fn(&mut Wire), finding: &str) {
     c.assert_consistent();
     let mended = server.snapshot();
     c.ok("REPAIR");
-    server
-        .snapshot()
-        .assert_same(&mended, "nothing is left to repair");
+    server.snapshot().assert_same(&mended, "repaired again");
 }
 
 #[test]
 fn dangling_owners_are_found_and_repaired() {
-    finds_and_repairs(
-        |c| drop(ok!(c, "HDEL", "p:h:a", sha256_of(3))),
-        "danglingOwners",
-    );
+    finds_and_repairs(&["HDEL p:h:a #3"], "danglingOwners");
 }
 
 #[test]
 fn owners_that_no_list_of_crawls_has_are_found_and_repaired() {
-    finds_and_repairs(
-        |c| drop(ok!(c, "HSET", "p:allhashes", sha256_of(500), "nobody")),
-        "hiddenOwners",
-    );
+    finds_and_repairs(&["HSET p:allhashes #500 nobody"], "hiddenOwners");
 }
 
 #[test]
 fn missing_hashes_are_found_and_repaired() {
-    finds_and_repairs(
-        |c| drop(ok!(c, "HDEL", "p:allhashes", sha256_of(3))),
-        "missingHashes",
-    );
+    finds_and_repairs(&["HDEL p:allhashes #3"], "missingHashes");
 }
 
 #[test]
 fn drifted_counts_are_found_and_repaired() {
-    finds_and_repairs(
-        |c| drop(ok!(c, "HINCRBY", "p:allcounts", "totalUrls", 5)),
-        "countDrift",
-    );
+    finds_and_repairs(&["HINCRBY p:allcounts totalUrls 5"], "countDrift");
 }
 
 #[test]
 fn bad_records_are_found_and_own_nothing() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     index(&mut c);
-    plainly(&mut c, P, |c| {
-        for n in [3, 15] {
-            ok!(c, "HSET", "p:h:a", sha256_of(n), "no record");
-        }
-    });
-    let check = c.ok("CHECK");
-    assert_eq!(check.field("badRecords"), int(2), "{check:?}");
+    c.plainly(|c| c.plain("HSET p:h:a #3 'no record' #15 'no record'"));
+    c.tells("CHECK", "badRecords 2");
     assert_eq!(c.owners([3, 15]), ["-", "b"]);
     c.ok("REPAIR");
-    let check = c.ok("CHECK");
-    assert_eq!(check.field("danglingOwners"), int(0), "{check:?}");
+    c.tells("CHECK", "danglingOwners 0");
     assert_eq!(c.owners([3, 15]), ["-", "b"]);
-    let merged = plain_hash(&mut c, P, "allhashes");
+    let merged = c.plain_hash("allhashes");
     assert_eq!(merged.get(&sha256_of(3)), None);
 }
 
 #[test]
 fn leaked_keys_are_found_and_repaired() {
-    finds_and_repairs(
-        |c| {
-            // A plain client removes a crawl, and knows nothing of our own keys.
-            ok!(c, "DEL", "p:h:open", "p:h:open:counts");
-            ok!(c, "SREM", "p:uncommittedcrawls", "open");
-            ok!(c, "HSET", "p:h:open:seq", "writer", "1 1");
-        },
-        "leakedKeys",
-    );
+    // A plain client removes a crawl, and knows nothing of our own keys.
+    let lines = [
+        "DEL p:h:open p:h:open:counts",
+        "SREM p:uncommittedcrawls open",
+        "HSET p:h:open:seq writer '1 1'",
+    ];
+    finds_and_repairs(&lines, "leakedKeys");
 }
 
 #[test]
 fn a_crawl_in_no_set_is_reported_and_left_alone_until_it_is_named() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     index(&mut c);
     let record = "0 20260101000000 http://e.com/ 5";
-    ok!(c, "HSET", "p:h:forgotten", sha256_of(3), record);
-    ok!(c, "RPUSH", "p:c:begun:wacz", r#"{"filename":"b.wacz"}"#);
-    for command in ["DEDUPE.CHECK", "DEDUPE.REPAIR"] {
-        let found = c.expect_ok(&[command, P]);
-        assert_eq!(found.field("unlistedCrawls"), int(2), "{found:?}");
-        assert_eq!(found.field("ok"), int(1), "{found:?}");
+    c.plain(format!("HSET p:h:forgotten #3 '{record}'"));
+    c.plain(r#"RPUSH p:c:begun:wacz {"filename":"b.wacz"}"#);
+    for command in ["CHECK", "REPAIR"] {
+        c.tells(command, "unlistedCrawls 2 ok 1");
     }
-    assert_eq!(ok!(c, "HGET", "p:h:forgotten", sha256_of(3)), bulk(record));
+    assert_eq!(c.plain("HGET p:h:forgotten #3"), bulk(record));
     let unlisted = c.ok("CRAWLS UNLISTED").pairs();
     let names: Vec<_> = unlisted.iter().map(|(id, _)| id.text()).collect();
     assert_eq!(names, ["begun", "forgotten"]);
-    let stats = c.ok("STATS forgotten");
-    assert_eq!(stats.field("state"), bulk("unlisted"));
-    assert!(c.err("REMOVE forgotten").starts_with("UNCOMMITTED "));
+    c.tells("STATS forgotten", "state unlisted");
+    c.fails("REMOVE forgotten", "UNCOMMITTED");
     assert_eq!(c.ok("CANCEL begun"), int(0));
     assert_eq!(c.commit("forgotten"), (0, 1));
     c.assert_consistent();
-    assert_eq!(ok!(c, "EXISTS", "p:c:begun:wacz"), int(0));
+    assert_eq!(c.plain("EXISTS p:c:begun:wacz"), int(0));
 }
 
 #[test]
 fn records_under_an_id_that_is_too_long_are_of_no_crawl() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     c.add("a", [1]);
     let record = "0 20260101000000 http://e.com/ 5";
     for (bytes, crawls) in [(1025, 0), (1024, 1)] {
         let key = format!("p:h:{}", "x".repeat(bytes));
-        ok!(c, "HSET", key, sha256_of(2), record);
-        let found = c.ok("CHECK");
-        assert_eq!(found.field("unlistedCrawls"), int(crawls), "{bytes} bytes");
+        c.plain(format!("HSET {key} #2 '{record}'"));
+        c.tells("CHECK", &format!("unlistedCrawls {crawls}"));
         let unlisted = c.ok("CRAWLS UNLISTED").pairs();
         assert_eq!(unlisted.len() as i64, crawls, "{bytes} bytes");
     }
@@ -150,32 +116,27 @@ fn records_under_an_id_that_is_too_long_are_of_no_crawl() {
 
 #[test]
 fn repaired_hash_goes_to_its_next_holder() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     index(&mut c);
-    plainly(&mut c, P, |c| ok!(c, "HDEL", "p:h:a", sha256_of(15)));
+    c.plainly(|c| c.plain("HDEL p:h:a #15"));
     c.ok("REPAIR");
-    let merged = plain_hash(&mut c, P, "allhashes");
+    let merged = c.plain_hash("allhashes");
     assert_eq!(merged[&sha256_of(15)], "b");
     assert_eq!(c.owners([14, 15]), ["a", "b"]);
 }
 
 #[test]
 fn placeholders_are_counted_but_are_no_fault() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     index(&mut c);
     c.ok("WACZOPEN open open.wacz");
     c.commit("open");
-    let check = c.ok("CHECK");
-    assert_eq!(check.field("placeholders"), int(1));
-    assert_eq!(check.field("ok"), int(1));
+    c.tells("CHECK", "placeholders 1 ok 1");
 }
 
 #[test]
 fn check_of_an_empty_index_is_ok() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (server, mut c) = DedupeIndex::start(P);
     c.assert_consistent();
     c.ok("REPAIR");
     assert_eq!(server.snapshot().names(), [""; 0]);
@@ -183,15 +144,12 @@ fn check_of_an_empty_index_is_ok() {
 
 #[test]
 fn check_of_a_large_index_lets_others_through() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
-    redis_tests::Crawl::of(P, "big", 0..80_000).add(&mut c);
-    c.commit("big");
-    let mut checker = server.wire();
-    checker.send(&["DEDUPE.CHECK", P]);
+    let (_server, mut c) = DedupeIndex::start(P);
+    c.committed("big", 0..80_000);
+    let mut checker = c.sent("CHECK");
     let mut pings = 0;
     while !checker.has_reply() {
-        ok!(c, "PING");
+        c.plain("PING");
         pings += 1;
     }
     assert_eq!(checker.recv().field("ok"), int(1));
@@ -200,81 +158,52 @@ fn check_of_a_large_index_lets_others_through() {
 
 #[test]
 fn stats_of_the_index_add_up() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     index(&mut c);
     c.ok("REVISIT open #1 1");
-    let stats = c.ok("STATS");
-    let number = |field: &str| stats.field(field).int();
-    assert_eq!(stats.field("profile"), bulk("document"));
-    let storage = if packed_by_default() {
-        "packed"
-    } else {
-        "plain"
-    };
-    assert_eq!(stats.field("storage"), bulk(storage));
-    assert_eq!(
-        (number("crawls"), number("uncommitted"), number("hashes")),
-        (2, 1, 30)
-    );
-    assert_eq!((number("totalUrls"), number("dupeUrls")), (40, 0));
-    assert_eq!(
-        (number("conservedSize"), number("totalCrawlSize")),
-        (0, 200)
-    );
-    assert_eq!(
-        (number("removedCrawls"), number("removedCrawlSize")),
-        (0, 0)
-    );
-    assert_eq!(stats.field("updateProgress"), nil());
-    assert!(number("memory") > 3000);
-    ok!(c, "HSET", "p:allcounts", "updateProgress", "0.25");
-    assert_eq!(c.ok("STATS").field("updateProgress"), bulk("0.25"));
+    for figures in [
+        "profile document crawls 2 uncommitted 1 hashes 30",
+        "totalUrls 40 dupeUrls 0 conservedSize 0 totalCrawlSize 200",
+        "removedCrawls 0 removedCrawlSize 0 updateProgress nil",
+    ] {
+        c.tells("STATS", figures);
+    }
+    assert_eq!(c.storage() == "packed", packed_by_default());
+    assert!(c.ok("STATS").field("memory").int() > 3000);
+    c.plain("HSET p:allcounts updateProgress 0.25");
+    c.tells("STATS", "updateProgress 0.25");
 }
 
 #[test]
 fn stats_of_a_crawl_name_its_state() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     index(&mut c);
     c.add("b", 100..105);
     c.ok("REVISIT b #1 1");
-    let stats = |c: &mut DedupeIndex, id: &str| c.ok(format!("STATS '{id}'"));
-    assert_eq!(stats(&mut c, "a").field("state"), bulk("committed"));
-    assert_eq!(stats(&mut c, "open").field("state"), bulk("uncommitted"));
-    let b = stats(&mut c, "b");
-    assert_eq!(b.field("state"), bulk("continued"));
-    assert_eq!((b.field("hashes"), b.field("waczs")), (int(25), int(1)));
-    assert_eq!(
-        (b.field("totalUrls"), b.field("dupeUrls")),
-        (int(26), int(1))
-    );
-    assert_eq!(b.field("conservedSize"), int(1000));
-    assert_eq!(b.field("requires"), int(1));
+    c.tells("STATS a", "state committed");
+    c.tells("STATS open", "state uncommitted");
+    c.tells("STATS b", "state continued hashes 25 waczs 1 totalUrls 26");
+    c.tells("STATS b", "dupeUrls 1 conservedSize 1000 requires 1");
 }
 
 #[test]
 fn crawls_are_listed_by_state() {
     let server = Server::start();
-    for mut c in [server.wire(), server.wire3()] {
-        ok!(c, "FLUSHALL");
+    for wire in [server.wire(), server.wire3()] {
+        let mut c = DedupeIndex::over(wire, P);
+        c.plain("FLUSHALL");
         index(&mut c);
-        add(&mut c, P, "b", 100..105);
-        let list = |c: &mut Wire, which: &[&str]| {
-            let words = [&["DEDUPE.CRAWLS", P], which].concat();
-            let mut names: Vec<String> = c
-                .expect_ok(&words)
-                .pairs()
-                .iter()
-                .map(|p| p.0.text())
-                .collect();
+        c.add("b", 100..105);
+        let mut list = |line: &str| {
+            let crawls = c.ok(line).pairs().into_iter();
+            let mut names: Vec<String> = crawls.map(|(id, _)| id.text()).collect();
             names.sort();
             names
         };
-        assert_eq!(list(&mut c, &[]), ["a", "b", "open"]);
-        assert_eq!(list(&mut c, &["UNCOMMITTED"]), ["b", "open"]);
-        assert_eq!(list(&mut c, &["committed"]), ["a", "b"]);
-        let all = ok!(c, "DEDUPE.CRAWLS", P);
+        assert_eq!(list("CRAWLS"), ["a", "b", "open"]);
+        assert_eq!(list("CRAWLS UNCOMMITTED"), ["b", "open"]);
+        assert_eq!(list("CRAWLS committed"), ["a", "b"]);
+        let all = c.ok("CRAWLS");
         assert_eq!(all.field("a").field("totalUrls"), int(20));
         assert_eq!(all.field("b").field("state"), bulk("continued"));
         assert_eq!(all.field("open").field("hashes"), int(15));
@@ -283,65 +212,22 @@ fn crawls_are_listed_by_state() {
 }
 
 #[test]
-fn resp3_replies_are_maps_and_resp2_replies_the_same_flat() {
-    let server = Server::start();
-    let (mut two, mut three) = (server.wire(), server.wire3());
-    index(&mut two);
-    ok!(
-        two,
-        "DEDUPE.REVISIT",
-        P,
-        "open",
-        "REF",
-        "u",
-        sha256_of(1),
-        1
-    );
-    let hash = sha256_of(1);
-    let commands: [(&[&str], bool); 12] = [
-        (&["DEDUPE.STATS", P], true),
-        (&["DEDUPE.STATS", P, "a"], true),
-        (&["DEDUPE.CRAWLS", P], true),
-        (&["DEDUPE.CHECK", P], true),
-        (&["DEDUPE.REPAIR", P], true),
-        (&["DEDUPE.LOOKUP", P, &hash], false),
-        (&["DEDUPE.LOOKUP", P, "WITHWACZ", &hash], false),
-        (&["DEDUPE.WACZLIST", P, "a"], false),
-        (&["DEDUPE.REQUIRES", P, "open"], false),
-        (&["DEDUPE.REQUIRES", P, "open", "FORMAT", "RESP"], false),
-        (&["DEDUPE.REQUIREDBY", P, "a"], false),
-        (&["DEDUPE.CLAIM", P, "a", &hash, "PX", "10"], false),
-    ];
-    // Figures of memory may differ from call to call.
-    let steady = |reply: Reply| match reply {
-        Reply::Array(items) => {
-            let memory = items.iter().position(|i| *i == bulk("memory"));
-            let mut items = items;
-            if let Some(at) = memory {
-                items[at + 1] = nil();
-            }
-            Reply::Array(items)
-        }
-        other => other,
-    };
-    for (words, is_map) in commands {
-        let (flat, rich) = (two.expect_ok(words), three.expect_ok(words));
-        assert_eq!(matches!(rich, Reply::Map(_)), is_map, "{words:?}: {rich:?}");
-        assert_eq!(steady(rich.as_resp2()), steady(flat), "{words:?}");
-    }
-    let list = ok!(three, "DEDUPE.WACZLIST", P, "a");
-    assert!(matches!(list.items()[0], Reply::Map(_)), "{list:?}");
+fn claim_replies_the_same_in_both_protocols() {
+    // All other commands: `matrix::discovery::replies_are_the_same_in_both_protocols`.
+    let (server, mut two) = DedupeIndex::start(P);
+    two.committed("a", [1]);
+    let mut three = DedupeIndex::over(server.wire3(), P);
+    let rich = three.ok("CLAIM a #1 PX 10");
+    assert_eq!(rich, two.ok("CLAIM a #1 PX 10"));
 }
 
 #[test]
 fn counts_of_an_interrupted_commit_are_told() {
-    let mut server = Options::new().aof_unsynced(true).start();
-    let mut c = DedupeIndex::of(&server, P);
-    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    redis_tests::Crawl::of(P, "big", 0..40_000).add(&mut c);
-    let mut committer = server.wire();
-    committer.send(&["DEDUPE.COMMIT", P, "big"]);
-    redis_tests::until("the commit is half way", || indexed(&mut c, P) > 8_000);
+    let (mut server, mut c) = DedupeIndex::on(Options::new().aof_unsynced(true), P);
+    c.plain("CONFIG SET crawlspace.slice-us 50");
+    c.add("big", 0..40_000);
+    let _committer = c.sent("COMMIT big");
+    until("the commit is half way", || c.indexed() > 8_000);
     server.restart();
     let mut c = DedupeIndex::of(&server, P);
     let check = c.ok("CHECK");
@@ -349,88 +235,71 @@ fn counts_of_an_interrupted_commit_are_told() {
     c.ok("REPAIR");
     c.commit("big");
     c.assert_consistent();
-    assert_eq!(counts(&mut c, "p:allcounts")["totalUrls"], 40_000);
+    assert_eq!(c.counts("allcounts")["totalUrls"], 40_000);
 }
 
 #[test]
 fn repair_spares_the_keys_of_indexes_with_a_longer_prefix() {
     // Keys such as `h:h:a` are records of crawl `h:a` under one prefix, of crawl `a` under another.
     let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
     let prefixes = ["", "h:", "c:", "h:site:", "c:site:", "x", "xh:", "xc:h:"];
-    for (n, p) in (0..).zip(prefixes) {
-        add(&mut c, p, "a", n * 10..n * 10 + 5);
-        ok!(c, "DEDUPE.WACZOPEN", p, "a", "a.wacz");
-        ok!(c, "DEDUPE.WACZCLOSE", p, "a", 0, "a.wacz", "sha256:ab", 9);
-        commit(&mut c, p, "a");
+    let mut indexes = prefixes.map(|p| DedupeIndex::of(&server, p));
+    for (n, c) in (0..).zip(&mut indexes) {
+        c.wacz("a", "a.wacz");
+        c.committed("a", n * 10..n * 10 + 5);
         // A continuation and an open crawl have more keys than a committed one.
-        add(&mut c, p, "a", [n * 10 + 7]);
-        add(&mut c, p, "open", [n * 10 + 8]);
+        c.add("a", [n * 10 + 7]);
+        c.add("open", [n * 10 + 8]);
     }
     let before = server.snapshot().without_counters();
-    for p in prefixes {
-        let check = ok!(c, "DEDUPE.CHECK", p);
-        assert_eq!(check.field("leakedKeys"), int(0), "{p:?}: {check:?}");
-        assert_consistent(&mut c, p);
-        let repair = ok!(c, "DEDUPE.REPAIR", p);
-        assert_eq!(repair.field("repaired"), int(0), "{p:?}: {repair:?}");
+    for c in &mut indexes {
+        c.tells("CHECK", "leakedKeys 0 ok 1");
+        c.tells("REPAIR", "repaired 0");
     }
-    server
-        .snapshot()
-        .without_counters()
-        .assert_same(&before, "nothing was to repair");
-    for (n, p) in (0..).zip(prefixes) {
-        assert_eq!(owners(&mut c, p, [n * 10]), ["a"], "{p:?}");
-        assert_eq!(ok!(c, "DEDUPE.WACZLIST", p, "a").items().len(), 1, "{p:?}");
+    let after = server.snapshot().without_counters();
+    after.assert_same(&before, "nothing was to repair");
+    for (n, c) in (0..).zip(&mut indexes) {
+        assert_eq!(c.owners([n * 10]), ["a"], "{:?}", c.prefix());
+        assert_eq!(c.ok("WACZLIST a").items().len(), 1, "{:?}", c.prefix());
     }
 }
 
 #[test]
 fn counts_that_are_no_numbers_are_found_and_repaired() {
     for key in ["p:h:a:counts", "p:h:open:counts", "p:allcounts"] {
-        finds_and_repairs(
-            |c| drop(ok!(c, "HSET", key, "totalUrls", "x")),
-            "countDrift",
-        );
+        finds_and_repairs(&[&format!("HSET {key} totalUrls x")], "countDrift");
     }
 }
 
 #[test]
 fn sums_of_removed_crawls_that_are_no_numbers_are_found_and_repaired() {
     for field in ["removedCrawls", "removedCrawlSize"] {
-        finds_and_repairs(
-            |c| drop(ok!(c, "HSET", "p:allcounts", field, "x")),
-            "countDrift",
-        );
+        let damage = format!("HSET p:allcounts {field} x");
+        finds_and_repairs(&[&damage], "countDrift");
     }
 }
 
 #[test]
 fn spoiled_counters_are_found_and_taken_from_the_numbers_in_use() {
-    for value in ["x", "-1", "0", ""] {
-        for (counter, last) in [("commits", "2"), ("tokens", "1"), ("visible", "1")] {
-            let server = Server::start();
-            let mut c = DedupeIndex::of(&server, P);
+    for value in ["x", "-1", "0", "''"] {
+        for (counter, last, line) in rows![
+            "commits", "2", "COMMIT open";
+            "tokens", "1", "CLAIM a #91 PX 60000";
+            "visible", "1", "BEGIN more VISIBLE";
+        ] {
+            let (_server, mut c) = DedupeIndex::start(P);
             index(&mut c);
             assert_eq!(c.ok("CLAIM a #90 PX 60000").items()[1], bulk("1"));
             c.ok("BEGIN seen VISIBLE");
-            assert_eq!(ok!(c, "HGET", "p:crawlspace", counter), bulk(last));
-            ok!(c, "HSET", "p:crawlspace", counter, value);
-            let check = c.ok("CHECK");
-            assert_eq!(check.field("countDrift"), int(1), "{check:?}");
-            let refused = |c: &mut DedupeIndex, line: &str| {
-                let error = c.err(line);
-                assert!(error.contains("DEDUPE.REPAIR"), "{line}: {error}");
-            };
-            if ["x", ""].contains(&value) {
-                match counter {
-                    "commits" => refused(&mut c, "COMMIT open"),
-                    "tokens" => refused(&mut c, "CLAIM a #91 PX 60000"),
-                    _ => refused(&mut c, "BEGIN more VISIBLE"),
-                }
+            let get = format!("HGET p:crawlspace {counter}");
+            assert_eq!(c.plain(&get), bulk(last));
+            c.plain(format!("HSET p:crawlspace {counter} {value}"));
+            c.tells("CHECK", "countDrift 1");
+            if ["x", "''"].contains(&value) {
+                c.fails(line, "ERR DEDUPE.REPAIR");
             }
-            assert_eq!(c.ok("REPAIR").field("repaired"), int(1), "{counter}");
-            assert_eq!(ok!(c, "HGET", "p:crawlspace", counter), bulk(last));
+            c.tells("REPAIR", "repaired 1");
+            assert_eq!(c.plain(&get), bulk(last));
             c.assert_consistent();
             c.commit("open");
             assert_eq!(c.ok("CLAIM a #91 PX 60000").items()[1], bulk("2"));
@@ -442,24 +311,17 @@ fn spoiled_counters_are_found_and_taken_from_the_numbers_in_use() {
 
 #[test]
 fn commands_that_met_spoiled_counts_work_after_a_repair() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     c.add("a", 0..5);
-    ok!(c, "HSET", "p:h:a:counts", "totalUrls", "x");
-    let [hash, index, date, url, size] = redis_tests::words_of(9);
-    let line = err!(c, "DEDUPE.ADD", P, "a", hash, index, date, url, size);
-    assert!(line.contains("DEDUPE.REPAIR"), "{line}");
+    c.plain("HSET p:h:a:counts totalUrls x");
+    c.fails("ADD a @9", "ERR DEDUPE.REPAIR");
     c.ok("REPAIR");
     assert_eq!(c.add("a", [9]), 1);
     // No crawl is committed yet, so that nothing but the field itself is wrong.
-    ok!(c, "HSET", "p:allcounts", "totalUrls", "x");
-    let line = c.err("COMMIT a");
-    assert!(line.contains("DEDUPE.REPAIR"), "{line}");
+    c.plain("HSET p:allcounts totalUrls x");
+    c.fails("COMMIT a", "ERR DEDUPE.REPAIR");
     c.ok("REPAIR");
     assert_eq!(c.commit("a"), (6, 0));
     c.assert_consistent();
-    assert_eq!(
-        counts(&mut c, "p:allcounts"),
-        counts(&mut c, "p:h:a:counts")
-    );
+    assert_eq!(c.counts("allcounts"), c.counts("h:a:counts"));
 }

@@ -1,19 +1,18 @@
 //! A cluster: odd ids stay in the slot of the prefix, and a slot may leave in the middle of a job.
 
-use redis_tests::{Cluster, Crawl, add, assert_consistent, begin_job, int, ok, owners, until};
+use redis_tests::{Cluster, DedupeIndex, int, until};
 
 const P: &str = "{coll-42}:";
 
 #[test]
 fn odd_ids_stay_in_the_slot_of_the_prefix() {
     let cluster = Cluster::start(1);
-    let mut c = cluster.nodes()[0].wire();
+    let mut c = DedupeIndex::of(&cluster.nodes()[0], P);
     for id in ["{other}", "}{x}", "a{b}c"] {
-        add(&mut c, P, id, [1]);
-        ok!(c, "DEDUPE.WACZOPEN", P, id, "{w}.wacz");
-        ok!(c, "DEDUPE.COMMIT", P, id);
+        c.ok(format!("WACZOPEN {id} {{w}}.wacz"));
+        c.committed(id, [1]);
     }
-    for key in ok!(c, "KEYS", "*").texts() {
+    for key in c.plain("KEYS *").texts() {
         assert_eq!(cluster.slot(&key), cluster.slot(P), "{key}");
     }
 }
@@ -24,23 +23,22 @@ fn job_whose_slot_leaves_harms_nothing() {
     let a = cluster.owner(P);
     let b = cluster.nodes().iter().find(|node| node.port() != a.port());
     let b = b.expect("another node");
-    let (mut ca, mut cb) = (a.wire(), b.wire());
-    ok!(ca, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    Crawl::of(P, "a", 0..24_000).add(&mut ca);
-    let mut committer = begin_job(a, "DEDUPE.COMMIT", P, "a");
+    let [mut ca, mut cb] = [a, b].map(|node| DedupeIndex::of(node, P));
+    ca.plain("CONFIG SET crawlspace.slice-us 50");
+    ca.add("a", 0..24_000);
+    let mut committer = ca.begun("COMMIT a");
     cluster.begin_move(P, b);
     // Keys that the running job drops meanwhile are fine.
     cluster.move_keys(P, b);
     committer.recv();
     a.until_idle();
-    assert_eq!(ok!(ca, "DBSIZE"), int(0));
+    assert_eq!(ca.plain("DBSIZE"), int(0));
     cluster.finish_move(P, b);
     until("the target serves the slot", || {
-        !cb.call(&["DEDUPE.STATS", P]).is_error()
+        !cb.call("STATS").is_error()
     });
-    ok!(cb, "DEDUPE.COMMIT", P, "a");
-    assert_eq!(owners(&mut cb, P, [0, 23_999]), ["a", "a"]);
-    let total = ok!(cb, "HGET", format!("{P}allcounts"), "totalUrls");
-    assert_eq!(total.text(), "24000");
-    assert_consistent(&mut cb, P);
+    cb.ok("COMMIT a");
+    assert_eq!(cb.owners([0, 23_999]), ["a", "a"]);
+    assert_eq!(cb.counts("allcounts")["totalUrls"], 24_000);
+    cb.assert_consistent();
 }

@@ -2,52 +2,43 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redis_tests::{
-    Crawl, Options, Server, add, assert_consistent, begin_job, commit, int, ok, owners, until,
-};
+use redis_tests::{DedupeIndex, Options, Server, assert_replicated, int, until};
 
 const P: &str = "p:";
 const HASHES: u64 = 60_000;
 
-fn sample(crawl: &Crawl<'_>) -> Vec<u64> {
-    (0..crawl.hashes)
-        .step_by(331)
-        .map(|i| crawl.first + i)
-        .collect()
+/// Some of the hashes of crawl `a`.
+fn sample() -> std::iter::StepBy<std::ops::Range<u64>> {
+    (0..HASHES).step_by(331)
 }
 
 /// Looks the sample up again and again until `done` and some calls more; gives how many calls saw
 /// none and how many saw all.
-fn watch(server: &Server, crawl: &Crawl<'_>, done: &AtomicBool) -> (usize, usize) {
-    let mut c = server.wire();
-    let sample = sample(crawl);
+fn watch(server: &Server, done: &AtomicBool) -> (usize, usize) {
+    let mut c = DedupeIndex::of(server, P);
     let (mut none, mut all) = (0, 0);
     until("all hashes are visible", || {
-        let seen = owners(&mut c, P, sample.iter().copied());
-        let found = seen.iter().filter(|o| *o == crawl.id).count();
+        let found = c.owners(sample()).iter().filter(|o| *o == "a").count();
         match found {
             0 => {
                 assert_eq!(all, 0, "hashes disappeared again");
                 none += 1;
             }
-            n if n == sample.len() => all += 1,
-            n => panic!("one look-up saw {n} of {} hashes", sample.len()),
+            n if n == sample().count() => all += 1,
+            n => panic!("one look-up saw {n} of {} hashes", sample().count()),
         }
         done.load(Ordering::Relaxed) && all > 3
     });
     (none, all)
 }
 
-fn race(server: &Server, watched: &[&Server], crawl: &Crawl<'_>) {
+fn race<const N: usize>(c: &mut DedupeIndex, watched: [&Server; N]) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let watchers: Vec<_> = watched
-            .iter()
-            .map(|s| scope.spawn(|| watch(s, crawl, &done)))
-            .collect();
-        let reply = commit(&mut server.wire(), P, crawl.id);
+        let watchers = watched.map(|server| scope.spawn(|| watch(server, &done)));
+        let reply = c.commit("a");
         done.store(true, Ordering::Relaxed);
-        assert_eq!(reply.0 + reply.1, crawl.hashes as i64);
+        assert_eq!(reply, (HASHES as i64, 0));
         for watcher in watchers {
             let (none, _) = watcher.join().expect("the watcher is content");
             assert!(none > 0, "no look-up ran during the commit");
@@ -57,47 +48,37 @@ fn race(server: &Server, watched: &[&Server], crawl: &Crawl<'_>) {
 
 #[test]
 fn lookups_during_a_commit_see_none_or_all() {
-    let server = Server::start();
-    let crawl = Crawl::of(P, "a", 0..HASHES);
-    let mut c = server.wire();
-    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    crawl.add(&mut c);
-    race(&server, &[&server], &crawl);
-    assert_consistent(&mut c, P);
+    let (server, mut c) = DedupeIndex::in_slices(P);
+    c.add("a", 0..HASHES);
+    race(&mut c, [&server]);
+    c.assert_consistent();
 }
 
 #[test]
 fn lookups_on_a_replica_during_a_commit_see_none_or_all() {
-    let server = Server::start();
-    let replica = Options::new().replica_of(&server).start();
-    let crawl = Crawl::of(P, "a", 0..HASHES);
-    crawl.add(&mut server.wire());
+    let (server, replica, mut c) = DedupeIndex::replicated(Options::new(), P);
+    c.add("a", 0..HASHES);
     server.wait_for_replica_offset(&replica);
-    race(&server, &[&server, &replica], &crawl);
-    server.wait_for_replica_offset(&replica);
-    assert_eq!(server.digest(), replica.digest());
+    race(&mut c, [&server, &replica]);
+    assert_replicated(&server, &replica);
 }
 
 #[test]
 fn continued_crawl_keeps_its_old_hashes_visible_and_shows_the_new_ones_at_once() {
-    let server = Server::start();
-    let mut c = server.wire();
-    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    add(&mut c, P, "a", 10_000_000..10_000_100);
-    commit(&mut c, P, "a");
-    let more = Crawl::of(P, "a", 0..HASHES);
-    more.add(&mut c);
+    let (server, mut c) = DedupeIndex::in_slices(P);
+    c.committed("a", 10_000_000..10_000_100);
+    c.add("a", 0..HASHES);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let old = scope.spawn(|| {
-            let mut c = server.wire();
+            let mut c = DedupeIndex::of(&server, P);
             while !done.load(Ordering::Relaxed) {
-                let seen = owners(&mut c, P, 10_000_000..10_000_100);
+                let seen = c.owners(10_000_000..10_000_100);
                 assert!(seen.iter().all(|o| o == "a"), "an old hash vanished");
             }
         });
-        let new = scope.spawn(|| watch(&server, &more, &done));
-        let reply = commit(&mut server.wire(), P, "a");
+        let new = scope.spawn(|| watch(&server, &done));
+        let reply = c.commit("a");
         done.store(true, Ordering::Relaxed);
         assert_eq!(reply, (HASHES as i64, 0));
         old.join().expect("old hashes stay");
@@ -107,22 +88,13 @@ fn continued_crawl_keeps_its_old_hashes_visible_and_shows_the_new_ones_at_once()
 
 #[test]
 fn own_crawl_sees_its_hashes_during_its_commit() {
-    let server = Server::start();
-    let mut c = server.wire();
-    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    let crawl = Crawl::of(P, "a", 0..HASHES);
-    crawl.add(&mut c);
-    let mut committer = begin_job(&server, "DEDUPE.COMMIT", P, "a");
+    let (_server, mut c) = DedupeIndex::in_slices(P);
+    c.add("a", 0..HASHES);
+    let mut committer = c.begun("COMMIT a");
     let mut calls = 0;
-    while ok!(c, "SISMEMBER", "p:allcrawls", "a") == int(0) {
-        let mut words = vec![
-            "DEDUPE.LOOKUP".to_owned(),
-            P.into(),
-            "CRAWL".into(),
-            "a".into(),
-        ];
-        words.extend(sample(&crawl).into_iter().map(redis_tests::sha256_of));
-        let seen = c.expect_ok(&words);
+    let hashes: String = sample().map(|n| format!(" #{n}")).collect();
+    while c.plain("SISMEMBER p:allcrawls a") == int(0) {
+        let seen = c.ok(format!("LOOKUP CRAWL a{hashes}"));
         assert!(seen.items().iter().all(|r| !r.is_nil()));
         calls += 1;
     }
@@ -132,47 +104,39 @@ fn own_crawl_sees_its_hashes_during_its_commit() {
 
 #[test]
 fn shared_hash_is_never_missing_while_its_owner_is_removed() {
-    let server = Server::start();
-    let mut c = server.wire();
-    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    let (server, mut c) = DedupeIndex::in_slices(P);
     for id in ["a", "b"] {
-        Crawl::of(P, id, 0..24_000).add(&mut c);
-        commit(&mut c, P, id);
+        c.committed(id, 0..24_000);
     }
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
-            let mut c = server.wire();
+            let mut c = DedupeIndex::of(&server, P);
             let mut calls = 0;
             while !done.load(Ordering::Relaxed) {
-                let seen = owners(&mut c, P, (0..24_000).step_by(331));
+                let seen = c.owners((0..24_000).step_by(331));
                 assert!(seen.iter().all(|o| o == "a" || o == "b"), "{seen:?}");
                 calls += 1;
             }
             calls
         });
-        let reply = ok!(server.wire(), "DEDUPE.REMOVE", P, "a").ints();
+        let reply = c.ok("REMOVE a").ints();
         done.store(true, Ordering::Relaxed);
         assert_eq!(reply, [1, 0, 24_000]);
         assert!(watcher.join().expect("look-ups go on") > 0);
     });
-    assert_eq!(owners(&mut c, P, [0, 23_999]), ["b", "b"]);
-    assert_consistent(&mut c, P);
+    assert_eq!(c.owners([0, 23_999]), ["b", "b"]);
+    c.assert_consistent();
 }
 
 #[test]
 fn lookups_during_a_removal_see_all_or_none() {
-    let server = Server::start();
-    let mut c = server.wire();
-    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    let crawl = Crawl::of(P, "a", 0..HASHES);
-    crawl.add(&mut c);
-    commit(&mut c, P, "a");
-    let mut remover = server.wire();
-    remover.send(&["DEDUPE.REMOVE", P, "a"]);
+    let (_server, mut c) = DedupeIndex::in_slices(P);
+    c.committed("a", 0..HASHES);
+    let mut remover = c.sent("REMOVE a");
     let (mut looks, mut gone) = (0, false);
     while !remover.has_reply() {
-        let mut seen = owners(&mut c, P, sample(&crawl));
+        let mut seen = c.owners(sample());
         seen.dedup();
         assert_eq!(seen.len(), 1, "look {looks} saw a part of the crawl");
         assert!(!gone || seen == ["-"], "the crawl came back");
@@ -181,5 +145,5 @@ fn lookups_during_a_removal_see_all_or_none() {
     }
     assert!(looks > 10, "only {looks} looks during the removal");
     assert_eq!(remover.recv().ints(), [1, HASHES as i64, 0]);
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }

@@ -1,35 +1,31 @@
 //! The WACZ list of a crawl, and what a WACZ requires.
 
-use redis_tests::{
-    DedupeIndex, Server, Wire, add, bulk, commit, counts, int, nil, ok, set_key, sha256_of,
-};
+use redis_tests::{DedupeIndex, array, bulk, int, nil, ok, rows, words_of};
 
 const P: &str = "p:";
 
 #[test]
 fn opening_is_idempotent_per_filename() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     assert_eq!(c.ok("WACZOPEN a 0.wacz"), int(0));
     assert_eq!(c.ok("WACZOPEN a 1.wacz"), int(1));
     assert_eq!(c.ok("WACZOPEN a 0.wacz"), int(0));
-    assert_eq!(set_key(&mut c, "p:uncommittedcrawls"), ["a"]);
-    assert_eq!(ok!(c, "LLEN", "p:c:a:wacz"), int(2));
+    assert_eq!(c.set("uncommittedcrawls"), ["a"]);
+    assert_eq!(c.plain("LLEN p:c:a:wacz"), int(2));
     assert_eq!(
-        ok!(c, "LINDEX", "p:c:a:wacz", 1),
+        c.plain("LINDEX p:c:a:wacz 1"),
         bulk(r#"{"filename":"1.wacz"}"#)
     );
 }
 
 #[test]
 fn closing_twice_adds_the_size_once() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (server, mut c) = DedupeIndex::start(P);
     c.ok("WACZOPEN a 0.wacz");
     let close = |c: &mut DedupeIndex, size: i64| {
-        let reply = c.ok(format!("WACZCLOSE a 0 0.wacz sha256:ab '{size}'"));
+        let reply = c.ok(format!("WACZCLOSE a 0 0.wacz sha256:ab {size}"));
         assert_eq!(reply, redis_tests::simple("OK"));
-        counts(c, "p:h:a:counts")["totalCrawlSize"]
+        c.counts("h:a:counts")["totalCrawlSize"]
     };
     assert_eq!(close(&mut c, 500), 500);
     let before = server.snapshot();
@@ -41,65 +37,51 @@ fn closing_twice_adds_the_size_once() {
     assert_eq!(close(&mut c, 100), 100);
     let list = c.ok("WACZLIST a");
     assert_eq!(list.items().len(), 1);
-    assert_eq!(list.items()[0].field("filename"), bulk("0.wacz"));
-    assert_eq!(list.items()[0].field("hash"), bulk("sha256:ab"));
-    assert_eq!(list.items()[0].field("size"), int(100));
+    let entry = &list.items()[0];
+    let [name, hash, size] = ["filename", "hash", "size"].map(|name| entry.field(name));
+    assert_eq!([name, hash], [bulk("0.wacz"), bulk("sha256:ab")]);
+    assert_eq!(size, int(100));
 }
 
 #[test]
 fn file_that_is_closed_under_another_name_takes_its_place() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (server, mut c) = DedupeIndex::start(P);
     c.add("other", [1]);
     c.ok("WACZOPEN other all.wacz");
     c.ok("WACZCLOSE other 0 all.wacz '' 5");
     c.commit("other");
     let base = server.snapshot();
     for crawl in ["a", "b"] {
-        c.ok(format!("WACZOPEN '{crawl}' 2026-open.wacz"));
+        c.ok(format!("WACZOPEN {crawl} 2026-open.wacz"));
     }
-    let close = |name: &str| format!("DEDUPE.WACZCLOSE {P} a 0 {name} sha256:ab 500");
-    let words = |line: String| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let line = c.expect_error(&words(close("all.wacz")));
-    assert!(
-        line.starts_with("ERR ") && line.contains("RENAME"),
-        "{line}"
-    );
-    c.expect_ok(&words(close("all.wacz") + " RENAME"));
+    let close = |name: &str, option: &str| format!("WACZCLOSE a 0 {name} sha256:ab 500 {option}");
+    c.fails(close("all.wacz", ""), "ERR RENAME");
+    c.ok(close("all.wacz", "RENAME"));
     let before = server.snapshot();
-    for option in [" RENAME", " rename", ""] {
-        c.expect_ok(&words(close("all.wacz") + option));
+    for option in ["RENAME", "rename", ""] {
+        c.ok(close("all.wacz", option));
     }
-    for bad in [
-        close("third.wacz") + " RENAME",
-        close("2026-open.wacz"),
-        close("all.wacz") + " AS",
-    ] {
-        assert!(c.expect_error(&words(bad)).starts_with("ERR "));
+    for (name, option) in rows!["third.wacz", "RENAME"; "2026-open.wacz", ""; "all.wacz", "AS";] {
+        c.fails(close(name, option), "ERR");
     }
     server.snapshot().assert_same(&before, "the same again");
-    assert_eq!(counts(&mut c, "p:h:a:counts")["totalCrawlSize"], 500);
+    assert_eq!(c.counts("h:a:counts")["totalCrawlSize"], 500);
     assert_eq!(c.ok("WACZOPEN a all.wacz"), int(0));
     c.commit("a");
-    assert_eq!(set_key(&mut c, "p:src:d"), ["all.wacz"]);
+    assert_eq!(c.set("src:d"), ["all.wacz"]);
     // What a crawl of the same file name does that is never committed concerns nobody else.
     c.ok("WACZCLOSE b 0 all.wacz '' 7 RENAME");
     c.ok("CANCEL b");
-    assert_eq!(set_key(&mut c, "p:src:d"), ["all.wacz"]);
+    assert_eq!(c.set("src:d"), ["all.wacz"]);
     c.ok("REMOVE a");
-    assert_eq!(set_key(&mut c, "p:src:d"), ["all.wacz"]);
-    let counters = |key: &[u8]| key.ends_with(b"crawlspace");
-    let base = base.without(counters);
-    server
-        .snapshot()
-        .without(counters)
-        .assert_same(&base, "both are gone");
+    assert_eq!(c.set("src:d"), ["all.wacz"]);
+    let after = server.snapshot().without_counters();
+    after.assert_same(&base.without_counters(), "both are gone");
 }
 
 #[test]
 fn rename_since_the_last_commit_is_taken_back_by_a_cancel() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (server, mut c) = DedupeIndex::start(P);
     c.ok("WACZOPEN a open.wacz");
     c.commit("a");
     let before = server.snapshot();
@@ -110,66 +92,38 @@ fn rename_since_the_last_commit_is_taken_back_by_a_cancel() {
 
 #[test]
 fn closed_entry_is_plain_json() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
-    ok!(c, "DEDUPE.WACZOPEN", P, "a", "q\"uote \\ \u{e9}.wacz");
-    ok!(
-        c,
-        "DEDUPE.WACZCLOSE",
-        P,
-        "a",
-        0,
-        "q\"uote \\ \u{e9}.wacz",
-        "sha256:ab",
-        12
-    );
-    let entry = ok!(c, "LINDEX", "p:c:a:wacz", 0).text();
-    assert_eq!(
-        entry,
-        "{\"filename\":\"q\\\"uote \\\\ \u{e9}.wacz\",\"hash\":\"sha256:ab\",\"size\":12}"
-    );
+    let (_server, mut c) = DedupeIndex::start(P);
+    let name = "q\"uote \\ \u{e9}.wacz";
+    c.wacz("a", name);
+    let json = "{\"filename\":\"q\\\"uote \\\\ \u{e9}.wacz\",\"hash\":\"sha256:ab\",\"size\":100}";
+    assert_eq!(c.plain("LINDEX p:c:a:wacz 0"), bulk(json));
     let list = c.ok("WACZLIST a");
-    assert_eq!(
-        list.items()[0].field("filename"),
-        bulk("q\"uote \\ \u{e9}.wacz")
-    );
+    assert_eq!(list.items()[0].field("filename"), bulk(name));
 }
 
 #[test]
 fn closing_what_is_not_open_changes_nothing() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (server, mut c) = DedupeIndex::start(P);
     c.ok("WACZOPEN a 0.wacz");
     let before = server.snapshot();
-    for (index, name) in [
-        ("1", "0.wacz"),
-        ("0", "other.wacz"),
-        ("-1", "0.wacz"),
-        ("x", "0.wacz"),
-    ] {
-        let line = c.err(format!("WACZCLOSE a '{index}' '{name}' sha256:ab 5"));
-        assert!(line.starts_with("ERR "), "{line}");
+    for file in ["1 0.wacz", "0 other.wacz", "-1 0.wacz", "x 0.wacz"] {
+        c.fails(format!("WACZCLOSE a {file} sha256:ab 5"), "ERR");
     }
-    for size in ["", "x", "-1", "1.5", "99999999999999999999"] {
-        let line = c.err(format!("WACZCLOSE a 0 0.wacz sha256:ab '{size}'"));
-        assert!(line.starts_with("ERR ") && line.contains("size"), "{line}");
+    for size in ["''", "x", "-1", "1.5", "99999999999999999999"] {
+        let close = format!("WACZCLOSE a 0 0.wacz sha256:ab {size}");
+        c.fails(close, "ERR size");
     }
-    assert!(c.err("WACZCLOSE b 0 0.wacz h 5").starts_with("NOCRAWL "));
+    c.fails("WACZCLOSE b 0 0.wacz h 5", "NOCRAWL");
     server.snapshot().assert_same(&before, "refused WACZCLOSE");
 }
 
 #[test]
 fn entries_of_plain_clients_are_read() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
-    ok!(c, "SADD", "p:uncommittedcrawls", "a");
-    ok!(
-        c,
-        "RPUSH",
-        "p:c:a:wacz",
-        r#"{ "size": 7, "filename": "p.wacz", "hash": "sha256:00", "x": [1] }"#
-    );
-    ok!(c, "RPUSH", "p:c:a:wacz", r#"{"filename":"open.wacz"}"#);
+    let (_server, mut c) = DedupeIndex::start(P);
+    c.plain("SADD p:uncommittedcrawls a");
+    let closed = r#"{ "size": 7, "filename": "p.wacz", "hash": "sha256:00", "x": [1] }"#;
+    let open = r#"{"filename":"open.wacz"}"#;
+    c.plain(format!("RPUSH p:c:a:wacz '{closed}' {open}"));
     let list = c.ok("WACZLIST a");
     assert_eq!(list.items()[0].field("size"), int(7));
     assert_eq!(list.items()[1].field("filename"), bulk("open.wacz"));
@@ -179,201 +133,122 @@ fn entries_of_plain_clients_are_read() {
 }
 
 /// `base` ← `middle` ← `top`, each with two WACZ files; the second of `base` never finished.
-fn chain(c: &mut Wire) {
+fn chain(c: &mut DedupeIndex) {
     for (id, n) in [("base", 0), ("middle", 10), ("top", 20)] {
         for i in 0..2 {
-            let name = format!("{id}-{i}.wacz");
-            ok!(c, "DEDUPE.WACZOPEN", P, id, name);
+            c.ok(format!("WACZOPEN {id} {id}-{i}.wacz"));
             if (id, i) != ("base", 1) {
-                let hash = format!("sha256:{id}{i}");
-                ok!(c, "DEDUPE.WACZCLOSE", P, id, i, name, hash, 100 + i);
+                let close = format!("WACZCLOSE {id} {i} {id}-{i}.wacz sha256:{id}{i} 10{i}");
+                c.ok(close);
             }
         }
-        add(c, P, id, [n]);
-        ok!(
-            c,
-            "DEDUPE.ADD",
-            P,
-            id,
-            sha256_of(n + 1),
-            1,
-            "20260101000000",
-            "http://e.com/",
-            900
-        );
-        commit(c, P, id);
+        let second = format!("#{} 1 20260101000000 http://e.com/ 900", n + 1);
+        c.ok(format!("ADD {id} @{n} {second}"));
+        c.commit(id);
         if id == "base" {
-            ok!(
-                c,
-                "DEDUPE.REVISIT",
-                P,
-                "middle",
-                "REF",
-                "uuid-m",
-                sha256_of(0),
-                5
-            );
+            c.ok("REVISIT middle REF uuid-m #0 5");
         }
         if id == "middle" {
-            ok!(
-                c,
-                "DEDUPE.REVISIT",
-                P,
-                "top",
-                "REF",
-                "uuid-t",
-                sha256_of(11),
-                5,
-                sha256_of(11),
-                5
-            );
+            c.ok("REVISIT top REF uuid-t #11 5 #11 5");
         }
     }
 }
 
-fn names(reply: &redis_tests::Reply) -> Vec<String> {
-    reply
-        .items()
-        .iter()
-        .map(|e| e.field("filename").text())
-        .collect()
+/// The names of the files that a line gives, sorted.
+fn names(c: &mut DedupeIndex, line: &str) -> Vec<String> {
+    let reply = c.ok(line);
+    let entries = reply.items().iter();
+    let mut names: Vec<String> = entries.map(|e| e.field("filename").text()).collect();
+    names.sort();
+    names
 }
 
 #[test]
 fn requires_lists_every_wacz_of_the_required_crawls() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     chain(&mut c);
-    let direct = c.ok("REQUIRES middle FORMAT RESP");
-    assert_eq!(names(&direct), ["base-0.wacz", "base-1.wacz"]);
-    let [closed, open] = direct.items() else {
-        panic!("{direct:?}")
-    };
-    assert_eq!(closed.field("hash"), bulk("sha256:base0"));
-    assert_eq!(closed.field("size"), int(100));
-    assert_eq!(closed.field("crawlId"), bulk("base"));
-    assert_eq!(open.field("crawlId"), bulk("base"));
-    assert_eq!((open.find("hash"), open.find("size")), (None, None));
-
-    let json = c.ok("REQUIRES middle").text();
-    assert_eq!(
-        json,
-        concat!(
-            r#"[{"filename":"base-0.wacz","hash":"sha256:base0","size":100,"crawlId":"base"},"#,
-            r#"{"filename":"base-1.wacz","crawlId":"base"}]"#
-        )
+    let entries = concat!(
+        r#"[["filename", "base-0.wacz", "hash", "sha256:base0", "size", 100, "crawlId", "base"], "#,
+        r#"["filename", "base-1.wacz", "crawlId", "base"]]"#
     );
+    let reply = c.ok("REQUIRES middle FORMAT RESP");
+    assert_eq!(format!("{reply:?}"), entries);
+    let json = concat!(
+        r#"[{"filename":"base-0.wacz","hash":"sha256:base0","size":100,"crawlId":"base"},"#,
+        r#"{"filename":"base-1.wacz","crawlId":"base"}]"#
+    );
+    assert_eq!(c.ok("REQUIRES middle"), bulk(json));
     assert_eq!(c.ok("REQUIRES base"), bulk("[]"));
 }
 
 #[test]
 fn requires_by_reference_lists_exactly_the_wacz_files_used() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     chain(&mut c);
-    assert_eq!(set_key(&mut c, "p:uuid-t:duperefs"), ["middle 1"]);
-    let used = c.ok("REQUIRES REF uuid-t FORMAT RESP");
-    assert_eq!(names(&used), ["middle-1.wacz"]);
-    let given = c.ok("REQUIRES REFS 'middle 1' 'base 0' FORMAT RESP");
-    let mut given = names(&given);
-    given.sort();
+    assert_eq!(c.set("uuid-t:duperefs"), ["middle 1"]);
+    let used = names(&mut c, "REQUIRES REF uuid-t FORMAT RESP");
+    assert_eq!(used, ["middle-1.wacz"]);
+    let given = names(&mut c, "REQUIRES REFS 'middle 1' 'base 0' FORMAT RESP");
     assert_eq!(given, ["base-0.wacz", "middle-1.wacz"]);
     assert_eq!(c.ok("REQUIRES REF unknown"), bulk("[]"));
 }
 
 #[test]
 fn requires_transitively_follows_the_required_crawls() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     chain(&mut c);
-    let direct = c.ok("REQUIRES top FORMAT RESP");
-    assert_eq!(names(&direct), ["middle-0.wacz", "middle-1.wacz"]);
-    let all = c.ok("REQUIRES top TRANSITIVE FORMAT RESP");
-    let mut all = names(&all);
-    all.sort();
-    assert_eq!(
-        all,
-        [
-            "base-0.wacz",
-            "base-1.wacz",
-            "middle-0.wacz",
-            "middle-1.wacz"
-        ]
-    );
+    let middle = ["middle-0.wacz", "middle-1.wacz"];
+    assert_eq!(names(&mut c, "REQUIRES top FORMAT RESP"), middle);
+    let all = names(&mut c, "REQUIRES top TRANSITIVE FORMAT RESP");
+    assert_eq!(all, [["base-0.wacz", "base-1.wacz"], middle].concat());
 }
 
 #[test]
 fn requires_survives_a_circle() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     chain(&mut c);
     c.ok("REVISIT base #20 5");
-    let all = c.ok("REQUIRES top TRANSITIVE FORMAT RESP");
-    assert!(!names(&all).is_empty());
+    let all = names(&mut c, "REQUIRES top TRANSITIVE FORMAT RESP");
+    assert!(!all.is_empty());
 }
 
 #[test]
 fn requiredby_names_the_crawls_that_would_break() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     chain(&mut c);
-    let by = |c: &mut DedupeIndex, crawl: &str| c.ok(format!("REQUIREDBY '{crawl}'"));
-    assert_eq!(
-        by(&mut c, "middle").items(),
-        [redis_tests::array([bulk("top"), int(2)])]
-    );
-    assert_eq!(
-        by(&mut c, "base").items(),
-        [redis_tests::array([bulk("middle"), int(1)])]
-    );
-    assert_eq!(by(&mut c, "top").items(), []);
-    ok!(c, "SADD", "p:uncommittedcrawls", "plain");
-    ok!(c, "SADD", "p:plain:reqCrawls", "top");
-    assert_eq!(
-        by(&mut c, "top").items(),
-        [redis_tests::array([bulk("plain"), nil()])]
-    );
+    let one = |crawl: &str, times| array([array([bulk(crawl), times])]);
+    assert_eq!(c.ok("REQUIREDBY middle"), one("top", int(2)));
+    assert_eq!(c.ok("REQUIREDBY base"), one("middle", int(1)));
+    assert_eq!(c.ok("REQUIREDBY top"), array([]));
+    c.plain("SADD p:uncommittedcrawls plain");
+    c.plain("SADD p:plain:reqCrawls top");
+    assert_eq!(c.ok("REQUIREDBY top"), one("plain", nil()));
 }
 
 #[test]
 fn unknown_crawls_are_named() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
-    for line in [
-        c.err("REQUIRES nobody"),
-        c.err("REQUIREDBY nobody"),
-        c.err("WACZLIST nobody"),
-        c.err("STATS nobody"),
-    ] {
-        assert!(
-            line.starts_with("NOCRAWL ") && line.contains("nobody"),
-            "{line}"
-        );
+    let (_server, mut c) = DedupeIndex::start(P);
+    for name in ["REQUIRES", "REQUIREDBY", "WACZLIST", "STATS"] {
+        c.fails(format!("{name} nobody"), "NOCRAWL nobody");
     }
 }
 
 #[test]
 fn requires_is_utf8_whatever_bytes_names_have() {
-    let server = Server::start();
-    let mut c = DedupeIndex::of(&server, P);
+    let (_server, mut c) = DedupeIndex::start(P);
     let (crawl, file) = (b"base\xfe\"\\", b"f\xff\xc3\x28\xed\xa0\x80\x01\"\\.wacz");
     ok!(c, "DEDUPE.WACZOPEN", P, crawl, file);
-    let [hash, index, date, url, size] = redis_tests::words_of(1);
+    let [hash, index, date, url, size] = words_of(1);
     ok!(c, "DEDUPE.ADD", P, crawl, hash, index, date, url, size);
     ok!(c, "DEDUPE.COMMIT", P, crawl);
     c.add("top", [2]);
     c.ok("REVISIT top REF u #1 1");
-    for words in [
-        &["DEDUPE.REQUIRES", P, "top"][..],
-        &["DEDUPE.REQUIRES", P, "REF", "u"],
-    ] {
-        let json = c.expect_ok(words);
+    let crawl_id = "\"crawlId\":\"base\u{fffd}\\\"\\\\\"";
+    for line in ["REQUIRES top", "REQUIRES REF u"] {
+        let json = c.ok(line);
         let text = std::str::from_utf8(json.bytes()).expect("JSON text is UTF-8");
         assert!(text.contains("\"filename\":\"f\u{fffd}"), "{text}");
-        assert!(
-            text.contains("\"crawlId\":\"base\u{fffd}\\\"\\\\\""),
-            "{text}"
-        );
+        assert!(text.contains(crawl_id), "{text}");
         assert!(!text.bytes().any(|b| b < b' '), "{text:?}");
         // Every quote but those of the three or more strings is escaped.
         let quotes = text.replace("\\\\", "").replace("\\\"", "");
