@@ -12,33 +12,15 @@ use super::counters::check_counters;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
-use super::holders::{Numbers, parse_numbers, write_numbers};
-use super::index::{CrawlState, Index};
+use super::findings::{Findings, Packed, packed_standing};
+use super::holders::{Numbers, write_numbers};
+use super::index::Index;
 use super::job::{Job, Lent, Walk, adopt};
 use super::keys::CrawlKey;
-use super::record::Record;
 use super::storage::Of;
 use super::store::Store;
 use super::stray::each_stray;
 use super::wacz::WaczEntry;
-
-#[derive(Default)]
-struct Findings {
-    crawls: u64,
-    hashes: u64,
-    dangling_owners: u64,
-    missing_hashes: u64,
-    hidden_owners: u64,
-    bad_records: u64,
-    count_drift: u64,
-    leaked_keys: u64,
-    unlisted_crawls: u64,
-    to_remove_crawls: u64,
-    stale_holders: u64,
-    interrupted: u64,
-    placeholders: u64,
-    repaired: u64,
-}
 
 /// A look at every key of an index. With `repair` what is found is set right.
 ///
@@ -69,7 +51,6 @@ pub fn check<K: Store>(repair: bool) -> Job<K> {
 }
 
 struct Check {
-    repair: bool,
     sums: BTreeMap<Vec<u8>, i64>,
     /// What crawls that another program canceled may add to them.
     canceled: BTreeMap<Vec<u8>, i64>,
@@ -82,18 +63,20 @@ struct Check {
 impl Check {
     fn new(repair: bool) -> Check {
         Check {
-            repair,
             sums: BTreeMap::new(),
             canceled: BTreeMap::new(),
             sums_unknown: false,
             unlisted: BTreeSet::new(),
-            findings: Findings::default(),
+            findings: Findings {
+                repair,
+                ..Findings::default()
+            },
         }
     }
 
     async fn run<K: Store>(mut self, lent: &Lent<K>) -> Result<Reply> {
         self.check_counters(lent).await?;
-        if self.repair {
+        if self.findings.repair {
             adopt(lent).await?;
         }
         self.check_uncommitted(lent).await?;
@@ -106,7 +89,7 @@ impl Check {
         }
         lent.with(|index, ks| {
             self.check_sums(index, ks)?;
-            self.findings.hashes = index.merged_len(ks)?;
+            self.findings.hashes = index.merged().len(ks)?;
             Ok::<_, Error>(())
         })?;
         self.check_holders(lent).await?;
@@ -118,29 +101,29 @@ impl Check {
         self.check_strays(lent).await?;
         lent.with(|index, ks| {
             self.findings.to_remove_crawls = ks.set_len(&index.names.outgoing)?;
-            if self.repair {
+            if self.findings.repair {
                 index.mark_holders_trusted(ks)?;
             }
-            Ok(self.report())
+            Ok(self.findings.report())
         })
     }
 
     /// Looks at the counters in `crawlspace`, and at what `allcounts` has of removed crawls.
     async fn check_counters<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        let wrong = check_counters(lent, self.repair).await?;
-        self.findings.count_drift += wrong;
-        self.findings.repaired += if self.repair { wrong } else { 0 };
+        let findings = &mut self.findings;
+        let wrong = check_counters(lent, findings.repair).await?;
+        findings.count_drift += wrong;
+        findings.repaired += if findings.repair { wrong } else { 0 };
         lent.with(|index, ks| {
             let removed = [counts::REMOVED_CRAWLS, counts::REMOVED_CRAWL_SIZE];
-            let (findings, repair) = (&mut self.findings, self.repair);
-            check_integers(ks, &index.names.allcounts, &removed, findings, repair)
+            findings.check_integers(ks, &index.names.allcounts, &removed)
         })
     }
 
     async fn check_uncommitted<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let crawls = lent.with(|index, ks| Walk::set(ks, index.names.uncommitted.clone()));
         let check = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
-            check_counts(index, ks, crawl, &mut self.findings, self.repair)
+            self.findings.check_counts(index, ks, crawl)
         };
         crawls.run(lent, check).await
     }
@@ -167,7 +150,7 @@ impl Check {
         let merged = lent.with(|index, ks| Walk::stored(index, ks, Of::Merged));
         let check = |index: &mut Index<K>, ks: &mut K, field: &[u8], owner: &[u8]| {
             all_written &= Digest::of_field(field).written(index.profile()) == field;
-            check_owner(index, ks, field, owner, &mut self.findings, self.repair)
+            self.findings.check_owner(index, ks, field, owner)
         };
         merged.run(lent, check).await?;
         lent.with(|index, ks| {
@@ -188,8 +171,8 @@ impl Check {
         let of = Of::Records(crawl.to_vec());
         let records = lent.with(|index, ks| Walk::stored(index, ks, of));
         let check = |index: &mut Index<K>, ks: &mut K, field: &[u8], value: &[u8]| {
-            let (findings, repair) = (&mut self.findings, self.repair);
-            check_record(index, ks, crawl, &numbers, (field, value), findings, repair)
+            self.findings
+                .check_record(index, ks, crawl, &numbers, (field, value))
         };
         records.run(lent, check).await
     }
@@ -197,7 +180,7 @@ impl Check {
     async fn check_holders<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let holders = lent.with(|index, ks| Walk::stored(index, ks, Of::Holders));
         let check = |index: &mut Index<K>, ks: &mut K, hash: &[u8], value: &[u8]| {
-            check_holders(index, ks, hash, value, &mut self.findings, self.repair)
+            self.findings.check_holders(index, ks, hash, value)
         };
         holders.run(lent, check).await
     }
@@ -222,7 +205,7 @@ impl Check {
             }
             Packed::Stray => self.findings.leaked_keys += 1,
         }
-        if !self.repair {
+        if !self.findings.repair {
             return Ok(());
         }
         self.findings.repaired += 1;
@@ -242,7 +225,7 @@ impl Check {
             } else if !index.has_documents(ks, &crawl)? {
                 // Nothing is left that it tells of.
                 self.findings.leaked_keys += 1;
-                if self.repair {
+                if self.findings.repair {
                     index.drop_leftovers(ks, &crawl, &[which])?;
                     self.findings.repaired += 1;
                 }
@@ -263,7 +246,7 @@ impl Check {
     ) -> Result<()> {
         self.findings.crawls += 1;
         if !index.is_uncommitted(ks, crawl)? {
-            check_counts(index, ks, crawl, &mut self.findings, self.repair)?;
+            self.findings.check_counts(index, ks, crawl)?;
         }
         let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
         let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
@@ -306,7 +289,7 @@ impl Check {
         let seen = seen.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0);
         if seen > 0 && index.records_len(ks, crawl)? == 0 {
             self.findings.missing_hashes += seen;
-            if self.repair {
+            if self.findings.repair {
                 // They cannot be brought back.
                 ks.hash_set(&baseline, b"hashes", b"0")?;
                 self.findings.repaired += 1;
@@ -331,12 +314,12 @@ impl Check {
                 continue;
             }
             self.findings.stale_holders += 1;
-            if self.repair && known.is_none() && number <= index.last_number(ks)? {
+            if self.findings.repair && known.is_none() && number <= index.last_number(ks)? {
                 kept.push(number);
                 ks.hash_set(&index.names.commits, number.to_string().as_bytes(), crawl)?;
             }
         }
-        if !self.repair {
+        if !self.findings.repair {
             return Ok(numbers);
         }
         if kept != numbers {
@@ -377,46 +360,13 @@ impl Check {
             let canceled = self.canceled.get(name).copied().unwrap_or(0);
             if is != Some(sum) && is != Some(sum.saturating_add(canceled)) {
                 self.findings.count_drift += 1;
-                if self.repair {
+                if self.findings.repair {
                     counts::set(ks, &index.names.allcounts, name, sum)?;
                     self.findings.repaired += 1;
                 }
             }
         }
         Ok(())
-    }
-
-    fn report(&self) -> Reply {
-        let f = &self.findings;
-        let faults = f.dangling_owners
-            + f.missing_hashes
-            + f.hidden_owners
-            + f.bad_records
-            + f.count_drift
-            + f.leaked_keys
-            + f.to_remove_crawls
-            + f.stale_holders
-            + f.interrupted;
-        let mut entries = vec![
-            ("crawls", f.crawls),
-            ("hashes", f.hashes),
-            ("danglingOwners", f.dangling_owners),
-            ("missingHashes", f.missing_hashes),
-            ("hiddenOwners", f.hidden_owners),
-            ("badRecords", f.bad_records),
-            ("countDrift", f.count_drift),
-            ("leakedKeys", f.leaked_keys),
-            ("unlistedCrawls", f.unlisted_crawls),
-            ("toRemoveCrawls", f.to_remove_crawls),
-            ("staleHolders", f.stale_holders),
-            ("interrupted", f.interrupted),
-            ("placeholders", f.placeholders),
-            ("ok", u64::from(faults == 0)),
-        ];
-        if self.repair {
-            entries.push(("repaired", f.repaired));
-        }
-        Reply::named(entries.into_iter().map(|(name, n)| (name, Reply::count(n))))
     }
 }
 
@@ -432,210 +382,4 @@ async fn committed<K: Store>(lent: &Lent<K>) -> Result<Vec<Vec<u8>>> {
     crawls.sort();
     crawls.dedup();
     Ok(crawls)
-}
-
-/// What a crawl with packed records is.
-enum Packed {
-    /// Committed, or a job of it was cut short, or another program's purge has set it aside.
-    Known,
-    /// In no set.
-    Unlisted,
-    /// Uncommitted: its records are in its plain hash, and these are copies that a commit left.
-    Stray,
-}
-
-fn packed_standing<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<Packed> {
-    if index.is_committing(ks, crawl)? || index.is_removing(ks, crawl)? {
-        return Ok(Packed::Known);
-    }
-    Ok(match index.standing(ks, crawl)? {
-        Some(CrawlState::Uncommitted) => Packed::Stray,
-        Some(CrawlState::Unlisted) => Packed::Unlisted,
-        _ => Packed::Known,
-    })
-}
-
-/// A crawl's counts must be integers.
-fn check_counts<K: Store>(
-    index: &mut Index<K>,
-    ks: &mut K,
-    crawl: &[u8],
-    findings: &mut Findings,
-    repair: bool,
-) -> Result<()> {
-    let key = index.crawl_key(ks, crawl, CrawlKey::Counts);
-    check_integers(ks, &key, &counts::SHOWN, findings, repair)
-}
-
-/// These fields of a hash must be integers; a repair deletes one that is not.
-fn check_integers<K: Store>(
-    ks: &mut K,
-    key: &K::Name,
-    fields: &[&[u8]],
-    findings: &mut Findings,
-    repair: bool,
-) -> Result<()> {
-    for field in fields {
-        let value = ks.hash_get(key, field)?;
-        if value.is_some_and(|value| parse_signed(value.as_ref()).is_none()) {
-            findings.count_drift += 1;
-            if repair {
-                ks.hash_del(key, field)?;
-                findings.repaired += 1;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// A committed crawl's hash must be in the merged index, as its owner or as a holder.
-fn check_record<K: Store>(
-    index: &mut Index<K>,
-    ks: &mut K,
-    crawl: &[u8],
-    numbers: &[u64],
-    (field, value): (&[u8], &[u8]),
-    findings: &mut Findings,
-    repair: bool,
-) -> Result<()> {
-    if index.is_removing(ks, crawl)? {
-        return Ok(()); // its hashes go one by one
-    }
-    if Record::parse(value).is_none() {
-        findings.bad_records += 1;
-        return Ok(());
-    }
-    let digest = Digest::of_field(field);
-    // A plain client's commit leaves these lists behind.
-    if index.is_uncommitted(ks, crawl)? || index.is_committing(ks, crawl)? {
-        for part in [CrawlKey::Added, CrawlKey::Merging] {
-            let part = index.crawl_key(ks, crawl, part);
-            if ks.hash_has(&part, digest.canonical())? {
-                return Ok(()); // not committed yet
-            }
-        }
-    }
-    // What a plain client added to a continued crawl is not listed anywhere before its commit.
-    let unlisted = index.is_uncommitted(ks, crawl)? && index.has_unseen_fields(ks, crawl)?;
-    match index.get_owner(ks, &digest)? {
-        None if unlisted => {}
-        None => {
-            findings.missing_hashes += 1;
-            if repair {
-                index.note_merged(&digest, field);
-                index.merged_set(ks, field, crawl)?;
-                findings.repaired += 1;
-            }
-        }
-        Some(owner) if owner.as_ref() == crawl => {}
-        Some(_) => {
-            // Nothing says whether a crawl that plain clients committed should be a holder.
-            let Some(&last) = numbers.last() else {
-                return Ok(());
-            };
-            let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
-            let mut holders = index.holders(ks, &digest)?;
-            let recorded = holders.iter().any(|n| numbers.contains(n));
-            if !recorded && !unlisted && !ks.hash_has(&baseline, b"found")? {
-                findings.stale_holders += 1;
-                if repair {
-                    holders.push(last);
-                    holders.sort_unstable();
-                    index.set_holders(ks, &digest, &holders)?;
-                    findings.repaired += 1;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The owner of a hash must be committed, or on its way, and have its record.
-fn check_owner<K: Store>(
-    index: &mut Index<K>,
-    ks: &mut K,
-    field: &[u8],
-    owner: &[u8],
-    findings: &mut Findings,
-    repair: bool,
-) -> Result<()> {
-    let digest = Digest::of_field(field);
-    if index.committed_record(ks, owner, &digest)?.is_some() || index.is_committing(ks, owner)? {
-        return Ok(());
-    }
-    if index.is_removing(ks, owner)? {
-        return Ok(());
-    }
-    if index.is_committed(ks, owner)? {
-        findings.dangling_owners += 1;
-    } else {
-        if index.is_canceled(ks, owner)? {
-            return Ok(());
-        }
-        // Also what a plain client's commit looks like while it runs, and a purge by another program; a
-        // repair must not undo them.
-        findings.hidden_owners += 1;
-        if index.standing(ks, owner)?.is_some() {
-            return Ok(());
-        }
-    }
-    if repair {
-        index.withdraw(ks, owner, &[], field, &|other| other == owner)?;
-        findings.repaired += 1;
-    }
-    Ok(())
-}
-
-/// Every holder must be a commit whose crawl has the hash, beside the owner.
-fn check_holders<K: Store>(
-    index: &mut Index<K>,
-    ks: &mut K,
-    hash: &[u8],
-    value: &[u8],
-    findings: &mut Findings,
-    repair: bool,
-) -> Result<()> {
-    let digest = Digest::of_field(hash);
-    let numbers = parse_numbers(value);
-    let owner = index.get_owner(ks, &digest)?;
-    let owner = owner.as_ref().map(AsRef::as_ref);
-    let mut kept = Numbers::new();
-    let mut under_way = false;
-    for &number in &numbers {
-        match index.crawl_of(ks, number)? {
-            Some(crawl) if index.is_removing(ks, &crawl)? || index.is_outgoing(ks, &crawl)? => {
-                kept.push(number); // whoever works on it takes it out
-            }
-            Some(crawl) if Some(&crawl[..]) == owner => {}
-            Some(crawl) if index.committed_record(ks, &crawl, &digest)?.is_some() => {
-                kept.push(number);
-            }
-            Some(_) => {}
-            None => under_way = true,
-        }
-    }
-    if digest.canonical() != hash {
-        // Look-ups do not find this spelling.
-        findings.stale_holders += 1;
-        if repair {
-            index.holders_del_field(ks, hash)?;
-            let mut all = index.holders(ks, &digest)?;
-            all.extend(kept);
-            all.sort_unstable();
-            all.dedup();
-            index.set_holders(ks, &digest, &all)?;
-            findings.repaired += 1;
-        }
-        return Ok(());
-    }
-    // A number without a crawl may be that of a commit under way.
-    under_way &= ks.hash_len(&index.names.committing)? > 0;
-    if kept != numbers && !under_way {
-        findings.stale_holders += 1;
-        if repair {
-            index.set_holders(ks, &digest, &kept)?;
-            findings.repaired += 1;
-        }
-    }
-    Ok(())
 }

@@ -181,7 +181,7 @@ impl Commit<'_> {
         lent.slices(|index, ks, time| {
             let mut swept = 0;
             let done = walk.slice(index, ks, time, |index, ks, field, _| {
-                if index.has_packed(ks, Part::Records(crawl), field)? {
+                if index.packed(Part::Records(crawl)).has(ks, field)? {
                     ks.hash_del(&records, field)?;
                     swept += 1;
                 }

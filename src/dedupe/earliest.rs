@@ -68,7 +68,9 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
             let spelling = spelling
                 .as_deref()
                 .unwrap_or(digest.written(index.profile()));
-            index.record_set(ks, crawl, spelling, &record.to_value())?;
+            index
+                .records(ks, crawl)?
+                .set(ks, spelling, &record.to_value())?;
             if marked {
                 self.marks.insert(mark(digest, record, profile), false);
             }

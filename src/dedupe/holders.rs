@@ -170,13 +170,14 @@ impl<K: Store> Index<K> {
     /// Further holders of a hash: numbers of commits.
     pub(super) fn holders(&mut self, ks: &mut K, digest: &Digest) -> Result<Numbers> {
         if self.has_holders.is_none() {
-            self.has_holders = Some(self.any_holders(ks)?);
+            self.has_holders = Some(self.further_holders().len(ks)? > 0);
         }
         if self.has_holders == Some(false) {
             return Ok(Numbers::new());
         }
         Ok(self
-            .holders_get(ks, digest)?
+            .further_holders()
+            .get(ks, digest.canonical())?
             .map(|value| parse_numbers(value.as_ref()))
             .unwrap_or_default())
     }
@@ -188,13 +189,13 @@ impl<K: Store> Index<K> {
         digest: &Digest,
         numbers: &[u64],
     ) -> Result<()> {
+        let field = digest.canonical();
         if numbers.is_empty() {
-            self.holders_del(ks, digest)?;
-        } else {
-            self.has_holders = Some(true);
-            self.holders_set(ks, digest, &write_numbers(numbers))?;
+            return self.further_holders().del(ks, field).map(drop);
         }
-        Ok(())
+        self.has_holders = Some(true);
+        let numbers = write_numbers(numbers);
+        self.further_holders().set(ks, field, &numbers)
     }
 
     /// The crawl of a commit number.

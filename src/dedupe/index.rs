@@ -189,7 +189,7 @@ impl<K: Store> Index<K> {
         if stored.is_none() {
             index.detect_profile(ks)?;
         }
-        let size = index.merged_len(ks)?;
+        let size = index.merged().len(ks)?;
         index.merged_is_written = size == 0 || written_size == Some(size);
         Ok(index)
     }
@@ -304,7 +304,7 @@ impl<K: Store> Index<K> {
             let counts = ks.name(&[&self.prefix, b"h:", crawl, b":counts"]);
             let part = Part::Records(crawl);
             let is_written =
-                !ks.exists(&records) && self.len_packed(ks, part).is_ok_and(|len| len == 0);
+                !ks.exists(&records) && self.packed(part).len(ks).is_ok_and(|len| len == 0);
             self.crawls.insert(
                 crawl.into(),
                 CachedCrawl {
@@ -385,7 +385,7 @@ impl<K: Store> Index<K> {
     /// before a job's first write, so that nothing is half-written.
     pub(super) fn check_types(&mut self, ks: &mut K, crawl: Option<&[u8]>) -> Result<()> {
         let names = &self.names;
-        self.merged_len(ks)?;
+        self.merged().len(ks)?;
         for hash in [
             &names.allcounts,
             &names.meta,

@@ -145,7 +145,7 @@ pub(super) async fn adopt<K: Store>(lent: &Lent<K>) -> Result<()> {
     };
     crawls.run(lent, note).await?;
     lent.with(|index, ks| {
-        if most_seen > index.merged_len(ks)? {
+        if most_seen > index.merged().len(ks)? {
             // Another program took hashes out of it.
             index.mark_holders_untrusted(ks)?;
         }

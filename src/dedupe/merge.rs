@@ -76,7 +76,7 @@ impl<K: Store> Index<K> {
                 }
             };
             self.note_merged(digest, spelling);
-            self.merged_set(ks, spelling, crawl)?;
+            self.merged().set(ks, spelling, crawl)?;
             state.new += 1;
             return Ok(true);
         };
@@ -99,11 +99,11 @@ impl<K: Store> Index<K> {
             // which is this crawl unless another committed one holds it.
             match self.next_holder(ks, digest, owner, &is_owner)? {
                 Some((holder, _)) => {
-                    self.merged_set(ks, &spelling, &holder)?;
+                    self.merged().set(ks, &spelling, &holder)?;
                     self.drop_numbers_of(ks, digest, &mut numbers, &holder)?;
                 }
                 None => {
-                    self.merged_set(ks, &spelling, crawl)?;
+                    self.merged().set(ks, &spelling, crawl)?;
                     state.new += 1;
                     return Ok(true);
                 }
@@ -150,7 +150,7 @@ impl<K: Store> Index<K> {
             return Ok(Withdrawn::NotOwner);
         };
         let Some((heir, _)) = self.next_holder(ks, &digest, crawl, excluded)? else {
-            self.merged_del(ks, &spelling)?;
+            self.merged().del(ks, &spelling)?;
             if before > 0 {
                 self.set_holders(ks, &digest, &[])?;
             }
@@ -161,9 +161,9 @@ impl<K: Store> Index<K> {
             .unwrap_or_else(|| spelling.clone());
         self.note_merged(&digest, &heirs_spelling);
         if heirs_spelling != spelling {
-            self.merged_del(ks, &spelling)?;
+            self.merged().del(ks, &spelling)?;
         }
-        self.merged_set(ks, &heirs_spelling, &heir)?;
+        self.merged().set(ks, &heirs_spelling, &heir)?;
         if before > 0 {
             self.drop_numbers_of(ks, &digest, &mut holders, &heir)?;
         }

@@ -128,7 +128,7 @@ impl Move {
         };
         each_batch(lent, &mut left, |index, ks, moved| {
             for (field, owner) in moved.iter() {
-                index.merged_set(ks, field, owner)?;
+                index.merged().set(ks, field, owner)?;
             }
             self.hashes += moved.len() as u64;
             Ok(())
@@ -226,7 +226,7 @@ impl<K: Store> Index<K> {
                 ks.hash_set(&self.names.holders, field, value)?;
             }
             for (field, _) in moved.iter() {
-                self.del_packed(ks, Part::Holders, field)?;
+                self.packed(Part::Holders).del(ks, field)?;
             }
         }
         Ok(())
@@ -257,10 +257,10 @@ impl<K: Store> Index<K> {
             };
             let owns = owner.is_some_and(|owner| owner.as_ref() == crawl);
             // What a plain client wrote beside a packed record was never seen.
-            if !self.has_packed(ks, Part::Records(crawl), field)? {
+            if !self.packed(Part::Records(crawl)).has(ks, field)? {
                 self.take(ks, crawl, (field, value), owns)?;
             } else if owns {
-                self.merged_set(ks, field, crawl)?;
+                self.merged().set(ks, field, crawl)?;
             }
             moved.push(field);
             if owns {
@@ -297,7 +297,7 @@ impl<K: Store> Index<K> {
         self.set_copied(ks, crawl, 0)?;
         let mut owned = Vec::new();
         for (field, _) in moved.iter() {
-            let owner = self.get_packed(ks, Part::Owners, field)?;
+            let owner = self.packed(Part::Owners).get(ks, field)?;
             if owner.is_some_and(|owner| owner.as_ref() == crawl) {
                 owned.push(field);
             }
@@ -308,7 +308,7 @@ impl<K: Store> Index<K> {
             }
         }
         for field in &owned {
-            self.del_packed(ks, Part::Owners, field)?;
+            self.packed(Part::Owners).del(ks, field)?;
         }
         for (field, _) in moved.iter() {
             self.unpack_record(ks, crawl, field)?;

@@ -562,7 +562,8 @@ impl World {
         self.ks.hash_has(&records, &hash(n)).unwrap()
             || self
                 .index
-                .has_packed(&mut self.ks, Part::Records(crawl), &hash(n))
+                .packed(Part::Records(crawl))
+                .has(&mut self.ks, &hash(n))
                 .unwrap()
     }
 

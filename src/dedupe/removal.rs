@@ -471,7 +471,7 @@ impl<K: Store> Index<K> {
         let digest = Digest::of_field(field);
         let mut dropped = false;
         while let Some(spelling) = self.spelling_in(ks, crawl, &digest)? {
-            dropped |= self.record_del(ks, crawl, &spelling)?;
+            dropped |= self.records(ks, crawl)?.del(ks, &spelling)?;
         }
         Ok(dropped)
     }

@@ -21,11 +21,34 @@ pub struct Sequence<'a> {
 }
 
 impl<K: Store> Index<K> {
+    /// Does something for a crawl, once a sequence number: a retry gets the reply that is kept.
+    ///
+    /// # Errors
+    /// `STALE` when the writer has gone on to a higher number, and those of `act`.
+    pub(super) fn once(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        seq: Option<Sequence<'_>>,
+        act: impl FnOnce(&mut Self, &mut K) -> Result<u64>,
+    ) -> Result<u64> {
+        let Some(seq) = seq else {
+            return act(self, ks);
+        };
+        if let Some(reply) = self.replayed(ks, crawl, seq)? {
+            return Ok(reply);
+        }
+        let reply = act(self, ks)?;
+        let key = self.crawl_key(ks, crawl, CrawlKey::Seq);
+        ks.hash_set(&key, seq.writer, &write_numbers(&[seq.n, reply]))?;
+        Ok(reply)
+    }
+
     /// The stored reply when this number was carried out before.
     ///
     /// # Errors
     /// `STALE` when the writer has gone on to a higher number: its reply is no longer kept.
-    pub fn replayed(&mut self, ks: &mut K, crawl: &[u8], seq: Sequence<'_>) -> Result<Option<u64>> {
+    fn replayed(&mut self, ks: &mut K, crawl: &[u8], seq: Sequence<'_>) -> Result<Option<u64>> {
         // What is left of a crawl that plain clients removed does not count for a new one.
         if self.state(ks, crawl)?.is_none() {
             return Ok(None);
@@ -43,18 +66,5 @@ impl<K: Store> Index<K> {
             ))),
             _ => Ok(None),
         }
-    }
-
-    /// Keeps the reply of a numbered command.
-    pub(super) fn store_reply(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        seq: Sequence<'_>,
-        reply: u64,
-    ) -> Result<()> {
-        let key = self.crawl_key(ks, crawl, CrawlKey::Seq);
-        ks.hash_set(&key, seq.writer, &write_numbers(&[seq.n, reply]))?;
-        Ok(())
     }
 }

@@ -22,7 +22,7 @@ impl<K: Store> Index<K> {
 
     /// Notes that a plain client wrote to the merged index: look-ups try every spelling from now on.
     pub(super) fn invalidate_merged(&mut self, ks: &mut K) -> Result<()> {
-        self.merged_is_written &= self.merged_len(ks)? == 0;
+        self.merged_is_written &= self.merged().len(ks)? == 0;
         Ok(())
     }
 
@@ -44,7 +44,7 @@ impl<K: Store> Index<K> {
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn write_spelling(&mut self, ks: &mut K) -> Result<()> {
         let size = if self.merged_is_written {
-            Some(self.merged_len(ks)?).filter(|&size| size > 0)
+            Some(self.merged().len(ks)?).filter(|&size| size > 0)
         } else {
             None
         };
@@ -82,7 +82,7 @@ impl<K: Store> Index<K> {
         ks: &mut K,
         digest: &Digest,
     ) -> Result<Option<Stored<K::Value>>> {
-        if let Some(value) = self.merged_get(ks, digest.written(self.profile))? {
+        if let Some(value) = self.merged().get(ks, digest.written(self.profile))? {
             return Ok(Some(value));
         }
         if self.merged_is_written {
@@ -99,7 +99,7 @@ impl<K: Store> Index<K> {
         digest: &Digest,
     ) -> Result<Option<Under<K::Value>>> {
         let written = digest.written(self.profile);
-        if let Some(value) = self.merged_get(ks, written)? {
+        if let Some(value) = self.merged().get(ks, written)? {
             return Ok(Some((written.to_vec(), value)));
         }
         if self.merged_is_written {
@@ -109,7 +109,7 @@ impl<K: Store> Index<K> {
     }
 
     fn foreign_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<Under<K::Value>>> {
-        in_other_spellings(self.profile, digest, |field| self.merged_get(ks, field))
+        in_other_spellings(self.profile, digest, |field| self.merged().get(ks, field))
     }
 
     /// The record of a crawl for a hash, under any of its spellings, committed or not.
@@ -119,7 +119,8 @@ impl<K: Store> Index<K> {
         crawl: &[u8],
         digest: &Digest,
     ) -> Result<Option<Stored<K::Value>>> {
-        if let Some(value) = self.record_get(ks, crawl, digest.written(self.profile))? {
+        let written = digest.written(self.profile);
+        if let Some(value) = self.records(ks, crawl)?.get(ks, written)? {
             return Ok(Some(value));
         }
         if self.cached(ks, crawl).is_written {
@@ -137,7 +138,7 @@ impl<K: Store> Index<K> {
         digest: &Digest,
     ) -> Result<Option<Vec<u8>>> {
         let written = digest.written(self.profile);
-        if self.record_has(ks, crawl, written)? {
+        if self.records(ks, crawl)?.has(ks, written)? {
             return Ok(Some(written.to_vec()));
         }
         let found = self.foreign_record(ks, crawl, digest)?;
@@ -168,7 +169,7 @@ impl<K: Store> Index<K> {
         digest: &Digest,
     ) -> Result<Option<Under<K::Value>>> {
         in_other_spellings(self.profile, digest, |field| {
-            self.record_get(ks, crawl, field)
+            self.records(ks, crawl)?.get(ks, field)
         })
     }
 }

@@ -96,7 +96,7 @@ impl<K: Store> Index<K> {
                 "uncommitted",
                 Reply::count(ks.set_len(&self.names.uncommitted)?),
             ),
-            ("hashes", Reply::count(self.merged_len(ks)?)),
+            ("hashes", Reply::count(self.merged().len(ks)?)),
         ];
         for name in counts::SHOWN
             .into_iter()

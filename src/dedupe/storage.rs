@@ -11,17 +11,19 @@
 //! crawl at any time; of a hash that the crawl has packed, the packed record counts, as if the client had
 //! found it there (`HSETNX`).
 
+use std::borrow::Cow;
+
 use crawlspace_host::keyspace::{Batch, Keyspace};
 use crawlspace_host::text::parse_unsigned;
 
-use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
 use super::keys::{CrawlKey, Names};
 use super::packed::op::{Op, Take};
 use super::packed::{Cursor, Part};
 use super::profile::Profile;
-use super::store::{Holds, Store, Stored};
+use super::store::{Holds, Store};
+use super::table::{Home, Table};
 
 /// How the committed part of an index is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,103 +158,49 @@ impl<K: Store> Index<K> {
         self.places.packed.as_ref()
     }
 
-    pub(super) fn get_packed(
-        &self,
+    /// The merged index: hash → crawl that owns it.
+    pub(super) fn merged(&self) -> Table<'_, K::Name> {
+        self.either(Part::Owners, self.places.plain.as_ref())
+    }
+
+    /// Further holders: hash → numbers of commits.
+    pub(super) fn further_holders(&self) -> Table<'_, K::Name> {
+        let plain = self.places.plain.as_ref();
+        self.either(Part::Holders, plain.map(|_| &self.names.holders))
+    }
+
+    /// A table that is in the storage of the index.
+    fn either<'a>(&'a self, part: Part<'a>, plain: Option<&'a K::Name>) -> Table<'a, K::Name> {
+        Table {
+            part,
+            packed: self.places.packed.as_ref(),
+            plain: plain.map(Cow::Borrowed),
+            home: match self.places.storage {
+                Storage::Plain => Home::Plain,
+                Storage::Packed => Home::Packed,
+            },
+        }
+    }
+
+    /// The packed part of a table alone.
+    pub(super) fn packed<'a>(&'a self, part: Part<'a>) -> Table<'a, K::Name> {
+        self.either(part, None)
+    }
+
+    /// The records of a crawl: hash → record. A new one goes into the plain hash.
+    pub(super) fn records<'a>(
+        &'a mut self,
         ks: &mut K,
-        part: Part<'_>,
-        field: &[u8],
-    ) -> Result<Option<Stored<K::Value>>> {
-        let Some(key) = &self.places.packed else {
-            return Ok(None);
-        };
-        let value = ks.packed(key, |packed| packed.get(part, field))?.flatten();
-        Ok(value.map(Stored::Packed))
-    }
-
-    pub(super) fn has_packed(&self, ks: &mut K, part: Part<'_>, field: &[u8]) -> Result<bool> {
-        match &self.places.packed {
-            Some(key) => Ok(ks.packed(key, |packed| packed.has(part, field))? == Some(true)),
-            None => Ok(false),
-        }
-    }
-
-    pub(super) fn len_packed(&self, ks: &mut K, part: Part<'_>) -> Result<u64> {
-        match &self.places.packed {
-            Some(key) => Ok(ks.packed(key, |packed| packed.len(part))?.unwrap_or(0)),
-            None => Ok(0),
-        }
-    }
-
-    /// Sets a field where changes go, and takes it out of the other storage.
-    fn set_either(
-        &self,
-        ks: &mut K,
-        part: Part<'_>,
-        plain: &K::Name,
-        field: &[u8],
-        value: &[u8],
-    ) -> Result<()> {
-        match (self.places.storage, &self.places.packed) {
-            (Storage::Packed, Some(key)) => {
-                if self.is_moving() {
-                    ks.hash_del(plain, field)?;
-                }
-                ks.change_packed(key, &Op::Set(part, field, value))?;
-            }
-            (_, packed) => {
-                if packed.is_some() {
-                    self.del_packed(ks, part, field)?;
-                }
-                ks.hash_set(plain, field, value)?;
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn del_packed(&self, ks: &mut K, part: Part<'_>, field: &[u8]) -> Result<bool> {
-        match &self.places.packed {
-            Some(key) if self.has_packed(ks, part, field)? => {
-                Ok(ks.change_packed(key, &Op::Del(part, field))?)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    /// The owner that the merged index has in a field.
-    pub(super) fn merged_get(&self, ks: &mut K, field: &[u8]) -> Result<Option<Stored<K::Value>>> {
-        if let Some(owner) = self.get_packed(ks, Part::Owners, field)? {
-            return Ok(Some(owner));
-        }
-        match &self.places.plain {
-            Some(key) => Ok(ks.hash_get(key, field)?.map(Stored::Plain)),
-            None => Ok(None),
-        }
-    }
-
-    /// Sets the owner in a field of the merged index.
-    pub(super) fn merged_set(&self, ks: &mut K, field: &[u8], owner: &[u8]) -> Result<()> {
-        // There is a plain key whenever it is looked at.
-        let plain = self.places.plain.as_ref().unwrap_or(&self.names.merged);
-        self.set_either(ks, Part::Owners, plain, field, owner)
-    }
-
-    /// Takes a field out of the merged index.
-    pub(super) fn merged_del(&self, ks: &mut K, field: &[u8]) -> Result<()> {
-        if !self.del_packed(ks, Part::Owners, field)?
-            && let Some(key) = &self.places.plain
-        {
-            ks.hash_del(key, field)?;
-        }
-        Ok(())
-    }
-
-    /// Number of fields of the merged index.
-    pub(super) fn merged_len(&self, ks: &mut K) -> Result<u64> {
-        let plain = match &self.places.plain {
-            Some(key) => ks.hash_len(key)?,
-            None => 0,
-        };
-        Ok(plain + self.len_packed(ks, Part::Owners)?)
+        crawl: &'a [u8],
+    ) -> Result<Table<'a, K::Name>> {
+        let plain = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let may_be_packed = self.may_be_packed(ks, crawl)?;
+        Ok(Table {
+            part: Part::Records(crawl),
+            packed: self.places.packed.as_ref().filter(|_| may_be_packed),
+            plain: Some(Cow::Owned(plain)),
+            home: Home::Same,
+        })
     }
 
     /// Whether records of a crawl may be packed: those of one that is not committed are not, or
@@ -261,64 +209,9 @@ impl<K: Store> Index<K> {
         Ok(self.places.packed.is_some() && self.is_committed(ks, crawl)?)
     }
 
-    /// A field of a crawl's records.
-    pub(super) fn record_get(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        field: &[u8],
-    ) -> Result<Option<Stored<K::Value>>> {
-        if self.may_be_packed(ks, crawl)? {
-            let packed = self.get_packed(ks, Part::Records(crawl), field)?;
-            if packed.is_some() {
-                return Ok(packed);
-            }
-        }
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        Ok(ks.hash_get(&records, field)?.map(Stored::Plain))
-    }
-
-    /// Whether a crawl has a record in that field.
-    pub(super) fn record_has(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<bool> {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        Ok(ks.hash_has(&records, field)?
-            || (self.may_be_packed(ks, crawl)?
-                && self.has_packed(ks, Part::Records(crawl), field)?))
-    }
-
-    /// Sets a field of a crawl's records: a new one in its plain hash, one that is packed where it is.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn record_set(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        field: &[u8],
-        value: &[u8],
-    ) -> Result<()> {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        if self.may_be_packed(ks, crawl)? {
-            let part = Part::Records(crawl);
-            if let (Some(key), true) = (&self.places.packed, self.has_packed(ks, part, field)?) {
-                ks.change_packed(key, &Op::Set(part, field, value))?;
-                return Ok(());
-            }
-        }
-        ks.hash_set(&records, field, value)?;
-        Ok(())
-    }
-
-    /// Takes a field out of a crawl's records; true when it was there.
-    pub(super) fn record_del(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<bool> {
-        let packed = self.del_packed(ks, Part::Records(crawl), field)?;
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        Ok(ks.hash_del(&records, field)? || packed)
-    }
-
     /// Takes a field out of a crawl's packed records.
     pub(super) fn unpack_record(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<()> {
-        self.del_packed(ks, Part::Records(crawl), field).map(drop)
+        self.packed(Part::Records(crawl)).del(ks, field).map(drop)
     }
 
     /// Number of records that a crawl has.
@@ -351,7 +244,7 @@ impl<K: Store> Index<K> {
 
     /// Number of a crawl's records that are packed.
     pub(super) fn packed_records_len(&self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
-        self.len_packed(ks, Part::Records(crawl))
+        self.packed(Part::Records(crawl)).len(ks)
     }
 
     /// How many of a crawl's packed records stand in its plain hash as well.
@@ -413,47 +306,6 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// The numbers that `holders` has for a hash.
-    pub(super) fn holders_get(
-        &self,
-        ks: &mut K,
-        digest: &Digest,
-    ) -> Result<Option<Stored<K::Value>>> {
-        let field = digest.canonical();
-        if let Some(value) = self.get_packed(ks, Part::Holders, field)? {
-            return Ok(Some(value));
-        }
-        Ok(match &self.places.plain {
-            Some(_) => ks.hash_get(&self.names.holders, field)?.map(Stored::Plain),
-            None => None,
-        })
-    }
-
-    /// Sets them.
-    pub(super) fn holders_set(&self, ks: &mut K, digest: &Digest, numbers: &[u8]) -> Result<()> {
-        let field = digest.canonical();
-        self.set_either(ks, Part::Holders, &self.names.holders, field, numbers)
-    }
-
-    /// Takes them out.
-    pub(super) fn holders_del(&self, ks: &mut K, digest: &Digest) -> Result<()> {
-        self.holders_del_field(ks, digest.canonical())
-    }
-
-    /// Takes a field of `holders` out, however it is spelled.
-    pub(super) fn holders_del_field(&self, ks: &mut K, field: &[u8]) -> Result<()> {
-        if !self.del_packed(ks, Part::Holders, field)? && self.places.plain.is_some() {
-            ks.hash_del(&self.names.holders, field)?;
-        }
-        Ok(())
-    }
-
-    /// Whether any hash has further holders.
-    pub(super) fn any_holders(&self, ks: &mut K) -> Result<bool> {
-        Ok(self.len_packed(ks, Part::Holders)? > 0
-            || (self.places.plain.is_some() && ks.exists(&self.names.holders)))
-    }
-
     /// The packed part of one of these hashes.
     pub(super) fn packed_source(&self, of: Of) -> Option<Source<K>> {
         let key = self.places.packed.clone()?;
@@ -464,11 +316,7 @@ impl<K: Store> Index<K> {
     pub(super) fn sources(&mut self, ks: &mut K, of: &Of) -> Vec<Source<K>> {
         let plain = match of {
             Of::Merged => self.places.plain.clone(),
-            Of::Holders => self
-                .places
-                .plain
-                .as_ref()
-                .map(|_| self.names.holders.clone()),
+            Of::Holders => self.further_holders().plain.map(Cow::into_owned),
             Of::Records(crawl) => Some(self.crawl_key(ks, crawl, CrawlKey::Records)),
             Of::Packed(_) => None,
         };

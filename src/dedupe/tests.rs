@@ -10,7 +10,7 @@ use crawlspace_host::keyspace::Keyspace;
 use crawlspace_host::keyspace::memory::Plain;
 use crawlspace_host::reply::Reply;
 
-use super::add::{Adding, Dependency, Original, Response, Revisit};
+use super::add::{Adding, Response};
 use super::check::check;
 use super::commit::commit;
 use super::digest::Digest;
@@ -21,6 +21,7 @@ use super::pack::move_to;
 use super::profile::Profile;
 use super::record::Record;
 use super::removal::{cancel, check_cancelable, check_removable, remove, retain};
+use super::revisit::{Dependency, Original, Revisit};
 use super::storage::{Layout, Of, Storage};
 use super::wacz::Finished;
 
@@ -845,7 +846,7 @@ impl World {
             },
         );
         assert_eq!(walked, Ok(true));
-        let len = self.index.merged_len(&mut self.ks).unwrap();
+        let len = self.index.merged().len(&mut self.ks).unwrap();
         assert_eq!(len, merged.len() as u64);
         // A commit that was cut short has written hashes that nobody sees.
         let under_way = self.ks.keys.contains_key(&b"{p}:committing"[..]);

@@ -1,9 +1,10 @@
 //! `DEDUPE.ADD` and `DEDUPE.REVISIT`.
 
-use crate::dedupe::add::{Adding, Dependency, Original, Response, Revisit as Revisited};
+use crate::dedupe::add::{Adding, Response};
 use crate::dedupe::date::{DATE_BYTES, is_date};
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::record::{Record, URL_BYTES};
+use crate::dedupe::revisit::{Dependency, Original, Revisit as Revisited};
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::args::Args;

@@ -1,0 +1,278 @@
+//! What must hold of each entry of an index, and how `REPAIR` makes it so.
+
+use crawlspace_host::reply::Reply;
+use crawlspace_host::text::parse_signed;
+
+use super::counts;
+use super::digest::Digest;
+use super::error::Result;
+use super::holders::{Numbers, parse_numbers};
+use super::index::{CrawlState, Index};
+use super::keys::CrawlKey;
+use super::record::Record;
+use super::store::Store;
+
+/// What a check has found so far, in numbers; with `repair` it is set right at once.
+#[derive(Default)]
+pub(super) struct Findings {
+    pub(super) repair: bool,
+    pub(super) crawls: u64,
+    pub(super) hashes: u64,
+    pub(super) dangling_owners: u64,
+    pub(super) missing_hashes: u64,
+    pub(super) hidden_owners: u64,
+    pub(super) bad_records: u64,
+    pub(super) count_drift: u64,
+    pub(super) leaked_keys: u64,
+    pub(super) unlisted_crawls: u64,
+    pub(super) to_remove_crawls: u64,
+    pub(super) stale_holders: u64,
+    pub(super) interrupted: u64,
+    pub(super) placeholders: u64,
+    pub(super) repaired: u64,
+}
+
+impl Findings {
+    /// A crawl's counts must be integers.
+    pub(super) fn check_counts<K: Store>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+    ) -> Result<()> {
+        let key = index.crawl_key(ks, crawl, CrawlKey::Counts);
+        self.check_integers(ks, &key, &counts::SHOWN)
+    }
+
+    /// These fields of a hash must be integers; a repair deletes one that is not.
+    pub(super) fn check_integers<K: Store>(
+        &mut self,
+        ks: &mut K,
+        key: &K::Name,
+        fields: &[&[u8]],
+    ) -> Result<()> {
+        for field in fields {
+            let value = ks.hash_get(key, field)?;
+            if value.is_some_and(|value| parse_signed(value.as_ref()).is_none()) {
+                self.count_drift += 1;
+                if self.repair {
+                    ks.hash_del(key, field)?;
+                    self.repaired += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A committed crawl's hash must be in the merged index, as its owner or as a holder.
+    pub(super) fn check_record<K: Store>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+        numbers: &[u64],
+        (field, value): (&[u8], &[u8]),
+    ) -> Result<()> {
+        if index.is_removing(ks, crawl)? {
+            return Ok(()); // its hashes go one by one
+        }
+        if Record::parse(value).is_none() {
+            self.bad_records += 1;
+            return Ok(());
+        }
+        let digest = Digest::of_field(field);
+        // A plain client's commit leaves these lists behind.
+        if index.is_uncommitted(ks, crawl)? || index.is_committing(ks, crawl)? {
+            for part in [CrawlKey::Added, CrawlKey::Merging] {
+                let part = index.crawl_key(ks, crawl, part);
+                if ks.hash_has(&part, digest.canonical())? {
+                    return Ok(()); // not committed yet
+                }
+            }
+        }
+        // What a plain client added to a continued crawl is not listed anywhere before its commit.
+        let unlisted = index.is_uncommitted(ks, crawl)? && index.has_unseen_fields(ks, crawl)?;
+        match index.get_owner(ks, &digest)? {
+            None if unlisted => {}
+            None => {
+                self.missing_hashes += 1;
+                if self.repair {
+                    index.note_merged(&digest, field);
+                    index.merged().set(ks, field, crawl)?;
+                    self.repaired += 1;
+                }
+            }
+            Some(owner) if owner.as_ref() == crawl => {}
+            Some(_) => {
+                // Nothing says whether a crawl that plain clients committed should be a holder.
+                let Some(&last) = numbers.last() else {
+                    return Ok(());
+                };
+                let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
+                let mut holders = index.holders(ks, &digest)?;
+                let recorded = holders.iter().any(|n| numbers.contains(n));
+                if !recorded && !unlisted && !ks.hash_has(&baseline, b"found")? {
+                    self.stale_holders += 1;
+                    if self.repair {
+                        holders.push(last);
+                        holders.sort_unstable();
+                        index.set_holders(ks, &digest, &holders)?;
+                        self.repaired += 1;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The owner of a hash must be committed, or on its way, and have its record.
+    pub(super) fn check_owner<K: Store>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        field: &[u8],
+        owner: &[u8],
+    ) -> Result<()> {
+        let digest = Digest::of_field(field);
+        if index.committed_record(ks, owner, &digest)?.is_some()
+            || index.is_committing(ks, owner)?
+        {
+            return Ok(());
+        }
+        if index.is_removing(ks, owner)? {
+            return Ok(());
+        }
+        if index.is_committed(ks, owner)? {
+            self.dangling_owners += 1;
+        } else {
+            if index.is_canceled(ks, owner)? {
+                return Ok(());
+            }
+            // Also what a plain client's commit looks like while it runs, and a purge by another program; a
+            // repair must not undo them.
+            self.hidden_owners += 1;
+            if index.standing(ks, owner)?.is_some() {
+                return Ok(());
+            }
+        }
+        if self.repair {
+            index.withdraw(ks, owner, &[], field, &|other| other == owner)?;
+            self.repaired += 1;
+        }
+        Ok(())
+    }
+
+    /// Every holder must be a commit whose crawl has the hash, beside the owner.
+    pub(super) fn check_holders<K: Store>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        hash: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let digest = Digest::of_field(hash);
+        let numbers = parse_numbers(value);
+        let owner = index.get_owner(ks, &digest)?;
+        let owner = owner.as_ref().map(AsRef::as_ref);
+        let mut kept = Numbers::new();
+        let mut under_way = false;
+        for &number in &numbers {
+            match index.crawl_of(ks, number)? {
+                Some(crawl)
+                    if index.is_removing(ks, &crawl)? || index.is_outgoing(ks, &crawl)? =>
+                {
+                    kept.push(number); // whoever works on it takes it out
+                }
+                Some(crawl) if Some(&crawl[..]) == owner => {}
+                Some(crawl) if index.committed_record(ks, &crawl, &digest)?.is_some() => {
+                    kept.push(number);
+                }
+                Some(_) => {}
+                None => under_way = true,
+            }
+        }
+        if digest.canonical() != hash {
+            // Look-ups do not find this spelling.
+            self.stale_holders += 1;
+            if self.repair {
+                index.further_holders().del(ks, hash)?;
+                let mut all = index.holders(ks, &digest)?;
+                all.extend(kept);
+                all.sort_unstable();
+                all.dedup();
+                index.set_holders(ks, &digest, &all)?;
+                self.repaired += 1;
+            }
+            return Ok(());
+        }
+        // A number without a crawl may be that of a commit under way.
+        under_way &= ks.hash_len(&index.names.committing)? > 0;
+        if kept != numbers && !under_way {
+            self.stale_holders += 1;
+            if self.repair {
+                index.set_holders(ks, &digest, &kept)?;
+                self.repaired += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The findings as the reply of the command.
+    pub(super) fn report(&self) -> Reply {
+        let f = self;
+        let faults = f.dangling_owners
+            + f.missing_hashes
+            + f.hidden_owners
+            + f.bad_records
+            + f.count_drift
+            + f.leaked_keys
+            + f.to_remove_crawls
+            + f.stale_holders
+            + f.interrupted;
+        let mut entries = vec![
+            ("crawls", f.crawls),
+            ("hashes", f.hashes),
+            ("danglingOwners", f.dangling_owners),
+            ("missingHashes", f.missing_hashes),
+            ("hiddenOwners", f.hidden_owners),
+            ("badRecords", f.bad_records),
+            ("countDrift", f.count_drift),
+            ("leakedKeys", f.leaked_keys),
+            ("unlistedCrawls", f.unlisted_crawls),
+            ("toRemoveCrawls", f.to_remove_crawls),
+            ("staleHolders", f.stale_holders),
+            ("interrupted", f.interrupted),
+            ("placeholders", f.placeholders),
+            ("ok", u64::from(faults == 0)),
+        ];
+        if self.repair {
+            entries.push(("repaired", f.repaired));
+        }
+        Reply::named(entries.into_iter().map(|(name, n)| (name, Reply::count(n))))
+    }
+}
+
+/// What a crawl with packed records is.
+pub(super) enum Packed {
+    /// Committed, or a job of it was cut short, or another program's purge has set it aside.
+    Known,
+    /// In no set.
+    Unlisted,
+    /// Uncommitted: its records are in its plain hash, and these are copies that a commit left.
+    Stray,
+}
+
+pub(super) fn packed_standing<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+) -> Result<Packed> {
+    if index.is_committing(ks, crawl)? || index.is_removing(ks, crawl)? {
+        return Ok(Packed::Known);
+    }
+    Ok(match index.standing(ks, crawl)? {
+        Some(CrawlState::Uncommitted) => Packed::Stray,
+        Some(CrawlState::Unlisted) => Packed::Unlisted,
+        _ => Packed::Known,
+    })
+}

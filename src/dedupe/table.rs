@@ -1,0 +1,139 @@
+//! One hash of an index, whichever storage it is in.
+
+use std::borrow::Cow;
+
+use super::error::Result;
+use super::packed::Part;
+use super::packed::op::Op;
+use super::store::{Store, Stored};
+
+/// Where a field goes that is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Home {
+    /// Into the plain hash, and out of the packed index.
+    Plain,
+    /// Into the packed index, and out of the plain hash.
+    Packed,
+    /// Where it is; a new one goes into the plain hash.
+    Same,
+}
+
+/// A hash whose fields are in a plain key, or in the packed index, or, while the index moves, some here and some there.
+///
+/// Of a field that is in both, the packed one counts: see the [module of storages](super::storage).
+pub(super) struct Table<'a, N: Clone> {
+    pub(super) part: Part<'a>,
+    /// The key of the packed index, if it may have fields.
+    pub(super) packed: Option<&'a N>,
+    /// The plain hash, if it may have fields.
+    pub(super) plain: Option<Cow<'a, N>>,
+    pub(super) home: Home,
+}
+
+impl<N: Clone> Table<'_, N> {
+    /// The value of a field.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type.
+    pub(super) fn get<K: Store<Name = N>>(
+        &self,
+        ks: &mut K,
+        field: &[u8],
+    ) -> Result<Option<Stored<K::Value>>> {
+        if let Some(key) = self.packed {
+            let value = ks.packed(key, |packed| packed.get(self.part, field))?;
+            if let Some(value) = value.flatten() {
+                return Ok(Some(Stored::Packed(value)));
+            }
+        }
+        match &self.plain {
+            Some(key) => Ok(ks.hash_get(key, field)?.map(Stored::Plain)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether there is such a field.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub(super) fn has<K: Store<Name = N>>(&self, ks: &mut K, field: &[u8]) -> Result<bool> {
+        let in_plain = match &self.plain {
+            Some(key) => ks.hash_has(key, field)?,
+            None => false,
+        };
+        Ok(in_plain || self.has_packed(ks, field)?)
+    }
+
+    fn has_packed<K: Store<Name = N>>(&self, ks: &mut K, field: &[u8]) -> Result<bool> {
+        match self.packed {
+            Some(key) => Ok(ks.packed(key, |packed| packed.has(self.part, field))? == Some(true)),
+            None => Ok(false),
+        }
+    }
+
+    /// Sets a field.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    pub(super) fn set<K: Store<Name = N>>(
+        &self,
+        ks: &mut K,
+        field: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let is_packed = match self.home {
+            Home::Packed => true,
+            Home::Same => self.has_packed(ks, field)?,
+            Home::Plain => false,
+        };
+        if let (true, Some(key)) = (is_packed, self.packed) {
+            if let (Home::Packed, Some(plain)) = (self.home, &self.plain) {
+                ks.hash_del(plain, field)?;
+            }
+            ks.change_packed(key, &Op::Set(self.part, field, value))?;
+        } else if let Some(plain) = &self.plain {
+            if self.home == Home::Plain {
+                self.del_packed(ks, field)?;
+            }
+            ks.hash_set(plain, field, value)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a field out; true when it was there.
+    ///
+    /// # Errors
+    /// As [`Table::set`].
+    pub(super) fn del<K: Store<Name = N>>(&self, ks: &mut K, field: &[u8]) -> Result<bool> {
+        let packed = self.del_packed(ks, field)?;
+        match &self.plain {
+            Some(key) => Ok(ks.hash_del(key, field)? || packed),
+            None => Ok(packed),
+        }
+    }
+
+    fn del_packed<K: Store<Name = N>>(&self, ks: &mut K, field: &[u8]) -> Result<bool> {
+        match self.packed {
+            Some(key) if self.has_packed(ks, field)? => {
+                Ok(ks.change_packed(key, &Op::Del(self.part, field))?)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Number of fields; one that is in both storages counts twice.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub(super) fn len<K: Store<Name = N>>(&self, ks: &mut K) -> Result<u64> {
+        let plain = match &self.plain {
+            Some(key) => ks.hash_len(key)?,
+            None => 0,
+        };
+        let packed = match self.packed {
+            Some(key) => ks.packed(key, |packed| packed.len(self.part))?,
+            None => None,
+        };
+        Ok(plain + packed.unwrap_or(0))
+    }
+}
