@@ -267,6 +267,11 @@ pub fn may_be_ours(key: &[u8]) -> bool {
         || memchr::memchr_iter(colon, key).any(|at| at > 0 && key[at - 1] == h)
 }
 
+/// Whether a key is the one that says that there is an index: what plain clients do to its other keys is noted in it.
+pub fn marks_an_index(key: &[u8]) -> bool {
+    key.ends_with(b"crawlspace")
+}
+
 /// The prefixes of at most `max_prefix` bytes that a key may belong to, each with the crawl whose records it
 /// then holds; `None` for a key that exists once. Names are as long as clients like, prefixes and crawl
 /// ids are not.

@@ -2,8 +2,8 @@
 //! what its importer counts. Nothing that a crawl holds is lost by it.
 
 use redis_tests::{
-    Options, Reply, Rng, Server, Wire, assert_consistent, bulk, err, indexed, int, ok, plain_hash,
-    sha256_of, until,
+    Options, Reply, Rng, Server, Wire, assert_consistent, bulk, err, indexed, int, module_path, ok,
+    plain_hash, sha256_of, until,
 };
 
 const P: &str = "";
@@ -168,6 +168,93 @@ fn a_purge_that_was_seen_is_not_forgotten() {
     ok!(c, "DEDUPE.REPAIR", P);
     assert_eq!(untrusted(&mut c), int(0));
     assert_consistent(&mut c, P);
+}
+
+/// Kinds of keyspace events that cost bystanders are not subscribed to on a server where no index has come.
+#[test]
+fn bystanders_pay_for_keyspace_events_from_the_first_command_of_ours_on() {
+    let server = Server::start();
+    let mut c = server.wire();
+    for n in 0..10 {
+        ok!(c, "SET", format!("key {n}"), n);
+        ok!(c, "HSET", "hash", n, n);
+        ok!(c, "RENAME", format!("key {n}"), "other");
+    }
+    assert_eq!(server.info_number("keyspace_events"), 0);
+    ok!(c, "DEDUPE.LOOKUP", P, bare(1));
+    assert_eq!(server.info_number("keyspace_events"), 1);
+}
+
+#[test]
+fn a_purge_before_any_command_is_seen_however_the_index_came() {
+    let files = [
+        Options::new().plain().rdb(),
+        Options::new().plain().aof_unsynced(true),
+        Options::new().plain().aof_unsynced(false),
+    ];
+    for options in files {
+        let mut server = options.start();
+        commit_two(&server);
+        server.shutdown();
+        server.restart();
+        purge_is_seen(&server);
+    }
+
+    let source = Options::new().plain().start();
+    commit_two(&source);
+    let restored = Options::new().plain().start();
+    let (mut from, mut to) = (source.wire(), restored.wire());
+    for key in ok!(from, "KEYS", "*").items() {
+        let dump = ok!(from, "DUMP", key.bytes());
+        ok!(to, "RESTORE", key.bytes(), 0, dump.bytes());
+    }
+    purge_is_seen(&restored);
+
+    for is_there_before in [true, false] {
+        let master = Options::new().plain().start();
+        if is_there_before {
+            commit_two(&master);
+        }
+        let replica = Options::new().plain().replica_of(&master).start();
+        let mut c = replica.wire();
+        if !is_there_before {
+            until("the replica is linked", || {
+                replica.info("master_link_status").as_deref() == Some("up")
+            });
+            commit_two(&master);
+        }
+        until("the replica has the index", || {
+            ok!(c, "SCARD", "allcrawls") == int(2)
+        });
+        ok!(c, "REPLICAOF", "NO", "ONE");
+        purge_is_seen(&replica);
+    }
+
+    let mut later = Options::new().plain().rdb().start();
+    commit_two(&later);
+    later.shutdown();
+    let without = Options::new().rdb().no_module();
+    later.restart_as(without.args(&["--enable-module-command", "yes"]));
+    let module = module_path().display().to_string();
+    ok!(later.wire(), "MODULE", "LOAD", module);
+    purge_is_seen(&later);
+}
+
+fn commit_two(server: &Server) {
+    let mut c = connect(server);
+    for crawl in ["A", "B"] {
+        add(&mut c, crawl, [1]);
+        commit(&mut c, crawl);
+    }
+}
+
+/// Purges an index before any command of ours has been sent to the server.
+fn purge_is_seen(server: &Server) {
+    let mut c = server.wire();
+    begin_purge(&mut c);
+    until("the index says so", || {
+        ok!(c, "HEXISTS", "crawlspace", "untrusted") == int(1)
+    });
 }
 
 #[test]

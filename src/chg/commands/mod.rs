@@ -59,6 +59,8 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
     alarm::wakes(frontiers::awake);
     notify::listen(Listener {
         cares_for: may_be_ours,
+        // Without a cached frontier nothing that others change matters.
+        marks: |_| false,
         hear: frontiers::on_change,
     });
     Ok(())

@@ -21,7 +21,7 @@ use crawlspace_host::server::load::Family;
 use crawlspace_host::server::notify::{self, Listener};
 
 use super::digest::Digest;
-use super::keys::{check_crawl_id, may_be_ours};
+use super::keys::{check_crawl_id, marks_an_index, may_be_ours};
 use super::sequence::{Sequence, WRITER_BYTES};
 
 /// The family, for the module's load.
@@ -63,6 +63,7 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
     for hear in [indexes::on_change, claims::on_change] {
         notify::listen(Listener {
             cares_for: may_be_ours,
+            marks: marks_an_index,
             hear,
         });
     }

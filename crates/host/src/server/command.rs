@@ -13,6 +13,7 @@ use super::args::Args;
 use super::cluster::{self, in_cluster};
 use super::guard::guarded;
 use super::keyspace::RedisKeyspace;
+use super::notify;
 use super::reply::{send, send_error};
 use crate::cluster::hash_tag;
 use crate::reply::Reply;
@@ -252,6 +253,7 @@ extern "C" fn entry<C: Command>(
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };
     let called = guarded(C::SPEC.name, || {
+        notify::watch(ctx);
         // SAFETY: the server gives `argc` live strings, alive until this returns.
         let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
         let arguments: SmallVec<[&[u8]; 16]> = argv
@@ -330,6 +332,7 @@ pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
     ) -> c_int {
         // SAFETY: the server hands a live context to this callback, on its main thread.
         let ctx = unsafe { Ctx::new(ctx) };
+        notify::watch(ctx);
         let name = C::NAME.to_string_lossy();
         let called = guarded(&name, || {
             // SAFETY: the server gives `argc` live strings, alive until this returns.

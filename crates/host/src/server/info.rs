@@ -68,6 +68,8 @@ pub(super) static SLICE_LONGEST_US: Metric = Metric::new(c"slice_longest_us");
 /// The longest slice, in microseconds that the server's thread had the processor, which other processes
 /// cannot lengthen.
 pub(super) static SLICE_LONGEST_CPU_US: Metric = Metric::new(c"slice_longest_cpu_us");
+/// Whether all kinds of keyspace events are subscribed to: 1 from the first command of ours on.
+pub(super) static WATCHING: Metric = Metric::new(c"keyspace_events");
 /// Bugs that the panic guard caught.
 pub static PANICS: Metric = Metric::new(c"panics");
 
@@ -77,6 +79,7 @@ static OWN: &[&Metric] = &[
     &SLICES,
     &SLICE_LONGEST_US,
     &SLICE_LONGEST_CPU_US,
+    &WATCHING,
     &PANICS,
 ];
 

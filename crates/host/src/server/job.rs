@@ -458,6 +458,7 @@ pub unsafe fn start(ctx: Ctx) -> Result<(), String> {
     }
     super::notify::listen(Listener {
         cares_for: |_| false,
+        marks: |_| false,
         hear: on_change,
     });
     Ok(())

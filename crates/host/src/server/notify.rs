@@ -2,6 +2,10 @@
 //!
 //! The server tells of every change of a key, by commands, replication, expiry or eviction. Changes
 //! that this module makes itself are marked, so that it does not invalidate its own caches.
+//!
+//! Every event costs the commands of bystanders. So most kinds are subscribed to by [`watch`] alone: at the first command
+//! of ours, at the first key that may be of ours and comes whole (from a file, a master, or by `RESTORE`), and where
+//! such a key may have come unseen: by an append-only file, or on a replica that becomes the master.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -10,6 +14,7 @@ use std::os::raw::{c_char, c_int, c_void};
 use super::api::{Ctx, RawCtx, context_flags, raw, rm, selected_db, string_bytes};
 use super::cluster;
 use super::guard::guarded;
+use super::info::WATCHING;
 use super::main_thread::MainThread;
 
 thread_local! {
@@ -59,17 +64,19 @@ pub struct Listener {
     /// Whether a key of this name can matter. Asked for every change of every key of the server,
     /// so it must be quick.
     pub cares_for: fn(&[u8]) -> bool,
+    /// Whether a key of this name says that a data set is here of which changes matter before any command of ours.
+    pub marks: fn(&[u8]) -> bool,
     /// Takes note of one change.
     pub hear: fn(Ctx, Change<'_>),
 }
 
 static LISTENERS: MainThread<Vec<Listener>> = MainThread::new(Vec::new());
 
-/// Whether anybody listens for changes of this key; yes when that is unknown now.
-fn anybody_cares_for(key: &[u8]) -> bool {
+/// Whether any listener says so; yes when that is unknown now.
+fn any_listener(says: impl Fn(&Listener) -> bool) -> bool {
     LISTENERS
         .try_borrow()
-        .is_none_or(|listeners| listeners.iter().any(|listener| (listener.cares_for)(key)))
+        .is_none_or(|listeners| listeners.iter().any(says))
 }
 
 fn tell(ctx: Ctx, change: Change<'_>) {
@@ -96,18 +103,24 @@ extern "C" fn key_changed(
 ) -> c_int {
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };
+    // SAFETY: the key's name lives during the callback.
+    let name = unsafe { string_bytes(key) };
     // Expiry and eviction can happen in the middle of our own writes, and are never ours.
     let forced = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
+    if !is_watching() && any_listener(|listener| (listener.marks)(name)) {
+        watch(ctx);
+    }
+    if kind & raw::REDISMODULE_NOTIFY_LOADED != 0 {
+        return raw::REDISMODULE_OK as c_int;
+    }
     if OWN_WRITES.with(Cell::get) > 0 && kind & forced == 0 {
         return raw::REDISMODULE_OK as c_int;
     }
-    // SAFETY: the key's name lives during the callback.
-    let name = unsafe { string_bytes(key) };
     if cluster::in_cluster() {
         // SAFETY: a name that the server ended with a null byte, alive during the callback.
         cluster::note_event(unsafe { CStr::from_ptr(event) }, name);
     }
-    if !anybody_cares_for(name) {
+    if !any_listener(|listener| (listener.cares_for)(name)) {
         return raw::REDISMODULE_OK as c_int;
     }
     let _ = guarded("a keyspace event", || {
@@ -119,7 +132,7 @@ extern "C" fn key_changed(
 extern "C" fn server_event(
     ctx: RawCtx,
     event: raw::RedisModuleEvent,
-    _subevent: u64,
+    subevent: u64,
     data: *mut c_void,
 ) {
     // SAFETY: the server hands a live context to this callback, on its main thread.
@@ -128,6 +141,11 @@ extern "C" fn server_event(
         if event.id == raw::REDISMODULE_EVENT_CONFIG {
             super::load::warn_of_eviction(ctx);
             return;
+        }
+        let from_commands = event.id == raw::REDISMODULE_EVENT_LOADING
+            && subevent == u64::from(raw::REDISMODULE_SUBEVENT_LOADING_AOF_START);
+        if from_commands || event.id == raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED {
+            watch(ctx);
         }
         cluster::note_all_changed();
         let mut databases = [0; 2];
@@ -154,21 +172,8 @@ extern "C" fn server_event(
     });
 }
 
-/// Subscribes to everything that matters.
-///
-/// # Safety
-/// Called once, with the context of the module's load.
-pub(crate) unsafe fn subscribe(ctx: Ctx) -> Result<(), &'static CStr> {
-    let kinds = raw::REDISMODULE_NOTIFY_GENERIC
-        | raw::REDISMODULE_NOTIFY_STRING
-        | raw::REDISMODULE_NOTIFY_LIST
-        | raw::REDISMODULE_NOTIFY_SET
-        | raw::REDISMODULE_NOTIFY_HASH
-        | raw::REDISMODULE_NOTIFY_ZSET
-        | raw::REDISMODULE_NOTIFY_STREAM
-        | raw::REDISMODULE_NOTIFY_EXPIRED
-        | raw::REDISMODULE_NOTIFY_EVICTED;
-    // SAFETY: main thread, the context of the load.
+fn subscribe_to_keys(ctx: Ctx, kinds: c_int) -> bool {
+    // SAFETY: main thread, a context of this module.
     let subscribed = unsafe {
         rm!(RedisModule_SubscribeToKeyspaceEvents(
             ctx.raw(),
@@ -176,8 +181,59 @@ pub(crate) unsafe fn subscribe(ctx: Ctx) -> Result<(), &'static CStr> {
             Some(key_changed)
         ))
     };
-    if subscribed != raw::REDISMODULE_OK as c_int {
+    subscribed == raw::REDISMODULE_OK as c_int
+}
+
+/// Whether all kinds of changes are heard of.
+fn is_watching() -> bool {
+    WATCHING.get() == 1
+}
+
+/// Hears of all kinds of changes from now on.
+pub(crate) fn watch(ctx: Ctx) {
+    let kinds = raw::REDISMODULE_NOTIFY_STRING
+        | raw::REDISMODULE_NOTIFY_LIST
+        | raw::REDISMODULE_NOTIFY_SET
+        | raw::REDISMODULE_NOTIFY_HASH
+        | raw::REDISMODULE_NOTIFY_ZSET
+        | raw::REDISMODULE_NOTIFY_STREAM
+        | raw::REDISMODULE_NOTIFY_EXPIRED
+        | raw::REDISMODULE_NOTIFY_EVICTED;
+    if !is_watching() && subscribe_to_keys(ctx, kinds) {
+        WATCHING.set(1);
+        cluster::note_all_changed();
+    }
+}
+
+/// Whether any database has a key.
+fn has_keys(ctx: Ctx) -> bool {
+    let selected = selected_db(ctx);
+    // SAFETY: main thread, the context of the load.
+    let select = |db| unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) } == 0;
+    let mut found = false;
+    let mut db = 0;
+    while !found && select(db) {
+        // SAFETY: as above.
+        found = unsafe { rm!(RedisModule_DbSize(ctx.raw())) } > 0;
+        db += 1;
+    }
+    select(selected);
+    found
+}
+
+/// Subscribes to what matters before the first command, and to everything where the data are here already.
+///
+/// # Safety
+/// Called once, with the context of the module's load.
+pub(crate) unsafe fn subscribe(ctx: Ctx) -> Result<(), &'static CStr> {
+    if !subscribe_to_keys(
+        ctx,
+        raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED,
+    ) {
         return Err(c"keyspace events");
+    }
+    if has_keys(ctx) {
+        watch(ctx);
     }
     for id in [
         raw::REDISMODULE_EVENT_FLUSHDB,
