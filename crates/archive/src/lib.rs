@@ -8,7 +8,6 @@
 
 pub mod capture;
 mod error;
-pub mod http_head;
 pub mod lines;
 pub mod net;
 pub mod row;

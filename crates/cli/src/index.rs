@@ -10,7 +10,7 @@
 //! must be finished before it is read: one that has grown since gives other batches.
 
 use std::collections::HashMap;
-use std::io::BufRead;
+use std::io::Read;
 use std::path::Path;
 
 use serde::Serialize;
@@ -99,7 +99,7 @@ pub fn add_file(index: &Index, crawl: &[u8], path: &Path, tally: &mut Tally) -> 
     Ok(())
 }
 
-fn add_records<R: BufRead>(
+fn add_records<R: Read>(
     index: &Index,
     crawl: &[u8],
     warc: &mut Reader<R>,
@@ -138,7 +138,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn read<R: BufRead>(&mut self, warc: &mut Reader<R>) -> Result<(), Error> {
+    fn read<R: Read>(&mut self, warc: &mut Reader<R>) -> Result<(), Error> {
         while let Some(mut record) = warc.next()? {
             let kind = record.header().record_type();
             if self.writer.is_empty() {

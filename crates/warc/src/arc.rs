@@ -1,8 +1,10 @@
 //! The line that a record of an ARC file begins with (versions 1 and 2 of the format).
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
-use super::{Header, Problem};
+use super::Header;
+use super::header::decimal;
 
 /// Number of columns of a line in versions 1 and 2.
 const FIRST: usize = 5;
@@ -52,7 +54,7 @@ impl Line<'_> {
         let [uri, address, date, media_type, .., length] = columns.as_slice() else {
             return Err("its columns are invalid: version 1 has 5, version 2 has 10");
         };
-        let length = super::record::decimal(length).ok_or("its length is not a number")?;
+        let length = decimal(length).ok_or("its length is not a number")?;
         if uri.is_empty() || !may_begin(uri) {
             return Err("it has no URL");
         }
@@ -74,31 +76,39 @@ impl Line<'_> {
         })
     }
 
-    /// What a WARC record of the same would say. What a web server sent is a `response`, which other programs write
-    /// with the header of HTTP; the record that describes the file is a `warcinfo`; all else is a `resource`.
-    pub(super) fn header(&self) -> Result<Header, Problem> {
-        let is_web = [&b"http:"[..], b"https:"]
-            .iter()
-            .any(|scheme| self.uri.starts_with(scheme));
-        let (kind, media_type) = if is_web {
-            ("response", &b"application/http; msgtype=response"[..])
-        } else if self.uri.starts_with(BEGIN) {
-            ("warcinfo", self.media_type)
+    /// The header that a WARC record of this type would have. A media type that is none becomes that of bytes.
+    pub(super) fn header(&self, record_type: &str, media_type: &[u8]) -> Header {
+        let mut header = Header::new("WARC/1.0");
+        header.set("WARC-Type", record_type.as_bytes());
+        header.set("WARC-Target-URI", &self.uri);
+        header.set("WARC-Date", &iso(self.date));
+        let address = std::str::from_utf8(self.address).ok();
+        let address = address.and_then(|text| text.parse::<IpAddr>().ok());
+        if let Some(address) = address.filter(|address| !address.is_unspecified()) {
+            header.set("WARC-IP-Address", address.to_string().as_bytes());
+        }
+        let is_type = media_type.contains(&b'/') && !media_type.contains(&b':');
+        let media_type = if is_type {
+            media_type
         } else {
-            ("resource", self.media_type)
+            b"application/octet-stream"
         };
-        let date = iso(self.date);
-        let length = self.length.to_string();
-        let fields: [(&str, &[u8]); 6] = [
-            ("WARC-Type", kind.as_bytes()),
-            ("WARC-Target-URI", &self.uri),
-            ("WARC-Date", &date),
-            ("WARC-IP-Address", self.address),
-            ("Content-Type", media_type),
-            ("Content-Length", length.as_bytes()),
-        ];
-        let owned = fields.map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec()));
-        Header::new(owned.to_vec())
+        header.set("Content-Type", media_type);
+        header.set_content_length(self.length);
+        header
+    }
+
+    /// The header that is likely right, as nothing is known of the block. What a web server sent is a `response`,
+    /// which other programs write with the header of HTTP; the record that describes the file is a `warcinfo`; all
+    /// else is a `resource`.
+    pub(super) fn likely_header(&self) -> Header {
+        if self.uri.starts_with(b"http:") || self.uri.starts_with(b"https:") {
+            self.header("response", b"application/http; msgtype=response")
+        } else if self.uri.starts_with(BEGIN) {
+            self.header("warcinfo", self.media_type)
+        } else {
+            self.header("resource", self.media_type)
+        }
     }
 }
 
@@ -141,7 +151,7 @@ mod tests {
         let second = b"metadata://a.example/crawl/logs/crawl.log?jobid=4 172.16.13.127 20130522091850 text/plain 200 - - 77 4-metadata-1.arc 1157";
         let line = Line::parse(first).unwrap();
         assert_eq!(line, Line::parse(second).unwrap());
-        let header = line.header().unwrap();
+        let header = line.likely_header();
         assert_eq!(header.content_length(), 1157);
         assert_eq!(header.get("content-type"), Some(&b"text/plain"[..]));
         assert_eq!(header.timestamp().as_deref(), Some(&b"20130522091850"[..]));
@@ -152,7 +162,7 @@ mod tests {
         let line = Line::parse(b"http://a.example/b c 1.2.3.4 199701 text/html 3").unwrap();
         assert_eq!(line.uri, &b"http://a.example/b%20c"[..]);
         assert_eq!(
-            line.header().unwrap().date(),
+            line.likely_header().date(),
             Some(&b"1997-01-01T00:00:00Z"[..])
         );
     }

@@ -23,7 +23,12 @@ pub enum Problem {
     /// Neither a WARC record nor a gzip member begins here.
     NotWarc,
     /// A WARC version that this reader does not know.
-    Version(String),
+    Version {
+        /// What stands after `WARC/`.
+        found: String,
+        /// The versions that are known.
+        known: &'static [&'static str],
+    },
     /// The header of the record breaks the rules; the text says which.
     Header(String),
     /// The file ends within the record.
@@ -50,8 +55,9 @@ impl fmt::Display for Problem {
             Problem::Io(error) => error.fmt(f),
             Problem::Empty => f.write_str("the file is empty"),
             Problem::NotWarc => f.write_str("this is not the beginning of a WARC record"),
-            Problem::Version(version) => {
-                write!(f, "WARC version {version:?} is not known (1.0 and 1.1 are)")
+            Problem::Version { found, known } => {
+                let known = known.join(", ");
+                write!(f, "WARC version {found:?} is not known (allowed: {known})")
             }
             Problem::Header(what) => write!(f, "the record header is not valid: {what}"),
             Problem::Truncated => f.write_str("the record is cut off"),
@@ -77,6 +83,15 @@ impl std::error::Error for Error {
         match &self.problem {
             Problem::Io(error) => Some(error),
             _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Problem {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Problem::Truncated,
+            _ => Problem::Io(error),
         }
     }
 }

@@ -1,103 +1,112 @@
-use std::io::{self, BufRead, BufReader, Read};
+//! The bytes of a file, unpacked where they are gzip members.
 
-use flate2::bufread::GzDecoder;
+use std::io::Read;
 
-use super::Problem;
+use super::gunzip::{Gunzip, MAGIC};
+use super::window::Window;
+use super::{After, Problem};
 
-/// The bytes of the file, or those of the gzip member that is being read.
-pub(super) enum Input<R: BufRead> {
-    Disk(Counting<R>),
-    Member(Box<BufReader<GzDecoder<Counting<R>>>>),
-    /// While one is turned into the other.
-    Moving,
+/// A file that is read.
+pub(super) struct Input<R> {
+    file: R,
+    /// Bytes of the file that were read and not used.
+    raw: Window,
+    /// Bytes of the gzip member that were unpacked and not used.
+    unpacked: Window,
+    member: Member,
+    gunzip: Gunzip,
 }
 
-impl<R: BufRead> Input<R> {
-    /// Bytes of the file that were read so far.
-    pub(super) fn offset(&self) -> u64 {
-        match self {
-            Input::Disk(disk) => disk.count,
-            Input::Member(member) => member.get_ref().get_ref().count,
-            Input::Moving => 0,
+/// Where the next bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Member {
+    /// In no gzip member.
+    None,
+    /// In one of which more is to be unpacked.
+    Open,
+    /// In one of which all was unpacked.
+    Ended,
+}
+
+impl<R: Read> Input<R> {
+    pub(super) fn new(file: R) -> Input<R> {
+        Input {
+            file,
+            raw: Window::default(),
+            unpacked: Window::default(),
+            member: Member::None,
+            gunzip: Gunzip::default(),
         }
     }
 
-    pub(super) fn open_member(&mut self) {
-        *self = match std::mem::replace(self, Input::Moving) {
-            Input::Disk(disk) => Input::Member(Box::new(BufReader::new(GzDecoder::new(disk)))),
-            other => other,
-        };
+    pub(super) fn is_in_member(&self) -> bool {
+        self.member != Member::None
     }
 
-    pub(super) fn close_member(&mut self) {
-        *self = match std::mem::replace(self, Input::Moving) {
-            Input::Member(member) => Input::Disk(member.into_inner().into_inner()),
-            other => other,
-        };
+    /// How many bytes of the file were used.
+    pub(super) fn position(&self) -> u64 {
+        self.raw.position()
     }
-}
 
-impl<R: BufRead> Read for Input<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Input::Disk(disk) => disk.read(into),
-            Input::Member(member) => member.read(into),
-            Input::Moving => Ok(0),
+    /// Looks whether a gzip member begins here. False at the end of the file.
+    pub(super) fn open(&mut self) -> Result<bool, Problem> {
+        if self.raw.bytes().is_empty() && self.more()? != After::More {
+            return Ok(false);
+        }
+        if self.raw.bytes().first() == Some(&MAGIC) {
+            self.member = Member::Open;
+        }
+        Ok(true)
+    }
+
+    /// Leaves the gzip member if nothing more comes in it; its checksum was verified then.
+    pub(super) fn close(&mut self) -> Result<bool, Problem> {
+        let is_end = self.bytes().is_empty() && self.more()? == After::Member;
+        if is_end {
+            self.member = Member::None;
+        }
+        Ok(is_end)
+    }
+
+    /// What is there to be used.
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self.member {
+            Member::None => self.raw.bytes(),
+            Member::Open | Member::Ended => self.unpacked.bytes(),
         }
     }
-}
 
-impl<R: BufRead> BufRead for Input<R> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        match self {
-            Input::Disk(disk) => disk.fill_buf(),
-            Input::Member(member) => member.fill_buf(),
-            Input::Moving => Ok(&[]),
+    pub(super) fn consume(&mut self, bytes: usize) {
+        match self.member {
+            Member::None => self.raw.consume(bytes),
+            Member::Open | Member::Ended => self.unpacked.consume(bytes),
         }
     }
 
-    fn consume(&mut self, n: usize) {
-        match self {
-            Input::Disk(disk) => disk.consume(n),
-            Input::Member(member) => member.consume(n),
-            Input::Moving => {}
-        }
-    }
-}
-
-pub(super) struct Counting<R> {
-    pub(super) input: R,
-    pub(super) count: u64,
-}
-
-impl<R: BufRead> Read for Counting<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let n = self.input.read(into)?;
-        self.count += n as u64;
-        Ok(n)
-    }
-}
-
-impl<R: BufRead> BufRead for Counting<R> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.input.fill_buf()
-    }
-
-    fn consume(&mut self, n: usize) {
-        self.count += n as u64;
-        self.input.consume(n);
-    }
-}
-
-impl From<io::Error> for Problem {
-    fn from(error: io::Error) -> Problem {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof => Problem::Truncated,
-            // What the decoder says about bytes that are no gzip.
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-                Problem::Gzip(error.to_string())
+    /// Reads or unpacks more, and tells what comes after it.
+    pub(super) fn more(&mut self) -> Result<After, Problem> {
+        while self.member != Member::Ended {
+            self.gunzip.check()?;
+            let in_member = self.member == Member::Open;
+            if !(in_member && !self.raw.bytes().is_empty()) {
+                let is_end = self.raw.fill(&mut self.file)? == 0;
+                match (is_end, in_member) {
+                    (true, true) => return Err(Problem::Truncated),
+                    (true, false) => return Ok(After::File),
+                    (false, false) => return Ok(After::More),
+                    (false, true) => {}
+                }
             }
-            _ => Problem::Io(error),
+            let step = self.gunzip.step(self.raw.bytes(), self.unpacked.room())?;
+            self.raw.consume(step.read);
+            self.unpacked.grow(step.written);
+            if step.is_end {
+                self.member = Member::Ended;
+            }
+            if step.written > 0 {
+                return Ok(After::More);
+            }
         }
+        Ok(After::Member)
     }
 }

@@ -1,219 +1,88 @@
-use super::Problem;
+use std::io::{self, BufRead, Read};
 
-/// The header of a WARC record: its named fields, in the order of the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
-    fields: Vec<(Vec<u8>, Vec<u8>)>,
-    record_type: RecordType,
-    content_length: u64,
+use super::http;
+use super::reader::Reader;
+use super::{Error, Extent, Header, Problem};
+
+/// Maximum length of an HTTP header that [`Record::http_head`] gives, in bytes.
+pub const MAX_HTTP_HEAD: usize = 64 * 1024;
+
+/// A record that is being read. Its block is read through [`Read`], as much of it as is wanted.
+pub struct Record<'r, R> {
+    pub(super) reader: &'r mut Reader<R>,
+    pub(super) header: Header,
 }
 
-/// The type of a record (ISO 28500, chapter 6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the words are the standard's
-pub enum RecordType {
-    Warcinfo,
-    Response,
-    Resource,
-    Request,
-    Metadata,
-    Revisit,
-    Conversion,
-    Continuation,
-    /// A type that the standard does not know, to be skipped (chapter 5.5).
-    Other,
-}
-
-impl RecordType {
-    fn parse(value: &[u8]) -> RecordType {
-        match value.to_ascii_lowercase().as_slice() {
-            b"warcinfo" => RecordType::Warcinfo,
-            b"response" => RecordType::Response,
-            b"resource" => RecordType::Resource,
-            b"request" => RecordType::Request,
-            b"metadata" => RecordType::Metadata,
-            b"revisit" => RecordType::Revisit,
-            b"conversion" => RecordType::Conversion,
-            b"continuation" => RecordType::Continuation,
-            _ => RecordType::Other,
-        }
-    }
-}
-
-impl Header {
-    pub(super) fn new(fields: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Header, Problem> {
-        let missing = |name: &str| Problem::Header(format!("{name} is missing"));
-        let length = field(&fields, "Content-Length").ok_or_else(|| missing("Content-Length"))?;
-        let content_length = decimal(length).ok_or_else(|| {
-            Problem::Header(format!(
-                "Content-Length {:?} is not a number",
-                String::from_utf8_lossy(length)
-            ))
-        })?;
-        let record_type = field(&fields, "WARC-Type").ok_or_else(|| missing("WARC-Type"))?;
-        Ok(Header {
-            record_type: RecordType::parse(record_type),
-            content_length,
-            fields,
-        })
+impl<R: Read> Record<'_, R> {
+    /// The record's header.
+    pub fn header(&self) -> &Header {
+        &self.header
     }
 
-    /// The value of a field, whose name is compared without regard to case. Of a field that stands
-    /// there more than once, the first.
-    pub fn get(&self, name: &str) -> Option<&[u8]> {
-        field(&self.fields, name)
+    /// Where the record begins in the file, in bytes.
+    pub fn offset(&self) -> u64 {
+        self.reader.offset()
     }
 
-    /// All fields, in the order of the file.
-    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.fields
-            .iter()
-            .map(|(name, value)| (&name[..], &value[..]))
+    /// An error about this record, for a caller who asks more of it than the standard does.
+    pub fn error(&self, problem: Problem) -> Error {
+        self.reader.error(problem)
     }
 
-    /// `WARC-Type`.
-    pub fn record_type(&self) -> RecordType {
-        self.record_type
-    }
-
-    /// `Content-Length`: the size of the block in bytes, before compression.
-    pub fn content_length(&self) -> u64 {
-        self.content_length
-    }
-
-    /// `WARC-Target-URI`, without the angle brackets that WARC/1.0 allows and wget writes.
-    pub fn target_uri(&self) -> Option<&[u8]> {
-        let uri = self.get("WARC-Target-URI")?;
-        Some(
-            uri.strip_prefix(b"<")
-                .and_then(|uri| uri.strip_suffix(b">"))
-                .unwrap_or(uri),
-        )
-    }
-
-    /// `WARC-Record-ID`, with its angle brackets.
-    pub fn record_id(&self) -> Option<&[u8]> {
-        self.get("WARC-Record-ID")
-    }
-
-    /// `WARC-Payload-Digest`, as it is written: `sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A`.
-    pub fn payload_digest(&self) -> Option<&[u8]> {
-        self.get("WARC-Payload-Digest")
-            .filter(|digest| !digest.is_empty())
-    }
-
-    /// `WARC-Date`, as it is written: `2026-03-19T10:20:15Z`.
-    pub fn date(&self) -> Option<&[u8]> {
-        self.get("WARC-Date")
-    }
-
-    /// `WARC-Date` as CDX files and dedupe records have it: 14 digits, or 17 where the date has
-    /// fractions of a second. `None` when there is no date, or it has not the form that the standard
-    /// asks for.
-    pub fn timestamp(&self) -> Option<Vec<u8>> {
-        timestamp(self.date()?)
-    }
-}
-
-fn field<'a>(fields: &'a [(Vec<u8>, Vec<u8>)], name: &str) -> Option<&'a [u8]> {
-    fields
-        .iter()
-        .find(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes()))
-        .map(|(_, value)| &value[..])
-}
-
-pub(super) fn decimal(text: &[u8]) -> Option<u64> {
-    let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    digits.then(|| std::str::from_utf8(text).ok()?.parse().ok())?
-}
-
-/// `2026-03-19T10:20:15Z` to `20260319102015`, and `2026-03-19T10:20:15.1234Z` to `20260319102015123`.
-fn timestamp(iso: &[u8]) -> Option<Vec<u8>> {
-    const FORM: &[u8] = b"0000-00-00T00:00:00";
-    let (seconds, rest) = iso.split_at_checked(FORM.len())?;
-    let mut digits = Vec::with_capacity(17);
-    for (&byte, &form) in seconds.iter().zip(FORM) {
-        match form {
-            b'0' if byte.is_ascii_digit() => digits.push(byte),
-            b'0' => return None,
-            _ if byte == form => {}
-            _ => return None,
-        }
-    }
-    let fraction = rest.strip_suffix(b"Z")?;
-    if let Some(fraction) = fraction.strip_prefix(b".") {
-        if fraction.is_empty() || !fraction.iter().all(u8::is_ascii_digit) {
-            return None;
-        }
-        digits.extend((0..3).map(|i| fraction.get(i).copied().unwrap_or(b'0')));
-    } else if !fraction.is_empty() {
-        return None;
-    }
-    Some(digits)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_become_the_digits_that_cdx_files_have() {
-        let of = |iso: &str| timestamp(iso.as_bytes()).map(|t| String::from_utf8(t).unwrap());
-        assert_eq!(
-            of("2026-03-19T10:20:15Z").as_deref(),
-            Some("20260319102015")
-        );
-        assert_eq!(
-            of("2026-03-19T10:20:15.5Z").as_deref(),
-            Some("20260319102015500")
-        );
-        assert_eq!(
-            of("2026-03-19T10:20:15.123456789Z").as_deref(),
-            Some("20260319102015123")
-        );
-        for wrong in [
-            "",
-            "2026",
-            "2026-03-19T10:20:15",
-            "2026-03-19 10:20:15Z",
-            "2026-03-19T10:20:15.Z",
-            "2026-03-19T10:20:15+01:00",
-            "2o26-03-19T10:20:15Z",
-        ] {
-            assert_eq!(of(wrong), None, "{wrong}");
+    /// Reads the status line and the header fields that the block of a `response` begins with, the empty
+    /// line after them included; or, where none comes, what there is, up to [`MAX_HTTP_HEAD`] bytes.
+    ///
+    /// # Errors
+    /// When the file ends before, or is damaged.
+    pub fn http_head(&mut self) -> Result<Vec<u8>, Error> {
+        let mut head = Vec::new();
+        loop {
+            let before = head.len();
+            let bytes = self.reader.block()?;
+            let most = bytes.len().min(MAX_HTTP_HEAD - before);
+            head.extend_from_slice(&bytes[..most]);
+            let end = http::end_of_head(&head);
+            head.truncate(end.unwrap_or(head.len()));
+            let taken = head.len() - before;
+            self.reader.take(taken);
+            if end.is_some() || taken == 0 {
+                return Ok(head);
+            }
         }
     }
 
-    #[test]
-    fn angle_brackets_of_wget_are_not_part_of_the_uri() {
-        let header = |uri: &str| {
-            let fields = [
-                ("WARC-Type", "response"),
-                ("content-length", "0"),
-                ("warc-target-uri", uri),
-            ];
-            Header::new(fields.map(|(n, v)| (n.into(), v.into())).to_vec()).unwrap()
-        };
-        assert_eq!(
-            header("<http://a.example/>").target_uri(),
-            Some(&b"http://a.example/"[..])
-        );
-        assert_eq!(
-            header("http://a.example/").target_uri(),
-            Some(&b"http://a.example/"[..])
-        );
-        assert_eq!(
-            header("<http://a.example/").target_uri(),
-            Some(&b"<http://a.example/"[..])
-        );
+    /// Skips the rest of the record and tells where it lies. Only this makes sure that the record is whole.
+    ///
+    /// # Errors
+    /// When the record is cut off or damaged, or does not end where it should.
+    pub fn finish(self) -> Result<Extent, Error> {
+        self.reader.finish()
     }
 
-    #[test]
-    fn a_length_that_is_no_number_is_refused() {
-        for length in ["", "-1", "+5", "0x10", "1 2", "99999999999999999999"] {
-            let fields = [("WARC-Type", "response"), ("Content-Length", length)];
-            let header = Header::new(fields.map(|(n, v)| (n.into(), v.into())).to_vec());
-            assert!(matches!(header, Err(Problem::Header(_))), "{length:?}");
-        }
+    /// Does what [`Record::finish`] does, and keeps the header.
+    ///
+    /// # Errors
+    /// Those of [`Record::finish`].
+    pub fn into_header(self) -> Result<(Header, Extent), Error> {
+        let extent = self.reader.finish()?;
+        Ok((self.header, extent))
+    }
+}
+
+impl<R: Read> Read for Record<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.fill_buf()?.read(into)?;
+        self.consume(read);
+        Ok(read)
+    }
+}
+
+impl<R: Read> BufRead for Record<'_, R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.reader.block().map_err(io::Error::other)
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.reader.take(n);
     }
 }

@@ -53,7 +53,7 @@ impl Body {
                 pool,
                 server,
             }),
-            unpack: is_gzip.then(Unpack::new),
+            unpack: is_gzip.then(Unpack::default),
             silence,
             timer: Box::pin(sleep(silence)),
             waits: false,

@@ -1,75 +1,41 @@
 //! Bodies that are packed by gzip (RFC 9110, section 8.4.1.3).
 
-use std::collections::VecDeque;
-
 use bytes::{Buf, Bytes};
-use flate2::{Decompress, FlushDecompress, Status};
+use crawlspace_warc::gunzip::Gunzip;
 
 /// What is unpacked at a time, however well it was packed.
 const PIECE: usize = 64 << 10;
-/// A window of 32 KiB, the largest there is.
-const WINDOW: u8 = 15;
 
 /// Unpacks a body as it comes. Memory does not depend on what is unpacked.
+#[derive(Default)]
 pub(super) struct Unpack {
-    stream: Decompress,
-    packed: VecDeque<Bytes>,
-    /// Between two members, of which there may be many.
-    between: bool,
+    gunzip: Gunzip,
+    packed: Bytes,
     piece: Vec<u8>,
 }
 
 impl Unpack {
-    pub(crate) fn new() -> Unpack {
-        Unpack {
-            stream: Decompress::new_gzip(WINDOW),
-            packed: VecDeque::new(),
-            between: true,
-            piece: Vec::new(),
-        }
-    }
-
     /// Adds what came. It is to be unpacked before more is added.
     pub(crate) fn feed(&mut self, packed: Bytes) {
-        self.packed.push_back(packed);
+        self.packed = packed;
     }
 
     /// The next piece of what was fed. `None` when it is used up. The error says what is wrong with it.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, String> {
-        self.piece.resize(PIECE, 0);
-        let mut done = 0;
-        while let Some(front) = self.packed.front_mut() {
-            if front.is_empty() {
-                self.packed.pop_front();
-                continue;
-            }
-            if self.between {
-                self.stream = Decompress::new_gzip(WINDOW);
-                self.between = false;
-            }
-            let (read, written) = (self.stream.total_in(), self.stream.total_out());
-            let into = self.piece.get_mut(done..).unwrap_or_default();
-            let status = self.stream.decompress(front, into, FlushDecompress::None);
-            let status = status.map_err(|error| format!("its gzip cannot be unpacked: {error}"))?;
-            let read = usize::try_from(self.stream.total_in() - read).unwrap_or(0);
-            let written = usize::try_from(self.stream.total_out() - written).unwrap_or(0);
-            front.advance(read.min(front.len()));
-            done += written;
-            if status == Status::StreamEnd {
-                self.between = true;
-            } else if done >= PIECE {
-                break;
-            } else if read == 0 && written == 0 {
-                return Err("its gzip cannot be unpacked: it does not go on".to_owned());
-            }
+        self.piece.clear();
+        self.piece.reserve_exact(PIECE);
+        // Members follow each other, of which there may be many.
+        while !self.packed.is_empty() && self.piece.len() < PIECE {
+            let step = self.gunzip.append(&self.packed, &mut self.piece, 0);
+            let step = step.map_err(|problem| problem.to_string())?;
+            self.packed.advance(step.read);
         }
-        let piece = self.piece.get(..done).unwrap_or_default();
-        Ok((done > 0).then(|| Bytes::copy_from_slice(piece)))
+        Ok((!self.piece.is_empty()).then(|| Bytes::copy_from_slice(&self.piece)))
     }
 
     /// Whether it may end here.
     pub(crate) fn is_complete(&self) -> bool {
-        self.between
+        !self.gunzip.is_open()
     }
 }
 
@@ -90,7 +56,7 @@ mod tests {
     }
 
     fn unpack(packed: &[u8], step: usize) -> Result<Vec<u8>, String> {
-        let mut unpack = Unpack::new();
+        let mut unpack = Unpack::default();
         let mut all = Vec::new();
         for part in packed.chunks(step) {
             unpack.feed(Bytes::copy_from_slice(part));

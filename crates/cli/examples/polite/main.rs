@@ -20,7 +20,6 @@ mod worker;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -275,7 +274,7 @@ fn most_at_a_time(visits: &[Visit]) -> usize {
 fn records(folder: &Path) -> Outcome<Vec<(RecordType, Vec<u8>)>> {
     let mut records = Vec::new();
     for entry in std::fs::read_dir(folder)? {
-        let mut warc: Reader<BufReader<File>> = Reader::open(&entry?.path())?;
+        let mut warc: Reader<File> = Reader::open(&entry?.path())?;
         while let Some(record) = warc.next()? {
             let header = record.header();
             if let Some(digest) = header.payload_digest() {

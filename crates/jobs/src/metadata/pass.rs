@@ -1,20 +1,17 @@
 //! The records of a job in its metadata files.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, Read};
 
 use xxhash_rust::xxh3::Xxh3;
 
 use super::super::{Error, Input, JobId, Work};
 use super::catalogue::MetadataFile;
 use super::{JobContents, Kind, Options, Record, Taker, listing};
-use crawlspace_archive::http_head::Head;
 use crawlspace_archive::wacz::{self, Location};
 use crawlspace_warc::digest::{Digest, Digester};
+use crawlspace_warc::http::Head;
 use crawlspace_warc::{self as warc, Header, Problem, Reader, RecordType};
-
-/// Size of a read, in bytes.
-const BUFFER: usize = 256 * 1024;
 
 /// Maximum number of other jobs with records that are reported.
 const MAX_OTHERS: usize = 16;
@@ -39,7 +36,6 @@ pub(super) fn read(
         sum: Xxh3::new(),
     };
     let outcome = {
-        let input = BufReader::with_capacity(BUFFER, &mut seen);
         let mut pass = Pass {
             file,
             shown: &shown,
@@ -47,7 +43,7 @@ pub(super) fn read(
             into,
             found,
         };
-        pass.read(Reader::new(shown.clone(), input).with_shared_members())
+        pass.read(Reader::new(shown.clone(), &mut seen).with_shared_members())
     };
     // The file is not to blame for what could not be read of it.
     work.check()?;
@@ -124,7 +120,7 @@ struct Pass<'p, 't> {
 }
 
 impl Pass<'_, '_> {
-    fn read<R: BufRead>(&mut self, mut file: Reader<R>) -> Result<Whose, Error> {
+    fn read<R: Read>(&mut self, mut file: Reader<R>) -> Result<Whose, Error> {
         while let Some(record) = file.next()? {
             let url = record.header().target_uri().unwrap_or_default();
             let stated = job_of(url);
@@ -154,7 +150,7 @@ impl Pass<'_, '_> {
     }
 
     /// Gives a record to whoever wants it, unless it is of another type than such a record has.
-    fn give<R: BufRead>(
+    fn give<R: Read>(
         &mut self,
         kind: Kind,
         media_type: &str,

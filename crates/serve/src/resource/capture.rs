@@ -8,8 +8,8 @@ use url::Url;
 use super::digest::Digest;
 use super::record::{LoadError, Record};
 use super::stored::header::{self, Header, decimal};
-use crawlspace_archive::http_head::Head;
 use crawlspace_archive::row::Row;
+use crawlspace_warc::http::Head;
 
 /// Where a record is, as rows say it: a file by its name, and a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,8 +24,8 @@ use super::stored::END;
 use super::stored::header::{self, Header};
 use crate::server::links::{BaseUrl, link, memento_link, quoted, timemap_link};
 use crate::server::{Body, Broken, empty, frames, message, whole};
-use crawlspace_archive::http_head::{self, Head, MAX_HEAD};
-use crawlspace_archive::net::exchange::{Chunked, Piece};
+use crawlspace_warc::chunked::{Chunked, Piece};
+use crawlspace_warc::http::{Head, MAX_HEAD, end_of_head};
 
 /// What is put before the name of a field that must not act here.
 const ORIGINAL: &str = "x-archive-orig-";
@@ -141,7 +141,7 @@ impl Captured {
             if !is_http || !may_be_http {
                 break;
             }
-            at = http_head::end_of(&begin);
+            at = end_of_head(&begin);
         }
         let is_http = is_http && begin.starts_with(b"HTTP/");
         while begin.len() < at.unwrap_or_default() + LOOK {
@@ -197,14 +197,14 @@ impl Captured {
             return (headers, false);
         };
         let head = Head::of(head);
-        for (name, value) in head.named() {
+        for field in head.fields() {
             if headers.len() >= MAX_FIELDS {
                 break;
             }
-            let Ok(value) = HeaderValue::from_bytes(&value) else {
+            let Ok(value) = HeaderValue::from_bytes(&field.unfolded()) else {
                 continue;
             };
-            let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
+            let lower = String::from_utf8_lossy(field.name).to_ascii_lowercase();
             let keeps = KEPT.contains(&&*lower)
                 || lower == CONTENT_ENCODING.as_str() && self.is_packed(value.as_bytes());
             let own = HeaderName::from_bytes(lower.as_bytes());

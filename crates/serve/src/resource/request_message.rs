@@ -10,7 +10,9 @@ use http::Method;
 use super::client_request::ClientRequest;
 use super::record::LoadError;
 use super::spool::Spool;
-use crawlspace_archive::net::exchange::{Chunked, Head, Piece, Version, head_length, is_token};
+use crawlspace_archive::net::exchange::{Version, is_token};
+use crawlspace_warc::chunked::{Chunked, Piece};
+use crawlspace_warc::http::{Head, length};
 
 /// Maximum size of a header, in bytes.
 pub const MAX_HEAD: usize = 64 * 1024;
@@ -107,7 +109,7 @@ fn head(bytes: &[u8], is_end: bool) -> Result<Option<(Message, usize)>, LoadErro
         .take_while(|byte| matches!(byte, b'\r' | b'\n'))
         .count();
     let rest = bytes.get(blank..).unwrap_or_default();
-    let length = match (head_length(rest, 0), is_end) {
+    let length = match (length(rest, 0), is_end) {
         (Some(length), _) => length,
         (None, true) => rest.len(),
         (None, false) if bytes.len() > MAX_HEAD => return Err(too_long()),
@@ -158,7 +160,10 @@ fn request_line(line: &[u8]) -> Result<RequestLine, LoadError> {
 fn message(head: &Head<RequestLine>) -> Result<Message, LoadError> {
     let fields: Vec<(Bytes, Bytes)> = head
         .fields()
-        .map(|field| (Bytes::copy_from_slice(field.name), unfolded(field.value)))
+        .map(|field| {
+            let value = Bytes::copy_from_slice(&field.unfolded());
+            (Bytes::copy_from_slice(field.name), value)
+        })
         .collect();
     if let Some((name, _)) = fields.iter().find(|(name, _)| !is_token(name)) {
         return Err(wrong(&format!(
@@ -182,16 +187,9 @@ fn message(head: &Head<RequestLine>) -> Result<Message, LoadError> {
             ));
         }
     };
-    let mut length: Option<u64> = None;
-    for text in head.list("Content-Length") {
-        let digits = std::str::from_utf8(text)
-            .ok()
-            .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-        match digits.and_then(|digits| digits.parse().ok()) {
-            Some(this) if length.is_none_or(|other| other == this) => length = Some(this),
-            _ => return Err(wrong("invalid Content-Length: one number is expected")),
-        }
-    }
+    let length = head
+        .content_length()
+        .map_err(|_| wrong("invalid Content-Length: one number is expected"))?;
     let framing = match (is_chunked, length) {
         (true, _) => Framing::Chunked,
         (false, Some(length)) => Framing::Length(length),
@@ -207,19 +205,6 @@ fn message(head: &Head<RequestLine>) -> Result<Message, LoadError> {
         },
         framing,
     })
-}
-
-/// A value in one line.
-fn unfolded(value: &[u8]) -> Bytes {
-    if memchr::memchr(b'\n', value).is_none() {
-        return Bytes::copy_from_slice(value);
-    }
-    let lines: Vec<&[u8]> = value
-        .split(|&byte| byte == b'\n')
-        .map(<[u8]>::trim_ascii)
-        .filter(|line| !line.is_empty())
-        .collect();
-    Bytes::from(lines.join(&b' '))
 }
 
 fn wrong(what: &str) -> LoadError {

@@ -288,7 +288,7 @@ fn a_header_that_breaks_the_rules_is_an_error() {
         );
     }
     let error = error(b"WARC/0.17\r\nWARC-Type: response\r\nContent-Length: 0\r\n\r\n\r\n\r\n");
-    assert!(matches!(error.problem, Problem::Version(_)), "{error}");
+    assert!(matches!(error.problem, Problem::Version { .. }), "{error}");
 }
 
 #[test]

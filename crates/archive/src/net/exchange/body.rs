@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-use super::chunked::{Chunked, Piece};
 use super::dialogue::{Dialogue, cut_off, wrong};
-use super::head::{Head, Status};
 use crate::source::SourceError;
+use crawlspace_warc::chunked::{Chunked, Piece};
+use crawlspace_warc::http::{Head, Status};
 
 /// A body that is read as it comes, without its transfer coding.
 pub struct Incoming {
@@ -34,7 +34,9 @@ impl Incoming {
         head: &Head<Status>,
         without_body: bool,
     ) -> Result<Incoming, SourceError> {
-        let length = length(head)?;
+        let length = head.content_length().map_err(|_| {
+            wrong("its Content-Length is not a number, or there are several that differ")
+        })?;
         let mut is_chunked = false;
         let (framing, length) = if without_body || matches!(head.first.code, 204 | 304) {
             (Framing::Length(0), Some(0))
@@ -159,23 +161,4 @@ fn is_coded(head: &Head<Status>) -> Result<bool, SourceError> {
             String::from_utf8_lossy(coding)
         ))),
     }
-}
-
-/// The length that the header says; the same one many times is what some servers send.
-fn length(head: &Head<Status>) -> Result<Option<u64>, SourceError> {
-    let mut length = None;
-    for text in head.list("Content-Length") {
-        let digits = std::str::from_utf8(text)
-            .ok()
-            .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-        match digits.and_then(|digits| digits.parse::<u64>().ok()) {
-            Some(this) if length.is_none_or(|other| other == this) => length = Some(this),
-            _ => {
-                return Err(wrong(
-                    "its Content-Length is not a number, or there are several that differ",
-                ));
-            }
-        }
-    }
-    Ok(length)
 }

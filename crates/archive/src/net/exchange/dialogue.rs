@@ -11,10 +11,10 @@ use futures_util::stream::StreamExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::head::{self, Head, MAX_HEAD, Status};
 use super::outgoing::Body;
 use crate::net::connection::Wire;
 use crate::source::{Limits, SourceError};
+use crawlspace_warc::http::{self, Head, MAX_HEAD, Status};
 
 /// Size of a read, in bytes.
 const READ_SIZE: usize = 16 * 1024;
@@ -105,7 +105,7 @@ impl Dialogue {
                     .unwrap_or_default();
                 Status::read(begin).map_err(SourceError::Answer)?;
             }
-            if let Some(length) = head::length(&self.buffer, seen) {
+            if let Some(length) = http::length(&self.buffer, seen) {
                 if length > MAX_HEAD {
                     return Err(too_long());
                 }

@@ -5,22 +5,19 @@
 //! must not pass for one that is. Each exchange has a connection of its own. Redirects are answers like any other.
 
 mod body;
-mod chunked;
 mod dialogue;
-mod head;
 mod outgoing;
 
 use std::net::SocketAddr;
 
 pub use self::body::Incoming;
-pub use self::chunked::{Chunked, Piece};
-pub use self::head::{Field, Head, MAX_HEAD, Status, length as head_length};
 pub use self::outgoing::{Body, Outgoing, Version, is_token};
 
 use self::dialogue::{Dialogue, deadline};
 use super::Net;
 use super::connection::Wire;
 use crate::source::{Limits, SourceError};
+use crawlspace_warc::http::{Head, Status};
 
 /// An answer whose header is there, and whose body is read as it comes.
 pub struct Exchange {

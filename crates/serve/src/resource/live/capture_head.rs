@@ -3,7 +3,7 @@
 use url::Url;
 
 use super::header::{ORIGINAL, ended, without_blank_lines};
-use crawlspace_archive::net::exchange::{Field, Head, Status};
+use crawlspace_warc::http::{Field, Head, Status};
 
 /// Fields that pywb hands on under their own names only when they are its own: of a capture they get the prefix.
 const PREFIXED_BY_PYWB: [&str; 27] = [

@@ -1,6 +1,6 @@
 //! HTTP headers of records: what servers sent, and no more of it changed than has to be.
 
-use crawlspace_archive::net::exchange::{Head, Status};
+use crawlspace_warc::http::{Head, Status};
 
 /// What archives, pywb among them, put before the names of fields that are not true any more, or not theirs.
 pub(super) const ORIGINAL: &str = "X-Archive-Orig-";

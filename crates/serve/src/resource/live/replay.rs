@@ -14,9 +14,10 @@ use crate::resource::digest::{Algorithm, Digest, Digester};
 use crate::resource::record::{LoadError, Record};
 use crate::resource::spool::{Spool, blocking};
 use crawlspace_archive::net::Net;
-use crawlspace_archive::net::exchange::{Exchange, Head, Status};
+use crawlspace_archive::net::exchange::Exchange;
 use crawlspace_archive::source::{Limits, SourceError};
 use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_warc::http::{Head, Status};
 
 /// Limit of bytes unpacked to compare a body with the digest of its index; a larger one stays as it came.
 const MAX_UNPACKED: u64 = 256 << 20;

@@ -14,12 +14,11 @@ use crate::resource::record::{LoadError, Record};
 use crate::resource::spool::{Spool, Spooled};
 use crate::resource::stored::header::{self, Header, MAX_HEADER};
 use crate::resource::stored::{END, Stored};
-use crawlspace_archive::net::exchange::{
-    Body, Exchange, Head, Incoming, Outgoing, Status, Version,
-};
+use crawlspace_archive::net::exchange::{Body, Exchange, Incoming, Outgoing, Version};
 use crawlspace_archive::net::{Net, via};
 use crawlspace_archive::row::Row;
 use crawlspace_archive::source::{Limits, SourceError};
+use crawlspace_warc::http::{Head, Status};
 
 /// Asks a collection of another server of this kind for the record that a row is about. `collection` is its URL,
 /// without `/resource`.

@@ -23,12 +23,12 @@ use crate::collection::Collection;
 use crate::config::Loader;
 use crate::group::{Member, Report};
 use crate::query::{Query, Selection};
-use crawlspace_archive::http_head::Head;
 use crawlspace_archive::net::Net;
 use crawlspace_archive::row::Row;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::Limits;
 use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_warc::http::Head;
 
 /// Timeout of the search for the original of a revisit.
 const TIMEOUT: Duration = Duration::from_secs(30);

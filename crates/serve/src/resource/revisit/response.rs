@@ -6,8 +6,8 @@ use crate::resource::digest::{self, Algorithm, Digest};
 use crate::resource::record::{LoadError, Record};
 use crate::resource::stored::header::Header;
 use crate::resource::stored::{Payload, Stored, compose, made_id};
-use crawlspace_archive::http_head::Head;
 use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_warc::http::Head;
 
 /// What says how a payload is written, and comes with it.
 const FRAMING: [&str; 3] = ["Content-Length", "Transfer-Encoding", "Content-Encoding"];

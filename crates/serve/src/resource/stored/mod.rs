@@ -19,7 +19,8 @@ use super::digest::{self, Digest};
 use super::input::Input;
 use super::record::{LoadError, Record};
 use super::unpack::Unpacked;
-use crawlspace_archive::http_head;
+use crawlspace_warc::chunked::unchunked;
+use crawlspace_warc::http::{self, Head};
 
 /// Maximum size of a block that is checked as a whole in memory, in bytes.
 const MAX_IN_MEMORY: u64 = 1 << 20;
@@ -169,7 +170,7 @@ impl Stored {
         // What is read beyond the block shows that it ends there.
         let wanted = match is_whole {
             true => self.content_length as usize + LOOK,
-            false if is_http => http_head::MAX_HEAD,
+            false if is_http => http::MAX_HEAD,
             false => 0,
         };
         self.bytes
@@ -181,7 +182,7 @@ impl Stored {
                 .get(..self.content_length.min(block.len() as u64) as usize)
                 .unwrap_or_default();
             if is_http && self.http_head == 0 && looked < within.len() {
-                self.http_head = http_head::end_of(within).unwrap_or(0);
+                self.http_head = http::end_of_head(within).unwrap_or(0);
                 looked = within.len();
             }
             let missing = wanted.saturating_sub(block.len());
@@ -228,8 +229,7 @@ impl Stored {
         let is_segment = self.header.get("WARC-Segment-Number").is_some();
         // Of a large chunked payload it is unknown beforehand which of the two ways to take its digest was meant.
         let is_unsure = self.content_length > MAX_IN_MEMORY
-            && (http_head::Head::of(self.http_head()).is_chunked()
-                || self.is_http() && self.http_head == 0);
+            && (Head::of(self.http_head()).is_chunked() || self.is_http() && self.http_head == 0);
         for (name, is_payload) in [("WARC-Block-Digest", false), ("WARC-Payload-Digest", true)] {
             let Some(text) = self.header.get(name) else {
                 continue;
@@ -275,8 +275,8 @@ impl Stored {
             && digest::of(stated.algorithm, payload) != *stated
         {
             // ISO 28500 counts chunks as no part of the payload. Others do, and check it that way.
-            let is_chunked = http_head::Head::of(self.http_head()).is_chunked();
-            let plain = is_chunked.then(|| http_head::unchunked(payload)).flatten();
+            let is_chunked = Head::of(self.http_head()).is_chunked();
+            let plain = is_chunked.then(|| unchunked(payload)).flatten();
             if plain.is_some_and(|plain| digest::of(stated.algorithm, &plain) == *stated) {
                 self.header.remove("WARC-Payload-Digest")
             } else {

@@ -82,7 +82,7 @@ fn assert_valid(bytes: &[u8]) {
         .target_uri()
         .is_some_and(|uri| uri.starts_with(b"http:") || uri.starts_with(b"https:"));
     let is_http = is_http && header.get("WARC-Type") == Some(b"response");
-    let payload = match http_head::end_of(block) {
+    let payload = match http::end_of_head(block) {
         Some(end) if is_http => &block[end..],
         None if is_http => b"",
         _ => block,

@@ -5,11 +5,11 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use crawlspace_archive::net::Net;
-use crawlspace_archive::net::exchange::MAX_HEAD;
 use crawlspace_archive::source::{Limits, SourceError};
 use crawlspace_serve::resource::client_request::ClientRequest;
 use crawlspace_serve::resource::live;
 use crawlspace_serve::resource::record::LoadError;
+use crawlspace_warc::http::MAX_HEAD;
 use http::Method;
 
 use crate::live::{limits, live_row, load_live};

@@ -1,20 +1,24 @@
-//! Headers of messages: a first line and fields, as they were received.
+//! Headers of HTTP messages: a first line and fields, as they were received or recorded.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
 
-pub use crate::http_head::MAX_HEAD;
+use super::decimal;
+
+/// Maximum size of a header that is looked for, in bytes.
+pub const MAX_HEAD: usize = 256 * 1024;
 
 /// The header of a message: its bytes, and where its fields are in them.
 ///
 /// It is read as leniently as archives are read: lines may end with a bare LF, a value may go on in the next line, and
 /// a line that is no field counts for nothing. The bytes are kept, whatever they are.
 #[derive(Clone, Debug)]
-pub struct Head<First> {
+pub struct Head<First = (), Raw = Bytes> {
     /// What the first line says.
     pub first: First,
-    raw: Bytes,
+    raw: Raw,
     /// Where the first line ends, after its line end.
     begin: usize,
     fields: Vec<FieldRanges>,
@@ -47,16 +51,66 @@ struct FieldRanges {
     line: Range<usize>,
 }
 
-impl<'a> Field<'a> {
+impl Field<'_> {
     /// Whether it has that name.
     pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
+
+    /// Its value in one line.
+    pub fn unfolded(&self) -> Cow<'_, [u8]> {
+        if memchr::memchr(b'\n', self.value).is_none() {
+            return Cow::Borrowed(self.value);
+        }
+        let lines = self.value.split(|&byte| byte == b'\n');
+        let lines = lines
+            .map(<[u8]>::trim_ascii)
+            .filter(|line| !line.is_empty());
+        Cow::Owned(lines.collect::<Vec<_>>().join(&b' '))
+    }
+}
+
+impl<'a> Head<(), &'a [u8]> {
+    /// Parses the header that the block of a record begins with. It ends as [`end_of_head`] says, or with the block.
+    pub fn of(block: &'a [u8]) -> Head<(), &'a [u8]> {
+        let end = blank_line(block).map_or(block.len(), |line| line.start);
+        Head::parse((), block.get(..end).unwrap_or_default())
+    }
+
+    /// A copy of the head whose fields of these names are replaced by those of `other`.
+    pub fn with_fields_of(&self, other: &Head<(), &[u8]>, names: &[&str]) -> Vec<u8> {
+        let mut head = without_end(self.first_line()).to_vec();
+        let mut leave_out = false;
+        for line in self.lines() {
+            // A folded line goes the way of the one before.
+            if !matches!(line.first(), Some(b' ' | b'\t')) {
+                leave_out = is_one_of(line, names);
+            }
+            if !leave_out {
+                head.extend_from_slice(b"\r\n");
+                head.extend_from_slice(line);
+            }
+        }
+        for line in other.lines().filter(|line| is_one_of(line, names)) {
+            head.extend_from_slice(b"\r\n");
+            head.extend_from_slice(line);
+        }
+        head.extend_from_slice(b"\r\n\r\n");
+        head
+    }
+
+    /// The lines after the first one, without their ends.
+    fn lines(&self) -> impl Iterator<Item = &'a [u8]> {
+        let lines = self.raw.get(self.begin..).unwrap_or_default();
+        lines
+            .split_inclusive(|&byte| byte == b'\n')
+            .map(without_end)
+    }
 }
 
 impl<First> Head<First> {
-    /// Reads a header. `raw` ends with the empty line after the fields; `first` reads the first line, which it gets
-    /// without the line end.
+    /// Parses the header of a message. `raw` ends with the empty line after the fields; `first` reads the first line,
+    /// which it gets without the line end.
     ///
     /// # Errors
     /// Those of `first`.
@@ -64,14 +118,27 @@ impl<First> Head<First> {
         raw: Bytes,
         first: impl FnOnce(&[u8]) -> Result<First, E>,
     ) -> Result<Head<First>, E> {
-        let begin = line_end(&raw, 0);
-        let first = first(without_end(raw.get(..begin).unwrap_or_default()))?;
+        let line = raw.get(..line_end(&raw, 0)).unwrap_or_default();
+        let first = first(without_end(line))?;
+        Ok(Head::parse(first, raw))
+    }
+
+    /// All of it, from the first line to the empty line after the fields.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+}
+
+impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
+    fn parse(first: First, bytes: Raw) -> Head<First, Raw> {
+        let raw = bytes.as_ref();
+        let begin = line_end(raw, 0);
         let mut fields: Vec<FieldRanges> = Vec::new();
         let mut at = begin;
         // Whether a line that begins with white space goes on with a field, and not with a line that is none.
         let mut open = false;
         while at < raw.len() {
-            let line = at..line_end(&raw, at);
+            let line = at..line_end(raw, at);
             at = line.end;
             let text = without_end(raw.get(line.clone()).unwrap_or_default());
             match text.first() {
@@ -108,27 +175,33 @@ impl<First> Head<First> {
                 }
             }
         }
-        Ok(Head {
+        Head {
             first,
-            raw,
             begin,
             fields,
-        })
-    }
-
-    /// All of it, from the first line to the empty line after the fields.
-    pub fn raw(&self) -> &Bytes {
-        &self.raw
+            raw: bytes,
+        }
     }
 
     /// The first line, with its end.
     pub fn first_line(&self) -> &[u8] {
-        self.raw.get(..self.begin).unwrap_or_default()
+        self.raw.as_ref().get(..self.begin).unwrap_or_default()
+    }
+
+    /// The status, `None` when the first line has none.
+    pub fn status(&self) -> Option<u16> {
+        let line = without_end(self.first_line());
+        let mut words = line
+            .split(|&byte| byte == b' ')
+            .filter(|word| !word.is_empty());
+        let status = words.nth(1).filter(|_| line.starts_with(b"HTTP/"))?;
+        std::str::from_utf8(status).ok()?.parse().ok()
     }
 
     /// The fields, in their order.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
-        let part = |range: &Range<usize>| self.raw.get(range.clone()).unwrap_or_default();
+        let raw = self.raw.as_ref();
+        let part = |range: &Range<usize>| raw.get(range.clone()).unwrap_or_default();
         self.fields.iter().map(move |ranges| Field {
             name: part(&ranges.name),
             value: part(&ranges.value),
@@ -143,15 +216,15 @@ impl<First> Head<First> {
             .map(|field| field.value)
     }
 
+    /// The value of the first field of that name.
+    pub fn get<'a>(&'a self, name: &'a str) -> Option<&'a [u8]> {
+        self.values(name).next()
+    }
+
     /// The value of the first field of that name, as text in one line; what is no UTF-8 in it is replaced.
     pub fn text(&self, name: &str) -> Option<String> {
-        let value = String::from_utf8_lossy(self.values(name).next()?);
-        let lines: Vec<&str> = value
-            .split(['\r', '\n'])
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .collect();
-        Some(lines.join(" "))
+        let field = self.fields().find(|field| field.is(name))?;
+        Some(String::from_utf8_lossy(&field.unfolded()).into_owned())
     }
 
     /// The parts of a list with commas between them, over all fields of that name (RFC 9110, section 5.6.1).
@@ -160,6 +233,28 @@ impl<First> Head<First> {
             .flat_map(|value| value.split(|&byte| byte == b','))
             .map(<[u8]>::trim_ascii)
             .filter(|part| !part.is_empty())
+    }
+
+    /// `Content-Length`, which some servers send many times. The error is a value that is not a number, or not the
+    /// same as another one.
+    ///
+    /// # Errors
+    /// That value.
+    pub fn content_length(&self) -> Result<Option<u64>, &[u8]> {
+        let mut length = None;
+        for text in self.list("Content-Length") {
+            match decimal(text) {
+                Some(this) if length.is_none_or(|other| other == this) => length = Some(this),
+                _ => return Err(text),
+            }
+        }
+        Ok(length)
+    }
+
+    /// Whether the body that was recorded with it may be in chunks.
+    pub fn is_chunked(&self) -> bool {
+        self.get("Transfer-Encoding")
+            .is_some_and(|value| value.to_ascii_lowercase().ends_with(b"chunked"))
     }
 }
 
@@ -193,8 +288,34 @@ impl Status {
     }
 }
 
-/// How long the header is that the bytes begin with, its empty line included. None when it is not all there; `from`
-/// is how much of it was looked at before.
+/// Where the header ends that the block of a record begins with: after its first line that is blank. `None` when
+/// there is none.
+pub fn end_of_head(block: &[u8]) -> Option<usize> {
+    blank_line(block).map(|line| line.end)
+}
+
+fn blank_line(block: &[u8]) -> Option<Range<usize>> {
+    let mut start = 0;
+    memchr::memchr_iter(b'\n', block).find_map(|at| {
+        let line = start..at + 1;
+        start = at + 1;
+        // Programs that check WARC files take a line of nothing but spaces for the end as well.
+        let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r' | 0x1c..=0x1f);
+        let bytes = block.get(line.clone())?;
+        bytes.iter().all(is_blank).then_some(line)
+    })
+}
+
+fn is_one_of(line: &[u8], names: &[&str]) -> bool {
+    let colon = memchr::memchr(b':', line).unwrap_or(0);
+    let name = line.get(..colon).unwrap_or_default().trim_ascii_end();
+    names
+        .iter()
+        .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
+}
+
+/// How long the header of a message is that the bytes begin with, its empty line included. `None` when it is not all
+/// there; `from` is how much of it was looked at before.
 pub fn length(bytes: &[u8], from: usize) -> Option<usize> {
     // The end may have begun in what was looked at.
     let from = from.saturating_sub(3);
@@ -294,6 +415,53 @@ mod tests {
         ] {
             assert_eq!(status(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_head_ends_after_its_first_blank_line() {
+        for (block, end) in [
+            (
+                &b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nbody\r\n\r\n"[..],
+                Some(25),
+            ),
+            (b"HTTP/1.1 200 OK\nA: b\n\nbody", Some(22)),
+            (b"HTTP/1.1 200 OK\r\n \t\r\nbody", Some(21)),
+            (b"\r\nbody", Some(2)),
+            (b"HTTP/1.1 200 OK\r\nA: b\r\n", None),
+            (b"", None),
+        ] {
+            assert_eq!(
+                end_of_head(block),
+                end,
+                "{:?}",
+                String::from_utf8_lossy(block)
+            );
+        }
+    }
+
+    #[test]
+    fn fields_that_say_how_a_payload_is_written_come_with_it() {
+        let own = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n folded\r\nA: b\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let other = b"HTTP/1.0 404 No\nX: y\nContent-Length : 5\n\n";
+        let (own, other) = (Head::of(own), Head::of(other));
+        assert!(own.is_chunked() && !other.is_chunked());
+        assert_eq!((own.status(), other.status()), (Some(200), Some(404)));
+        let both = own.with_fields_of(&other, &["Content-Length", "Transfer-Encoding"]);
+        assert_eq!(
+            both,
+            b"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length : 5\r\n\r\n"
+        );
+        assert_eq!(other.get("content-length"), Some(&b"5"[..]));
+    }
+
+    #[test]
+    fn folded_lines_belong_to_the_field_before_them() {
+        let head = Head::of(b"HTTP/1.1 200 OK\r\nA : b \r\n\tc\r\nno field\r\nD:\r\n \r\nE: f");
+        let fields: Vec<_> = head
+            .fields()
+            .map(|field| (field.name, field.unfolded().into_owned()))
+            .collect();
+        assert_eq!(fields, [(&b"A"[..], b"b c".to_vec()), (b"D", Vec::new())]);
     }
 
     /// Lines as they occur, and some that do not.

@@ -1,7 +1,7 @@
 use std::io::{self, BufRead, Read};
 
 use super::reader::Reader;
-use super::{Error, Extent, Header, Problem};
+use super::{Error, Extent, Header, Problem, problem};
 
 /// Maximum length of an HTTP header that [`Record::http_head`] gives, in bytes.
 pub const MAX_HTTP_HEAD: usize = 64 * 1024;
@@ -78,7 +78,7 @@ impl<R: BufRead> BufRead for Record<'_, R> {
         match self.reader.input.fill_buf() {
             Ok([]) => return Err(io::Error::other(self.reader.cut_off())),
             Ok(_) => {}
-            Err(error) => return Err(io::Error::other(self.reader.error(error.into()))),
+            Err(error) => return Err(io::Error::other(self.reader.error(problem(error)))),
         }
         // What is there is given again without reading.
         let here = self.reader.input.fill_buf()?;

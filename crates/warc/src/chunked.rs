@@ -14,6 +14,8 @@ const MAX_TRAILER: usize = 16 * 1024;
 pub struct Chunked {
     state: ChunkState,
     trailer: Vec<u8>,
+    /// Lines may end with a bare LF.
+    bare_line_feeds: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +52,7 @@ impl Chunked {
         loop {
             match self.state {
                 ChunkState::Size => {
-                    let Some(line) = line(input, MAX_LINE, "a chunk's size")? else {
+                    let Some(line) = self.line(input, MAX_LINE, "a chunk's size")? else {
                         return Ok(Piece::More);
                     };
                     self.state = match size(&line)? {
@@ -71,20 +73,18 @@ impl Chunked {
                     return Ok(Piece::Data(data));
                 }
                 ChunkState::DataEnd => {
-                    if input.len() < 2 {
-                        return match input.first() {
-                            None | Some(b'\r') => Ok(Piece::More),
-                            _ => Err("a chunk is longer than its size says".to_owned()),
-                        };
-                    }
-                    if input.split_to(2) != b"\r\n"[..] {
-                        return Err("a chunk is longer than its size says".to_owned());
-                    }
+                    let size = match (input.first(), input.get(1)) {
+                        (Some(b'\r'), Some(b'\n')) => 2,
+                        (Some(b'\n'), _) if self.bare_line_feeds => 1,
+                        (None, _) | (Some(b'\r'), None) => return Ok(Piece::More),
+                        _ => return Err("a chunk is longer than its size says".to_owned()),
+                    };
+                    let _ = input.split_to(size);
                     self.state = ChunkState::Size;
                 }
                 ChunkState::Trailer => {
                     let left = MAX_TRAILER.saturating_sub(self.trailer.len());
-                    let Some(line) = line(input, left, "the trailer section")? else {
+                    let Some(line) = self.line(input, left, "the trailer section")? else {
                         return Ok(Piece::More);
                     };
                     if line.is_empty() {
@@ -100,29 +100,49 @@ impl Chunked {
     }
 
     /// The lines of the trailer section, without the empty line after them.
-    pub(crate) fn trailer(&self) -> &[u8] {
+    pub fn trailer(&self) -> &[u8] {
         &self.trailer
+    }
+
+    /// Takes a line off the input, without its end, when it is all there.
+    fn line(&self, input: &mut BytesMut, most: usize, what: &str) -> Result<Option<Bytes>, String> {
+        let end = memchr::memchr(b'\n', input);
+        if end.unwrap_or(input.len()) > most {
+            return Err(format!("{what} is longer than {most} bytes"));
+        }
+        let Some(end) = end else {
+            return Ok(None);
+        };
+        let mut line = input.split_to(end + 1).freeze();
+        line.truncate(end);
+        if line.ends_with(b"\r") {
+            line.truncate(end - 1);
+        } else if !self.bare_line_feeds {
+            return Err(format!("{what} ends with a bare LF"));
+        }
+        Ok(Some(line))
     }
 }
 
-/// Takes a line off the input, without its end, when it is all there.
-fn line(input: &mut BytesMut, most: usize, what: &str) -> Result<Option<Bytes>, String> {
-    let Some(end) = memchr::memchr(b'\n', input) else {
-        return if input.len() > most {
-            Err(format!("{what} is longer than {most} bytes"))
-        } else {
-            Ok(None)
-        };
+/// The body that is in chunks here, which may be written with less care; `None` when they are invalid, or break off
+/// before the last one.
+pub fn unchunked(chunks: &[u8]) -> Option<Vec<u8>> {
+    let mut chunked = Chunked {
+        bare_line_feeds: true,
+        ..Chunked::default()
     };
-    if end > most {
-        return Err(format!("{what} is longer than {most} bytes"));
+    let mut input = BytesMut::from(chunks);
+    let mut plain = Vec::with_capacity(chunks.len());
+    loop {
+        match chunked.next(&mut input) {
+            Ok(Piece::Data(data)) => plain.extend_from_slice(&data),
+            // Whatever comes after the last chunk is no part of the body.
+            _ if matches!(chunked.state, ChunkState::Trailer | ChunkState::Done) => {
+                return Some(plain);
+            }
+            Ok(_) | Err(_) => return None,
+        }
     }
-    let mut line = input.split_to(end + 1).freeze();
-    if !line.ends_with(b"\r\n") {
-        return Err(format!("{what} ends with a bare LF"));
-    }
-    line.truncate(end - 1);
-    Ok(Some(line))
 }
 
 fn size(line: &[u8]) -> Result<u64, String> {
@@ -247,5 +267,29 @@ mod tests {
             decoded(b"FFFFFFFFFFFFFFFF\r\nabc", 100),
             Err("cut off".to_owned())
         );
+    }
+
+    #[test]
+    fn chunks_of_a_record_are_put_together() {
+        for chunked in [
+            "5\r\nhello\r\n6;a=b\r\n world\r\n0\r\n\r\n",
+            "5\nhello\n6\r\n world\n0\n\n",
+            "5\r\nhello\r\n6\r\n world\r\n0\r\n",
+            "5\r\nhello\r\n6\r\n world\r\n0\r\nmore",
+        ] {
+            let plain = unchunked(chunked.as_bytes());
+            assert_eq!(plain.as_deref(), Some(&b"hello world"[..]), "{chunked:?}");
+        }
+        for wrong in [
+            "",
+            "5\r\nhell",
+            "x\r\n",
+            "5\r\nhelloworld",
+            "5\r\nhello\r\n",
+            "-1\r\n",
+            "ffffffffffffffff\r\n",
+        ] {
+            assert_eq!(unchunked(wrong.as_bytes()), None, "{wrong}");
+        }
     }
 }

@@ -1,0 +1,120 @@
+//! One record whose bytes come one after the other, for a task that others wait beside.
+
+use std::future::Future;
+
+use bytes::{Buf, Bytes};
+
+use super::gunzip::{Gunzip, MAGIC};
+use super::parser::LOOK;
+use super::{After, Header, Parser, Problem, Rules};
+
+/// Number of bytes read at once while a header is looked for.
+const STEP: usize = 16 * 1024;
+
+/// Bytes that come one after the other.
+pub trait Source: Send {
+    /// Why they do not come, or what is wrong with the record.
+    type Error: From<Problem>;
+
+    /// The next bytes; none at the end.
+    ///
+    /// # Errors
+    /// When they cannot be had.
+    fn more(&mut self) -> impl Future<Output = Result<Bytes, Self::Error>> + Send;
+}
+
+/// Reads one record, unpacked when it is a gzip member, into buffers of its caller. What follows it may be read, too.
+pub struct AsyncReader<S> {
+    source: S,
+    /// What came and was not used yet.
+    packed: Bytes,
+    /// Whether it is a gzip member; `None` before the first byte.
+    is_packed: Option<bool>,
+    after: After,
+    gunzip: Gunzip,
+    parser: Parser,
+}
+
+impl<S: Source> AsyncReader<S> {
+    /// Reads from there, where a record begins.
+    pub fn new(source: S, rules: Rules) -> AsyncReader<S> {
+        AsyncReader {
+            source,
+            packed: Bytes::new(),
+            is_packed: None,
+            after: After::More,
+            gunzip: Gunzip::default(),
+            parser: Parser::new(rules),
+        }
+    }
+
+    /// Whether the record is one of an ARC file, once its header was read.
+    pub fn is_arc(&self) -> bool {
+        self.parser.is_arc()
+    }
+
+    /// Reads the header, and tells how long it is. All that was read is appended to `bytes`, which is empty: the
+    /// header, and what came with it.
+    ///
+    /// # Errors
+    /// [`Problem::Empty`] when there is nothing; when no valid record begins there, or the bytes cannot be had.
+    pub async fn header(&mut self, bytes: &mut Vec<u8>) -> Result<(Header, usize), S::Error> {
+        loop {
+            if self.read(bytes, STEP).await? == 0 && bytes.is_empty() {
+                return Err(Problem::Empty.into());
+            }
+            if let Some(found) = self.parser.header(bytes, self.after)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Appends what comes, `most` bytes or what there is room for, and gives their number: 0 when there are no more.
+    ///
+    /// # Errors
+    /// When they cannot be had, or the gzip member is damaged or cut off.
+    pub async fn read(&mut self, into: &mut Vec<u8>, most: usize) -> Result<usize, S::Error> {
+        while most > 0 && self.after == After::More {
+            self.gunzip.check()?;
+            if self.packed.is_empty() {
+                self.packed = self.source.more().await?;
+            }
+            let Some(&first) = self.packed.first() else {
+                if self.gunzip.is_open() {
+                    return Err(Problem::Truncated.into());
+                }
+                self.after = After::File;
+                break;
+            };
+            if !*self.is_packed.get_or_insert(first == MAGIC) {
+                let bytes = self.packed.split_to(self.packed.len().min(most));
+                into.extend_from_slice(&bytes);
+                return Ok(bytes.len());
+            }
+            let step = self.gunzip.append(&self.packed, into, most)?;
+            self.packed.advance(step.read);
+            if step.is_end {
+                self.after = After::Member;
+            }
+            if step.written > 0 {
+                return Ok(step.written);
+            }
+        }
+        Ok(0)
+    }
+
+    /// Makes sure that the record ends where its block does. `tail` is what was read beyond that.
+    ///
+    /// # Errors
+    /// When it does not, or the gzip member is damaged.
+    pub async fn end(&mut self, tail: &mut Vec<u8>) -> Result<(), S::Error> {
+        self.parser.block(usize::MAX);
+        while tail.len() < LOOK && self.read(tail, LOOK - tail.len()).await? > 0 {}
+        Ok(self.parser.end(tail, self.after).map(|_| ())?)
+    }
+
+    /// The problem when nothing comes although the block is not complete.
+    pub fn cut_off(&self) -> Problem {
+        self.parser.cut_off(self.after)
+    }
+}

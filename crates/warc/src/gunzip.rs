@@ -1,0 +1,99 @@
+//! Gzip members (RFC 1952), unpacked as they come.
+
+use flate2::{Decompress, DecompressError, FlushDecompress, Status};
+
+use super::Problem;
+
+/// What members begin with.
+pub const MAGIC: u8 = 0x1f;
+/// A window of 32 KiB, the largest there is.
+const WINDOW: u8 = 15;
+
+/// Unpacks one member after the other. Each member's checksum is verified where it ends.
+#[derive(Debug, Default)]
+pub struct Gunzip {
+    /// The member that is open.
+    inflate: Option<Box<Decompress>>,
+    /// What is wrong behind the bytes that came out.
+    damage: Option<String>,
+}
+
+/// What a step of unpacking did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Number of packed bytes that were used.
+    pub read: usize,
+    /// Number of bytes that came out.
+    pub written: usize,
+    /// The member has ended; what is packed after it is another one.
+    pub is_end: bool,
+}
+
+impl Gunzip {
+    /// Unpacks as many bytes as there are, or as there is room for, up to the end of a member. Both must be at
+    /// least one.
+    ///
+    /// # Errors
+    /// [`Problem::Gzip`] when it is no gzip, or damaged.
+    pub fn step(&mut self, packed: &[u8], into: &mut [u8]) -> Result<Step, Problem> {
+        self.run(|inflate| inflate.decompress(packed, into, FlushDecompress::None))
+    }
+
+    /// Unpacks and appends as many bytes as there is room for, which is made for `least` of them.
+    ///
+    /// # Errors
+    /// Those of [`Gunzip::step`].
+    pub fn append(
+        &mut self,
+        packed: &[u8],
+        into: &mut Vec<u8>,
+        least: usize,
+    ) -> Result<Step, Problem> {
+        into.reserve_exact(least);
+        self.run(|inflate| inflate.decompress_vec(packed, into, FlushDecompress::None))
+    }
+
+    fn run(
+        &mut self,
+        unpack: impl FnOnce(&mut Decompress) -> Result<Status, DecompressError>,
+    ) -> Result<Step, Problem> {
+        self.check()?;
+        let fresh = || Box::new(Decompress::new_gzip(WINDOW));
+        let inflate = self.inflate.get_or_insert_with(fresh);
+        let (read, written) = (inflate.total_in(), inflate.total_out());
+        let status = unpack(inflate);
+        let count = |now: u64, before| usize::try_from(now - before).unwrap_or(usize::MAX);
+        let step = Step {
+            read: count(inflate.total_in(), read),
+            written: count(inflate.total_out(), written),
+            is_end: matches!(status, Ok(Status::StreamEnd)),
+        };
+        match status {
+            Ok(Status::StreamEnd) => self.inflate = None,
+            Ok(_) if step.read == 0 && step.written == 0 => {
+                self.damage = Some("it does not go on".to_owned());
+            }
+            Ok(_) => {}
+            Err(error) => self.damage = Some(error.to_string()),
+        }
+        // What came out before the damage is not lost.
+        if step.written == 0 {
+            self.check()?;
+        }
+        Ok(step)
+    }
+
+    /// Whether what follows the bytes that came out is sound, as far as is known.
+    ///
+    /// # Errors
+    /// [`Problem::Gzip`] when it is not.
+    pub fn check(&self) -> Result<(), Problem> {
+        let damage = self.damage.clone();
+        damage.map_or(Ok(()), |damage| Err(Problem::Gzip(damage)))
+    }
+
+    /// Whether a member is open: input must not end there.
+    pub fn is_open(&self) -> bool {
+        self.inflate.is_some()
+    }
+}
