@@ -6,6 +6,9 @@ use super::gunzip::{Gunzip, MAGIC};
 use super::window::Window;
 use super::{After, Problem};
 
+/// Number of bytes that show whether a record begins: the scheme of a URL, and its colon.
+const LOOK: usize = 33;
+
 /// A file that is read.
 pub(super) struct Input<R> {
     file: R,
@@ -61,7 +64,9 @@ impl<R: Read> Input<R> {
 
     /// Leaves the gzip member if nothing more comes in it; its checksum was verified then.
     pub(super) fn close(&mut self) -> Result<bool, Problem> {
-        let is_end = self.bytes().is_empty() && self.more()? == After::Member;
+        // As much as tells whether another record begins there.
+        while self.bytes().len() < LOOK && self.more()? == After::More {}
+        let is_end = self.bytes().is_empty();
         if is_end {
             self.member = Member::None;
         }

@@ -13,6 +13,7 @@ use super::capture::Capture;
 use super::client_request::ClientRequest;
 use super::record::{LoadError, Record};
 use super::revisit::Originals;
+use super::stored::header::Fields;
 use super::{Resources, gzip, live, replay};
 use crate::Federation;
 use crate::collection::{Collection, Failure, Step};
@@ -235,7 +236,7 @@ impl RecordSearch<'_> {
         let stored = archives
             .load(loader, extent, &self.collection.name, &accept)
             .await?;
-        if stored.header().record_type() != b"revisit" {
+        if stored.header().kind() != b"revisit" {
             return stored.into_record();
         }
         let others = self.federation.collections.iter();

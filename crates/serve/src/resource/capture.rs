@@ -7,9 +7,10 @@ use url::Url;
 
 use super::digest::Digest;
 use super::record::{LoadError, Record};
-use super::stored::header::{self, Header, decimal};
+use super::stored::header::Fields;
 use crawlspace_archive::row::Row;
 use crawlspace_warc::http::Head;
+use crawlspace_warc::{Header, Rules, decimal, end_of_header};
 
 /// Where a record is, as rows say it: a file by its name, and a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,14 +95,14 @@ impl Capture {
                 "the record there is another one: {what}"
             )))
         };
-        let kind = header.record_type();
+        let kind = header.kind();
         if !KINDS.contains(&kind) {
             return differs(format!(
                 "it is of the type {:?}",
                 String::from_utf8_lossy(kind)
             ));
         }
-        let uri = header.target_uri().unwrap_or_default();
+        let uri = header.uri().unwrap_or_default();
         let same = uri == self.url
             || match surt::urlkey(&uri) {
                 Ok(key) if self.url.is_empty() => key == self.urlkey,
@@ -112,7 +113,7 @@ impl Capture {
             return differs(format!("it is of {uri:?}"));
         }
         let date = header
-            .date()
+            .moment()
             .map(|date| date.to_string())
             .unwrap_or_default();
         let digits = self.timestamp.get(..14).unwrap_or(&self.timestamp);
@@ -128,7 +129,8 @@ impl Capture {
         if self.source_type == "live" || self.status.starts_with(['2', '4', '5']) {
             return false;
         }
-        let block = header::end_of(&record.head).and_then(|end| record.head.get(end..));
+        let block =
+            end_of_header(&record.head, &Rules::RECORD).and_then(|end| record.head.get(end..));
         let head = Head::of(block.unwrap_or_default());
         if !matches!(head.status(), Some(300..=303 | 305..=399)) {
             return false;

@@ -9,6 +9,7 @@ use futures_util::stream::BoxStream;
 use super::open_files::OpenFile;
 use super::record::LoadError;
 use crawlspace_archive::source::SourceError;
+use crawlspace_warc::Source;
 
 /// Size of the first read of a record of unknown length, and maximum size of a read, in bytes.
 const FIRST_READ: u64 = 16 * 1024;
@@ -50,12 +51,12 @@ impl Input {
             step: length.unwrap_or(FIRST_READ).min(MAX_READ),
         }
     }
+}
 
-    /// The next bytes; none at the end.
-    ///
-    /// # Errors
-    /// When they cannot be had.
-    pub(super) async fn more(&mut self) -> Result<Bytes, LoadError> {
+impl Source for Input {
+    type Error = LoadError;
+
+    async fn more(&mut self) -> Result<Bytes, LoadError> {
         match self {
             Input::File {
                 file,

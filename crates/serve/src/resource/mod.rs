@@ -19,7 +19,6 @@ pub mod request_message;
 mod revisit;
 pub mod spool;
 mod stored;
-mod unpack;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,12 +1,14 @@
 //! A WARC record on its way to the client.
 
 use std::fmt;
+use std::ops::Range;
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 
 use crawlspace_archive::source::SourceError;
 use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_warc::Problem;
 
 /// A valid WARC record: what loaders make of rows.
 ///
@@ -26,6 +28,21 @@ pub struct Record {
     pub date: Timestamp,
     /// Of a record that another server of this kind has: the source that it names.
     pub source: Option<String>,
+}
+
+/// The name of a record: a UUID of these bits, but for those that say its version and variant (RFC 9562).
+pub(super) fn urn(bits: u128, version: u128) -> String {
+    let bits = bits & !(0xf << 76 | 0x3 << 62) | version << 76 | 0x2 << 62;
+    let digits = format!("{bits:032x}");
+    let part = |range: Range<usize>| digits.get(range).unwrap_or_default();
+    let parts = [
+        part(0..8),
+        part(8..12),
+        part(12..16),
+        part(16..20),
+        part(20..32),
+    ];
+    format!("<urn:uuid:{}>", parts.join("-"))
 }
 
 /// Why there is no record.
@@ -82,5 +99,15 @@ impl std::error::Error for LoadError {}
 impl From<SourceError> for LoadError {
     fn from(error: SourceError) -> LoadError {
         LoadError::Net(error)
+    }
+}
+
+impl From<Problem> for LoadError {
+    fn from(problem: Problem) -> LoadError {
+        LoadError::Record(match problem {
+            Problem::Empty => "the file ends before".to_owned(),
+            Problem::NotWarc => "there is neither a WARC record nor an ARC record".to_owned(),
+            problem => problem.to_string(),
+        })
     }
 }

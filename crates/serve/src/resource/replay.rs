@@ -20,12 +20,12 @@ use url::Url;
 
 use super::in_header;
 use super::record::{LoadError, Record};
-use super::stored::END;
-use super::stored::header::{self, Header};
+use super::stored::header::{self, Fields};
 use crate::server::links::{BaseUrl, link, memento_link, quoted, timemap_link};
 use crate::server::{Body, Broken, empty, frames, message, whole};
 use crawlspace_warc::chunked::{Chunked, Piece};
 use crawlspace_warc::http::{Head, MAX_HEAD, end_of_head};
+use crawlspace_warc::{END, Rules, end_of_header};
 
 /// What is put before the name of a field that must not act here.
 const ORIGINAL: &str = "x-archive-orig-";
@@ -123,14 +123,14 @@ struct Captured {
 impl Captured {
     async fn of(record: Record) -> Result<Captured, LoadError> {
         let wrong = |what: &str| LoadError::Record(what.to_owned());
-        let end = header::end_of(&record.head).unwrap_or_default();
-        let header = Header::parse(record.head.get(..end).unwrap_or_default())?;
+        let end = end_of_header(&record.head, &Rules::RECORD).unwrap_or_default();
+        let header = header::parse(record.head.get(..end).unwrap_or_default())?;
         let around = (end + END.len()) as u64;
         let length = record.length.checked_sub(around);
         let mut left = length.ok_or_else(|| wrong("it is shorter than its header"))?;
         let mut begin = BytesMut::new();
         let mut block = first(record.head.slice(end..), record.body, left);
-        let is_http = matches!(header.record_type(), b"response" | b"revisit");
+        let is_http = matches!(header.kind(), b"response" | b"revisit");
         let mut at = None;
         while at.is_none() && begin.len() <= MAX_HEAD {
             let Some(piece) = block.next().await.transpose()? else {

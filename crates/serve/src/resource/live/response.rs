@@ -8,13 +8,11 @@ use futures_util::stream::{self, StreamExt};
 use rustls::crypto::{CryptoProvider, ring};
 
 use crate::resource::digest::{Algorithm, Digest, Digester};
-use crate::resource::record::{LoadError, Record};
+use crate::resource::record::{LoadError, Record, urn};
 use crate::resource::spool::{Spool, Spooled};
 use crawlspace_archive::net::exchange::Incoming;
 use crawlspace_archive::timestamp::Timestamp;
-
-/// What closes a record.
-const END: &[u8] = b"\r\n\r\n";
+use crawlspace_warc::{END, Header};
 
 /// What a record says about where it is from.
 pub(super) struct Origin {
@@ -107,8 +105,8 @@ pub(super) async fn record_of(
 fn finished(arrived: &Arrived, head: &[u8], block: &Digest, origin: Origin) -> Record {
     let spooled = &arrived.spooled;
     let length = head.len() as u64 + spooled.length();
-    let mut record = origin.header(length, &block.text(), &arrived.payload.text());
-    record.extend_from_slice(head);
+    let header = origin.header(length, &block.text(), &arrived.payload.text());
+    let record = [header.raw(), head].concat();
     let closing = stream::iter([Ok(Bytes::from_static(END))]);
     Record {
         length: record.len() as u64 + spooled.length() + END.len() as u64,
@@ -121,31 +119,26 @@ fn finished(arrived: &Arrived, head: &[u8], block: &Digest, origin: Origin) -> R
 }
 
 impl Origin {
-    /// The header of the record, with the empty line after it.
-    fn header(&self, length: u64, block: &str, payload: &str) -> Vec<u8> {
-        let mut header = String::from("WARC/1.1\r\n");
-        let mut push = |name: &str, value: &str| {
-            for part in [name, ": ", value, "\r\n"] {
-                header.push_str(part);
-            }
-        };
-        push("WARC-Type", "response");
-        push("WARC-Record-ID", &record_id());
-        push("WARC-Target-URI", &in_one_word(&self.target_uri));
-        push("WARC-Date", &self.date.iso());
+    /// The header of the record.
+    fn header(&self, length: u64, block: &str, payload: &str) -> Header {
+        let mut header = Header::new("WARC/1.1");
+        let mut set = |name, value: &str| header.set(name, value.as_bytes());
+        set("WARC-Type", "response");
+        set("WARC-Record-ID", &record_id());
+        set("WARC-Target-URI", &in_one_word(&self.target_uri));
+        set("WARC-Date", &self.date.iso());
         if let Some(source) = &self.source_uri {
-            push("WARC-Source-URI", &in_one_word(source));
-            push("WARC-Creation-Date", &Timestamp::now().iso());
+            set("WARC-Source-URI", &in_one_word(source));
+            set("WARC-Creation-Date", &Timestamp::now().iso());
         }
         if let Some(address) = &self.address {
-            push("WARC-IP-Address", &address.to_string());
+            set("WARC-IP-Address", &address.to_string());
         }
-        push("WARC-Block-Digest", block);
-        push("WARC-Payload-Digest", payload);
-        push("Content-Type", "application/http; msgtype=response");
-        push("Content-Length", &length.to_string());
-        header.push_str("\r\n");
-        header.into_bytes()
+        set("WARC-Block-Digest", block);
+        set("WARC-Payload-Digest", payload);
+        set("Content-Type", "application/http; msgtype=response");
+        header.set_content_length(length);
+        header
     }
 }
 
@@ -172,18 +165,7 @@ fn record_id() -> String {
     let mut bits = [0; 16];
     // It fails where the system has no source of random numbers, and no TLS works either. A record is still valid.
     let _ = CRYPTO.secure_random.fill(&mut bits);
-    let bits = u128::from_be_bytes(bits);
-    let versioned = bits & !(0xf << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62;
-    let digits = format!("{versioned:032x}");
-    let part = |range: std::ops::Range<usize>| digits.get(range).unwrap_or_default();
-    format!(
-        "<urn:uuid:{}-{}-{}-{}-{}>",
-        part(0..8),
-        part(8..12),
-        part(12..16),
-        part(16..20),
-        part(20..32)
-    )
+    urn(u128::from_be_bytes(bits), 4)
 }
 
 #[cfg(test)]

@@ -12,13 +12,14 @@ use crate::resource::client_request::ClientRequest;
 use crate::resource::input::Input;
 use crate::resource::record::{LoadError, Record};
 use crate::resource::spool::{Spool, Spooled};
-use crate::resource::stored::header::{self, Header, MAX_HEADER};
-use crate::resource::stored::{END, Stored};
+use crate::resource::stored::Stored;
+use crate::resource::stored::header::{self, Fields};
 use crawlspace_archive::net::exchange::{Body, Exchange, Incoming, Outgoing, Version};
 use crawlspace_archive::net::{Net, via};
 use crawlspace_archive::row::Row;
 use crawlspace_archive::source::{Limits, SourceError};
 use crawlspace_warc::http::{Head, Status};
+use crawlspace_warc::{END, Header, MAX_HEADER, Rules, end_of_header};
 
 /// Asks a collection of another server of this kind for the record that a row is about. `collection` is its URL,
 /// without `/resource`.
@@ -178,7 +179,7 @@ fn source(head: &Head<Status>) -> Option<String> {
 fn must_be_of(header: &Header, url: &str) -> Result<String, LoadError> {
     let wrong = |what: String| LoadError::Record(what);
     let target = header
-        .target_uri()
+        .uri()
         .ok_or_else(|| wrong("it has no WARC-Target-URI".to_owned()))?;
     if target
         .chars()
@@ -200,7 +201,7 @@ async fn header(spooled: &Spooled) -> Result<(Header, u64), LoadError> {
     let mut begin = Vec::new();
     let mut bytes = spooled.stream(0);
     let end = loop {
-        if let Some(end) = header::end_of(&begin) {
+        if let Some(end) = end_of_header(&begin, &Rules::RECORD) {
             break end;
         }
         match bytes.next().await.transpose()? {
@@ -208,9 +209,9 @@ async fn header(spooled: &Spooled) -> Result<(Header, u64), LoadError> {
             _ => return Err(wrong("the answer is not a valid WARC record")),
         }
     };
-    let header = Header::parse(begin.get(..end).unwrap_or_default())?;
+    let header = header::parse(begin.get(..end).unwrap_or_default())?;
     let at = end as u64;
-    let whole = at.saturating_add(header.content_length()?);
+    let whole = at.saturating_add(header.content_length());
     // pywb leaves out the line ends that close a record.
     let left = spooled.length().checked_sub(whole);
     if !matches!(left, Some(0 | CLOSING)) {

@@ -18,7 +18,7 @@ use super::live;
 use super::loader::Archives;
 use super::record::{LoadError, Record};
 use super::stored::Stored;
-use super::stored::header::{Header, moment};
+use super::stored::header::{Fields, moment};
 use crate::collection::Collection;
 use crate::config::Loader;
 use crate::group::{Member, Report};
@@ -28,6 +28,7 @@ use crawlspace_archive::row::Row;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::Limits;
 use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_warc::Header;
 use crawlspace_warc::http::Head;
 
 /// Timeout of the search for the original of a revisit.
@@ -116,8 +117,8 @@ impl Originals<'_> {
             .map(|uri| uri.trim_matches(['<', '>']).to_owned())
             .filter(|uri| !uri.is_empty());
         let date = revisit.header.get("WARC-Refers-To-Date").and_then(moment);
-        let own_date = revisit.header.date();
-        let own = revisit.header.target_uri().unwrap_or_default();
+        let own_date = revisit.header.moment();
+        let own = revisit.header.uri().unwrap_or_default();
         let mut lookups = Vec::new();
         if let Some(uri) = refers_to {
             lookups.push((uri, date.or(own_date), date));
@@ -163,7 +164,7 @@ impl Originals<'_> {
             .is_some_and(|own| own.name == collection.name);
         let point = self.point.filter(|_| is_own).map(str::to_owned);
         let mut query = Query::of_url(uri).map_err(|bad| LoadError::Unfit(bad.to_string()))?;
-        if revisit.header.target_uri().as_deref() == Some(uri) {
+        if revisit.header.uri().as_deref() == Some(uri) {
             // It may say more than the URL: what was posted.
             let key = revisit.capture.urlkey.as_bytes();
             query.keys = KeyRange {
@@ -308,7 +309,7 @@ impl Revisit<'_> {
 
     /// Whether a record has the payload.
     fn accepts(&self, stored: &Stored) -> Result<(), LoadError> {
-        let kind = stored.header().record_type();
+        let kind = stored.header().kind();
         if kind != b"response" && kind != b"resource" {
             let what = format!(
                 "it is a record of the type {:?}",

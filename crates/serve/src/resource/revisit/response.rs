@@ -4,9 +4,10 @@ use bytes::Bytes;
 
 use crate::resource::digest::{self, Algorithm, Digest};
 use crate::resource::record::{LoadError, Record};
-use crate::resource::stored::header::Header;
+use crate::resource::stored::header::Fields;
 use crate::resource::stored::{Payload, Stored, compose, made_id};
 use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_warc::Header;
 use crawlspace_warc::http::Head;
 
 /// What says how a payload is written, and comes with it.
@@ -51,7 +52,7 @@ pub(super) fn with_payload(
         ),
         (
             "WARC-Refers-To-Target-URI",
-            theirs.target_uri().unwrap_or_default().as_bytes(),
+            theirs.target_uri().unwrap_or_default(),
         ),
         (
             "WARC-Refers-To-Date",
@@ -104,14 +105,11 @@ pub(super) fn with_payload(
 fn response(revisit: &Stored) -> Result<Header, LoadError> {
     let theirs = revisit.header();
     let missing = |what: &str| LoadError::Record(format!("the revisit has no valid {what}"));
-    let date = theirs.date().ok_or_else(|| missing("WARC-Date"))?;
-    let uri = theirs
-        .target_uri()
-        .ok_or_else(|| missing("WARC-Target-URI"))?;
-    let version: &[u8] = if theirs.version() == b"WARC/1.1" {
-        b"WARC/1.1"
-    } else {
-        b"WARC/1.0"
+    let date = theirs.moment().ok_or_else(|| missing("WARC-Date"))?;
+    let uri = theirs.uri().ok_or_else(|| missing("WARC-Target-URI"))?;
+    let version = match theirs.version() {
+        b"WARC/1.1" => "WARC/1.1",
+        _ => "WARC/1.0",
     };
     let mut header = Header::new(version);
     header.set("WARC-Type", b"response");
@@ -119,7 +117,7 @@ fn response(revisit: &Stored) -> Result<Header, LoadError> {
     let id = theirs.get("WARC-Record-ID").unwrap_or_default();
     header.set("WARC-Record-ID", made_id(&[b"resolved", id]).as_bytes());
     header.set("WARC-Target-URI", uri.as_bytes());
-    let stated = theirs.get("WARC-Date").filter(|_| version == b"WARC/1.1");
+    let stated = theirs.get("WARC-Date").filter(|_| version == "WARC/1.1");
     header.set("WARC-Date", stated.unwrap_or(date.iso().as_bytes()));
     for name in [
         "WARC-IP-Address",
@@ -154,7 +152,7 @@ fn finish(
     if let Some(digest) = known {
         header.set("WARC-Payload-Digest", digest.text().as_bytes());
     }
-    let uri = revisit.header().target_uri().unwrap_or_default();
-    let date = revisit.header().date().unwrap_or_else(Timestamp::now);
+    let uri = revisit.header().uri().unwrap_or_default();
+    let date = revisit.header().moment().unwrap_or_else(Timestamp::now);
     Ok(compose(header, http_head, payload, uri, date))
 }

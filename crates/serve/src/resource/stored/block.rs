@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
 
-use super::{END, LOOK, STEP};
+use super::STEP;
 use crate::resource::digest::{Digest, Digester};
+use crate::resource::input::Input;
 use crate::resource::record::LoadError;
-use crate::resource::unpack::Unpacked;
+use crawlspace_warc::AsyncReader;
 
 /// Digests that have to come out.
 #[derive(Clone, Debug, Default)]
@@ -19,26 +20,23 @@ pub(super) struct Checks {
 
 /// What follows the HTTP header, piece by piece.
 pub(in crate::resource) struct Block {
-    rest: Unpacked,
+    rest: AsyncReader<Input>,
     /// What was read already.
     here: Bytes,
     /// How much of it is still to come.
     left: u64,
-    content_length: u64,
     digests: Vec<(&'static str, Digest, Digester)>,
-    is_arc: bool,
     is_done: bool,
 }
 
 impl Block {
     /// The block of which `head` is the beginning, and `here` and `rest` are what follows: `length` bytes.
     pub(super) fn new(
-        rest: Unpacked,
+        rest: AsyncReader<Input>,
         head: &[u8],
         here: Bytes,
         length: u64,
         checks: Checks,
-        is_arc: bool,
     ) -> Block {
         let mut digests = Vec::new();
         if let Some(stated) = checks.block {
@@ -54,9 +52,7 @@ impl Block {
             rest,
             here,
             left: length,
-            content_length: length.saturating_add(head.len() as u64),
             digests,
-            is_arc,
             is_done: false,
         }
     }
@@ -76,7 +72,7 @@ impl Block {
             tokio::task::yield_now().await;
         }
         if piece.is_empty() && self.left > 0 {
-            return Err(cut_off(&self.rest, self.content_length));
+            return Err(self.rest.cut_off().into());
         }
         let size = usize::try_from(self.left)
             .unwrap_or(usize::MAX)
@@ -100,9 +96,7 @@ impl Block {
 
     async fn finish(&mut self, tail: Bytes) -> Result<(), LoadError> {
         self.is_done = true;
-        let mut tail = tail.to_vec();
-        while tail.len() < LOOK && self.rest.read(&mut tail, LOOK).await? > 0 {}
-        check_end(&tail, self.is_arc, self.content_length)?;
+        self.rest.end(&mut tail.to_vec()).await?;
         for (name, stated, digester) in self.digests.drain(..) {
             if digester.finish() != stated {
                 return Err(wrong(name, &stated));
@@ -122,38 +116,6 @@ impl Block {
             }
         })
     }
-}
-
-/// Whether what follows a block, as far as it was looked at, shows that it ends there.
-pub(super) fn check_end(tail: &[u8], is_arc: bool, content_length: u64) -> Result<(), LoadError> {
-    let line_ends = tail
-        .iter()
-        .take(END.len())
-        .take_while(|byte| matches!(byte, b'\r' | b'\n'))
-        .count();
-    let after = tail.get(line_ends..).unwrap_or_default();
-    let next = b"WARC/";
-    let right = match is_arc {
-        true => tail.is_empty() || line_ends > 0,
-        // An index may count the line ends out of the record's length, and the last record of a file may lack them.
-        false if after.is_empty() => true,
-        false => line_ends >= 2 && after.iter().zip(next).all(|(a, b)| a == b),
-    };
-    right.then_some(()).ok_or_else(|| {
-        let what =
-            format!("the record does not end after the {content_length} bytes that it says it has");
-        LoadError::Record(what)
-    })
-}
-
-pub(super) fn cut_off(rest: &Unpacked, content_length: u64) -> LoadError {
-    LoadError::Record(if rest.is_packed() {
-        format!(
-            "the gzip member ends before the {content_length} bytes that the record says it has"
-        )
-    } else {
-        "the record is cut off".to_owned()
-    })
 }
 
 pub(super) fn wrong(name: &str, stated: &Digest) -> LoadError {

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 
-use super::header::Header;
-use super::{END, Payload};
+use super::Payload;
 use crate::resource::record::{LoadError, Record};
 use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_warc::{END, Header};
 
 /// Puts a record together. Its header gets the `Content-Length` that it has to have.
 pub(in crate::resource) fn compose(
@@ -17,8 +17,8 @@ pub(in crate::resource) fn compose(
     date: Timestamp,
 ) -> Record {
     let content_length = http_head.len() as u64 + payload.length;
-    if header.content_length() != Ok(content_length) {
-        header.set("Content-Length", content_length.to_string().as_bytes());
+    if header.content_length() != content_length || header.get("Content-Length").is_none() {
+        header.set_content_length(content_length);
     }
     let mut head =
         Vec::with_capacity(header.raw().len() + http_head.len() + payload.first.len() + END.len());

@@ -4,7 +4,6 @@
 //! goes by: its last bytes are held back until everything is known to be right, so that what is not right never
 //! arrives as a whole.
 
-pub(super) mod arc;
 mod block;
 mod compose;
 pub(super) mod header;
@@ -14,13 +13,15 @@ use futures_util::stream::{self, StreamExt};
 
 use self::block::{Block, Checks};
 pub(super) use self::compose::compose;
-use self::header::{Header, MAX_HEADER};
+use self::header::{Fields, check_length};
 use super::digest::{self, Digest};
 use super::input::Input;
-use super::record::{LoadError, Record};
-use super::unpack::Unpacked;
+use super::record::{LoadError, Record, urn};
+use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_warc::arc::Line;
 use crawlspace_warc::chunked::unchunked;
 use crawlspace_warc::http::{self, Head};
+use crawlspace_warc::{AsyncReader, END, Header, LOOK, Rules};
 
 /// Maximum size of a block that is checked as a whole in memory, in bytes.
 const MAX_IN_MEMORY: u64 = 1 << 20;
@@ -28,10 +29,6 @@ const MAX_IN_MEMORY: u64 = 1 << 20;
 const MAX_BLOCK: u64 = 1 << 50;
 /// Number of bytes read at once.
 const STEP: usize = 64 * 1024;
-/// What closes a record.
-pub(super) const END: &[u8] = b"\r\n\r\n";
-/// Number of bytes after a block that show that it ends there: the end of the record, and `WARC/` of the next one.
-const LOOK: usize = END.len() + 5;
 
 /// A record whose header is read.
 pub(super) struct Stored {
@@ -44,7 +41,7 @@ pub(super) struct Stored {
     /// How much of the block is the HTTP header.
     http_head: usize,
     /// Where the rest comes from. None when all of it is here and right.
-    rest: Option<Unpacked>,
+    rest: Option<AsyncReader<Input>>,
     is_arc: bool,
     /// Digests that are still to be checked.
     checks: Checks,
@@ -69,40 +66,11 @@ impl Stored {
     /// # Errors
     /// When it is no valid record as far as it was read.
     pub(super) async fn read(input: Input, id: &[u8]) -> Result<Stored, LoadError> {
-        let mut unpacked = Unpacked::new(input);
+        let mut reader = AsyncReader::new(input, Rules::RECORD);
         let mut bytes = Vec::with_capacity(STEP / 4);
-        let (block, is_arc) = loop {
-            let is_arc = !bytes.starts_with(b"WARC/") && bytes.len() >= 5;
-            let end = if is_arc {
-                memchr::memchr(b'\n', &bytes).map(|at| at + 1)
-            } else {
-                header::end_of(&bytes)
-            };
-            if let Some(end) = end.filter(|end| *end <= MAX_HEADER) {
-                break (end, is_arc);
-            }
-            if end.is_some() || bytes.len() > MAX_HEADER || is_arc && !arc::may_begin(&bytes) {
-                return Err(LoadError::Record(if is_arc {
-                    "there is neither a WARC record nor an ARC record".to_owned()
-                } else {
-                    format!("the record header is longer than {MAX_HEADER} bytes")
-                }));
-            }
-            if unpacked.read(&mut bytes, STEP / 4).await? == 0 {
-                return Err(LoadError::Record(match bytes.len() {
-                    0 => "the file ends before".to_owned(),
-                    _ => "the record is cut off".to_owned(),
-                }));
-            }
-        };
-        let raw = bytes.get(..block).unwrap_or_default();
-        let (mut header, content_length) = if is_arc {
-            arc::header(raw)?
-        } else {
-            let header = Header::parse(raw)?;
-            let length = header.content_length()?;
-            (header, length)
-        };
+        let (mut header, block) = reader.header(&mut bytes).await?;
+        check_length(&header)?;
+        let content_length = header.content_length();
         if content_length > MAX_BLOCK {
             let what = format!("the record says that it has {content_length} bytes");
             return Err(LoadError::Record(what));
@@ -118,8 +86,8 @@ impl Stored {
             block,
             content_length,
             http_head: 0,
-            rest: Some(unpacked),
-            is_arc,
+            is_arc: reader.is_arc(),
+            rest: Some(reader),
             checks: Checks::default(),
             stated: None,
         };
@@ -152,13 +120,7 @@ impl Stored {
 
     /// Whether the block of a record like that begins with an HTTP header.
     fn is_http(&self) -> bool {
-        let uri = self.header.target_uri().unwrap_or_default();
-        let is_http = uri.starts_with("http:") || uri.starts_with("https:");
-        is_http
-            && matches!(
-                self.header.record_type(),
-                b"response" | b"revisit" | b"request"
-            )
+        is_web(&self.header) && matches!(self.header.kind(), b"response" | b"revisit" | b"request")
     }
 
     async fn begin(&mut self) -> Result<(), LoadError> {
@@ -202,12 +164,7 @@ impl Stored {
             self.http_head = self.content_length as usize;
         }
         if self.is_arc {
-            let is_http_message = self
-                .bytes
-                .get(self.block..)
-                .is_some_and(|block| block.starts_with(b"HTTP/"));
-            arc::settle(&mut self.header, is_http_message);
-            self.http_head *= usize::from(is_http_message);
+            self.settle_arc();
         }
         self.checks = self.stated();
         if !is_whole {
@@ -216,11 +173,32 @@ impl Stored {
         }
         let end = self.block + self.content_length as usize;
         let Some(tail) = self.bytes.get(end..) else {
-            return Err(block::cut_off(&rest, self.content_length));
+            return Err(rest.cut_off().into());
         };
-        block::check_end(tail, self.is_arc, self.content_length)?;
+        rest.end(&mut tail.to_vec()).await?;
         self.bytes.truncate(end);
         self.check_whole()
+    }
+
+    /// Says in the header what the block of an ARC record turned out to be.
+    fn settle_arc(&mut self) {
+        let (line, block) = self.bytes.split_at_checked(self.block).unwrap_or_default();
+        if self.header.moment().is_none()
+            && let Ok(line) = Line::parse(line)
+            && let Some(date) = Timestamp::earliest(line.date)
+        {
+            // Half a number in it is a date all the same.
+            self.header.set("WARC-Date", date.iso().as_bytes());
+        }
+        if block.starts_with(b"HTTP/") {
+            let media_type = b"application/http; msgtype=response";
+            return self.header.set("Content-Type", media_type);
+        }
+        self.http_head = 0;
+        if is_web(&self.header) {
+            // What came without the header of HTTP is a file (ISO 28500, chapter 6.4).
+            self.header.set("WARC-Type", b"resource");
+        }
     }
 
     /// The digests that the header states. Those that cannot be checked are removed from it.
@@ -254,7 +232,7 @@ impl Stored {
 
     fn check_whole(&mut self) -> Result<(), LoadError> {
         // A revisit states the digest of what it refers to.
-        if self.header.record_type() == b"revisit" {
+        if self.header.kind() == b"revisit" {
             return Ok(());
         }
         let block = self.bytes.get(self.block..).unwrap_or_default();
@@ -331,7 +309,7 @@ impl Stored {
             };
             return (self.header, http_head, payload);
         };
-        let block = Block::new(rest, &http_head, here, length, self.checks, self.is_arc);
+        let block = Block::new(rest, &http_head, here, length, self.checks);
         let payload = Payload {
             length,
             first: Bytes::new(),
@@ -346,14 +324,14 @@ impl Stored {
     /// When it lacks what every record has.
     pub(super) fn into_record(mut self) -> Result<Record, LoadError> {
         let missing = |what: &str| LoadError::Record(format!("the record has no valid {what}"));
-        if self.header.record_type().is_empty() {
+        if self.header.kind().is_empty() {
             return Err(missing("WARC-Type"));
         }
         let target_uri = self
             .header
-            .target_uri()
+            .uri()
             .ok_or_else(|| missing("WARC-Target-URI"))?;
-        let date = self.header.date().ok_or_else(|| missing("WARC-Date"))?;
+        let date = self.header.moment().ok_or_else(|| missing("WARC-Date"))?;
         if self.is_checked() && !self.header.is_changed() {
             // All of it lies side by side already.
             self.bytes.extend_from_slice(END);
@@ -372,27 +350,18 @@ impl Stored {
     }
 }
 
+/// Whether a record is about something on a web server.
+fn is_web(header: &Header) -> bool {
+    let uri = header.target_uri().unwrap_or_default();
+    uri.starts_with(b"http:") || uri.starts_with(b"https:")
+}
+
 /// An identifier that is the same whenever it is made of the same.
 pub(super) fn made_id(parts: &[&[u8]]) -> String {
     let joined = parts.join(&b"\n"[..]);
-    let mut bytes = digest::of(digest::Algorithm::Sha1, &joined).value;
-    bytes.truncate(16);
-    // Version 5 and the variant of RFC 9562.
-    for (at, keep, set) in [(6, 0x0f, 0x50), (8, 0x3f, 0x80)] {
-        if let Some(byte) = bytes.get_mut(at) {
-            *byte = *byte & keep | set;
-        }
-    }
-    let hex = data_encoding::HEXLOWER.encode(&bytes);
-    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
-    let parts = [
-        part(0, 8),
-        part(8, 12),
-        part(12, 16),
-        part(16, 20),
-        part(20, 32),
-    ];
-    format!("<urn:uuid:{}>", parts.join("-"))
+    let digest = digest::of(digest::Algorithm::Sha1, &joined).value;
+    let bits = digest.first_chunk().copied().map(u128::from_be_bytes);
+    urn(bits.unwrap_or_default(), 5)
 }
 
 #[cfg(test)]

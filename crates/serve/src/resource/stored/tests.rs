@@ -5,6 +5,7 @@ use redis_tests::Rng;
 
 use super::*;
 use crate::resource::digest::{Algorithm, of};
+use crawlspace_warc::end_of_header;
 
 const HTTP: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n";
 
@@ -16,6 +17,10 @@ fn warc(fields: &str, block: &[u8]) -> Vec<u8> {
         block.len()
     );
     [head.as_bytes(), block, END].concat()
+}
+
+fn header_end(bytes: &[u8]) -> usize {
+    end_of_header(bytes, &Rules::RECORD).unwrap()
 }
 
 fn digests(block: &[u8], payload: &[u8]) -> String {
@@ -77,7 +82,7 @@ fn assert_valid(bytes: &[u8]) {
         .finish()
         .unwrap_or_else(|error| panic!("{error}: {}", shown()));
     assert!(reader.next().unwrap().is_none());
-    let block = &bytes[header::end_of(bytes).unwrap()..bytes.len() - END.len()];
+    let block = &bytes[header_end(bytes)..bytes.len() - END.len()];
     let is_http = header
         .target_uri()
         .is_some_and(|uri| uri.starts_with(b"http:") || uri.starts_with(b"https:"));
@@ -185,7 +190,7 @@ async fn digests_are_put_so_that_everybody_understands_them() {
         let record = warc(&format!("WARC-Payload-Digest: {stated}\r\n"), &block);
         let out = read(&record, 1000).await.unwrap();
         assert_valid(&out);
-        let header = Header::parse(&out[..header::end_of(&out).unwrap()]).unwrap();
+        let header = header::parse(&out[..header_end(&out)]).unwrap();
         assert_eq!(header.text("WARC-Payload-Digest"), put, "{stated}");
     }
     // Of what is not in the chunks, and a few bytes of something else.
@@ -274,12 +279,12 @@ async fn arc_records_become_warc_records() {
             if end == "\n" {
                 assert_eq!(read(&next, 1000).await.unwrap(), out);
             }
-            let header = Header::parse(&out[..header::end_of(&out).unwrap()]).unwrap();
-            assert_eq!(header.record_type(), kind.as_bytes());
+            let header = header::parse(&out[..header_end(&out)]).unwrap();
+            assert_eq!(header.kind(), kind.as_bytes());
             assert!(header.get("WARC-Payload-Digest").is_some());
-            assert_eq!(header.target_uri().as_deref(), Some(uri));
+            assert_eq!(header.uri().as_deref(), Some(uri));
             assert_eq!(header.text("WARC-IP-Address").as_deref(), address);
-            assert_eq!(header.date().unwrap().to_string(), "20160102030405");
+            assert_eq!(header.moment().unwrap().to_string(), "20160102030405");
         }
     }
     let file = b"http://example.com/ 192.0.2.1 20160102030405 text/plain 5\nhello\n";
