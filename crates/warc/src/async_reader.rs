@@ -69,7 +69,7 @@ impl<S: Source> AsyncReader<S> {
         }
     }
 
-    /// Appends what comes, `most` bytes or what there is room for, and gives their number: 0 when there are no more.
+    /// Appends what comes, `most` bytes at most, and gives their number: 0 when there are no more.
     ///
     /// # Errors
     /// When they cannot be had, or the gzip member is damaged or cut off.

@@ -1,6 +1,6 @@
 //! Gzip members (RFC 1952), unpacked as they come.
 
-use flate2::{Decompress, DecompressError, FlushDecompress, Status};
+use flate2::{Decompress, FlushDecompress, Status};
 
 use super::Problem;
 
@@ -36,32 +36,11 @@ impl Gunzip {
     /// # Errors
     /// [`Problem::Gzip`] when it is no gzip, or damaged.
     pub fn step(&mut self, packed: &[u8], into: &mut [u8]) -> Result<Step, Problem> {
-        self.run(|inflate| inflate.decompress(packed, into, FlushDecompress::None))
-    }
-
-    /// Unpacks and appends as many bytes as there is room for, which is made for `least` of them.
-    ///
-    /// # Errors
-    /// Those of [`Gunzip::step`].
-    pub fn append(
-        &mut self,
-        packed: &[u8],
-        into: &mut Vec<u8>,
-        least: usize,
-    ) -> Result<Step, Problem> {
-        into.reserve_exact(least);
-        self.run(|inflate| inflate.decompress_vec(packed, into, FlushDecompress::None))
-    }
-
-    fn run(
-        &mut self,
-        unpack: impl FnOnce(&mut Decompress) -> Result<Status, DecompressError>,
-    ) -> Result<Step, Problem> {
         self.check()?;
         let fresh = || Box::new(Decompress::new_gzip(WINDOW));
         let inflate = self.inflate.get_or_insert_with(fresh);
         let (read, written) = (inflate.total_in(), inflate.total_out());
-        let status = unpack(inflate);
+        let status = inflate.decompress(packed, into, FlushDecompress::None);
         let count = |now: u64, before| usize::try_from(now - before).unwrap_or(usize::MAX);
         let step = Step {
             read: count(inflate.total_in(), read),
@@ -81,6 +60,23 @@ impl Gunzip {
             self.check()?;
         }
         Ok(step)
+    }
+
+    /// Unpacks up to `most` bytes and appends them.
+    ///
+    /// # Errors
+    /// Those of [`Gunzip::step`].
+    pub fn append(
+        &mut self,
+        packed: &[u8],
+        into: &mut Vec<u8>,
+        most: usize,
+    ) -> Result<Step, Problem> {
+        let before = into.len();
+        into.resize(before + most, 0);
+        let step = self.step(packed, into.get_mut(before..).unwrap_or_default());
+        into.truncate(before + step.as_ref().map_or(0, |step| step.written));
+        step
     }
 
     /// Whether what follows the bytes that came out is sound, as far as is known.

@@ -93,7 +93,7 @@ impl<R: Read> Input<R> {
         while self.member != Member::Ended {
             self.gunzip.check()?;
             let in_member = self.member == Member::Open;
-            if !(in_member && !self.raw.bytes().is_empty()) {
+            if !in_member || self.raw.bytes().is_empty() {
                 let is_end = self.raw.fill(&mut self.file)? == 0;
                 match (is_end, in_member) {
                     (true, true) => return Err(Problem::Truncated),

@@ -117,9 +117,10 @@ impl Parser {
         if !is_arc && !is_warc {
             return Err(Problem::NotWarc);
         }
-        let end = match is_arc {
-            true => memchr::memchr(b'\n', bytes).map(|at| at + 1),
-            false => end_of_header(bytes, &self.rules),
+        let end = if is_arc {
+            memchr::memchr(b'\n', bytes).map(|at| at + 1)
+        } else {
+            end_of_header(bytes, &self.rules)
         };
         let too_long = end.unwrap_or(bytes.len()) > MAX_HEADER;
         let Some(raw) = end.filter(|_| !too_long).and_then(|end| bytes.get(..end)) else {
@@ -156,9 +157,10 @@ impl Parser {
         }
         let line = Line::parse(line).map_err(wrong)?;
         self.is_closed = describes_file;
-        Ok(match self.rules.lone_arc {
-            true => line.header("response", line.media_type),
-            false => line.likely_header(),
+        Ok(if self.rules.lone_arc {
+            line.header("response", line.media_type)
+        } else {
+            line.likely_header()
         })
     }
 
@@ -225,9 +227,10 @@ impl Parser {
 
     /// Whether another record of the same file can begin with these bytes.
     pub fn may_follow(&self, bytes: &[u8]) -> bool {
-        match self.is_arc {
-            true => arc::may_begin(bytes),
-            false => begins_like(bytes, WARC),
+        if self.is_arc {
+            arc::may_begin(bytes)
+        } else {
+            begins_like(bytes, WARC)
         }
     }
 

@@ -146,7 +146,7 @@ impl<R: Read> Reader<R> {
         Ok(bytes.get(..most).unwrap_or(bytes))
     }
 
-    /// Goes on behind so many bytes of the block.
+    /// Skips bytes of the block that were used.
     pub(super) fn take(&mut self, bytes: usize) {
         let taken = self.parser.block(bytes);
         self.input.consume(taken);
@@ -159,9 +159,10 @@ impl<R: Read> Reader<R> {
                 bytes => self.take(bytes),
             }
         }
-        let compression = match self.input.is_in_member() {
-            true => Compression::PerRecord,
-            false => Compression::None,
+        let compression = if self.input.is_in_member() {
+            Compression::PerRecord
+        } else {
+            Compression::None
         };
         self.end().map_err(|problem| self.error(problem))?;
         self.in_record = false;

@@ -22,15 +22,18 @@ impl Unpack {
 
     /// The next piece of what was fed. `None` when it is used up. The error says what is wrong with it.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, String> {
-        self.piece.clear();
-        self.piece.reserve_exact(PIECE);
+        self.piece.resize(PIECE, 0);
+        let mut done = 0;
         // Members follow each other, of which there may be many.
-        while !self.packed.is_empty() && self.piece.len() < PIECE {
-            let step = self.gunzip.append(&self.packed, &mut self.piece, 0);
+        while !self.packed.is_empty() && done < PIECE {
+            let room = self.piece.get_mut(done..).unwrap_or_default();
+            let step = self.gunzip.step(&self.packed, room);
             let step = step.map_err(|problem| problem.to_string())?;
             self.packed.advance(step.read);
+            done += step.written;
         }
-        Ok((!self.piece.is_empty()).then(|| Bytes::copy_from_slice(&self.piece)))
+        let piece = self.piece.get(..done).unwrap_or_default();
+        Ok((done > 0).then(|| Bytes::copy_from_slice(piece)))
     }
 
     /// Whether it may end here.
