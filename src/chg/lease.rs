@@ -2,7 +2,6 @@
 
 use super::Token;
 use super::error::{Error, Result};
-use super::expired::Report;
 use super::frontier::{Frontier, Loaded};
 use super::group::{Hold, Released};
 use super::next::Lease;
@@ -385,80 +384,6 @@ impl<K: Store> Frontier<K> {
         self.save(ks, &loaded)?;
         self.extend_mark(ks, &loaded, token, deadline, now)?;
         Ok(deadline)
-    }
-
-    /// Ends the leases of a group that have run out. Their URIs go back, or are given up when they
-    /// were tried often enough; either way there is a report. The group is the caller's to save and
-    /// to queue.
-    pub(super) fn expire(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<()> {
-        let over: Vec<Hold> = {
-            let holds = loaded.group.holds.iter();
-            holds.filter(|hold| hold.deadline <= now).copied().collect()
-        };
-        let was_queued = loaded.group.stands_beside_leases();
-        loaded.group.holds.retain(|hold| hold.deadline > now);
-        let ended = over.iter().map(|hold| hold.deadline).max();
-        if let (false, Some(last)) = (was_queued, ended) {
-            // It has been ready since.
-            loaded.group.due = last;
-        }
-        if over.is_empty() && loaded.group.holds.is_empty() {
-            // A plain client's, which keeps no token.
-            self.figures.expired += 1;
-            loaded.group.expired += 1;
-            let report = Report::of_group(&loaded.id, loaded.group.expired);
-            self.report(ks, &report)?;
-        }
-        let mut counted = false;
-        for hold in over {
-            self.figures.expired += 1;
-            loaded.group.expired += 1;
-            let report = self.end_attempt(ks, loaded, hold.token)?;
-            counted |= report.uri.is_none();
-            self.report(ks, &report)?;
-        }
-        let gate = loaded.group.options.gate.clone();
-        if !gate.is_empty() {
-            self.tell_gate(ks, &gate, loaded, ended.unwrap_or(now))?;
-        }
-        if was_queued {
-            self.come_forward(ks, loaded, counted, now)?;
-        }
-        self.show_busy(ks, loaded)
-    }
-
-    fn end_attempt(&mut self, ks: &mut K, loaded: &mut Loaded<K>, token: Token) -> Result<Report> {
-        let key = self.uris_key(ks, &loaded.id);
-        let leased = ks.uris(&key, |uris| {
-            let leased = uris.leased(token)?;
-            Some(Report {
-                chg: loaded.id.to_vec(),
-                uri: Some((leased.execution.to_vec(), leased.uri.to_vec())),
-                times: u64::from(leased.attempts) + 1,
-                given_up: false,
-                counts: !leased.dropped,
-            })
-        })?;
-        let Some(mut report) = leased.flatten() else {
-            return Ok(Report::of_group(&loaded.id, loaded.group.expired));
-        };
-        report.given_up = report.times >= self.attempts;
-        if !report.given_up || !report.counts {
-            let back = Op::Return {
-                token,
-                due: None,
-                failed: true,
-            };
-            ks.change_uris(&key, &back)?;
-            return Ok(report);
-        }
-        ks.change_uris(&key, &Op::Done { token })?;
-        if let Some((execution, _)) = &report.uri {
-            loaded.group.uris = loaded.group.uris.saturating_sub(1);
-            self.tally(ks, execution, -1)?;
-            self.delist_if_done(ks, loaded, execution)?;
-        }
-        Ok(report)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `CHG.*`: arguments in, reply out.
 
+mod adding;
 mod arguments;
 mod fetching;
 mod frontiers;
@@ -35,8 +36,8 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
     // SAFETY: called with the context of the module's load.
     unsafe {
         uris::register(ctx)?;
-        register::<fetching::Add>(ctx)?;
-        register::<fetching::AddUri>(ctx)?;
+        register::<adding::Add>(ctx)?;
+        register::<adding::AddUri>(ctx)?;
         register::<fetching::Next>(ctx)?;
         register::<fetching::Release>(ctx)?;
         register::<fetching::Extend>(ctx)?;

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::encoding::{CHUNK_BYTES, reseal};
 use super::op::MAX_INTEGER;
+use super::queue::Record;
 use super::*;
 
 const EXECUTIONS: [&[u8]; 4] = [b"a", b"b", b"execution \r\n\0", b"\xff"];

@@ -1,0 +1,222 @@
+//! How the URIs of a group change.
+
+use super::op::{Changed, MAX_INTEGER, URI_BYTES};
+use super::queue::Record;
+use super::record::{MAX_NUMBER, Position};
+use super::{Lease, MAX_LEASES, Uris};
+use crate::chg::time::Millis;
+
+impl Uris {
+    pub(super) fn add(
+        &mut self,
+        execution: &[u8],
+        weight: Option<u64>,
+        due: Millis,
+        depth: u32,
+        attempts: u32,
+        uri: &[u8],
+    ) -> Changed {
+        if !(1..=URI_BYTES).contains(&uri.len()) {
+            return Changed::Nothing;
+        }
+        if self.next >= MAX_NUMBER {
+            return Changed::Nothing;
+        }
+        let Some(number) = self.executions.enter(execution, weight) else {
+            return Changed::Nothing;
+        };
+        let weighed = weight.is_some_and(|weight| self.executions.weigh(number, weight));
+        if self.knows(number, uri) {
+            return if weighed {
+                Changed::Weighed
+            } else {
+                Changed::Nothing
+            };
+        }
+        let place = Position {
+            execution: number,
+            depth,
+            due: due.min(MAX_INTEGER),
+            seq: self.next,
+        };
+        self.enqueue(Record {
+            place,
+            attempts,
+            uri,
+        });
+        Changed::Added
+    }
+
+    /// Queues a URI that the execution has not.
+    pub(super) fn enqueue(&mut self, record: Record<'_>) {
+        let mut record = record;
+        self.next = self.next.max(record.place.seq + 1);
+        while !self.queue.insert(record) {
+            // Only a hand-made value has two URIs at one place.
+            record.place.seq = (record.place.seq + 1) % MAX_NUMBER;
+            self.next = self.next.max(record.place.seq + 1);
+        }
+        let execution = self.executions.by_number_mut(record.place.execution);
+        let execution = execution.expect("a queued URI has an execution");
+        execution.queued += 1;
+        execution.earliest = execution.earliest.min(record.place.due);
+    }
+
+    /// Takes a URI out of the queue.
+    pub(super) fn dequeue(&mut self, place: Position) -> Option<(u32, Box<[u8]>)> {
+        let removed = self.queue.remove(place)?;
+        let execution = self.executions.by_number_mut(place.execution);
+        let execution = execution.expect("a queued URI has an execution");
+        execution.queued -= 1;
+        if execution.earliest == place.due {
+            execution.earliest = Millis::MAX;
+            if execution.queued > 0 {
+                let mut earliest = Millis::MAX;
+                self.each_depth(place.execution, |first| {
+                    earliest = earliest.min(first.due);
+                    true
+                });
+                let execution = self.executions.by_number_mut(place.execution);
+                execution.expect("as above").earliest = earliest;
+            }
+        }
+        Some(removed)
+    }
+
+    /// The first queued URI of each depth of an execution, lowest depth first, until told to stop.
+    /// A crawl goes breadth first, so there are few depths at any time.
+    fn each_depth(&self, execution: u64, mut each: impl FnMut(Position) -> bool) {
+        let mut from = Position::first_of(execution);
+        while let Some(first) = self.queue.first_from(from) {
+            if first.execution != execution || !each(first) {
+                return;
+            }
+            match first.depth.checked_add(1) {
+                Some(depth) => from.depth = depth,
+                None => return,
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, token: u64, execution: &[u8], now: Millis) -> Changed {
+        let known = self.executions.find(execution);
+        let Some(execution) = known.filter(|e| e.queued > 0 && e.earliest <= now) else {
+            return Changed::Nothing;
+        };
+        let used = self.leases.iter().any(|lease| lease.token == token);
+        if used || self.leases.len() >= MAX_LEASES {
+            return Changed::Nothing;
+        }
+        let number = execution.number;
+        let mut next = None;
+        self.each_depth(number, |first| {
+            next = (first.due <= now).then_some(first);
+            next.is_none()
+        });
+        let Some(place) = next else {
+            return Changed::Nothing;
+        };
+        let Some((attempts, uri)) = self.dequeue(place) else {
+            return Changed::Nothing;
+        };
+        if self.leases.is_empty() {
+            self.leases.reserve_exact(1);
+        }
+        self.leases.push(Lease {
+            token,
+            place,
+            attempts,
+            dropped: false,
+            uri,
+        });
+        if let Some(execution) = self.executions.by_number_mut(number) {
+            execution.leased += 1;
+            execution.held += 1;
+        }
+        self.executions.advance(number);
+        Changed::Taken
+    }
+
+    /// Ends a lease.
+    fn end(&mut self, token: u64) -> Option<Lease> {
+        let at = self.leases.iter().position(|lease| lease.token == token)?;
+        let lease = self.leases.remove(at);
+        if self.leases.is_empty() {
+            self.leases = Vec::new();
+        }
+        if let Some(execution) = self.executions.by_number_mut(lease.place.execution) {
+            execution.held -= 1;
+            execution.leased -= u32::from(!lease.dropped);
+        }
+        Some(lease)
+    }
+
+    pub(super) fn done(&mut self, token: u64) -> Changed {
+        let Some(lease) = self.end(token) else {
+            return Changed::Nothing;
+        };
+        self.executions.drop_idle(lease.place.execution);
+        Changed::Removed(u64::from(!lease.dropped))
+    }
+
+    pub(super) fn put_back(&mut self, token: u64, due: Option<Millis>, failed: bool) -> Changed {
+        let Some(lease) = self.end(token) else {
+            return Changed::Nothing;
+        };
+        if lease.dropped {
+            self.executions.drop_idle(lease.place.execution);
+            return Changed::Removed(0);
+        }
+        let mut place = lease.place;
+        place.due = due.unwrap_or(place.due).min(MAX_INTEGER);
+        self.enqueue(Record {
+            place,
+            attempts: lease.attempts.saturating_add(failed.into()),
+            uri: &lease.uri,
+        });
+        Changed::Returned
+    }
+
+    pub(super) fn drop_execution(&mut self, execution: &[u8], limit: u64) -> Changed {
+        let Some(number) = self.executions.find(execution).map(|e| e.number) else {
+            return Changed::Nothing;
+        };
+        let mut removed = 0;
+        for lease in &mut self.leases {
+            if lease.place.execution == number && !lease.dropped {
+                lease.dropped = true;
+                removed += 1;
+            }
+        }
+        if let Some(execution) = self.executions.by_number_mut(number) {
+            execution.leased = 0;
+        }
+        let mut left = limit;
+        while left > 0 {
+            let first = self.queue.first_from(Position::first_of(number));
+            let Some(place) = first.filter(|place| place.execution == number) else {
+                break;
+            };
+            self.dequeue(place);
+            removed += 1;
+            left -= 1;
+        }
+        self.executions.drop_idle(number);
+        match removed {
+            0 => Changed::Nothing,
+            n => Changed::Removed(n),
+        }
+    }
+
+    pub(super) fn remove(&mut self, execution: &[u8], uri: &[u8]) -> Changed {
+        let Some(number) = self.executions.find(execution).map(|e| e.number) else {
+            return Changed::Nothing;
+        };
+        let Some(place) = self.queue.find(number, uri) else {
+            return Changed::Nothing;
+        };
+        self.dequeue(place);
+        self.executions.drop_idle(number);
+        Changed::Removed(1)
+    }
+}
