@@ -167,30 +167,19 @@ impl<K: Store> Frontier<K> {
                 return Ok(("gated", due.max(opens), why));
             }
         }
-        match waits {
-            Some(due) if due > now => {
-                let why = if group.gate >= due {
-                    "the pause after the last fetch runs"
-                } else {
-                    "nothing queued for it is due yet"
-                };
-                Ok(("waiting", due, why.to_string()))
+        let (state, why) = match waits {
+            Some(due) if due > now && group.gate >= due => {
+                ("waiting", "the pause after the last fetch runs")
             }
-            _ if self.holds_only_paused(ks, loaded)? => {
-                let why = "all that is queued for it is of paused executions";
-                Ok(("paused", due, why.to_string()))
-            }
-            Some(_) => Ok((
-                "waiting",
-                due,
-                "it is due, and the next CHG.NEXT may take it".into(),
-            )),
-            None => Ok((
-                "ready",
-                due,
-                "it is ready, and the next CHG.NEXT may take it".into(),
-            )),
-        }
+            Some(due) if due > now => ("waiting", "nothing queued for it is due yet"),
+            _ if self.holds_only_paused(ks, loaded)? => (
+                "paused",
+                "all that is queued for it is of paused executions",
+            ),
+            Some(_) => ("waiting", "it is due, and the next CHG.NEXT may take it"),
+            None => ("ready", "it is ready, and the next CHG.NEXT may take it"),
+        };
+        Ok((state, due, why.to_string()))
     }
 
     fn holds_only_paused(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<bool> {

@@ -18,7 +18,7 @@ use crawlspace_host::server::job::{self, JobId, Progress, Slices, Submitted};
 use crawlspace_host::server::keyspace::RedisKeyspace;
 
 use super::NOW;
-use super::arguments::{id, now};
+use super::arguments::{Now, id, now};
 use super::frontiers::{Touched, permit, with_frontier};
 
 /// A job of the rules, on the keys of this server.
@@ -74,16 +74,18 @@ impl Slices for FrontierJob {
     }
 }
 
+/// Hands a job in for the client that called; `now` for one that writes.
 fn submit(
     call: &mut Call<'_>,
-    writes: bool,
-    simulated: Option<u64>,
+    now: Option<&Now>,
     (work, arguments): (&str, &[&[u8]]),
     job: Job<RedisKeyspace>,
 ) -> Result<Answer, String> {
     // What the command did so far is replicated before the job's own writes, and no key stays open
     // that the job may free.
     call.keys.release();
+    let writes = now.is_some();
+    let simulated = now.filter(|now| now.simulated).map(|now| now.ms);
     let id = JobId::new(call.db, call.prefix, writes, work, arguments);
     let job = FrontierJob {
         db: call.db,
@@ -128,10 +130,9 @@ impl Command for Sweep {
         };
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Write)?;
-        let simulated = now.simulated.then_some(now.ms);
         let limit_text = limit.to_string();
         let work = ("sweep", &[limit_text.as_bytes()][..]);
-        submit(call, true, simulated, work, sweep(now.ms, limit))
+        submit(call, Some(&now), work, sweep(now.ms, limit))
     }
 }
 
@@ -157,20 +158,19 @@ impl Command for Drop {
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         let now = now(call)?;
-        let simulated = now.simulated.then_some(now.ms);
         // An execution may be called GROUP: the number of arguments tells.
         if call.args.left() == 2 && call.args.keyword("GROUP") {
             let chg = id(&mut call.args, "chg")?;
             permit(call, &Touched::Groups(&[chg]), Access::Write)?;
             let work = ("empty", &[chg][..]);
             let job = empty_group(chg, now.ms);
-            return submit(call, true, simulated, work, job);
+            return submit(call, Some(&now), work, job);
         }
         let execution = id(&mut call.args, "execution")?;
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Write)?;
         let job = drop_execution(execution, now.ms);
-        submit(call, true, simulated, ("drop", &[execution]), job)
+        submit(call, Some(&now), ("drop", &[execution]), job)
     }
 }
 
@@ -199,9 +199,8 @@ impl Command for Move {
         }
         call.args.end()?;
         permit(call, &Touched::Groups(&[from, to]), Access::Write)?;
-        let simulated = now.simulated.then_some(now.ms);
         let job = move_group(from, to, now.ms);
-        submit(call, true, simulated, ("move", &[from, to]), job)
+        submit(call, Some(&now), ("move", &[from, to]), job)
     }
 }
 
@@ -222,7 +221,7 @@ impl Command for Check {
         let now = now(call)?;
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Read)?;
-        submit(call, false, None, ("check", &[]), check(false, now.ms))
+        submit(call, None, ("check", &[]), check(false, now.ms))
     }
 }
 
@@ -243,7 +242,6 @@ impl Command for Repair {
         let now = now(call)?;
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Write)?;
-        let simulated = now.simulated.then_some(now.ms);
-        submit(call, true, simulated, ("repair", &[]), check(true, now.ms))
+        submit(call, Some(&now), ("repair", &[]), check(true, now.ms))
     }
 }
