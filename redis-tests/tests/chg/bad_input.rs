@@ -1,7 +1,8 @@
 //! Bad input that only a frontier can be given: odd times, ids and scores.
 
+use crate::stage::{real_stage, stage};
 use redis_tests::matrix::family;
-use redis_tests::{BusyFrontier, Frontier, Lease, Server, T0, TEN_YEARS, ok, simulated};
+use redis_tests::{BusyFrontier, Frontier, Lease, Server, T0, TEN_YEARS, ok, rows, simulated};
 
 #[test]
 fn simulated_time_is_refused_by_default() {
@@ -29,20 +30,16 @@ fn simulated_time_is_refused_by_default() {
 
 #[test]
 fn execution_called_now_is_an_execution() {
-    let server = Server::start();
-    let mut f = Frontier::real(&server);
+    let (_server, mut f) = real_stage();
     // Only NOW and an integer are the time.
     assert_eq!(f.ok("ADD NOW host 0").ints(), [1]);
     assert_eq!(f.queued("NOW"), 1);
-    let lease = f.take("host");
-    f.release(&lease, "AT 0 DONE NOW");
-    f.assert_conserved();
+    f.fetch("host", "AT 0 DONE NOW");
 }
 
 #[test]
 fn ids_are_any_bytes() {
-    let server = simulated().start();
-    let mut f = Frontier::at(&server, T0);
+    let (_server, mut f) = stage();
     let all: Vec<u8> = (0..=255).collect();
     let long = vec![b'y'; 1024];
     let odd: [&[u8]; 9] = [
@@ -84,8 +81,7 @@ fn ids_are_any_bytes() {
 
 #[test]
 fn times_as_far_as_ten_years_are_taken() {
-    let server = simulated().start();
-    let mut f = Frontier::at(&server, T0);
+    let (_server, mut f) = stage();
     let far = TEN_YEARS - 86_400_000;
     f.add("crawl", "far", T0 + far);
     assert_eq!(f.due("far"), Some(T0 + far));
@@ -100,19 +96,11 @@ fn scores_and_members_that_make_no_sense_do_no_harm() {
     let mut server = simulated().start();
     let mut c = server.wire();
     let chg = family("CHG", "");
-    for (queue, score, member) in [
-        ("chg_wait", "-inf", "waiting"),
-        ("chg_wait", "inf", "waiting"),
-        ("chg_wait", "-5", ""),
-        ("chg_wait", "1e300", "nobody"),
-        ("chg_busy", "-inf", "held"),
-        ("chg_busy", "inf", "held"),
-        ("chg_busy", "0", "nobody"),
-        ("chg_busy", "0", ""),
-        ("chg_idle", "-inf", "idle"),
-        ("chg_idle", "0", "waiting"),
-        ("chg_idle", "0", ""),
-        ("chg_past", "0", "waiting"),
+    for (queue, score, member) in rows![
+        "chg_wait", "-inf", "waiting"; "chg_wait", "inf", "waiting"; "chg_wait", "-5", "";
+        "chg_wait", "1e300", "nobody"; "chg_busy", "-inf", "held"; "chg_busy", "inf", "held";
+        "chg_busy", "0", "nobody"; "chg_busy", "0", ""; "chg_idle", "-inf", "idle";
+        "chg_idle", "0", "waiting"; "chg_idle", "0", ""; "chg_past", "0", "waiting";
     ] {
         ok!(c, "FLUSHALL");
         let state = chg.fill(&mut c, "{f}:");

@@ -49,7 +49,7 @@ fn jump_over_a_deadline_wakes_the_waiter() {
     clock.jump(HOUR);
     let new = Lease::only(&soon("a lease that ended", &mut waiter));
     assert!(new.token > old.token);
-    assert!(f.err(release(&old, "AT 0")).starts_with("STALE "));
+    f.refused(release(&old, "AT 0"), "STALE ");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
+use crate::stage::real_stage;
 use redis_tests::{Frontier, Lease, Options, Rng, Server, release, until};
 
 /// Twenty hosts with five URIs each.
@@ -113,8 +114,7 @@ fn killed_worker_processes_lose_nothing() {
 
 #[test]
 fn worker_killed_between_its_commands_is_replaced_at_the_deadline() {
-    let server = Server::start();
-    let mut f = Frontier::real(&server);
+    let (server, mut f) = real_stage();
     f.add("crawl", "host", 0);
     let mut worker = greedy(&server, 300);
     until("it has the lease", || f.place("host") == "busy");

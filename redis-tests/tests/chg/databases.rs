@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use redis_tests::{Frontier, Lease, Server, blocked, nil, ok, until};
+use crate::stage::add_thousands;
+use redis_tests::{Frontier, Lease, Server, blocked, nil, ok, rows, until};
 
 const F: &str = "{f}:";
 const QUIET: Duration = Duration::from_millis(120);
@@ -98,7 +99,7 @@ fn flush_leaves_waiters_waiting_for_what_comes_after() {
         ok!(f.wire, flush);
         until("what was there would be due", || f.time() > soon + 30);
         assert!(!waiter.wire.has_reply(), "{flush}");
-        assert!(f.err("WHY gone").starts_with("NOCHG "));
+        f.refused("WHY gone", "NOCHG ");
         assert_eq!(f.figure("uris"), 0);
         f.add("crawl", "leased", 0);
         lease_of(&mut waiter, "leased");
@@ -146,10 +147,7 @@ fn flush_during_a_sweep_ends_it() {
     let server = Server::start();
     let mut f = Frontier::of(&server, F);
     ok!(f.wire, "CONFIG", "SET", "crawlspace.slice-us", 50);
-    for first in 0..40 {
-        let groups = (0..1000).map(|n| format!(" host-{first}-{n} 0"));
-        f.ok(format!("ADD crawl{}", groups.collect::<String>()));
-    }
+    add_thousands(&mut f, "crawl", 40);
     let mut sweeper = Frontier::of(&server, F);
     sweeper.send("SWEEP");
     until("the sweep is under way", || {
@@ -167,14 +165,8 @@ fn flush_during_a_sweep_ends_it() {
 fn deleted_keys_hang_nobody() {
     let server = Server::start();
     let mut f = Frontier::of(&server, F);
-    for key in [
-        "chg_wait",
-        "chg_busy",
-        "chg_ready",
-        "CHG:leased",
-        "EIDC",
-        "QCT",
-        "chg_token",
+    for key in rows![
+        "chg_wait"; "chg_busy"; "chg_ready"; "CHG:leased"; "EIDC"; "QCT"; "chg_token";
     ] {
         let due = f.time() + 50;
         f.add("crawl", "leased", 0);

@@ -90,8 +90,7 @@ fn idle_group_whose_pause_is_over_is_gone_for_every_command() {
     for command in ["NEXT", "SWEEP", "ADD crawl other 0", "REPAIR", "EXPIRED"] {
         let (_server, mut f) = stage();
         f.add("crawl", "h", 0);
-        let lease = f.take("h");
-        f.release(&lease, "DELAY 1000 DONE crawl");
+        f.fetch("h", "DELAY 1000 DONE crawl");
         f.pass(999);
         f.ok(command);
         assert!(f.exists("h"), "{command}");
@@ -101,8 +100,7 @@ fn idle_group_whose_pause_is_over_is_gone_for_every_command() {
     }
     let (_server, mut f) = stage();
     f.add("crawl", "h", 0);
-    let lease = f.take("h");
-    f.release(&lease, "DELAY 1000 DONE crawl");
+    f.fetch("h", "DELAY 1000 DONE crawl");
     f.pass(999);
     assert_eq!(
         (f.state("h").as_str(), f.figure("groups-idle")),
@@ -110,7 +108,7 @@ fn idle_group_whose_pause_is_over_is_gone_for_every_command() {
     );
     assert_eq!(f.ok("CHECK").field("groups").int(), 1);
     f.pass(1);
-    assert!(f.err("WHY h").starts_with("NOCHG"));
+    f.refused("WHY h", "NOCHG");
     assert_eq!(f.figure("groups-idle"), 0);
     assert_eq!(f.ok("CHECK").field("groups").int(), 0);
     assert!(f.exists("h"), "who only reads deletes nothing");
@@ -118,8 +116,7 @@ fn idle_group_whose_pause_is_over_is_gone_for_every_command() {
 
 #[test]
 fn dropped_group_loses_the_uris_of_all_and_keeps_its_pause_and_its_lease() {
-    let server = simulated().start();
-    let mut f = Frontier::at(&server, T0);
+    let (_server, mut f) = stage();
     f.add("counting", "host", T0);
     f.add("counting", "host", T0);
     for n in 0..300 {
@@ -150,13 +147,11 @@ fn dropped_group_loses_the_uris_of_all_and_keeps_its_pause_and_its_lease() {
     assert_eq!(f.ok("DROP GROUP nobody"), array([int(0), int(0)]));
     assert_eq!(f.ok("DROP other"), array([int(0), int(0)]));
     assert_eq!(f.place("other"), "wait");
-    f.assert_conserved();
 }
 
 #[test]
 fn leased_uri_of_a_dropped_group_is_not_put_back() {
-    let server = simulated().start();
-    let mut f = Frontier::at(&server, T0);
+    let (_server, mut f) = stage();
     for ending in ["DELAY 0", "DELAY 0 RETRY 1", "LAPSE"] {
         let now = f.time();
         f.ok(format!("ADDURI crawl host {now} 0 http://host/"));
@@ -174,8 +169,7 @@ fn leased_uri_of_a_dropped_group_is_not_put_back() {
 
 #[test]
 fn execution_may_be_called_group() {
-    let server = simulated().start();
-    let mut f = Frontier::at(&server, T0);
+    let (_server, mut f) = stage();
     f.add("GROUP", "host", T0);
     assert_eq!(f.ok("DROP GROUP"), array([int(1), int(1)]));
 }

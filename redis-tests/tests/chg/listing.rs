@@ -2,13 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use redis_tests::{BusyFrontier, Frontier, Reply, Server, T0, array, bulk, int, ok, simulated};
-
-fn stage() -> (Server, Frontier) {
-    let server = simulated().start();
-    let f = Frontier::at(&server, T0);
-    (server, f)
-}
+use crate::stage::stage;
+use redis_tests::{BusyFrontier, Frontier, Reply, T0, array, bulk, int, ok, simulated};
 
 /// All pages of a listing, each entry as its parts; `between` is called between two pages.
 fn pages(
@@ -100,7 +95,8 @@ fn group_that_stays_is_listed_while_leases_begin_and_end() {
 
 #[test]
 fn list_shows_what_plain_clients_queued() {
-    let (_server, mut f) = stage();
+    let server = simulated().start();
+    let mut f = Frontier::at(&server, T0);
     ok!(f.wire, "HSET", "{f}:CHG:theirs", "n", T0, "c", 3);
     ok!(f.wire, "RPUSH", "{f}:chg_ready", "theirs");
     ok!(f.wire, "ZADD", "{f}:chg_wait", T0 + 5, "nothing");
@@ -146,8 +142,7 @@ fn uri_that_stays_is_listed_while_others_are_fetched_and_come() {
     }
     let mut gone = 0;
     let listed = pages(&mut f, "URIS host", 9, |f| {
-        let lease = f.take("host");
-        f.release(&lease, "DELAY 0 DONE crawl");
+        f.fetch("host", "DELAY 0 DONE crawl");
         gone += 1;
         f.ok(format!("ADDURI crawl host {T0} 0 http://host/new-{gone}"));
     });
@@ -180,7 +175,7 @@ fn uris_tell_of_attempts_and_leave_out_what_is_leased() {
     assert_eq!(f.ok("URIS host"), array([bulk("0"), array([uri(1)])]));
     f.add("crawl", "counted", T0);
     assert_eq!(f.ok("URIS counted"), array([bulk("0"), array([])]));
-    assert!(f.err("URIS nobody").starts_with("NOCHG "));
+    f.refused("URIS nobody", "NOCHG ");
 }
 
 #[test]

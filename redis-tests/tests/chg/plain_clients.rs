@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use redis_tests::{
-    Frontier, Lease, Reply, Server, T0, Wire, blocked, int, nil, ok, simulated, until,
-};
+use crate::stage::{Audited, real_stage, stage};
+use redis_tests::{Frontier, Lease, Reply, Server, T0, Wire, blocked, int, nil, ok, rows, until};
 
 /// The seed's script for a URI, as it stands there: it puts the execution into the wait queue.
 const SEED_ADD: &str = "
@@ -117,15 +116,15 @@ impl Plain {
     }
 }
 
-fn stage() -> (Server, Frontier, Plain) {
-    let server = simulated().start();
-    let (frontier, plain) = (Frontier::at(&server, T0), Plain::of(&server));
+fn with_plain() -> (Server, Audited, Plain) {
+    let (server, frontier) = stage();
+    let plain = Plain::of(&server);
     (server, frontier, plain)
 }
 
 #[test]
 fn commands_fetch_what_the_seeds_script_added() {
-    let (_server, mut f, mut plain) = stage();
+    let (_server, mut f, mut plain) = with_plain();
     plain.add(false, "host", T0 + 10, "crawl");
     plain.add(false, "host", T0, "crawl");
     assert_eq!(f.wait(), [("host".to_owned(), T0 + 10)]);
@@ -136,15 +135,13 @@ fn commands_fetch_what_the_seeds_script_added() {
     f.release(&lease, "DELAY 100 DONE crawl");
     assert_eq!((f.count("host"), f.queued("crawl"), f.total()), (1, 1, 1));
     f.pass(100);
-    let lease = f.take("host");
-    f.release(&lease, "AT 0 DONE crawl");
+    f.fetch("host", "AT 0 DONE crawl");
     assert_eq!(f.total(), 0);
-    f.assert_conserved();
 }
 
 #[test]
 fn seeds_workers_fetch_what_commands_added() {
-    let (_server, mut f, mut plain) = stage();
+    let (_server, mut f, mut plain) = with_plain();
     f.ok(format!("ADD crawl a {T0} a {T0} b {T0}"));
     // Groups of one millisecond are told apart by parts of it, so the last ones show in the next.
     f.pass(1);
@@ -160,14 +157,12 @@ fn seeds_workers_fetch_what_commands_added() {
     assert_eq!(f.wait(), [("a".to_owned(), T0 + 500)]);
     assert!(!f.exists("b"));
     f.pass(500);
-    let lease = f.take("a");
-    f.release(&lease, "AT 0 DONE crawl");
-    f.assert_conserved();
+    f.fetch("a", "AT 0 DONE crawl");
 }
 
 #[test]
 fn group_of_a_seeds_worker_that_died_comes_back_at_its_timeout() {
-    let (_server, mut f, mut plain) = stage();
+    let (_server, mut f, mut plain) = with_plain();
     f.add("crawl", "host", T0);
     plain.sweep(T0);
     assert_eq!(plain.next(T0 + 1000), Some("host".to_owned()));
@@ -175,12 +170,11 @@ fn group_of_a_seeds_worker_that_died_comes_back_at_its_timeout() {
     f.take_none();
     f.pass(1);
     assert_eq!(f.take("host").c, 1);
-    f.assert_conserved();
 }
 
 #[test]
 fn seeds_queue_worker_brings_back_a_lease_that_ended() {
-    let (_server, mut f, mut plain) = stage();
+    let (_server, mut f, mut plain) = with_plain();
     f.add("crawl", "host", T0);
     let old = Lease::only(&f.ok("NEXT LEASE 1000"));
     f.pass(1000);
@@ -191,15 +185,13 @@ fn seeds_queue_worker_brings_back_a_lease_that_ended() {
     );
     let new = f.take("host");
     assert!(new.token > old.token);
-    let error = f.err(redis_tests::release(&old, "AT 0 DONE crawl"));
-    assert!(error.starts_with("STALE "), "{error}");
+    f.refused(redis_tests::release(&old, "AT 0 DONE crawl"), "STALE ");
     f.release(&new, "AT 0 DONE crawl");
-    f.assert_conserved();
 }
 
 #[test]
 fn group_that_a_plain_client_took_is_not_leased_to_another() {
-    let (_server, mut f, mut plain) = stage();
+    let (_server, mut f, mut plain) = with_plain();
     f.ok(format!("ADD crawl host {T0} host {T0}"));
     plain.sweep(T0);
     plain.next(T0 + 5000);
@@ -212,7 +204,7 @@ fn group_that_a_plain_client_took_is_not_leased_to_another() {
 
 #[test]
 fn bare_ids_pushed_by_hand_are_leased_and_leave_nothing_behind() {
-    let (_server, mut f, _) = stage();
+    let (_server, mut f, _) = with_plain();
     let (ready, wait) = (f.key("chg_ready"), f.key("chg_wait"));
     ok!(f.wire, "RPUSH", ready, "pushed");
     ok!(f.wire, "ZADD", wait, T0 + 5, "waiting");
@@ -232,12 +224,11 @@ fn bare_ids_pushed_by_hand_are_leased_and_leave_nothing_behind() {
     );
     assert!(!f.exists("pushed") && !f.exists("waiting"));
     assert_eq!(f.sums(), [0, 0, 0]);
-    f.assert_conserved();
 }
 
 #[test]
 fn id_that_stands_in_a_queue_twice_is_leased_once_at_a_time() {
-    let (_server, mut f, _) = stage();
+    let (_server, mut f, _) = with_plain();
     f.ok(format!("ADD crawl host {T0} host {T0}"));
     let (ready, wait) = (f.key("chg_ready"), f.key("chg_wait"));
     ok!(f.wire, "RPUSH", ready, "host", "host");
@@ -254,7 +245,7 @@ fn id_that_stands_in_a_queue_twice_is_leased_once_at_a_time() {
 
 #[test]
 fn faulty_add_is_found_and_mended() {
-    let (_server, mut f, mut plain) = stage();
+    let (_server, mut f, mut plain) = with_plain();
     plain.add(true, "host", T0, "crawl");
     assert_eq!(f.wait(), [("crawl".to_owned(), T0)], "the seed's fault");
     let check = f.ok("CHECK");
@@ -271,12 +262,11 @@ fn faulty_add_is_found_and_mended() {
     let lease = f.take("host");
     assert_eq!(lease.c, 1);
     f.release(&lease, "AT 0 DONE crawl");
-    f.assert_conserved();
 }
 
 #[test]
 fn faulty_and_right_adds_side_by_side_lose_nothing_that_the_right_one_added() {
-    let (_server, mut f, mut plain) = stage();
+    let (_server, mut f, mut plain) = with_plain();
     for n in 0..10 {
         f.add("crawl", &format!("ours-{n}"), T0);
         plain.add(true, &format!("theirs-{n}"), T0, "crawl");
@@ -304,12 +294,11 @@ fn faulty_and_right_adds_side_by_side_lose_nothing_that_the_right_one_added() {
         f.release(&lease, "AT 0 DONE crawl");
     }
     assert_eq!(f.total(), 0);
-    f.assert_conserved();
 }
 
 #[test]
 fn group_lost_between_brpop_and_script_is_brought_back_by_repair() {
-    let (_server, mut f, mut plain) = stage();
+    let (_server, mut f, mut plain) = with_plain();
     f.add("crawl", "host", T0);
     plain.sweep(T0);
     // The seed's worker dies after BRPOP.
@@ -319,20 +308,16 @@ fn group_lost_between_brpop_and_script_is_brought_back_by_repair() {
     assert!(check.field("problems-total").int() > 0, "{check:?}");
     f.ok("REPAIR");
     f.take("host");
-    f.assert_conserved();
 }
 
 #[test]
 fn counts_spoiled_by_hand_are_mended() {
-    let (_server, mut f, _) = stage();
+    let (_server, mut f, _) = with_plain();
     f.ok(format!("ADD one a {T0} b {T0}"));
     f.ok(format!("ADD two a {T0}"));
-    let spoils: [&[&str]; 5] = [
-        &["SET", "{f}:QCT", "77"],
-        &["HSET", "{f}:EIDC", "one", "-5"],
-        &["DEL", "{f}:EIDC"],
-        &["DEL", "{f}:QCT"],
-        &["HSET", "{f}:EIDC", "nobody", "3"],
+    let spoils: [&[&str]; 5] = rows![
+        &["SET", "{f}:QCT", "77"]; &["HSET", "{f}:EIDC", "one", "-5"]; &["DEL", "{f}:EIDC"];
+        &["DEL", "{f}:QCT"]; &["HSET", "{f}:EIDC", "nobody", "3"];
     ];
     for spoil in spoils {
         f.wire.expect_ok(spoil);
@@ -346,29 +331,25 @@ fn counts_spoiled_by_hand_are_mended() {
     // The count of a group is the one thing that cannot be worked out again.
     ok!(f.wire, "HSET", "{f}:CHG:a", "c", 9);
     f.ok("REPAIR");
-    f.assert_conserved();
 }
 
 #[test]
 fn counts_that_cannot_be_are_mended() {
-    let (_server, mut f, _) = stage();
+    let (_server, mut f, _) = with_plain();
     let most = i64::MAX.to_string();
     let most = most.as_str();
     let below = ["-1", "-9223372036854775808"];
     let (a, b, spare) = ("{f}:CHG:a", "{f}:CHG:b", "{f}:CHG:spare");
-    let spoils: [&[&[&str]]; 9] = [
-        &[&["HSET", a, "c", most]],
-        &[&["HSET", a, "c", most], &["HSET", b, "c", most]],
-        &[&["HSET", a, "e:one", most]],
-        &[&["HSET", a, "e:one", most, "e:two", most, "e:nobody", most]],
-        &[
-            &["HSET", spare, "n", "0", "c", most],
-            &["HSET", b, "e:x", most],
-        ],
-        &[&["HSET", "{f}:EIDC", "one", most, "two", most, "x", most]],
-        &[&["SET", "{f}:QCT", most], &["HSET", b, "c", most]],
-        &[&["SET", "{f}:QCT", below[0]]],
-        &[&["SET", "{f}:QCT", below[1]]],
+    let spoils: [&[&[&str]]; 9] = rows![
+        &[&["HSET", a, "c", most]];
+        &[&["HSET", a, "c", most], &["HSET", b, "c", most]];
+        &[&["HSET", a, "e:one", most]];
+        &[&["HSET", a, "e:one", most, "e:two", most, "e:nobody", most]];
+        &[&["HSET", spare, "n", "0", "c", most], &["HSET", b, "e:x", most]];
+        &[&["HSET", "{f}:EIDC", "one", most, "two", most, "x", most]];
+        &[&["SET", "{f}:QCT", most], &["HSET", b, "c", most]];
+        &[&["SET", "{f}:QCT", below[0]]];
+        &[&["SET", "{f}:QCT", below[1]]];
     ];
     for spoil in spoils {
         ok!(f.wire, "FLUSHALL");
@@ -393,12 +374,11 @@ fn counts_that_cannot_be_are_mended() {
     ok!(f.wire, "SET", "{f}:QCT", "-1");
     assert_eq!(f.ok("CHECK").field("consistent").int(), 0);
     f.ok("REPAIR");
-    f.assert_conserved();
 }
 
 #[test]
 fn leased_group_that_stands_in_the_wrong_queue_is_mended_at_once() {
-    let (_server, mut f, mut plain) = stage();
+    let (_server, mut f, mut plain) = with_plain();
     f.add("crawl", "host", T0);
     let lease = f.take("host");
     ok!(plain.wire, "ZREM", "{f}:chg_busy", "host");
@@ -409,7 +389,6 @@ fn leased_group_that_stands_in_the_wrong_queue_is_mended_at_once() {
     f.assert_conserved();
     f.take_none();
     f.release(&lease, "AT 0 DONE crawl");
-    f.assert_conserved();
 }
 
 #[test]
@@ -417,9 +396,7 @@ fn blocked_next_takes_turns_with_blocked_brpop() {
     let server = Server::start();
     let (mut f, mut popper) = (Frontier::real(&server), server.wire());
     popper.send(&["BRPOP", "{f}:chg_ready", "0"]);
-    until("it is blocked", || {
-        server.info_number("blocked_clients") == 1
-    });
+    server.until_blocked(1);
     let mut waiter = blocked(&server, "{f}:", "NEXT BLOCK 0");
     // Two pushes: whoever is first gets one each, and nothing is given twice.
     let mut plain = server.wire();
@@ -445,8 +422,7 @@ return left";
 
 #[test]
 fn seeds_workers_and_ours_share_a_crawl_and_fetch_every_uri_once() {
-    let server = Server::start();
-    let mut f = Frontier::real(&server);
+    let (server, mut f) = real_stage();
     let (hosts, uris) = (40, 5);
     for host in 0..hosts {
         for n in 0..uris {
@@ -524,20 +500,15 @@ fn seeds_workers_and_ours_share_a_crawl_and_fetch_every_uri_once() {
     });
     assert_eq!(fetched.iter().sum::<i64>(), hosts * uris, "{fetched:?}");
     assert_eq!(f.sums(), [0, 0, 0]);
-    f.assert_conserved();
 }
 
 #[test]
 fn keys_of_the_seed_are_plain_types() {
-    let (_server, mut f, _) = stage();
+    let (_server, mut f, _) = with_plain();
     redis_tests::BusyFrontier::build(&mut f);
-    for (key, kind) in [
-        ("CHG:waiting", "hash"),
-        ("chg_wait", "zset"),
-        ("chg_busy", "zset"),
-        ("chg_ready", "list"),
-        ("EIDC", "hash"),
-        ("QCT", "string"),
+    for (key, kind) in rows![
+        "CHG:waiting", "hash"; "chg_wait", "zset"; "chg_busy", "zset"; "chg_ready", "list"; "EIDC", "hash";
+        "QCT", "string";
     ] {
         let key = f.key(key);
         assert_eq!(ok!(f.wire, "TYPE", key).text(), kind, "{key}");

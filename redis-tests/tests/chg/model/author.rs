@@ -4,7 +4,7 @@
 //! left out: `\0<step>.<nth>` stands for its token.
 
 use redis_tests::frontier_model::FrontierModel;
-use redis_tests::{Reply, Rng, T0, Word};
+use redis_tests::{Reply, Rng, T0, Word, rows};
 
 /// Groups of their own, groups with several leases at a time, groups behind shared gates. Names
 /// that look like options and that are no single word must do no harm.
@@ -401,11 +401,8 @@ fn when(now: i64, rng: &mut Rng) -> String {
     let min = rng.chance(30).then(|| rng.below(500));
     let max = rng.chance(30).then(|| rng.below(1000) + min.unwrap_or(0));
     let mut some = |percent: u64| rng.chance(percent).then(|| rng.below(1000));
-    for (name, ms) in [
-        ("MIN", min),
-        ("MAX", max),
-        ("CRAWLDELAY", some(20)),
-        ("RETRYAFTER", some(20)),
+    for (name, ms) in rows![
+        "MIN", min; "MAX", max; "CRAWLDELAY", some(20); "RETRYAFTER", some(20);
     ] {
         if let Some(ms) = ms {
             facts += &format!("|{name}|{ms}");
