@@ -3,9 +3,6 @@
 use std::collections::BTreeMap;
 
 use crate::corpus::{DATE, sha256_of, size_of, url_of};
-use crate::ok;
-use crate::server::Server;
-use crate::wait::until;
 use crate::wire::{Reply, Wire, Word, array, bulk, int};
 
 /// The five words of the `n`-th made-up record: hash, WACZ index, date, URL, size.
@@ -42,21 +39,6 @@ pub fn commit(c: &mut Wire, p: &str, crawl: &str) -> (i64, i64) {
     let reply = c.expect_ok(&["DEDUPE.COMMIT", p, crawl]).ints();
     assert_eq!(reply.len(), 2, "{reply:?}");
     (reply[0], reply[1])
-}
-
-/// Sends `DEDUPE.COMMIT` or `DEDUPE.REMOVE` and waits until it is under way; the connection that it
-/// will answer.
-pub fn begin_job(server: &Server, name: &str, p: &str, crawl: &str) -> Wire {
-    let (mut c, mut asker) = (server.wire(), server.wire());
-    asker.send(&[name, p, crawl]);
-    let jobs = match name {
-        "DEDUPE.COMMIT" => format!("{p}committing"),
-        _ => format!("{p}removing"),
-    };
-    until("the job is under way", || {
-        ok!(c, "HEXISTS", jobs, crawl) == int(1)
-    });
-    asker
 }
 
 /// `DEDUPE.LOOKUP` of these made-up hashes: the owner of each, or `-`.

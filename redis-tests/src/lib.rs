@@ -112,8 +112,7 @@ pub use certificates::certificates;
 pub use cluster::Cluster;
 pub use corpus::{Crawl, DATE, fill_crawl, sha256_of, size_of, url_of};
 pub use crawler::{
-    add, assert_consistent, begin_job, commit, counts, hash_key, owners, record_of, set_key,
-    words_of,
+    add, assert_consistent, commit, counts, hash_key, owners, record_of, set_key, words_of,
 };
 pub use dataset::{Snapshot, assert_replicated};
 pub use dedupe_index::{DedupeIndex, assert_error};
@@ -122,7 +121,7 @@ pub use frontier::{Frontier, Lease, T0, TEN_YEARS, blocked, release, server_time
 pub use outcome::{
     Outcome, arguments, assert_contains, assert_lacks, assert_starts, ends, outcome, program,
 };
-pub use packing::{begin_change, change_storage, moved, replies_of, small_index, storage_of};
+pub use packing::{moved, replies_of, small_index};
 pub use program::{Ended, Program, memory_of, open_files_of, peak_memory_of};
 pub use relay::Relay;
 pub use rng::Rng;

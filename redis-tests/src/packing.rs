@@ -3,40 +3,14 @@
 use crate::corpus::sha256_of;
 use crate::crawler::{add, commit};
 use crate::ok;
-use crate::server::Server;
-use crate::wait::until;
 use crate::wire::{Reply, Wire, Word, bulk};
 
-/// The storage of an index: `plain` or `packed`, or `packing` or `unpacking` meanwhile.
-pub fn storage_of(c: &mut Wire, p: impl Word) -> String {
-    ok!(c, "DEDUPE.STATS", p).field("storage").text()
-}
-
-/// `DEDUPE.PACK` or `DEDUPE.UNPACK`: see [`moved`].
-pub fn change_storage(c: &mut Wire, name: &str, p: &str) -> (String, i64, i64) {
-    moved(&ok!(c, name, p))
-}
-
-/// What such a command replied: the storage, and how many fields of the merged index and how many
+/// What `DEDUPE.PACK` or `DEDUPE.UNPACK` replied: the storage, and how many fields of the merged index and how many
 /// records it moved.
 pub fn moved(reply: &Reply) -> (String, i64, i64) {
     assert!(reply.field("memory").int() >= 0, "{reply:?}");
     let (hashes, records) = (reply.field("hashes").int(), reply.field("records").int());
     (reply.field("storage").text(), hashes, records)
-}
-
-/// Starts such a command and waits until it is under way; the connection that it will answer.
-pub fn begin_change(server: &Server, name: &str, p: &str) -> Wire {
-    let (mut c, mut changer) = (server.wire(), server.wire());
-    changer.send(&[name, p]);
-    until("the change of storage is under way", || {
-        assert!(
-            !changer.has_reply(),
-            "{name} was over too soon for this test"
-        );
-        storage_of(&mut c, p).ends_with("ing")
-    });
-    changer
 }
 
 /// A small index: crawls `a` (hashes 0 to 19) and `b` (10 to 29, continued up to 34), and an open one

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis_tests::{DATE, Reply, Shifted, Wire, bulk, int, ok, sha256_of, until};
+use redis_tests::{DedupeIndex, Reply, Shifted, Wire, bulk, int};
 
 const P: &str = "p:";
 const HOUR: i64 = Shifted::HOUR;
@@ -12,31 +12,15 @@ const SOON: Duration = Duration::from_secs(2);
 const QUIET: Duration = Duration::from_millis(1500);
 
 /// Claims hash 1 for so many milliseconds; the token.
-fn claim(c: &mut Wire, px: i64) -> String {
-    let reply = ok!(c, "DEDUPE.CLAIM", P, "a", sha256_of(1), "PX", px);
+fn claim(c: &mut DedupeIndex, px: i64) -> String {
+    let reply = c.ok(format!("CLAIM a #1 PX {px}"));
     assert_eq!(reply.items()[0], bulk("CLAIMED"), "{reply:?}");
     reply.items()[1].text()
 }
 
 /// A client that waits for the claim on hash 1.
-fn waiter(clock: &Shifted, block: &str) -> Wire {
-    let before = clock.server.info_number("claims_pending");
-    let mut waiter = clock.server.wire();
-    let words = [
-        "DEDUPE.CLAIM",
-        P,
-        "b",
-        &sha256_of(1),
-        "PX",
-        "60000",
-        "BLOCK",
-        block,
-    ];
-    waiter.send(&words);
-    until("the claim is blocked", || {
-        clock.server.info_number("claims_pending") > before
-    });
-    waiter
+fn waiter(c: &mut DedupeIndex, block: u64) -> Wire {
+    c.blocked(format!("CLAIM b #1 PX 60000 BLOCK {block}"))
 }
 
 #[track_caller]
@@ -52,33 +36,19 @@ fn jumps_do_not_end_a_claim_that_somebody_waits_for() {
     let Some(clock) = Shifted::start() else {
         return;
     };
-    let mut c = clock.server.wire();
+    let mut c = DedupeIndex::of(&clock.server, P);
     let token = claim(&mut c, 60_000);
-    let mut waits = [waiter(&clock, "0"), waiter(&clock, "600000")];
+    let mut waits = [waiter(&mut c, 0), waiter(&mut c, 600000)];
     for hours in [1, -1, 100, 0] {
         clock.jump(hours * HOUR);
-        let pending = ok!(c, "DEDUPE.CLAIM", P, "c", sha256_of(1), "PX", 1000);
+        let pending = c.ok("CLAIM c #1 PX 1000");
         assert_eq!(pending.items()[0], bulk("PENDING"), "{pending:?}");
         assert!(pending.items()[2].int() <= 60_000, "{pending:?}");
     }
     for wait in &mut waits {
         assert!(wait.is_silent_for(QUIET));
     }
-    let hash = sha256_of(1);
-    let add = ok!(
-        c,
-        "DEDUPE.ADD",
-        P,
-        "a",
-        "TOKEN",
-        token,
-        hash,
-        0,
-        DATE,
-        "http://e.com/",
-        5
-    );
-    assert_eq!(add, int(1));
+    assert_eq!(c.ok(format!("ADD a TOKEN {token} @1")), int(1));
     assert_eq!(soon(&mut waits[0]).items()[0], bulk("CLAIMED"));
 }
 
@@ -87,10 +57,10 @@ fn jump_backwards_prolongs_neither_a_claim_nor_a_wait() {
     let Some(clock) = Shifted::start() else {
         return;
     };
-    let mut c = clock.server.wire();
+    let mut c = DedupeIndex::of(&clock.server, P);
     claim(&mut c, 700);
-    let mut long = waiter(&clock, "600000");
-    let mut short = waiter(&clock, "400");
+    let mut long = waiter(&mut c, 600000);
+    let mut short = waiter(&mut c, 400);
     clock.jump(-HOUR);
     assert_eq!(soon(&mut short).items()[0], bulk("PENDING"));
     assert_eq!(soon(&mut long).items()[0], bulk("CLAIMED"));
@@ -101,11 +71,11 @@ fn jump_forwards_does_not_end_a_wait() {
     let Some(clock) = Shifted::start() else {
         return;
     };
-    let mut c = clock.server.wire();
+    let mut c = DedupeIndex::of(&clock.server, P);
     let token = claim(&mut c, 600_000);
-    let mut wait = waiter(&clock, "60000");
+    let mut wait = waiter(&mut c, 60000);
     clock.jump(HOUR);
     assert!(wait.is_silent_for(QUIET));
-    assert_eq!(ok!(c, "DEDUPE.UNCLAIM", P, sha256_of(1), token), int(1));
+    assert_eq!(c.ok(format!("UNCLAIM #1 {token}")), int(1));
     assert_eq!(soon(&mut wait).items()[0], bulk("CLAIMED"));
 }

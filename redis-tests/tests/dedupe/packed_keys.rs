@@ -1,9 +1,8 @@
 //! A packed index among the other keys of a server: settings, plain commands, moves and deletions.
 
 use redis_tests::{
-    DATE, Options, Server, Wire, add, array, assert_consistent, bulk, change_storage, commit, err,
-    int, is_packed, ok, owners, plain_hash, record_of, replies_of, set_key, sha256_of, small_index,
-    storage_of,
+    DATE, DedupeIndex, Options, Server, Wire, array, assert_contains, assert_error, bulk, err, int,
+    ok, record_of, replies_of, rows, sha256_of, simple, small_index,
 };
 
 const P: &str = "{coll-42}:";
@@ -12,269 +11,231 @@ fn key(name: &str) -> String {
     format!("{P}{name}")
 }
 
-/// New indexes are plain there until somebody packs them.
-fn plain_server() -> Server {
-    Options::new().plain().start()
+/// A server, and an index that is packed once it is committed.
+fn packed() -> (Server, DedupeIndex) {
+    DedupeIndex::on(Options::new().packed(), P)
 }
 
-fn packed_server() -> Server {
-    Options::new().packed().start()
+/// A server, and an index that is plain until somebody packs it.
+fn plain() -> (Server, DedupeIndex) {
+    DedupeIndex::on(Options::new().plain(), P)
+}
+
+/// The server's type of a key of the index.
+#[track_caller]
+fn assert_type(c: &mut DedupeIndex, name: &str, kind: &str) {
+    assert_eq!(c.plain(format!("TYPE {}{name}", c.prefix())), simple(kind));
 }
 
 #[test]
 fn changed_keys_are_notified_and_watched() {
-    let server = plain_server();
-    let (mut c, mut watcher, mut listener) = (server.wire(), server.wire(), server.wire());
+    let (server, mut c) = plain();
+    let (mut watcher, mut listener) = (c.another(), server.wire());
     small_index(&mut c, P);
-    ok!(c, "CONFIG", "SET", "notify-keyspace-events", "KA");
+    c.plain("CONFIG SET notify-keyspace-events KA");
     ok!(listener, "PSUBSCRIBE", "__keyspace@0__:*");
-    for name in ["DEDUPE.PACK", "DEDUPE.UNPACK"] {
-        ok!(watcher, "WATCH", key("allhashes"));
-        let replaced = [key("allhashes"), key("h:a"), key("holders")];
-        ok!(c, name, P);
-        ok!(c, "PUBLISH", "__keyspace@0__:end", "end");
-        let mut notified = Vec::new();
-        loop {
+    let mut notified = |c: &mut DedupeIndex| {
+        c.plain("PUBLISH __keyspace@0__:end end");
+        let messages = std::iter::from_fn(|| {
             let message = listener.recv();
-            if message.items()[3] == bulk("end") {
-                break;
-            }
-            notified.push(
-                message.items()[2]
-                    .text()
-                    .split_once(':')
-                    .unwrap()
-                    .1
-                    .to_owned(),
-            );
+            let channel = message.items()[2].text();
+            let (_, key) = channel.split_once(':').expect("a key");
+            (message.items()[3] != bulk("end")).then(|| key.to_owned())
+        });
+        messages.collect::<Vec<_>>()
+    };
+    for name in ["PACK", "UNPACK"] {
+        watcher.plain("WATCH {coll-42}:allhashes");
+        c.ok(name);
+        let told = notified(&mut c);
+        for key in ["allhashes", "h:a", "holders"].map(key) {
+            assert!(told.contains(&key), "{name}: nothing of {key}: {told:?}");
         }
-        for key in replaced {
-            assert!(
-                notified.contains(&key),
-                "{name} said nothing of {key}: {notified:?}"
-            );
-        }
-        ok!(watcher, "MULTI");
-        ok!(watcher, "PING");
-        assert!(
-            ok!(watcher, "EXEC").is_nil(),
-            "{name} did not disturb WATCH"
-        );
+        watcher.plain("MULTI");
+        watcher.plain("PING");
+        let executed = watcher.plain("EXEC");
+        assert!(executed.is_nil(), "{name} did not disturb WATCH");
         // Without a change nobody is disturbed.
-        ok!(watcher, "WATCH", key("allhashes"), key("crawlspace"));
-        ok!(c, name, P);
-        ok!(watcher, "MULTI");
-        ok!(watcher, "PING");
-        assert!(
-            !ok!(watcher, "EXEC").is_nil(),
-            "{name} again disturbed WATCH"
-        );
-        ok!(c, "PUBLISH", "__keyspace@0__:end", "end");
-        while listener.recv().items()[3] != bulk("end") {}
+        watcher.plain("WATCH {coll-42}:allhashes {coll-42}:crawlspace");
+        c.ok(name);
+        watcher.plain("MULTI");
+        watcher.plain("PING");
+        let executed = watcher.plain("EXEC");
+        assert!(!executed.is_nil(), "{name} again disturbed WATCH");
+        notified(&mut c);
     }
 }
 
 #[test]
 fn plain_commands_on_the_packed_key_are_refused_and_change_nothing() {
-    let server = packed_server();
-    let mut c = server.wire();
+    let (server, mut c) = packed();
     small_index(&mut c, P);
     let (merged, h) = (key("allhashes"), sha256_of(1));
     let before = server.digest();
-    let commands: [&[&str]; 17] = [
-        &["HGET", &merged, &h],
-        &["HSET", &merged, &h, "b"],
-        &["HSETNX", &merged, &h, "b"],
-        &["HDEL", &merged, &h],
-        &["HGETALL", &merged],
-        &["HKEYS", &merged],
-        &["HLEN", &merged],
-        &["HEXISTS", &merged, &h],
-        &["HMGET", &merged, &h],
-        &["HSCAN", &merged, "0"],
-        &["HINCRBY", &merged, &h, "1"],
-        &["GET", &merged],
-        &["APPEND", &merged, "x"],
-        &["SADD", &merged, "x"],
-        &["LPUSH", &merged, "x"],
-        &["ZADD", &merged, "1", "x"],
-        &["XADD", &merged, "*", "f", "v"],
-    ];
-    for words in commands {
-        let line = c.expect_error(words);
-        assert!(line.starts_with("WRONGTYPE "), "{words:?}: {line}");
+    for line in [
+        format!("HGET {merged} {h}"),
+        format!("HSET {merged} {h} b"),
+        format!("HSETNX {merged} {h} b"),
+        format!("HDEL {merged} {h}"),
+        format!("HGETALL {merged}"),
+        format!("HKEYS {merged}"),
+        format!("HLEN {merged}"),
+        format!("HEXISTS {merged} {h}"),
+        format!("HMGET {merged} {h}"),
+        format!("HSCAN {merged} 0"),
+        format!("HINCRBY {merged} {h} 1"),
+        format!("GET {merged}"),
+        format!("APPEND {merged} x"),
+        format!("SADD {merged} x"),
+        format!("LPUSH {merged} x"),
+        format!("ZADD {merged} 1 x"),
+        format!("XADD {merged} * f v"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_error(&c.wire().call(&words), "WRONGTYPE", &line);
     }
     assert_eq!(server.digest(), before);
-    assert_eq!(owners(&mut c, P, [1]), ["a"]);
-    assert_consistent(&mut c, P);
+    assert_eq!(c.owners([1]), ["a"]);
+    c.assert_consistent();
 }
 
 #[test]
 fn a_packed_index_follows_its_keys() {
-    let server = packed_server();
-    let (mut c, mut one) = (server.wire(), server.wire());
-    ok!(one, "SELECT", 1);
+    let (server, mut c) = packed();
+    let mut one = c.another();
+    one.plain("SELECT 1");
     small_index(&mut c, P);
     let (merged, expected) = (key("allhashes"), replies_of(&mut c, P));
-    ok!(c, "RENAME", merged, "elsewhere");
-    assert_eq!(owners(&mut c, P, [1, 25]), ["-", "-"]);
-    ok!(c, "RENAME", "elsewhere", merged);
+    c.plain(format!("RENAME {merged} elsewhere"));
+    assert_eq!(c.owners([1, 25]), ["-", "-"]);
+    c.plain(format!("RENAME elsewhere {merged}"));
     assert_eq!(replies_of(&mut c, P), expected, "after RENAME");
-    ok!(c, "COPY", merged, "copy");
-    ok!(c, "DEL", merged);
-    assert_eq!(owners(&mut c, P, [1]), ["-"]);
-    ok!(c, "RENAME", "copy", merged);
+    c.plain(format!("COPY {merged} copy"));
+    c.plain(format!("DEL {merged}"));
+    assert_eq!(c.owners([1]), ["-"]);
+    c.plain(format!("RENAME copy {merged}"));
     assert_eq!(replies_of(&mut c, P), expected, "after COPY");
     let names = server.snapshot().names();
     for name in &names {
-        assert_eq!(ok!(c, "MOVE", name, 1), int(1));
+        assert_eq!(c.plain(format!("MOVE {name} 1")), int(1));
         // Valkey 8.1 leaves the client in the other database.
-        ok!(c, "SELECT", 0);
+        c.plain("SELECT 0");
     }
-    assert_eq!(owners(&mut c, P, [1]), ["-"]);
+    assert_eq!(c.owners([1]), ["-"]);
     assert_eq!(replies_of(&mut one, P), expected, "after MOVE");
     small_index(&mut c, P);
-    add(&mut c, P, "more", 200..210);
-    commit(&mut c, P, "more");
-    ok!(c, "SWAPDB", 0, 1);
+    c.committed("more", 200..210);
+    c.plain("SWAPDB 0 1");
     assert_eq!(replies_of(&mut c, P), expected, "after SWAPDB");
-    assert_eq!(owners(&mut one, P, [1, 205]), ["a", "more"]);
-    ok!(c, "DEBUG", "RELOAD");
+    assert_eq!(one.owners([1, 205]), ["a", "more"]);
+    c.plain("DEBUG RELOAD");
     assert_eq!(replies_of(&mut c, P), expected, "after a reload");
-    ok!(c, "FLUSHDB");
-    assert_eq!(owners(&mut c, P, [1]), ["-"]);
-    assert_eq!(owners(&mut one, P, [1, 205]), ["a", "more"]);
+    c.plain("FLUSHDB");
+    assert_eq!(c.owners([1]), ["-"]);
+    assert_eq!(one.owners([1, 205]), ["a", "more"]);
     small_index(&mut c, P);
     assert_eq!(replies_of(&mut c, P), expected, "anew");
     // All keys under another prefix are another index.
     for name in server.snapshot().names() {
         let other = name.replacen("coll-42", "coll-43", 1);
-        ok!(c, "RENAME", name, other);
+        c.plain(format!("RENAME {name} {other}"));
     }
-    assert_eq!(owners(&mut c, P, [1]), ["-"]);
-    assert_eq!(
-        replies_of(&mut c, "{coll-43}:"),
-        expected,
-        "under another prefix"
-    );
-    assert_consistent(&mut c, "{coll-43}:");
-    assert_consistent(&mut one, P);
+    assert_eq!(c.owners([1]), ["-"]);
+    let mut other = DedupeIndex::of(&server, "{coll-43}:");
+    assert_eq!(replies_of(&mut other, "{coll-43}:"), expected);
+    other.assert_consistent();
+    one.assert_consistent();
 }
 
 #[test]
 fn the_storage_of_new_indexes_is_a_setting() {
     let setting = "crawlspace.dedupe-storage";
-    let server = plain_server();
-    let mut c = server.wire();
     let get = |c: &mut Wire| ok!(c, "CONFIG", "GET", setting).pairs()[0].1.text();
+    let (server, mut c) = plain();
+    let mut early = DedupeIndex::of(&server, "plain:");
     assert_eq!(get(&mut c), "plain");
-    small_index(&mut c, "plain:");
-    ok!(c, "CONFIG", "SET", setting, "packed");
+    small_index(&mut early, "plain:");
+    c.plain(format!("CONFIG SET {setting} packed"));
     assert_eq!(get(&mut c), "packed");
     small_index(&mut c, P);
-    assert_eq!(ok!(c, "TYPE", key("allhashes")).text(), "crawlpack");
-    assert!(is_packed(&mut c, P));
+    assert_type(&mut c, "allhashes", "crawlpack");
+    assert_eq!(c.storage(), "packed");
     // One that is there stays as it is.
-    assert!(!is_packed(&mut c, "plain:"));
-    add(&mut c, "plain:", "c", 100..110);
-    commit(&mut c, "plain:", "c");
-    assert_eq!(ok!(c, "TYPE", "plain:allhashes").text(), "hash");
+    assert_eq!(early.storage(), "plain");
+    early.committed("c", 100..110);
+    assert_type(&mut early, "allhashes", "hash");
     for bad in ["", "Packed value", "plain ", "0", "zip"] {
-        err!(c, "CONFIG", "SET", setting, bad);
+        err!(c.wire(), "CONFIG", "SET", setting, bad);
         assert_eq!(get(&mut c), "packed");
     }
-    ok!(c, "CONFIG", "SET", setting, "plain");
-    assert!(is_packed(&mut c, P));
+    c.plain(format!("CONFIG SET {setting} plain"));
+    assert_eq!(c.storage(), "packed");
     small_index(&mut c, "q:");
     assert_eq!(replies_of(&mut c, P), replies_of(&mut c, "q:"));
-    let packed = packed_server();
     // An empty index that was unpacked remembers it.
-    let mut c = packed.wire();
-    ok!(c, "DEDUPE.UNPACK", P);
+    let (server, mut c) = packed();
+    c.ok("UNPACK");
     small_index(&mut c, P);
-    assert_eq!(ok!(c, "TYPE", key("allhashes")).text(), "hash");
-    assert_eq!(get(&mut packed.wire()), "packed");
-    assert_eq!(
-        ok!(packed.wire(), "DEDUPE.STATS", "q:").field("storage"),
-        bulk("packed")
-    );
-    let file = Options::new()
-        .plain()
-        .args(&["--crawlspace.dedupe-storage", "packed"]);
-    assert_eq!(get(&mut file.start().wire()), "packed");
+    assert_type(&mut c, "allhashes", "hash");
+    assert_eq!(get(&mut c), "packed");
+    assert_eq!(DedupeIndex::of(&server, "q:").storage(), "packed");
+    let line = ["--crawlspace.dedupe-storage", "packed"];
+    let server = Options::new().plain().args(&line).start();
+    assert_eq!(get(&mut server.wire()), "packed");
 }
 
 #[test]
 fn bad_module_argument_is_refused() {
-    let server = Options::new()
-        .no_module()
-        .args(&["--enable-module-command", "yes"])
-        .start();
-    let mut c = server.wire();
+    let options = Options::new().no_module();
+    let server = options.args(&["--enable-module-command", "yes"]).start();
     let module = redis_tests::module_path();
     let module = module.to_string_lossy();
-    for words in [
-        &["dedupe-storage", "zip"][..],
-        &["dedupe-storage"],
-        &["dedupe-storage", ""],
-    ] {
-        let load = [&["MODULE", "LOAD", &module], words].concat();
-        c.expect_error(&load);
+    let mut c = server.wire();
+    for value in [&["zip"][..], &[], &[""]] {
+        let load = ["MODULE", "LOAD", &module, "dedupe-storage"];
+        c.expect_error(&[&load, value].concat());
     }
-    assert!(server.log().contains("dedupe-storage"), "{}", server.log());
+    assert_contains(server.log(), "dedupe-storage");
 }
 
 #[test]
 fn an_empty_index_remembers_that_it_is_packed() {
-    let server = plain_server();
-    let mut c = server.wire();
-    assert_eq!(
-        change_storage(&mut c, "DEDUPE.PACK", P),
-        ("packed".into(), 0, 0)
-    );
-    assert_eq!(ok!(c, "EXISTS", key("allhashes")), int(0));
-    assert_eq!(storage_of(&mut c, P), "packed");
-    assert_consistent(&mut c, P);
-    ok!(c, "DEBUG", "RELOAD");
-    assert_eq!(storage_of(&mut c, P), "packed");
+    let (server, mut c) = plain();
+    assert_eq!(c.change("PACK"), ("packed".into(), 0, 0));
+    assert_eq!(c.plain("EXISTS {coll-42}:allhashes"), int(0));
+    assert_eq!(c.storage(), "packed");
+    c.assert_consistent();
+    c.plain("DEBUG RELOAD");
+    assert_eq!(c.storage(), "packed");
     small_index(&mut c, P);
-    assert_eq!(ok!(c, "TYPE", key("allhashes")).text(), "crawlpack");
-    assert_consistent(&mut c, P);
-    assert_eq!(
-        change_storage(&mut c, "DEDUPE.UNPACK", "{new}:"),
-        ("plain".into(), 0, 0)
-    );
-    add(&mut c, "{open}:", "a", 0..3);
-    assert_eq!(
-        change_storage(&mut c, "DEDUPE.PACK", "{open}:"),
-        ("packed".into(), 0, 0)
-    );
-    assert_eq!(commit(&mut c, "{open}:", "a"), (3, 0));
-    assert_eq!(ok!(c, "TYPE", "{open}:allhashes").text(), "crawlpack");
-    assert_eq!(owners(&mut c, "{open}:", 0..4), ["a", "a", "a", "-"]);
+    assert_type(&mut c, "allhashes", "crawlpack");
+    c.assert_consistent();
+    let [mut new, mut open] = ["{new}:", "{open}:"].map(|p| DedupeIndex::of(&server, p));
+    assert_eq!(new.change("UNPACK"), ("plain".into(), 0, 0));
+    open.add("a", 0..3);
+    assert_eq!(open.change("PACK"), ("packed".into(), 0, 0));
+    assert_eq!(open.commit("a"), (3, 0));
+    assert_type(&mut open, "allhashes", "crawlpack");
+    assert_eq!(open.owners(0..4), ["a", "a", "a", "-"]);
 }
 
 #[test]
 fn an_index_that_was_emptied_goes_on_packed() {
-    let server = packed_server();
-    let mut c = server.wire();
+    let (server, mut c) = packed();
     for round in 0..3 {
-        add(&mut c, P, "a", 0..200);
-        add(&mut c, P, "b", 100..300);
-        commit(&mut c, P, "a");
-        commit(&mut c, P, "b");
-        assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "a").ints(), [1, 100, 100]);
-        assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "b").ints(), [1, 200, 0]);
-        assert_eq!(
-            ok!(c, "EXISTS", key("allhashes"), key("moving")),
-            int(0),
-            "round {round}"
-        );
-        assert_eq!(owners(&mut c, P, [1, 250]), ["-", "-"]);
-        assert_eq!(storage_of(&mut c, P), "packed");
-        assert_consistent(&mut c, P);
+        c.add("a", 0..200);
+        c.add("b", 100..300);
+        c.commit("a");
+        c.commit("b");
+        assert_eq!(c.ok("REMOVE a").ints(), [1, 100, 100]);
+        assert_eq!(c.ok("REMOVE b").ints(), [1, 200, 0]);
+        let left = c.plain("EXISTS {coll-42}:allhashes {coll-42}:moving");
+        assert_eq!(left, int(0), "round {round}");
+        assert_eq!(c.owners([1, 250]), ["-", "-"]);
+        assert_eq!(c.storage(), "packed");
+        c.assert_consistent();
         if round == 1 {
-            ok!(c, "DEBUG", "RELOAD");
+            c.plain("DEBUG RELOAD");
         }
     }
     assert_eq!(server.info_number("panics"), 0);
@@ -282,87 +243,60 @@ fn an_index_that_was_emptied_goes_on_packed() {
 
 #[test]
 fn the_profile_of_browsertrix_is_packed_too() {
-    let server = packed_server();
-    let mut c = server.wire();
-    ok!(c, "DEDUPE.PROFILE", P, "browsertrix");
+    let (_server, mut c) = packed();
+    c.ok("PROFILE browsertrix");
     small_index(&mut c, P);
-    assert_eq!(ok!(c, "TYPE", key("alldupes")).text(), "crawlpack");
-    assert_eq!(ok!(c, "EXISTS", key("allhashes")), int(0));
+    assert_type(&mut c, "alldupes", "crawlpack");
+    assert_eq!(c.plain("EXISTS {coll-42}:allhashes"), int(0));
     let hash = sha256_of(1);
-    let bare = hash.strip_prefix("sha256:").unwrap();
-    let found = ok!(c, "DEDUPE.LOOKUP", P, hash, bare, bare.to_uppercase());
-    assert_eq!(
-        found,
-        array([record_of("a", 1), record_of("a", 1), record_of("a", 1)])
-    );
-    assert_eq!(set_key(&mut c, &key("u:duperef")), ["a 0"]);
-    assert_eq!(plain_hash(&mut c, P, "alldupes")[bare], "a");
-    let line = err!(c, "DEDUPE.PROFILE", P, "document");
-    assert!(line.starts_with("HASCRAWLS "), "{line}");
-    ok!(c, "DEDUPE.UNPACK", P);
-    assert_eq!(ok!(c, "HGET", key("alldupes"), bare), bulk("a"));
-    assert_consistent(&mut c, P);
+    let bare = hash.trim_start_matches("sha256:");
+    let found = c.ok(format!("LOOKUP {hash} {bare} {}", bare.to_uppercase()));
+    assert_eq!(found, array([(); 3].map(|()| record_of("a", 1))));
+    assert_eq!(c.set("u:duperef"), ["a 0"]);
+    assert_eq!(c.plain_hash("alldupes")[bare], "a");
+    c.fails("PROFILE document", "HASCRAWLS");
+    c.ok("UNPACK");
+    assert_eq!(c.plain(format!("HGET {P}alldupes {bare}")), bulk("a"));
+    c.assert_consistent();
 }
 
 #[test]
 fn records_of_an_open_crawl_are_plain_until_its_commit() {
-    let server = packed_server();
-    let mut c = server.wire();
-    add(&mut c, P, "a", 0..3);
-    let stored = ok!(c, "HGET", key("h:a"), sha256_of(1));
-    assert_eq!(
-        stored,
-        bulk(format!("0 {DATE} http://example.com/page/1 1001"))
-    );
-    commit(&mut c, P, "a");
-    assert_eq!(ok!(c, "EXISTS", key("h:a"), key("holders")), int(0));
+    let (_server, mut c) = packed();
+    c.add("a", 0..3);
+    let stored = c.plain("HGET {coll-42}:h:a #1");
+    let record = format!("0 {DATE} http://example.com/page/1 1001");
+    assert_eq!(stored, bulk(record));
+    c.commit("a");
+    assert_eq!(c.plain("EXISTS {coll-42}:h:a {coll-42}:holders"), int(0));
     // A plain client goes on with the crawl, as the documents say.
-    ok!(c, "SADD", key("uncommittedcrawls"), "a");
-    ok!(
-        c,
-        "HSET",
-        key("h:a"),
-        sha256_of(7),
-        format!("0 {DATE} http://e.com/ 7")
-    );
-    ok!(c, "HINCRBY", key("h:a:counts"), "totalUrls", 1);
-    assert_eq!(owners(&mut c, P, [1, 7]), ["a", "-"]);
-    assert_eq!(commit(&mut c, P, "a"), (1, 0));
-    assert_eq!(owners(&mut c, P, [1, 7]), ["a", "a"]);
-    assert_eq!(ok!(c, "EXISTS", key("h:a")), int(0));
-    assert_eq!(plain_hash(&mut c, P, "h:a").len(), 4);
-    assert_consistent(&mut c, P);
+    c.plain("SADD {coll-42}:uncommittedcrawls a");
+    c.plain(format!("HSET {P}h:a #7 '0 {DATE} http://e.com/ 7'"));
+    c.plain("HINCRBY {coll-42}:h:a:counts totalUrls 1");
+    assert_eq!(c.owners([1, 7]), ["a", "-"]);
+    assert_eq!(c.commit("a"), (1, 0));
+    assert_eq!(c.owners([1, 7]), ["a", "a"]);
+    assert_eq!(c.plain("EXISTS {coll-42}:h:a"), int(0));
+    assert_eq!(c.plain_hash("h:a").len(), 4);
+    c.assert_consistent();
 }
 
 #[test]
-fn arguments_are_checked() {
-    let server = plain_server();
-    let mut c = server.wire();
+fn a_key_of_another_type_is_named_by_pack_and_stays() {
+    let (server, mut c) = plain();
     small_index(&mut c, P);
-    for name in ["DEDUPE.PACK", "DEDUPE.UNPACK"] {
-        assert!(err!(c, name).contains("wrong number of arguments"));
-        assert!(err!(c, name, P, "more").contains("wrong number of arguments"));
-        err!(c, name, vec![b'x'; 10 << 20]);
-    }
-    ok!(c, "HSET", key("crawlspace"), "format", "999");
-    for name in ["DEDUPE.PACK", "DEDUPE.UNPACK"] {
-        assert!(err!(c, name, P).starts_with("BADFORMAT "));
-    }
-    ok!(c, "HSET", key("crawlspace"), "format", "1");
-    for (wrong, words) in [
-        ("allhashes", &["SET", "x"][..]),
-        ("allcrawls", &["SET", "x"]),
-        ("h:a", &["RPUSH", "x"]),
-        ("holders", &["SET", "x"]),
+    for (name, command) in rows![
+        "allhashes", "SET";
+        "allcrawls", "SET";
+        "h:a", "RPUSH";
+        "holders", "SET";
     ] {
-        ok!(c, "RENAME", key(wrong), "kept");
-        ok!(c, words[0], key(wrong), words[1]);
+        c.plain(format!("RENAME {P}{name} kept"));
+        c.plain(format!("{command} {P}{name} x"));
         let spoiled = server.snapshot();
-        let line = err!(c, "DEDUPE.PACK", P);
-        let names = line.starts_with("WRONGTYPE ") && line.contains(&key(wrong));
-        assert!(names, "{wrong}: {line}");
+        c.fails("PACK", &format!("WRONGTYPE {P}{name}"));
         server.snapshot().assert_same(&spoiled, "refused PACK");
-        ok!(c, "RENAME", "kept", key(wrong));
+        c.plain(format!("RENAME kept {P}{name}"));
     }
-    assert_consistent(&mut c, P);
+    c.assert_consistent();
 }
