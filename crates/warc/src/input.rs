@@ -65,7 +65,15 @@ impl<R: Read> Input<R> {
     /// Leaves the gzip member if nothing more comes in it; its checksum was verified then.
     pub(super) fn close(&mut self) -> Result<bool, Problem> {
         // As much as tells whether another record begins there.
-        while self.bytes().len() < LOOK && self.more()? == After::More {}
+        while self.bytes().len() < LOOK {
+            match self.more() {
+                Ok(After::More) => {}
+                Ok(After::Member | After::File) => break,
+                // What is wrong is an error of the record that begins there.
+                Err(_) if !self.bytes().is_empty() => break,
+                Err(problem) => return Err(problem),
+            }
+        }
         let is_end = self.bytes().is_empty();
         if is_end {
             self.member = Member::None;
