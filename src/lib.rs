@@ -6,6 +6,9 @@ pub mod chg;
 pub mod dedupe;
 pub mod tags;
 
+#[cfg(test)]
+mod grammar_tests;
+
 /// Memory comes from the server, so that `INFO memory` and `maxmemory` see it. Unit tests have no
 /// server around them.
 #[cfg(all(feature = "module", not(test)))]

@@ -132,24 +132,8 @@ impl<K: Store> Frontier<K> {
         if self.types_checked {
             return Ok(());
         }
-        let names = &self.names;
-        for zset in [
-            &names.wait,
-            &names.busy,
-            &names.idle,
-            &names.past,
-            &names.dropped,
-        ] {
-            ks.zset_len(zset)?;
-        }
-        for list in [&names.ready, &names.expired] {
-            ks.list_len(list)?;
-        }
-        for hash in [&names.executions, &names.paused, &names.answers] {
-            ks.hash_len(hash)?;
-        }
-        for number in [&names.total, &names.token, &names.gated] {
-            ks.number(number)?;
+        for (name, row) in self.names.all() {
+            ks.check_type(name, row.kind)?;
         }
         self.types_checked = true;
         Ok(())

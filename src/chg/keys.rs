@@ -1,6 +1,6 @@
 //! The keys of a frontier: one table of what each is called, and of what it is to readers and listeners.
 
-use crawlspace_host::keyspace::Keyspace;
+use crawlspace_host::keyspace::{KeyType, Keyspace};
 use crawlspace_host::once_keys;
 
 /// Maximum length of an id of a group, execution, writer or shared gate, in bytes.
@@ -22,16 +22,30 @@ pub enum Heard {
 pub struct Once {
     /// Its name behind the prefix.
     pub name: &'static str,
+    /// The type that it must have.
+    pub kind: KeyType,
+    /// Plain clients use it, too: who runs a command needs permission for it.
+    pub documented: bool,
     heard: Option<Heard>,
     bookkeeping: bool,
 }
 
 impl Once {
-    const fn of(name: &'static str) -> Once {
+    const fn of(name: &'static str, kind: KeyType) -> Once {
         Once {
             name,
+            kind,
+            documented: false,
             heard: None,
             bookkeeping: false,
+        }
+    }
+
+    /// Plain clients use it, too.
+    const fn documented(self) -> Once {
+        Once {
+            documented: true,
+            ..self
         }
     }
 
@@ -54,31 +68,31 @@ impl Once {
 
 once_keys! { Once:
     /// `chg_wait`: groups by due time.
-    wait = Once::of("chg_wait").heard(Heard::Queue);
+    wait = Once::of("chg_wait", KeyType::SortedSet).documented().heard(Heard::Queue);
     /// `chg_busy`: groups by the deadline of their first lease to run out.
-    busy = Once::of("chg_busy").heard(Heard::Queue);
+    busy = Once::of("chg_busy", KeyType::SortedSet).documented().heard(Heard::Queue);
     /// `chg_ready`: groups that are due, longest-ready first.
-    ready = Once::of("chg_ready").heard(Heard::Queue);
+    ready = Once::of("chg_ready", KeyType::List).documented().heard(Heard::Queue);
     /// `EIDC`: crawl execution -> queued URIs.
-    executions = Once::of("EIDC").heard(Heard::Type);
+    executions = Once::of("EIDC", KeyType::Hash).documented().heard(Heard::Type);
     /// `QCT`: all queued URIs.
-    total = Once::of("QCT").heard(Heard::Type);
+    total = Once::of("QCT", KeyType::String).documented().heard(Heard::Type);
     /// `chg_idle`: groups with nothing queued, by the time when they are deleted.
-    idle = Once::of("chg_idle").heard(Heard::Queue).bookkeeping();
+    idle = Once::of("chg_idle", KeyType::SortedSet).heard(Heard::Queue).bookkeeping();
     /// `chg_gated`: how many groups stand behind shared gates.
-    gated = Once::of("chg_gated");
+    gated = Once::of("chg_gated", KeyType::String);
     /// `chg_token`: the token minted last.
-    token = Once::of("chg_token").heard(Heard::Tokens);
+    token = Once::of("chg_token", KeyType::String).heard(Heard::Tokens);
     /// `chg_past`: deleted groups, by the token of their last release.
-    past = Once::of("chg_past").heard(Heard::Type);
+    past = Once::of("chg_past", KeyType::SortedSet).heard(Heard::Type);
     /// `chg_answers`: replies to these releases.
-    answers = Once::of("chg_answers");
+    answers = Once::of("chg_answers", KeyType::Hash);
     /// `chg_paused`: what is paused beside single groups.
-    paused = Once::of("chg_paused").heard(Heard::Queue).bookkeeping();
+    paused = Once::of("chg_paused", KeyType::Hash).heard(Heard::Queue).bookkeeping();
     /// `chg_dropped`: executions that were dropped while leases were held, by the end of the last one.
-    dropped = Once::of("chg_dropped").heard(Heard::Queue);
+    dropped = Once::of("chg_dropped", KeyType::SortedSet).heard(Heard::Queue);
     /// `chg_expired`: reports of leases that ran out.
-    expired = Once::of("chg_expired").heard(Heard::Type);
+    expired = Once::of("chg_expired", KeyType::List).heard(Heard::Type);
 }
 
 /// What stands before the id in the name of a group's hash.

@@ -16,6 +16,7 @@ pub mod expired;
 mod figures;
 pub mod frontier;
 mod gate;
+pub(crate) mod grammar;
 pub mod group;
 pub mod hold;
 mod idle;

@@ -384,37 +384,14 @@ impl<K: Store> Index<K> {
     /// Refuses an index, or a crawl in it, with a key of another type than it should be: looked at
     /// before a job's first write, so that nothing is half-written.
     pub(super) fn check_types(&mut self, ks: &mut K, crawl: Option<&[u8]>) -> Result<()> {
-        let names = &self.names;
         self.merged().len(ks)?;
-        for hash in [
-            &names.allcounts,
-            &names.meta,
-            &names.committing,
-            &names.removing,
-            &names.commits,
-            &names.holders,
-            &names.claims,
-        ] {
-            ks.hash_len(hash)?;
-        }
-        for set in [
-            &names.allcrawls,
-            &names.uncommitted,
-            &names.finished,
-            &names.shared,
-            &names.outgoing,
-            &names.canceled,
-        ] {
-            ks.set_len(set)?;
+        for (name, row) in self.names.all() {
+            row.kind.map_or(Ok(()), |kind| ks.check_type(name, kind))?;
         }
         let Some(crawl) = crawl else { return Ok(()) };
         for which in CrawlKey::ALL {
             let key = self.crawl_key(ks, crawl, which);
-            match which {
-                CrawlKey::Waczs => ks.list_len(&key)?,
-                CrawlKey::Requires | CrawlKey::Refs => ks.set_len(&key)?,
-                _ => ks.hash_len(&key)?,
-            };
+            ks.check_type(&key, which.kind())?;
         }
         Ok(())
     }
@@ -450,7 +427,7 @@ impl<K: Store> Index<K> {
                 let unstored = self.crawl_key(ks, crawl, CrawlKey::Unstored);
                 ks.delete(&unstored)?;
             } else {
-                self.drop_leftovers(ks, crawl, &CrawlKey::OURS)?;
+                self.drop_leftovers(ks, crawl, CrawlKey::OURS)?;
             }
             self.set_uncommitted(ks, crawl, true)?;
         }

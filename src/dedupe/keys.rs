@@ -1,5 +1,6 @@
 //! The keys of an index: one table of what each is called, and of what it is to readers and listeners.
 
+use crawlspace_host::keyspace::KeyType;
 use crawlspace_host::once_keys;
 
 use super::error::{Error, Result};
@@ -13,6 +14,8 @@ pub const CRAWL_BYTES: usize = 1024;
 pub struct Once {
     /// Its name behind the prefix, in the order of [`Profile::ALL`].
     names: [&'static str; 2],
+    /// The type that it must have, unless that depends on the storage.
+    pub kind: Option<KeyType>,
     cached: bool,
     bookkeeping: bool,
 }
@@ -21,8 +24,25 @@ impl Once {
     const fn of(name: &'static str) -> Once {
         Once {
             names: [name, name],
+            kind: None,
             cached: false,
             bookkeeping: false,
+        }
+    }
+
+    const fn hash(name: &'static str) -> Once {
+        let kind = Some(KeyType::Hash);
+        Once {
+            kind,
+            ..Once::of(name)
+        }
+    }
+
+    const fn set(name: &'static str) -> Once {
+        let kind = Some(KeyType::Set);
+        Once {
+            kind,
+            ..Once::of(name)
         }
     }
 
@@ -64,36 +84,36 @@ impl Once {
 pub const MERGED: Once = Once::of("allhashes").in_browsertrix("alldupes").cached();
 
 /// The set of committed crawls.
-const COMMITTED: Once = Once::of("allcrawls").cached();
+const COMMITTED: Once = Once::set("allcrawls").cached();
 
 /// The set into which another program's purge renames it.
-const OUTGOING: Once = Once::of("to-remove-crawls").cached();
+const OUTGOING: Once = Once::set("to-remove-crawls").cached();
 
 once_keys! { Once:
     /// The merged index: hash → crawl.
     merged = MERGED;
     /// `allcounts`.
-    allcounts = Once::of("allcounts");
+    allcounts = Once::hash("allcounts");
     /// `allcrawls`.
     allcrawls = COMMITTED;
     /// `uncommittedcrawls`.
-    uncommitted = Once::of("uncommittedcrawls").cached();
+    uncommitted = Once::set("uncommittedcrawls").cached();
     /// `src:d`: names of WACZ files whose hashes are in the index.
-    finished = Once::of("src:d");
+    finished = Once::set("src:d");
     /// `crawlspace`: format, profile, counters.
-    meta = Once::of("crawlspace").cached().bookkeeping();
+    meta = Once::hash("crawlspace").cached().bookkeeping();
     /// `committing`: crawl → `n new known`, for commits under way.
-    committing = Once::of("committing").cached().bookkeeping();
+    committing = Once::hash("committing").cached().bookkeeping();
     /// `removing`: crawl → state, for removals under way.
-    removing = Once::of("removing").cached().bookkeeping();
+    removing = Once::hash("removing").cached().bookkeeping();
     /// `commits`: commit number → crawl.
-    commits = Once::of("commits").cached().bookkeeping();
+    commits = Once::hash("commits").cached().bookkeeping();
     /// `holders`: hash → numbers of the commits that met it after its owner's.
-    holders = Once::of("holders").cached().bookkeeping();
+    holders = Once::hash("holders").cached().bookkeeping();
     /// `claims`: hash → `token deadline crawl`.
-    claims = Once::of("claims").cached().bookkeeping();
+    claims = Once::hash("claims").cached().bookkeeping();
     /// `sharedwaczs`: names in `src:d` that more than one crawl may have.
-    shared = Once::of("sharedwaczs").bookkeeping();
+    shared = Once::set("sharedwaczs").bookkeeping();
     /// `moving`: what is left of the storage that the committed part is moving out of.
     moving = Once::of("moving").cached();
     /// `moving:back`: the merged index, for the moment in which a move turns round.
@@ -101,7 +121,7 @@ once_keys! { Once:
     /// `to-remove-crawls`: what a purge by Browsertrix has not put back or deleted yet.
     outgoing = OUTGOING;
     /// `canceledcrawls`: crawls that Browsertrix canceled after it had merged hashes of them.
-    canceled = Once::of("canceledcrawls");
+    canceled = Once::set("canceledcrawls");
 }
 
 /// Which key of a crawl.
@@ -132,7 +152,10 @@ pub enum CrawlKey {
 }
 
 /// Where all keys of crawls begin that are not named by the crawl's id alone.
-const RECORDS: &[u8] = b"h:";
+pub const RECORDS: &[u8] = b"h:";
+
+/// Where the list of the WACZ files of a crawl begins.
+pub const WACZS: &[u8] = b"c:";
 
 impl CrawlKey {
     /// Every key that a crawl may have.
@@ -150,42 +173,48 @@ impl CrawlKey {
         CrawlKey::Seq,
     ];
 
+    /// Those that the documents know.
+    pub const DOCUMENTED: &[CrawlKey] = CrawlKey::ALL.split_at(4).0;
+
     /// Those that the documents do not know.
-    pub const OURS: [CrawlKey; 7] = [
-        CrawlKey::Baseline,
-        CrawlKey::Added,
-        CrawlKey::Merging,
-        CrawlKey::Unstored,
-        CrawlKey::Deps,
-        CrawlKey::Refs,
-        CrawlKey::Seq,
-    ];
+    pub const OURS: &[CrawlKey] = CrawlKey::ALL.split_at(4).1;
+
+    /// What stands before and after the crawl id in the key's name, and its type.
+    const fn row(self) -> (&'static [u8], &'static [u8], KeyType) {
+        match self {
+            CrawlKey::Records => (RECORDS, b"", KeyType::Hash),
+            CrawlKey::Counts => (RECORDS, b":counts", KeyType::Hash),
+            CrawlKey::Waczs => (WACZS, b":wacz", KeyType::List),
+            CrawlKey::Requires => (b"", b":reqCrawls", KeyType::Set),
+            CrawlKey::Baseline => (RECORDS, b":baseline", KeyType::Hash),
+            CrawlKey::Added => (RECORDS, b":added", KeyType::Hash),
+            CrawlKey::Merging => (RECORDS, b":merging", KeyType::Hash),
+            CrawlKey::Unstored => (RECORDS, b":unstored", KeyType::Hash),
+            CrawlKey::Deps => (RECORDS, b":deps", KeyType::Hash),
+            CrawlKey::Refs => (RECORDS, b":refs", KeyType::Set),
+            CrawlKey::Seq => (RECORDS, b":seq", KeyType::Hash),
+        }
+    }
+
+    /// What stands before and after the crawl id in the key's name.
+    pub const fn around(self) -> (&'static [u8], &'static [u8]) {
+        let (before, after, _) = self.row();
+        (before, after)
+    }
+
+    /// The type that the key must have.
+    pub const fn kind(self) -> KeyType {
+        self.row().2
+    }
 
     /// Whether the documents do not know it.
     pub fn is_ours(self) -> bool {
         CrawlKey::OURS.contains(&self)
     }
 
-    /// What stands before and after the crawl id in the key's name.
-    pub const fn around(self) -> (&'static [u8], &'static [u8]) {
-        match self {
-            CrawlKey::Records => (RECORDS, b""),
-            CrawlKey::Counts => (RECORDS, b":counts"),
-            CrawlKey::Waczs => (b"c:", b":wacz"),
-            CrawlKey::Requires => (b"", b":reqCrawls"),
-            CrawlKey::Baseline => (RECORDS, b":baseline"),
-            CrawlKey::Added => (RECORDS, b":added"),
-            CrawlKey::Merging => (RECORDS, b":merging"),
-            CrawlKey::Unstored => (RECORDS, b":unstored"),
-            CrawlKey::Deps => (RECORDS, b":deps"),
-            CrawlKey::Refs => (RECORDS, b":refs"),
-            CrawlKey::Seq => (RECORDS, b":seq"),
-        }
-    }
-
     /// Whether it says nothing of anybody's data, so that whoever may run a command may have it read.
     fn is_bookkeeping(self) -> bool {
-        CrawlKey::OURS.contains(&self) && self != CrawlKey::Refs
+        self.is_ours() && self != CrawlKey::Refs
     }
 
     /// The key of a crawl that this is, by its name behind the prefix, and the crawl.

@@ -18,6 +18,7 @@ pub mod earliest;
 pub mod error;
 mod findings;
 pub mod gather;
+pub(crate) mod grammar;
 pub mod holders;
 pub mod index;
 pub mod job;

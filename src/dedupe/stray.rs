@@ -7,7 +7,7 @@ use super::digest::Digest;
 use super::error::Result;
 use super::index::{CrawlState, Index};
 use super::job::Lent;
-use super::keys::CrawlKey;
+use super::keys::{CrawlKey, RECORDS, WACZS};
 use super::record::Record;
 use super::store::Store;
 use super::wacz::WaczEntry;
@@ -57,7 +57,7 @@ impl<K: Store> Index<K> {
 /// `h:c1` in the index with prefix ``, and of crawl `c1` in the one with prefix `h:`.
 fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> bool {
     // A crawl's key begins like this, or has its id right behind the prefix.
-    let starts = [&b"h:"[..], b"c:"]
+    let starts = [RECORDS, WACZS]
         .into_iter()
         .flat_map(|start| memchr::memmem::find_iter(key, start));
     let ends: Vec<usize> = starts.filter(|&at| at > prefix_len).collect();

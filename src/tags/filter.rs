@@ -47,23 +47,6 @@ pub enum Returns {
     Tags,
 }
 
-impl Returns {
-    /// The form of that name, whatever the case.
-    pub fn parse(word: &[u8]) -> Option<Returns> {
-        let names = [
-            ("LINES", Returns::Lines),
-            ("INDEX", Returns::Index),
-            ("BITS", Returns::Bits),
-            ("COUNT", Returns::Count),
-            ("TAGS", Returns::Tags),
-        ];
-        let found = names
-            .iter()
-            .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
-        found.map(|(_, returns)| *returns)
-    }
-}
-
 /// The lines of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum Batch<'a> {

@@ -12,6 +12,7 @@ pub mod error;
 pub mod explain;
 pub mod expression;
 pub mod filter;
+pub(crate) mod grammar;
 pub mod index;
 pub mod list;
 pub mod point;

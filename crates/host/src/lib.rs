@@ -7,6 +7,7 @@
 #[cfg(any(feature = "server", test))]
 pub mod cluster;
 pub mod defrag;
+pub mod grammar;
 pub mod keyspace;
 pub mod reply;
 #[cfg(feature = "server")]

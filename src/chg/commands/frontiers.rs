@@ -148,15 +148,8 @@ pub fn permit(
             cached.frontier.check_types(keys)?;
         }
         let frontier = &cached.frontier;
-        let once = &frontier.names;
-        let all = [
-            &once.wait,
-            &once.busy,
-            &once.ready,
-            &once.executions,
-            &once.total,
-        ];
-        let mut result = all.into_iter().try_for_each(|key| user.check(key, access));
+        let mut documented = frontier.names.all().filter(|(_, row)| row.documented);
+        let mut result = documented.try_for_each(|(key, _)| user.check(key, access));
         // Any group has the shortest name that one could have.
         let groups = match touched {
             Touched::Groups(groups) => *groups,

@@ -1,7 +1,6 @@
 //! `CHG.*`: arguments in, reply out.
 
 mod adding;
-mod arguments;
 mod fetching;
 mod frontiers;
 mod holding;
@@ -14,15 +13,13 @@ pub mod store;
 pub mod uris;
 mod waiters;
 
+use crate::chg::grammar::{self, Now};
 use crate::chg::keys::may_be_ours;
 use crawlspace_host::server::alarm;
 use crawlspace_host::server::api::Ctx;
-use crawlspace_host::server::command::{Arg, register};
+use crawlspace_host::server::command::register;
 use crawlspace_host::server::load::Family;
 use crawlspace_host::server::notify::{self, Listener};
-
-/// What a client says the time is; for simulations.
-const NOW: Arg = Arg::integer("now").after("NOW").optional();
 
 /// The family, for the module's load.
 pub const FAMILY: Family = Family {
@@ -33,29 +30,13 @@ pub const FAMILY: Family = Family {
 
 /// Makes all commands of the family known to the server.
 fn register_all(ctx: Ctx) -> Result<(), String> {
+    macro_rules! register_each {
+        ($($command:ident)+) => { $(register::<grammar::$command>(ctx)?;)+ };
+    }
     // SAFETY: called with the context of the module's load.
     unsafe {
         uris::register(ctx)?;
-        register::<adding::Add>(ctx)?;
-        register::<adding::AddUri>(ctx)?;
-        register::<fetching::Next>(ctx)?;
-        register::<fetching::Release>(ctx)?;
-        register::<fetching::Extend>(ctx)?;
-        register::<fetching::Expired>(ctx)?;
-        register::<jobs::Sweep>(ctx)?;
-        register::<holding::Block>(ctx)?;
-        register::<holding::Pause>(ctx)?;
-        register::<holding::Resume>(ctx)?;
-        register::<holding::Limit>(ctx)?;
-        register::<holding::Group>(ctx)?;
-        register::<jobs::Drop>(ctx)?;
-        register::<jobs::Move>(ctx)?;
-        register::<holding::Why>(ctx)?;
-        register::<holding::Info>(ctx)?;
-        register::<listing::List>(ctx)?;
-        register::<listing::Uris>(ctx)?;
-        register::<jobs::Check>(ctx)?;
-        register::<jobs::Repair>(ctx)?;
+        grammar::all!(register_each);
     }
     alarm::wakes(frontiers::awake);
     notify::listen(Listener {
@@ -65,4 +46,14 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
         hear: frontiers::on_change,
     });
     Ok(())
+}
+
+/// Refuses a time that the client says, unless the setting allows it.
+fn allowed(now: Now) -> Result<Now, String> {
+    if now.simulated && !settings::SIMULATED_TIME.get() {
+        return Err(
+            "ERR NOW is for tests and simulations; CONFIG SET crawlspace.chg-simulated-time yes allows it (argument 2)".to_owned(),
+        );
+    }
+    Ok(now)
 }

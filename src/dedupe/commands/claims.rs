@@ -5,9 +5,10 @@
 
 use std::os::raw::c_int;
 
-use crate::dedupe::claim::{CLAIM_MS, Millis, Outcome};
+use crate::dedupe::claim::{Millis, Outcome};
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::Error;
+use crate::dedupe::grammar::{Claim, Unclaim};
 use crate::dedupe::keys::{CrawlKey, possible_prefixes};
 use crate::dedupe::lookup::Original;
 use crawlspace_host::reply::Reply;
@@ -17,17 +18,13 @@ use crawlspace_host::server::api::{Ctx, RmString, context_flags, raw, rm};
 use crawlspace_host::server::blocked::{BlockedClient, can_block};
 use crawlspace_host::server::clock::even_ms;
 use crawlspace_host::server::cluster;
-use crawlspace_host::server::command::{Answer, Arg, Call, Command, PREFIX_BYTES, Spec};
+use crawlspace_host::server::command::{Act, Answer, Call, PREFIX_BYTES};
 use crawlspace_host::server::keyspace::RedisKeyspace;
 use crawlspace_host::server::main_thread::MainThread;
 use crawlspace_host::server::notify::Change;
 
 use super::indexes::{CachedIndex, RedisIndex, on_index, permit, with_index};
 use super::metrics;
-use super::{crawl_argument, hash_argument};
-
-/// Longest wait for a claim, in milliseconds; 0 waits for ever.
-const BLOCK_MS: u64 = CLAIM_MS;
 
 /// What a client asks for.
 struct Wish {
@@ -80,47 +77,15 @@ pub fn start() {
     alarm::wakes(awake);
 }
 
-/// Looks a hash up, or else reserves it.
-pub struct Claim;
-
-impl Command for Claim {
-    const SPEC: Spec = Spec {
-        name: "dedupe.claim",
-        flags: "write deny-oom blocking",
-        arity: -6,
-        summary: "Looks a hash up, or else reserves it, so that only one worker stores the payload.",
-        complexity: "O(1)",
-        args: &[
-            Arg::prefix(),
-            Arg::text("crawl"),
-            Arg::text("hash"),
-            Arg::integer("milliseconds").after("PX"),
-            Arg::integer("block-milliseconds").after("BLOCK").optional(),
-            Arg::word("withwacz", "WITHWACZ").optional(),
-        ],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let crawl = crawl_argument(&mut call.args)?;
-        let (_, digest) = hash_argument(&mut call.args)?;
-        if !call.args.keyword("PX") {
-            return Err(format!(
-                "ERR syntax error: PX and the milliseconds that the claim lasts are missing (argument {})",
-                call.args.position() + 1
-            ));
-        }
-        let ms = call.args.unsigned("PX", 1, CLAIM_MS)?;
-        let (mut block, mut with_wacz) = (None, false);
-        loop {
-            if block.is_none() && call.args.keyword("BLOCK") {
-                block = Some(call.args.unsigned("BLOCK", 0, BLOCK_MS)?);
-            } else if !with_wacz && call.args.keyword("WITHWACZ") {
-                with_wacz = true;
-            } else {
-                break;
-            }
-        }
-        call.args.end()?;
+impl Act for Claim<'static> {
+    fn act(asked: Claim<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        let Claim {
+            crawl,
+            digest,
+            ms,
+            block,
+            with_wacz,
+        } = asked;
         permit(
             call,
             &[
@@ -222,22 +187,8 @@ impl Wish {
     }
 }
 
-/// Gives a claim up.
-pub struct Unclaim;
-
-impl Command for Unclaim {
-    const SPEC: Spec = Spec {
-        name: "dedupe.unclaim",
-        flags: "write fast",
-        arity: 4,
-        summary: "Gives a claim up, so that another worker can store the payload.",
-        complexity: "O(1)",
-        args: &[Arg::prefix(), Arg::text("hash"), Arg::integer("token")],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let (_, digest) = hash_argument(&mut call.args)?;
-        let token = call.args.unsigned("token", 1, i64::MAX as u64)?;
+impl Act for Unclaim {
+    fn act(Unclaim { digest, token }: Unclaim, call: &mut Call<'_>) -> Result<Answer, String> {
         permit(call, &[(|names| &names.claims, Access::Write)], &[])?;
         let given_up = on_index(call, |cached, keys| {
             cached.index.unclaim(keys, &digest, token, even_ms())

@@ -4,6 +4,7 @@ use std::os::raw::c_int;
 
 use rustc_hash::FxHashSet;
 
+use crate::dedupe::grammar::{Cancel, Commit, Remove, RequiredBy, Requires, Retain};
 use crate::dedupe::job::{Job, Step};
 use crate::dedupe::keys::{CrawlKey, is_bookkeeping};
 use crate::dedupe::removal::{self, check_cancelable, check_removable};
@@ -12,18 +13,13 @@ use crate::dedupe::stats::check_known;
 use crate::dedupe::{commit, error::Error};
 use crawlspace_host::server::acl::{Access, User};
 use crawlspace_host::server::api::{Ctx, RmString};
-use crawlspace_host::server::args::Args;
 use crawlspace_host::server::cluster;
-use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::job::{self, JobId, Progress, Slices, Submitted};
 use crawlspace_host::server::keyspace::RedisKeyspace;
-use crawlspace_host::text::Shown;
 
+use super::claims;
 use super::indexes::{Once, on_index, permit, slice};
-use super::{claims, crawl_argument};
-
-/// Maximum length of a reference, in bytes.
-const REFERENCE_BYTES: usize = 1100;
 
 /// Whether a job changes the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,29 +159,8 @@ pub const STATE: [(Once, Access); 4] = [
     (|names| &names.canceled, Access::Read),
 ];
 
-/// The documented keys of a crawl.
-pub const OF_CRAWL: [CrawlKey; 4] = [
-    CrawlKey::Records,
-    CrawlKey::Counts,
-    CrawlKey::Waczs,
-    CrawlKey::Requires,
-];
-
-/// A crawl becomes part of the merged index.
-pub struct Commit;
-
-impl Command for Commit {
-    const SPEC: Spec = Spec {
-        name: "dedupe.commit",
-        flags: "write deny-oom blocking",
-        arity: 3,
-        summary: "Makes a crawl part of the merged index: all of its hashes become visible at once.",
-        complexity: "O(N) where N is the number of hashes that are new since the last commit, in slices",
-        args: &[Arg::prefix(), Arg::text("crawl")],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let crawl = crawl_argument(&mut call.args)?;
+impl Act for Commit<'static> {
+    fn act(Commit { crawl }: Commit<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         permit(
             call,
             &WHOLE_INDEX,
@@ -206,22 +181,13 @@ impl Command for Commit {
     }
 }
 
-/// What is uncommitted of a crawl leaves no trace.
-pub struct Cancel;
-
-impl Command for Cancel {
-    const SPEC: Spec = Spec {
-        name: "dedupe.cancel",
-        flags: "write blocking",
-        arity: 3,
-        summary: "Drops an uncommitted crawl, or what came since the last commit of a continued one.",
-        complexity: "O(N) where N is the number of hashes dropped, in slices",
-        args: &[Arg::prefix(), Arg::text("crawl")],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let crawl = crawl_argument(&mut call.args)?;
-        permit(call, &WHOLE_INDEX, &[(crawl, &OF_CRAWL, Access::Write)])?;
+impl Act for Cancel<'static> {
+    fn act(Cancel { crawl }: Cancel<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        permit(
+            call,
+            &WHOLE_INDEX,
+            &[(crawl, CrawlKey::DOCUMENTED, Access::Write)],
+        )?;
         on_index(call, |cached, keys| {
             check_cancelable(&mut cached.index, keys, crawl)
         })?;
@@ -236,38 +202,15 @@ impl Command for Cancel {
     }
 }
 
-fn crawl_arguments<'a>(args: &mut Args<'a>) -> Result<Vec<&'a [u8]>, String> {
-    let mut crawls = Vec::with_capacity(args.left());
-    loop {
-        crawls.push(crawl_argument(args)?);
-        if args.left() == 0 {
-            return Ok(crawls);
-        }
-    }
-}
-
 fn owned(crawls: &[&[u8]]) -> Vec<Vec<u8>> {
     crawls.iter().map(|crawl| crawl.to_vec()).collect()
 }
 
-/// Committed crawls leave the index.
-pub struct Remove;
-
-impl Command for Remove {
-    const SPEC: Spec = Spec {
-        name: "dedupe.remove",
-        flags: "write blocking",
-        arity: -3,
-        summary: "Removes committed crawls: their hashes go to the next holder, or go.",
-        complexity: "O(N) where N is the number of hashes of the removed crawls, in slices",
-        args: &[Arg::prefix(), Arg::text("crawl").multiple()],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let crawls = crawl_arguments(&mut call.args)?;
+impl Act for Remove<'static> {
+    fn act(Remove { crawls }: Remove<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         let keys: Vec<_> = crawls
             .iter()
-            .map(|c| (*c, &OF_CRAWL[..], Access::Write))
+            .map(|c| (*c, CrawlKey::DOCUMENTED, Access::Write))
             .collect();
         permit(call, &WHOLE_INDEX, &keys)?;
         on_index(call, |cached, keys| {
@@ -285,26 +228,9 @@ impl Command for Remove {
     }
 }
 
-/// These crawls are the whole collection.
-pub struct Retain;
-
-impl Command for Retain {
-    const SPEC: Spec = Spec {
-        name: "dedupe.retain",
-        flags: "write blocking",
-        arity: -3,
-        summary: "Says which crawls are the whole collection: others are tracked as removed, or purged.",
-        complexity: "O(C) where C is the number of crawls; with PURGE also the cost of removing the others",
-        args: &[
-            Arg::prefix(),
-            Arg::word("purge", "PURGE").optional(),
-            Arg::text("crawl").multiple(),
-        ],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let purge = call.args.keyword("PURGE");
-        let crawls = crawl_arguments(&mut call.args)?;
+impl Act for Retain<'static> {
+    fn act(asked: Retain<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        let (purge, crawls) = (asked.purge.is_some(), asked.crawls);
         if purge {
             permit(call, &WHOLE_INDEX, &[])?;
             permit_removal_of_others(call, &crawls)?;
@@ -336,7 +262,7 @@ fn permit_removal_of_others(call: &mut Call<'_>, kept: &[&[u8]]) -> Result<(), S
         .iter()
         .map(|crawl| &crawl[..])
         .filter(|crawl| !kept.contains(*crawl))
-        .map(|crawl| (crawl, &OF_CRAWL[..], Access::Write))
+        .map(|crawl| (crawl, CrawlKey::DOCUMENTED, Access::Write))
         .collect();
     permit(call, &[], &others)?;
     let others: Vec<&[u8]> = others.into_iter().map(|(crawl, ..)| crawl).collect();
@@ -358,78 +284,13 @@ fn permit_references(call: &mut Call<'_>, crawls: &[&[u8]]) -> Result<(), String
         .try_for_each(|key| user.check(key, Access::Write))
 }
 
-/// What a crawl cannot be replayed without.
-pub struct Requires;
-
-impl Command for Requires {
-    const SPEC: Spec = Spec {
-        name: "dedupe.requires",
-        flags: "readonly blocking",
-        arity: -3,
-        summary: "Lists the WACZ files that a crawl or a WACZ depends on, ready for relation.requires.",
-        complexity: "O(N) where N is the number of WACZ files of the required crawls",
-        args: &[
-            Arg::prefix(),
-            Arg::one_of(
-                "of",
-                &[
-                    Arg::text("crawl"),
-                    Arg::text("uuid").after("REF"),
-                    Arg::text("reference").after("REFS").multiple(),
-                ],
-            ),
-            Arg::word("transitive", "TRANSITIVE").optional(),
-            Arg::one_of(
-                "format",
-                &[Arg::word("json", "JSON"), Arg::word("resp", "RESP")],
-            )
-            .after("FORMAT")
-            .optional(),
-        ],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let args = &mut call.args;
-        // A word alone is a crawl's id, also when it is REF or REFS.
-        let of = if args.left() > 1 && args.keyword("REF") {
-            Of::Wacz(args.bytes("uuid", 1024)?.to_vec())
-        } else if args.left() > 1 && args.keyword("REFS") {
-            let mut references = Vec::new();
-            while let Some(argument) = args.peek() {
-                if !argument.contains(&b' ') && !references.is_empty() {
-                    break;
-                }
-                let reference = args.bytes("reference", REFERENCE_BYTES)?;
-                requires::check_references(&[reference])
-                    .map_err(|error| format!("{error} (argument {})", args.position()))?;
-                references.push(reference.to_vec());
-            }
-            Of::References(references)
-        } else {
-            Of::Crawl(crawl_argument(args)?.to_vec())
-        };
-        let (mut transitive, mut format) = (false, None);
-        loop {
-            if !transitive && args.keyword("TRANSITIVE") {
-                transitive = true;
-            } else if format.is_none() && args.keyword("FORMAT") {
-                let word = args.next("format")?;
-                format = Some(match word.to_ascii_uppercase().as_slice() {
-                    b"JSON" => Format::Json,
-                    b"RESP" => Format::Resp,
-                    _ => {
-                        return Err(format!(
-                            "ERR invalid format '{}': JSON or RESP is expected (argument {})",
-                            Shown(word),
-                            args.position()
-                        ));
-                    }
-                });
-            } else {
-                break;
-            }
-        }
-        args.end()?;
+impl Act for Requires {
+    fn act(asked: Requires, call: &mut Call<'_>) -> Result<Answer, String> {
+        let Requires {
+            of,
+            transitive,
+            format,
+        } = asked;
         let format = format.unwrap_or(Format::Json);
         if let Of::Crawl(crawl) = &of {
             permit(
@@ -446,21 +307,8 @@ impl Command for Requires {
     }
 }
 
-/// Who depends on a crawl.
-pub struct RequiredBy;
-
-impl Command for RequiredBy {
-    const SPEC: Spec = Spec {
-        name: "dedupe.requiredby",
-        flags: "readonly blocking",
-        arity: 3,
-        summary: "Lists the crawls that would break if this one went, with their numbers of revisits.",
-        complexity: "O(C) where C is the number of crawls, in slices",
-        args: &[Arg::prefix(), Arg::text("crawl")],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let crawl = crawl_argument(&mut call.args)?;
+impl Act for RequiredBy<'static> {
+    fn act(RequiredBy { crawl }: RequiredBy<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         on_index(call, |cached, keys| {
             cached.index.require_known(keys, crawl).map(drop)
         })?;

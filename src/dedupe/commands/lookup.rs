@@ -3,60 +3,29 @@
 use smallvec::SmallVec;
 
 use crate::dedupe::digest::Digest;
+use crate::dedupe::grammar::Lookup;
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::lookup::{Original, Sight};
 use crate::dedupe::packed::Value;
 use crate::dedupe::record::Record;
 use crawlspace_host::server::acl::{Access, User};
 use crawlspace_host::server::api::{Ctx, RmString};
-use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::reply::{send_array, send_bulk, send_int, send_nil};
 
 use super::indexes::on_index;
 use super::metrics;
-use super::{crawl_argument, hash_argument};
-
-/// The two documented look-ups in one, for many hashes.
-pub struct Lookup;
 
 /// One answer: where the hash was found, and the container's name if asked for.
 type Hit = (Original<RmString>, Option<Vec<u8>>);
 
-impl Command for Lookup {
-    const SPEC: Spec = Spec {
-        name: "dedupe.lookup",
-        flags: "readonly fast",
-        arity: -3,
-        summary: "Says for each hash which crawl holds its original record, and where.",
-        complexity: "O(N) where N is the number of hashes",
-        args: &[
-            Arg::prefix(),
-            Arg::text("crawl").after("CRAWL").optional(),
-            Arg::word("withwacz", "WITHWACZ").optional(),
-            Arg::text("hash").multiple(),
-        ],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let (mut own, mut with_wacz) = (None, false);
-        loop {
-            if own.is_none() && call.args.keyword("CRAWL") {
-                own = Some(crawl_argument(&mut call.args)?);
-            } else if !with_wacz && call.args.keyword("WITHWACZ") {
-                with_wacz = true;
-            } else {
-                break;
-            }
-        }
-        let mut digests: SmallVec<[Digest; 1]> = SmallVec::new();
-        let first = call.args.position() + 1;
-        loop {
-            digests.push(hash_argument(&mut call.args)?.1);
-            if call.args.left() == 0 {
-                break;
-            }
-        }
-
+impl Act for Lookup<'static> {
+    fn act(asked: Lookup<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        let Lookup {
+            own,
+            with_wacz,
+            digests,
+        } = asked;
         if digests.len() == 1
             && own.is_none()
             && !with_wacz
@@ -65,9 +34,9 @@ impl Command for Lookup {
             return Ok(answer);
         }
         let user = call.user();
-        let given: SmallVec<[RmString; 1]> = (first..)
-            .take(digests.len())
-            .map(|at| call.argument(at))
+        let given: SmallVec<[RmString; 1]> = (1..=digests.len())
+            .rev()
+            .map(|n| call.from_end(n))
             .collect();
         let mut refused = Ok(());
         let found: SmallVec<[Option<Hit>; 1]> = on_index(call, |cached, keys| {

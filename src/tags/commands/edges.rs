@@ -2,102 +2,44 @@
 
 use crawlspace_cdx::{Format, Line, Read};
 
-use super::arguments::{KIND, id, kind, tags};
 use super::settings::{tags_batch_ms, tags_inline_bytes};
 use super::store::{change, read};
+use crate::tags::grammar::{Add, Get, Rem, Subject};
 use crate::tags::index::{Index, Tagged};
 use crate::tags::view::View;
 use crawlspace_host::reply::Reply;
-use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::worker::{Terms, in_one_turn, submit};
 
-/// Tags are attached.
-pub struct Add;
-
-impl Command for Add {
-    const SPEC: Spec = Spec {
-        name: "tags.add",
-        flags: "write fast deny-oom",
-        arity: -5,
-        summary: "Attaches tags to a record, a file or another tag.",
-        complexity: "O(N) where N is the number of tags given; for a tag, and of those that carry it",
-        args: &[
-            Arg::key(),
-            KIND,
-            Arg::text("id"),
-            Arg::text("tag").multiple(),
-        ],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let kind = kind(&mut call.args)?;
-        let id = id(&mut call.args, kind)?;
-        let tags = tags(&mut call.args)?;
+impl Act for Add<'static> {
+    fn act(asked: Add<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        let Subject { kind, id } = asked.to;
         let added = change(call, true, c"tags.add", |space| {
-            let added = space.add(kind, id, &tags)?;
+            let added = space.add(kind, id, &asked.tags)?;
             Ok((added, added > 0))
         })?;
         Ok(Answer::Reply(Reply::count(added.unwrap_or(0))))
     }
 }
 
-/// Tags are taken off.
-pub struct Rem;
-
-impl Command for Rem {
-    const SPEC: Spec = Spec {
-        name: "tags.rem",
-        flags: "write fast",
-        arity: -5,
-        summary: "Takes tags off a record, a file or another tag.",
-        complexity: "O(N) where N is the number of tags given; for a tag, and of those that carry it",
-        args: &[
-            Arg::key(),
-            KIND,
-            Arg::text("id"),
-            Arg::text("tag").multiple(),
-        ],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let kind = kind(&mut call.args)?;
-        let id = id(&mut call.args, kind)?;
-        let tags = tags(&mut call.args)?;
+impl Act for Rem<'static> {
+    fn act(asked: Rem<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        let Subject { kind, id } = asked.from;
         let removed = change(call, false, c"tags.rem", |space| {
-            let removed = space.remove(kind, id, &tags);
+            let removed = space.remove(kind, id, &asked.tags);
             Ok((removed, removed > 0))
         })?;
         Ok(Answer::Reply(Reply::count(removed.unwrap_or(0))))
     }
 }
 
-/// The tags of something.
-pub struct Get;
-
-impl Command for Get {
-    const SPEC: Spec = Spec {
-        name: "tags.get",
-        flags: "readonly fast",
-        arity: -4,
-        summary: "Tells the tags of a record, a file or another tag.",
-        complexity: "O(N) where N is the number of tags, with ALL of those they carry as well",
-        args: &[
-            Arg::key(),
-            KIND,
-            Arg::text("id"),
-            Arg::word("all", "ALL").optional(),
-        ],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let kind = kind(&mut call.args)?;
-        let id = id(&mut call.args, kind)?;
-        let all = call.args.keyword("ALL");
-        call.args.end()?;
+impl Act for Get<'static> {
+    fn act(asked: Get<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        let Subject { kind, id } = asked.of;
         let Some(space) = read(call)? else {
             return Ok(Answer::Reply(shown(Vec::new())));
         };
-        if !all {
+        if !asked.all {
             return Ok(Answer::Reply(shown(own_tags(space.index(), kind, id))));
         }
         let view = space.view();

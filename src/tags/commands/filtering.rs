@@ -1,22 +1,19 @@
 //! Captures that pass, and why: `TAGS.FILTER`, `TAGS.EXPLAIN`.
 
-use crawlspace_cdx::{Collapse, Dialect, Format};
-
 use super::metrics;
 use super::settings::{tags_batch_ms, tags_inline_bytes};
 use super::store::read;
 use crate::tags::error::Error;
 use crate::tags::explain::explain;
 use crate::tags::expression::Bounds;
-use crate::tags::filter::{Batch, Request, Returns};
+use crate::tags::filter::Batch;
+use crate::tags::grammar::{Explain, Filter};
 use crate::tags::space::{Conditions, Lent};
 use crate::tags::task::Task;
-use crate::tags::view::{Asked, View};
-use crawlspace_host::server::args::Args;
+use crate::tags::view::View;
 use crawlspace_host::server::blocked::can_block;
-use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::worker::{Terms, in_one_turn, submit};
-use crawlspace_host::text::Shown;
 
 /// Largest batch for a client that cannot wait, in bytes.
 const AT_ONCE_BYTES: usize = 64 << 20;
@@ -27,102 +24,12 @@ const AT_ONCE_MS: u64 = 2_000;
 /// A batch of so much work or less is light: it does not wait for long lines of others.
 const LIGHT: usize = 4 << 20;
 
-/// Words of the commands. A filter that is one of them must come right after `FILTER`.
-const WORDS: [&str; 12] = [
-    "POINT", "WHERE", "FILTER", "DIALECT", "COLLAPSE", "SKIP", "LIMIT", "FORMAT", "BADLINES",
-    "RETURN", "LINES", "BLOB",
-];
-
-const ASKED: [Arg; 10] = [
-    Arg::text("point").after("POINT").optional(),
-    Arg::text("expression").after("WHERE").optional(),
-    Arg::text("spec").after("FILTER").optional().multiple(),
-    Arg::one_of(
-        "dialect",
-        &[
-            Arg::word("outback", "OUTBACK"),
-            Arg::word("ia", "IA"),
-            Arg::word("pywb", "PYWB"),
-        ],
-    )
-    .after("DIALECT")
-    .optional(),
-    Arg::text("field[:n]").after("COLLAPSE").optional(),
-    Arg::integer("skip").after("SKIP").optional(),
-    Arg::integer("limit").after("LIMIT").optional(),
-    Arg::one_of(
-        "format",
-        &[
-            Arg::word("auto", "AUTO"),
-            Arg::word("cdx", "CDX"),
-            Arg::word("cdxj", "CDXJ"),
-            Arg::word("file", "FILE"),
-            Arg::word("record", "RECORD"),
-        ],
-    )
-    .after("FORMAT")
-    .optional(),
-    Arg::one_of(
-        "badlines",
-        &[Arg::word("error", "ERROR"), Arg::word("drop", "DROP")],
-    )
-    .after("BADLINES")
-    .optional(),
-    Arg::one_of(
-        "returns",
-        &[
-            Arg::word("lines", "LINES"),
-            Arg::word("index", "INDEX"),
-            Arg::word("bits", "BITS"),
-            Arg::word("count", "COUNT"),
-            Arg::word("tags", "TAGS"),
-        ],
-    )
-    .after("RETURN")
-    .optional(),
-];
-
-/// The captures of a batch that pass.
-pub struct Filter;
-
-impl Command for Filter {
-    const SPEC: Spec = Spec {
-        name: "tags.filter",
-        flags: "readonly",
-        arity: -4,
-        summary: "Gives the captures of a batch that an access point, an expression and filters let pass.",
-        complexity: "O(N) where N is the number of captures, and linear in their length",
-        args: &[
-            Arg::key(),
-            ASKED[0],
-            ASKED[1],
-            ASKED[2],
-            ASKED[3],
-            ASKED[4],
-            ASKED[5],
-            ASKED[6],
-            ASKED[7],
-            ASKED[8],
-            ASKED[9],
-            Arg::one_of(
-                "batch",
-                &[
-                    Arg::text("line").after("LINES").multiple(),
-                    Arg::text("text").after("BLOB"),
-                ],
-            ),
-        ],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let request = request(&mut call.args)?;
-        let blob = is_blob(&mut call.args)?;
-        let first = call.args.position() + 1;
-        let lines = call.args.rest();
-        let batch = if blob {
-            Batch::Blob(lines[0])
-        } else {
-            Batch::Lines(lines)
+impl Act for Filter<'static> {
+    fn act(asked: Filter<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        let Filter { request, batch } = asked;
+        let (blob, n) = match batch {
+            Batch::Blob(_) => (true, 1),
+            Batch::Lines(lines) => (false, lines.len()),
         };
         let space = read(call)?;
         let (view, conditions, lent) = match space {
@@ -145,7 +52,7 @@ impl Command for Filter {
         let work = condition.as_ref().map_or(usize::MAX, |condition| {
             request.work(&view, condition, batch)
         });
-        let lines_held = (0..lines.len()).map(|n| call.argument(first + n));
+        let lines_held = (1..=n).rev().map(|n| call.from_end(n));
         let mut task = Task::new(request, view, conditions, lent, condition, batch);
         if !is_slow && work <= here {
             let outcome = task.at_once(batch).map(Answer::Reply);
@@ -198,42 +105,9 @@ impl Drop for Waiting {
     }
 }
 
-/// Why a capture passes or not.
-pub struct Explain;
-
-impl Command for Explain {
-    const SPEC: Spec = Spec {
-        name: "tags.explain",
-        flags: "readonly",
-        arity: -4,
-        summary: "Tells why a capture passes or not: each tag with its source, each clause with its verdict.",
-        complexity: "O(N) where N is the size of the condition with all access points in it",
-        args: &[
-            Arg::key(),
-            ASKED[0],
-            ASKED[1],
-            ASKED[2],
-            ASKED[3],
-            ASKED[4],
-            ASKED[5],
-            ASKED[6],
-            ASKED[7],
-            ASKED[8],
-            ASKED[9],
-            Arg::text("line").after("LINES"),
-        ],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let request = request(&mut call.args)?;
-        if is_blob(&mut call.args)? {
-            return Err(format!(
-                "ERR syntax error: one line is explained at a time; LINES and the line are missing (argument {})",
-                call.args.position()
-            ));
-        }
-        let line = call.args.next("line")?;
-        call.args.end()?;
+impl Act for Explain<'static> {
+    fn act(asked: Explain<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        let Explain { request, line } = asked;
         let view = read(call)?.map(|space| space.view()).unwrap_or_default();
         let slow = request.is_heavy() || request.is_long() || view.points.have_heavy();
         if !slow {
@@ -248,131 +122,6 @@ impl Command for Explain {
             explained.map_err(|error| error.to_string())
         });
         let terms = Terms::heavy(tags_batch_ms());
-        submit(call.ctx, vec![call.last_argument()], terms, explained)
-    }
-}
-
-/// Reads everything up to the batch.
-fn request(args: &mut Args<'_>) -> Result<Request, String> {
-    let mut request = Request {
-        asked: Asked {
-            point: None,
-            expression: None,
-            filters: Vec::new(),
-            dialect: Dialect::Outback,
-        },
-        collapse: None,
-        skip: 0,
-        limit: None,
-        format: Format::Auto,
-        drop_bad_lines: false,
-        returns: Returns::Lines,
-    };
-    let mut seen: Vec<&str> = Vec::new();
-    loop {
-        let next = args.peek();
-        let Some(word) = next.and_then(word) else {
-            return Err(match next {
-                None => format!(
-                    "ERR syntax error: LINES or BLOB is missing (argument {})",
-                    args.position() + 1
-                ),
-                Some(other) => format!(
-                    "ERR syntax error: unexpected '{}'; LINES or BLOB comes before captures (argument {})",
-                    Shown(other),
-                    args.position() + 1
-                ),
-            });
-        };
-        if word == "LINES" || word == "BLOB" {
-            return Ok(request);
-        }
-        args.next(word)?;
-        if word != "FILTER" && seen.contains(&word) {
-            return Err(format!(
-                "ERR syntax error: {word} stands twice (argument {})",
-                args.position()
-            ));
-        }
-        seen.push(word);
-        match word {
-            "POINT" => request.asked.point = Some(args.next("point")?.to_vec()),
-            "WHERE" => request.asked.expression = Some(args.next("expression")?.to_vec()),
-            "FILTER" => {
-                request.asked.filters.push(args.next("filter")?.to_vec());
-                while args.peek().is_some_and(|next| self::word(next).is_none()) {
-                    request.asked.filters.push(args.next("filter")?.to_vec());
-                }
-            }
-            "DIALECT" => {
-                request.asked.dialect = choice(args, Dialect::parse, "OUTBACK, IA or PYWB")?;
-            }
-            "COLLAPSE" => {
-                let spec = args.next("collapse")?;
-                let collapse = Collapse::parse(spec);
-                request.collapse = Some(
-                    collapse
-                        .map_err(|error| Error::of_spec("COLLAPSE", spec, error).to_string())?,
-                );
-            }
-            "SKIP" => request.skip = args.unsigned("skip", 0, i64::MAX as u64)?,
-            "LIMIT" => request.limit = Some(args.unsigned("limit", 0, i64::MAX as u64)?),
-            "FORMAT" => {
-                request.format = choice(args, Format::parse, "AUTO, CDX, CDXJ, FILE or RECORD")?;
-            }
-            "BADLINES" => {
-                request.drop_bad_lines = choice(args, bad_lines, "ERROR or DROP")?;
-            }
-            _ => {
-                request.returns =
-                    choice(args, Returns::parse, "LINES, INDEX, BITS, COUNT or TAGS")?;
-            }
-        }
-    }
-}
-
-fn word(argument: &[u8]) -> Option<&'static str> {
-    let is = |word: &&&str| argument.eq_ignore_ascii_case(word.as_bytes());
-    WORDS.iter().find(is).copied()
-}
-
-fn bad_lines(word: &[u8]) -> Option<bool> {
-    if word.eq_ignore_ascii_case(b"DROP") {
-        Some(true)
-    } else {
-        word.eq_ignore_ascii_case(b"ERROR").then_some(false)
-    }
-}
-
-fn choice<T>(
-    args: &mut Args<'_>,
-    parse: fn(&[u8]) -> Option<T>,
-    choices: &str,
-) -> Result<T, String> {
-    let word = args.next(choices)?;
-    parse(word).ok_or_else(|| {
-        format!(
-            "ERR invalid word '{}': {choices} is expected (argument {})",
-            Shown(word),
-            args.position()
-        )
-    })
-}
-
-/// Reads `LINES` or `BLOB`; something must follow, and after `BLOB` one thing.
-fn is_blob(args: &mut Args<'_>) -> Result<bool, String> {
-    let blob = !args.keyword("LINES") && args.keyword("BLOB");
-    let what = if blob { "text" } else { "line" };
-    match args.left() {
-        0 => Err(format!(
-            "ERR {what} is missing (argument {})",
-            args.position() + 1
-        )),
-        2.. if blob => Err(format!(
-            "ERR syntax error: one text follows BLOB, not {} (argument {})",
-            args.left(),
-            args.position() + 2
-        )),
-        _ => Ok(blob),
+        submit(call.ctx, vec![call.from_end(1)], terms, explained)
     }
 }

@@ -1,59 +1,19 @@
 //! Many edges at once: `TAGS.LOAD`, `TAGS.SWAP`.
 
-use super::arguments::{KIND, kind};
 use super::store::change;
-use crate::tags::index::{Dropped, ID_BYTES, Mode};
+use crate::tags::grammar::{Condition, Load, Swap};
+use crate::tags::index::{Dropped, Mode};
 use crawlspace_host::reply::Reply;
-use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::worker::drop_away;
-use crawlspace_host::text::Shown;
 
 /// Up to how many pieces of memory are freed at once.
 const FREED_AT_ONCE: usize = 64;
 
-/// Ids with their tags are loaded.
-pub struct Load;
-
-impl Command for Load {
-    const SPEC: Spec = Spec {
-        name: "tags.load",
-        flags: "write deny-oom",
-        arity: -4,
-        summary: "Loads many records, files or tags with their tags: adding, setting, replacing all, or into a staged copy.",
-        complexity: "O(N) where N is the number of ids and tags given",
-        args: &[
-            Arg::key(),
-            KIND,
-            Arg::one_of(
-                "mode",
-                &[
-                    Arg::word("merge", "MERGE"),
-                    Arg::word("set", "SET"),
-                    Arg::word("replace", "REPLACE"),
-                    Arg::word("stage", "STAGE"),
-                ],
-            ),
-            Arg::block("entry", &[Arg::text("id"), Arg::text("tags")])
-                .optional()
-                .multiple(),
-        ],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let kind = kind(&mut call.args)?;
-        let word = call.args.next("mode")?;
-        let mode = Mode::parse(word).ok_or_else(|| {
-            format!(
-                "ERR invalid mode '{}': MERGE, SET, REPLACE or STAGE is expected (argument {})",
-                Shown(word),
-                call.args.position()
-            )
-        })?;
-        let mut pairs = Vec::with_capacity(call.args.left() / 2);
-        while call.args.left() > 0 {
-            let id = call.args.bytes("id", ID_BYTES)?;
-            pairs.push((id, call.args.next("tags")?));
-        }
+impl Act for Load<'static> {
+    fn act(asked: Load<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        let Load { kind, mode, .. } = asked;
+        let pairs = asked.entries.unwrap_or_default();
         let makes = mode == Mode::Stage || !pairs.is_empty();
         let dropped = change(call, makes, c"tags.load", |space| {
             let changes = !pairs.is_empty() || space.index().changes_without_ids(kind, mode);
@@ -66,39 +26,14 @@ impl Command for Load {
     }
 }
 
-/// The staged copy is put in place, or thrown away.
-pub struct Swap;
-
-impl Command for Swap {
-    const SPEC: Spec = Spec {
-        name: "tags.swap",
-        flags: "write",
-        arity: -3,
-        summary: "Puts a staged copy in place of all records, files or tags, or throws it away.",
-        complexity: "O(1); what was in place is freed in the background",
-        args: &[
-            Arg::key(),
-            KIND,
-            Arg::one_of(
-                "condition",
-                &[
-                    Arg::integer("ids").after("EXPECT"),
-                    Arg::word("discard", "DISCARD"),
-                ],
-            )
-            .optional(),
-        ],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let kind = kind(&mut call.args)?;
-        let discard = call.args.keyword("DISCARD");
-        let expect = if !discard && call.args.keyword("EXPECT") {
-            Some(call.args.unsigned("ids", 0, i64::MAX as u64)?)
-        } else {
-            None
+impl Act for Swap {
+    fn act(asked: Swap, call: &mut Call<'_>) -> Result<Answer, String> {
+        let kind = asked.kind;
+        let (discard, expect) = match asked.condition {
+            Some(Condition::Discard) => (true, None),
+            Some(Condition::Expect(ids)) => (false, Some(ids)),
+            None => (false, None),
         };
-        call.args.end()?;
         let changed = change(call, !discard, c"tags.swap", |space| {
             if discard {
                 let staged = space.index().staged(kind).is_some();

@@ -3,27 +3,14 @@
 use super::store::{change, read};
 use crate::tags::error::Error;
 use crate::tags::expression::{Bounds, Clause, Resolver};
-use crate::tags::point::{NAME_BYTES, Point, Points};
+use crate::tags::grammar::{PointDel, PointSet, Points as Listing};
+use crate::tags::point::{Point, Points};
 use crawlspace_host::reply::Reply;
-use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::server::command::{Act, Answer, Call};
 
-/// A point is set.
-pub struct PointSet;
-
-impl Command for PointSet {
-    const SPEC: Spec = Spec {
-        name: "tags.pointset",
-        flags: "write deny-oom",
-        arity: 4,
-        summary: "Sets an access point: an expression with a name, or with a pattern of names.",
-        complexity: "O(N) where N is the length of the expression",
-        args: &[Arg::key(), Arg::text("name"), Arg::text("expression")],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let name = call.args.bytes("name", NAME_BYTES)?;
-        let expression = call.args.next("expression")?;
-        call.args.end()?;
+impl Act for PointSet<'static> {
+    fn act(asked: PointSet<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        let PointSet { name, expression } = asked;
         let point = Point::new(name, expression).map_err(|error| error.to_string())?;
         change(call, true, c"tags.pointset", |space| {
             let known = space.points().set_as(name).map(Point::text) == Some(expression);
@@ -36,52 +23,21 @@ impl Command for PointSet {
     }
 }
 
-/// A point is removed.
-pub struct PointDel;
-
-impl Command for PointDel {
-    const SPEC: Spec = Spec {
-        name: "tags.pointdel",
-        flags: "write fast",
-        arity: 3,
-        summary: "Removes an access point.",
-        complexity: "O(log N) where N is the number of access points",
-        args: &[Arg::key(), Arg::text("name")],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let name = call.args.bytes("name", NAME_BYTES)?;
-        call.args.end()?;
+impl Act for PointDel<'static> {
+    fn act(asked: PointDel<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         let removed = change(call, false, c"tags.pointdel", |space| {
-            let removed = space.remove_point(name);
+            let removed = space.remove_point(asked.name);
             Ok((removed, removed))
         })?;
         Ok(Answer::Reply(Reply::Int(i64::from(removed == Some(true)))))
     }
 }
 
-/// The points, or what one name means.
-pub struct List;
-
-impl Command for List {
-    const SPEC: Spec = Spec {
-        name: "tags.points",
-        flags: "readonly",
-        arity: -2,
-        summary: "Lists the access points, or tells what a name means.",
-        complexity: "O(N) where N is the number of access points; with a name, of those that are patterns",
-        args: &[Arg::key(), Arg::text("name").optional()],
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let name = match call.args.left() {
-            0 => None,
-            _ => Some(call.args.next("name")?),
-        };
-        call.args.end()?;
+impl Act for Listing<'static> {
+    fn act(asked: Listing<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         let none = Points::default();
         let points = read(call)?.map_or(&none, |space| space.points());
-        let shown = match name {
+        let shown = match asked.name {
             None => points.iter().map(|p| pair(p.name(), p.text())).collect(),
             Some(name) => vec![meant(points, name).map_err(|error| error.to_string())?],
         };

@@ -58,13 +58,6 @@ impl Tagged {
             Tagged::Tag => "TAG",
         }
     }
-
-    /// The kind of that name, whatever the case.
-    pub fn parse(word: &[u8]) -> Option<Tagged> {
-        Tagged::ALL
-            .into_iter()
-            .find(|kind| word.eq_ignore_ascii_case(kind.name().as_bytes()))
-    }
 }
 
 /// How a load treats what is there.
@@ -78,22 +71,6 @@ pub enum Mode {
     Replace,
     /// Edges are added to the staged copy, which begins empty.
     Stage,
-}
-
-impl Mode {
-    /// The mode of that name, whatever the case.
-    pub fn parse(word: &[u8]) -> Option<Mode> {
-        let names = [
-            ("MERGE", Mode::Merge),
-            ("SET", Mode::Set),
-            ("REPLACE", Mode::Replace),
-            ("STAGE", Mode::Stage),
-        ];
-        let found = names
-            .iter()
-            .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
-        found.map(|(_, mode)| *mode)
-    }
 }
 
 /// The number of a tag in an index, valid until the index is changed.

@@ -246,6 +246,21 @@ pub trait Keyspace {
     /// Adds to a number, which does not go below zero.
     fn number_add(&mut self, key: &Self::Name, change: i64) -> Result<()>;
 
+    /// Refuses a key that holds another type. Values of this module check themselves when they are opened.
+    ///
+    /// # Errors
+    /// `WRONGTYPE`, with the key.
+    fn check_type(&mut self, key: &Self::Name, needs: KeyType) -> Result<()> {
+        match needs {
+            KeyType::Hash => self.hash_len(key).map(drop),
+            KeyType::Set => self.set_len(key).map(drop),
+            KeyType::List => self.list_len(key).map(drop),
+            KeyType::SortedSet => self.zset_len(key).map(drop),
+            KeyType::String => self.number(key).map(drop),
+            KeyType::Native(_) => Ok(()),
+        }
+    }
+
     /// Appends names of keys that start with `prefix`, of any type; false when complete.
     fn keys_scan(&mut self, prefix: &[u8], cursor: &mut Self::Cursor, out: &mut Batch) -> bool;
 }

@@ -18,6 +18,11 @@ macro_rules! once_keys {
             pub fn of(mut name: impl FnMut(&$row) -> N) -> Names<N> {
                 Names { $($field: name(&$key),)* }
             }
+
+            /// Every name with its row.
+            pub fn all(&self) -> impl Iterator<Item = (&N, &'static $row)> {
+                [$(&self.$field),*].into_iter().zip(ONCE)
+            }
         }
     };
 }

@@ -9,165 +9,18 @@ use smallvec::SmallVec;
 
 use super::acl::User;
 use super::api::{Ctx, RawCtx, RmString, c_string, raw, rm, selected_db, string_bytes};
-use super::args::Args;
+use super::clock::now_ms;
 use super::cluster::{self, in_cluster};
 use super::guard::guarded;
 use super::keyspace::RedisKeyspace;
 use super::notify;
 use super::reply::{send, send_error};
 use crate::cluster::hash_tag;
+use crate::grammar::{Arg, ArgKind, Described, Limits, Spec, arity, parse};
 use crate::reply::Reply;
 
 /// Maximum length of a key prefix, in bytes.
 pub const PREFIX_BYTES: usize = 1024;
-
-/// Kind of an argument in the command's documentation.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ArgKind {
-    /// Any bytes.
-    Text,
-    /// An integer.
-    Integer,
-    /// The key prefix.
-    Prefix,
-    /// The key.
-    Key,
-    /// A word that stands for itself.
-    Word,
-    /// One of the sub-arguments.
-    OneOf,
-    /// The sub-arguments together.
-    Block,
-}
-
-/// An argument in the command's documentation.
-#[derive(Clone, Copy, Debug)]
-pub struct Arg {
-    name: &'static str,
-    kind: ArgKind,
-    token: Option<&'static str>,
-    optional: bool,
-    multiple: bool,
-    parts: &'static [Arg],
-}
-
-impl Arg {
-    const fn new(name: &'static str, kind: ArgKind) -> Arg {
-        Arg {
-            name,
-            kind,
-            token: None,
-            optional: false,
-            multiple: false,
-            parts: &[],
-        }
-    }
-
-    /// The key prefix, first argument of every command that works on an index of several keys.
-    pub const fn prefix() -> Arg {
-        Arg::new("prefix", ArgKind::Prefix)
-    }
-
-    /// The key, first argument of every command that works on one key.
-    pub const fn key() -> Arg {
-        Arg::new("key", ArgKind::Key)
-    }
-
-    /// Any bytes.
-    pub const fn text(name: &'static str) -> Arg {
-        Arg::new(name, ArgKind::Text)
-    }
-
-    /// An integer.
-    pub const fn integer(name: &'static str) -> Arg {
-        Arg::new(name, ArgKind::Integer)
-    }
-
-    /// A word that stands for itself.
-    pub const fn word(name: &'static str, word: &'static str) -> Arg {
-        Arg {
-            token: Some(word),
-            ..Arg::new(name, ArgKind::Word)
-        }
-    }
-
-    /// Several arguments together.
-    pub const fn block(name: &'static str, parts: &'static [Arg]) -> Arg {
-        Arg {
-            parts,
-            ..Arg::new(name, ArgKind::Block)
-        }
-    }
-
-    /// One of several arguments.
-    pub const fn one_of(name: &'static str, parts: &'static [Arg]) -> Arg {
-        Arg {
-            parts,
-            ..Arg::new(name, ArgKind::OneOf)
-        }
-    }
-
-    /// This argument after a keyword.
-    pub const fn after(self, word: &'static str) -> Arg {
-        Arg {
-            token: Some(word),
-            ..self
-        }
-    }
-
-    /// This argument, which may be left out.
-    pub const fn optional(self) -> Arg {
-        Arg {
-            optional: true,
-            ..self
-        }
-    }
-
-    /// This argument, one or more times.
-    pub const fn multiple(self) -> Arg {
-        Arg {
-            multiple: true,
-            ..self
-        }
-    }
-}
-
-/// How a command is described to the server and its users.
-#[derive(Clone, Copy, Debug)]
-pub struct Spec {
-    /// Name in lower case.
-    pub name: &'static str,
-    /// Flags of the server: `readonly` or `write`, `fast`, `deny-oom`, …
-    pub flags: &'static str,
-    /// Number of arguments with the name; negative for at least so many.
-    pub arity: i32,
-    /// What it does, in one sentence.
-    pub summary: &'static str,
-    /// What it costs.
-    pub complexity: &'static str,
-    /// Its arguments in order.
-    pub args: &'static [Arg],
-}
-
-impl Spec {
-    /// Whether the first argument is a key, and not a prefix.
-    fn takes_key(&self) -> bool {
-        matches!(
-            self.args,
-            [
-                Arg {
-                    kind: ArgKind::Key,
-                    ..
-                },
-                ..
-            ]
-        )
-    }
-
-    fn has_flag(&self, flag: &str) -> bool {
-        self.flags.split(' ').any(|f| f == flag)
-    }
-}
 
 /// What running a command came to.
 pub enum Answer {
@@ -177,23 +30,19 @@ pub enum Answer {
     Sent,
 }
 
-/// A command.
-pub trait Command {
-    /// How it is described.
-    const SPEC: Spec;
-    /// Reads the arguments, does it, and answers. An error text has its code word first.
+/// A command whose arguments are read before it is called.
+pub trait Act: Described {
+    /// Does what the arguments say, and answers. An error text has its code word first.
     ///
     /// # Errors
     /// The error reply, with its code word first.
-    fn run(call: &mut Call<'_>) -> Result<Answer, String>;
+    fn act(arguments: Self::Arguments<'_>, call: &mut Call<'_>) -> Result<Answer, String>;
 }
 
 /// One call of a command.
 pub struct Call<'a> {
     /// The context of the call.
     pub ctx: Ctx,
-    /// The arguments after the key or prefix.
-    pub args: Args<'a>,
     /// The key prefix, or the key.
     pub prefix: &'a [u8],
     /// The keys of the selected database.
@@ -206,9 +55,9 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The argument that was read last, as the server's own string.
-    pub fn last_argument(&self) -> RmString {
-        self.argument(self.args.position())
+    /// The argument that many from the end, as the server's own string: 1 is the last one.
+    pub fn from_end(&self, n: usize) -> RmString {
+        self.argument(self.argv.len() - n)
     }
 
     /// The argument at this position, counted from 1 at the key or prefix.
@@ -245,7 +94,7 @@ fn check_prefix(prefix: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-extern "C" fn entry<C: Command>(
+extern "C" fn entry<C: Act>(
     ctx: RawCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
@@ -268,21 +117,22 @@ extern "C" fn entry<C: Command>(
                 C::SPEC.name
             ));
         };
-        if !C::SPEC.takes_key() {
+        if !C::SPEC.takes_key {
             check_prefix(prefix)?;
             // SAFETY: the arguments live as long as the call.
             let prefix = unsafe { RmString::shared(argv[1]) };
             cluster::check(ctx, &prefix, C::SPEC.has_flag("write"))?;
         }
-        C::run(&mut Call {
+        let arguments = parse(rest, now_ms)?;
+        let call = &mut Call {
             ctx,
-            args: Args::after_prefix(rest),
             prefix,
             keys: RedisKeyspace::new(ctx),
             db: selected_db(ctx),
             argv,
             user: None,
-        })
+        };
+        C::act(arguments, call)
     });
     match called {
         Ok(Ok(Answer::Reply(reply))) => send(ctx, &reply),
@@ -396,7 +246,7 @@ pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
 ///
 /// # Errors
 /// When the server refuses.
-pub unsafe fn register<C: Command>(ctx: Ctx) -> Result<(), String> {
+pub unsafe fn register<C: Act>(ctx: Ctx) -> Result<(), String> {
     let spec = C::SPEC;
     let name = c_string(spec.name);
     let flags = c_string(spec.flags);
@@ -415,7 +265,7 @@ pub unsafe fn register<C: Command>(ctx: Ctx) -> Result<(), String> {
             return Err(format!("the server refused command {}", spec.name));
         }
         let command = rm!(RedisModule_GetCommand(ctx.raw(), name.as_ptr()));
-        describe(command, &spec)?;
+        describe(command, &spec, &C::all_args())?;
         // Categories came after 7.0; there the server derives them from the flags.
         if let Some(set_categories) = raw::RedisModule_SetCommandACLCategories {
             let categories = c_string(&format!(
@@ -482,7 +332,7 @@ impl Texts {
             flags |= raw::REDISMODULE_CMD_ARG_MULTIPLE;
         }
         raw::RedisModuleCommandArg {
-            name: self.keep(arg.name),
+            name: self.keep(&arg.name),
             type_,
             key_spec_index: if matches!(arg.kind, ArgKind::Prefix | ArgKind::Key) {
                 0
@@ -490,19 +340,32 @@ impl Texts {
                 -1
             },
             token: arg.token.map_or(ptr::null(), |token| self.keep(token)),
-            summary: ptr::null(),
+            summary: limits(arg.limits).map_or(ptr::null(), |text| self.keep(&text)),
             since: ptr::null(),
             flags: flags as c_int,
             deprecated_since: ptr::null(),
-            subargs: self.arguments(arg.parts),
+            subargs: self.arguments(&arg.parts),
             display_text: ptr::null(),
         }
     }
 }
 
+/// What `COMMAND DOCS` says of the values that are valid.
+fn limits(limits: Limits) -> Option<String> {
+    match limits {
+        Limits::Bytes(least, most) => Some(format!("{least} to {most} bytes")),
+        Limits::Range(least, most) => Some(format!("{least} to {most}")),
+        Limits::Any | Limits::Like(_) => None,
+    }
+}
+
 /// # Safety
 /// `command` was just created by the server.
-unsafe fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> Result<(), String> {
+unsafe fn describe(
+    command: *mut raw::RedisModuleCommand,
+    spec: &Spec,
+    args: &[Arg],
+) -> Result<(), String> {
     let mut texts = Texts::default();
     let version = raw::RedisModuleCommandInfoVersion {
         version: 1,
@@ -510,7 +373,7 @@ unsafe fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> Result
         sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
-    let (notes, flags) = if !spec.takes_key() {
+    let (notes, flags) = if !spec.takes_key {
         // The prefix says which slot a command goes to, but is not itself a key that a user must have
         // access to: the keys that are made from it are checked one by one.
         let notes = "key prefix: the names of all keys of the index begin with it";
@@ -548,9 +411,9 @@ unsafe fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> Result
         since: texts.keep(env!("CARGO_PKG_VERSION")),
         history: ptr::null_mut(),
         tips: ptr::null(),
-        arity: spec.arity,
+        arity: arity(args),
         key_specs: key_specs.as_mut_ptr(),
-        args: texts.arguments(spec.args),
+        args: texts.arguments(args),
     };
     // SAFETY: a live command; the server copies everything that the description points to.
     let described = unsafe { rm!(RedisModule_SetCommandInfo(command, &info)) };

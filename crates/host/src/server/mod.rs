@@ -5,7 +5,6 @@
 pub mod acl;
 pub mod alarm;
 pub mod api;
-pub mod args;
 pub mod blocked;
 mod call_reply;
 pub mod clock;

@@ -1,0 +1,265 @@
+//! Grammars of commands, written once: a struct says which arguments a command takes, and from it follow how
+//! they are read, what `COMMAND DOCS` says of them, how many there are, and the errors.
+//!
+//! ```
+//! use crawlspace_host::command;
+//! use crawlspace_host::grammar::{Bytes, Flag, Integer, Many, parse};
+//!
+//! command! {
+//!     prefix "shelf.put", "write";
+//!     /// Puts books on a shelf.
+//!     ///
+//!     /// O(N) where N is the number of books
+//!     pub struct Put<'a> {
+//!         shelf: &'a [u8] = Bytes::new("shelf", 64),
+//!         {
+//!             at: Option<u64> = Integer::new("place", 1, 100).after("AT"),
+//!             quietly: bool = Flag("QUIETLY"),
+//!         }
+//!         books: smallvec::SmallVec<[&'a [u8]; 2]> = Many(Bytes::new("book", 1000)),
+//!     }
+//! }
+//!
+//! let put: Put = parse(&[b"A", b"AT", b"5", b"Emma"], || 0).unwrap();
+//! assert_eq!((put.shelf, put.at, put.quietly), (&b"A"[..], Some(5), false));
+//! let error = parse::<Put>(&[b"A", b"AT", b"500", b"Emma"], || 0).err();
+//! assert_eq!(error.unwrap(), "ERR AT '500' is out of range (1 to 100) (argument 4)");
+//! ```
+
+mod arg;
+mod args;
+mod shapes;
+
+pub use arg::{Arg, ArgKind, Limits};
+pub use args::{Args, Error};
+pub use shapes::{
+    After, AnyOf, Before, Block, Bytes, BytesForm, Choice, Flag, Form, FormOf, Integer, Many, Map,
+    OneOf, Optional, Rest, Shape, Slot, Text, block, take,
+};
+
+/// Arguments that stand together, as a value.
+pub trait Grammar<'a>: Sized {
+    /// How they are described.
+    fn args() -> Vec<Arg>;
+
+    /// Whether they stand next, when they may be left out.
+    fn begins(args: &Args<'a>) -> bool;
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// An error text that names the argument which is missing, invalid or unexpected.
+    fn read(args: &mut Args<'a>) -> Result<Self, Error>;
+}
+
+/// What a command is called, and what it does.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Name in lower case.
+    pub name: &'static str,
+    /// Flags of the server: `readonly` or `write`, `fast`, `deny-oom`, …
+    pub flags: &'static str,
+    /// What it does, in one sentence.
+    pub summary: &'static str,
+    /// What it costs.
+    pub complexity: &'static str,
+    /// Whether the first argument is a key, and not the prefix of several.
+    pub takes_key: bool,
+}
+
+impl Spec {
+    /// Whether the command has this flag.
+    pub fn has_flag(&self, flag: &str) -> bool {
+        self.flags.split(' ').any(|f| f == flag)
+    }
+}
+
+/// A command with its description and its arguments.
+pub trait Described {
+    /// What it is called, and what it does.
+    const SPEC: Spec;
+    /// Its arguments after the key or prefix.
+    type Arguments<'a>: Grammar<'a>;
+
+    /// All arguments, the key or prefix first.
+    fn all_args() -> Vec<Arg> {
+        let first = if Self::SPEC.takes_key {
+            Arg::new("key", ArgKind::Key)
+        } else {
+            Arg::new("prefix", ArgKind::Prefix)
+        };
+        let mut all = vec![first];
+        all.extend(Self::Arguments::args());
+        all
+    }
+}
+
+/// The number of words of a call, the command's name included; negative for at least so many.
+pub fn arity(args: &[Arg]) -> i32 {
+    let fewest = 1 + args.iter().map(Arg::fewest).sum::<usize>() as i32;
+    if args.iter().any(Arg::varies) {
+        -fewest
+    } else {
+        fewest
+    }
+}
+
+/// Arguments with the parts of a [`block`] without name in its place.
+pub fn flat<const N: usize>(args: [Arg; N]) -> Vec<Arg> {
+    let mut flat = Vec::with_capacity(N);
+    for arg in args {
+        if arg.name.is_empty() {
+            flat.extend(arg.parts);
+        } else {
+            flat.push(arg);
+        }
+    }
+    flat
+}
+
+/// Reads all arguments after the key or prefix.
+///
+/// # Errors
+/// An error text that names the argument which is missing, invalid or unexpected.
+#[inline]
+pub fn parse<'a, G: Grammar<'a>>(words: &'a [&'a [u8]], clock: fn() -> u64) -> Result<G, Error> {
+    let mut args = Args::new(words, clock);
+    let read = G::read(&mut args)?;
+    args.end()?;
+    Ok(read)
+}
+
+/// Declares a struct of arguments with its [`Grammar`](grammar::Grammar): a field an argument, each with its
+/// type and its [`Shape`](grammar::Shape), in the order in which they stand. Those in braces are options: each
+/// may be left out, and they stand in any order. After `where` comes a check of what all of them say together.
+/// With `impl` in place of `struct` it is the grammar of a type that there is already.
+#[macro_export]
+macro_rules! grammar {
+    (
+        $(#[$meta:meta])* $vis:vis struct $name:ident $(<$lt:lifetime>)? {
+            $($(#[$head_meta:meta])* $head:ident: $head_type:ty = $head_shape:expr,)*
+            $({ $($(#[$option_meta:meta])* $option:ident: $option_type:ty = $option_shape:expr,)* }
+            $($(#[$tail_meta:meta])* $tail:ident: $tail_type:ty = $tail_shape:expr,)*)?
+        }
+        $(where $check:path)?
+    ) => {
+        $(#[$meta])*
+        $vis struct $name $(<$lt>)? {
+            $($(#[$head_meta])* $vis $head: $head_type,)*
+            $($($(#[$option_meta])* $vis $option: $option_type,)*
+            $($(#[$tail_meta])* $vis $tail: $tail_type,)*)?
+        }
+        $crate::grammar! {
+            impl $name $(<$lt>)? {
+                $($head = $head_shape,)*
+                $({ $($option = $option_shape,)* } $($tail = $tail_shape,)*)?
+            }
+            $(where $check)?
+        }
+    };
+    // The shapes, under the names of their fields. What is never called says which types they have.
+    (
+        @shapes $($head:ident = $head_shape:expr,)*
+        $({ $($option:ident = $option_shape:expr,)* } $($tail:ident = $tail_shape:expr,)*)?
+    ) => {
+        $(let $head = $head_shape;)*
+        $($(let $option = $option_shape;)* $(let $tail = $tail_shape;)*)?
+        let _typed = |_args: &mut $crate::grammar::Args<'a>| -> Result<Self, $crate::grammar::Error> {
+            $(let $head = $crate::grammar::Shape::<'a>::read(&$head, _args)?;)*
+            $($(let $option = {
+                let mut slot = Default::default();
+                $crate::grammar::take(&$option, &mut slot, _args)?;
+                slot
+            };)*
+            $(let $tail = $crate::grammar::Shape::<'a>::read(&$tail, _args)?;)*)?
+            Ok(Self { $($head,)* $($($option,)* $($tail,)*)? })
+        };
+    };
+    (
+        impl $name:ident $(<$lt:lifetime>)? {
+            $($head:ident = $head_shape:expr,)*
+            $({ $($option:ident = $option_shape:expr,)* } $($tail:ident = $tail_shape:expr,)*)?
+        }
+        $(where $check:path)?
+    ) => {
+        impl<'a> $crate::grammar::Grammar<'a> for $name $(<$lt>)? {
+            fn args() -> Vec<$crate::grammar::Arg> {
+                $crate::grammar!(@shapes $($head = $head_shape,)*
+                    $({ $($option = $option_shape,)* } $($tail = $tail_shape,)*)?);
+                $crate::grammar::flat([
+                    $($crate::grammar::Shape::<'a>::arg(&$head),)*
+                    $($($crate::grammar::Shape::<'a>::arg(&$option).optional(),)*
+                    $($crate::grammar::Shape::<'a>::arg(&$tail),)*)?
+                ])
+            }
+
+            #[allow(unused_variables, unreachable_code)]
+            fn begins(args: &$crate::grammar::Args<'a>) -> bool {
+                $crate::grammar!(@shapes $($head = $head_shape,)*
+                    $({ $($option = $option_shape,)* } $($tail = $tail_shape,)*)?);
+                $(return $crate::grammar::Shape::<'a>::begins(&$head, args);)*
+                args.left() > 0
+            }
+
+            #[allow(unused_imports, clippy::never_loop)]
+            #[inline]
+            fn read(
+                _args: &mut $crate::grammar::Args<'a>,
+            ) -> Result<Self, $crate::grammar::Error> {
+                use $crate::grammar::{Shape, take};
+                $(let $head = $head_shape.read(_args)?;)*
+                $($(let mut $option = Default::default();)*
+                loop {
+                    $(if take(&$option_shape, &mut $option, _args)? {
+                        continue;
+                    })*
+                    break;
+                }
+                $(let $tail = $tail_shape.read(_args)?;)*)?
+                let read = Self { $($head,)* $($($option,)* $($tail,)*)? };
+                $($check(&read).map_err(|why: $crate::grammar::Error| _args.wrong(&why))?;)?
+                Ok(read)
+            }
+        }
+    };
+}
+
+/// Declares a command: after `key` or `prefix`, which its first argument is, its name and flags; then the struct of
+/// its arguments as in [`grammar!`], whose first line of documentation says what it does, and the second what it
+/// costs.
+#[macro_export]
+macro_rules! command {
+    (
+        $first:ident $name:literal, $flags:literal;
+        #[doc = $summary:literal] #[doc = $blank:literal] #[doc = $complexity:literal]
+        $vis:vis struct $type:ident<'a> $($body:tt)*
+    ) => {
+        $crate::grammar! { #[doc = $summary] $vis struct $type<'a> $($body)* }
+        impl $crate::grammar::Described for $type<'static> {
+            const SPEC: $crate::grammar::Spec =
+                $crate::command!(@spec $first $name, $flags, $summary, $complexity);
+            type Arguments<'a> = $type<'a>;
+        }
+    };
+    (
+        $first:ident $name:literal, $flags:literal;
+        #[doc = $summary:literal] #[doc = $blank:literal] #[doc = $complexity:literal]
+        $vis:vis struct $type:ident $($body:tt)*
+    ) => {
+        $crate::grammar! { #[doc = $summary] $vis struct $type $($body)* }
+        impl $crate::grammar::Described for $type {
+            const SPEC: $crate::grammar::Spec =
+                $crate::command!(@spec $first $name, $flags, $summary, $complexity);
+            type Arguments<'a> = $type;
+        }
+    };
+    (@spec $first:ident $name:literal, $flags:literal, $summary:literal, $complexity:literal) => {
+        $crate::grammar::Spec {
+            name: $name,
+            flags: $flags,
+            summary: $summary.trim_ascii(),
+            complexity: $complexity.trim_ascii(),
+            takes_key: matches!(stringify!($first).as_bytes(), b"key"),
+        }
+    };
+}

@@ -1,0 +1,678 @@
+//! The commands of the family: what they are called, what they do, and which arguments they take.
+
+// Without a server nobody but tests reads what was parsed.
+#![cfg_attr(
+    not(feature = "module"),
+    allow(dead_code, unused_imports, unused_macros)
+)]
+
+use crawlspace_host::grammar::{
+    After, AnyOf, Arg, ArgKind, Args, Before, Bytes, Choice, Flag, Form, Integer, Limits as Bounds,
+    Many, OneOf, Optional, Shape, block,
+};
+use crawlspace_host::text::{Shown, parse_signed, parse_unsigned};
+use crawlspace_host::{command, grammar};
+use smallvec::SmallVec;
+
+use super::add::{Kept, Queued, Sequence};
+use super::hold::{Limits, Target};
+use super::keys::ID_BYTES;
+use super::lease::{Fate, When};
+use super::listing::{Cursor, Queue};
+use super::politeness::{Factor, Facts};
+use super::time::{Millis, TEN_YEARS};
+use super::uris::{MAX_WEIGHT, Position, URI_BYTES};
+
+/// The latest time that a client may say it is: tokens stay exact in the numbers of JavaScript.
+const LATEST_NOW: Millis = 8_000_000_000_000;
+
+/// Maximum number of fetches at a time from one group.
+const MAX_PARALLEL: u64 = 1000;
+
+/// Maximum number of leases at a time, of reports, and of entries of a page.
+const MAX_COUNT: u64 = 1000;
+
+const CHG: Bytes = Bytes::new("chg", ID_BYTES);
+const EXECUTION: Bytes = Bytes::new("execution", ID_BYTES);
+const TOKEN: Integer = Integer::from("token", 1);
+const COUNT: Integer = Integer::new("count", 1, MAX_COUNT);
+const LEASE: Span = Span::new("milliseconds", 1);
+const BLOCK: Span = Span::new("block-milliseconds", 0);
+
+type Groups<'a> = SmallVec<[&'a [u8]; 4]>;
+
+/// What time it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// In milliseconds since the epoch.
+    pub ms: Millis,
+    /// Whether the client says so, and not the clock.
+    pub simulated: bool,
+}
+
+/// What a client says the time is; for simulations. A group or execution may have the name `NOW`, too.
+#[derive(Clone, Copy)]
+struct NowOption;
+
+const NOW: NowOption = NowOption;
+
+impl<'a> Shape<'a> for NowOption {
+    type Value = Now;
+
+    fn arg(&self) -> Arg {
+        let now = Integer::new("now", 1, LATEST_NOW).after("NOW");
+        now.arg().optional()
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<Now, String> {
+        let simulated =
+            args.peek_second().and_then(parse_unsigned).is_some() && args.keyword("NOW");
+        if simulated {
+            let now = args.unsigned("NOW", 1, LATEST_NOW)?;
+            args.set_now(now);
+        }
+        let ms = args.now();
+        Ok(Now { ms, simulated })
+    }
+}
+
+/// A point in time, not more than ten years ahead; the past is as good as now.
+#[derive(Clone, Copy)]
+struct Time(&'static str, &'static str);
+
+impl Time {
+    const fn new(name: &'static str) -> Time {
+        Time(name, name)
+    }
+
+    /// After a keyword, by which errors call it.
+    fn after(self, word: &'static str) -> After<Time> {
+        After::new(word, Time(self.0, word))
+    }
+}
+
+impl<'a> Shape<'a> for Time {
+    type Value = Millis;
+
+    fn arg(&self) -> Arg {
+        Arg::value(self.0, ArgKind::Integer, Bounds::Like("0"))
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<Millis, String> {
+        let (name, now) = (self.1, args.now());
+        let time = args.unsigned(name, 0, i64::MAX as u64)?;
+        if time <= now + TEN_YEARS {
+            return Ok(time);
+        }
+        Err(args.wrong(&format!(
+            "ERR {name} {time} is more than ten years off; times are in milliseconds since 1970, and now is {now}"
+        )))
+    }
+}
+
+/// A span of time in milliseconds.
+#[derive(Clone, Copy)]
+struct Span {
+    name: &'static str,
+    /// How errors call it.
+    called: &'static str,
+    least: Millis,
+}
+
+impl Span {
+    const fn new(name: &'static str, least: Millis) -> Span {
+        Span {
+            name,
+            called: name,
+            least,
+        }
+    }
+
+    /// After a keyword, by which errors call it.
+    fn after(self, word: &'static str) -> After<Span> {
+        let called = word;
+        After::new(word, Span { called, ..self })
+    }
+}
+
+impl<'a> Shape<'a> for Span {
+    type Value = Millis;
+
+    fn arg(&self) -> Arg {
+        let limits = Bounds::Range(self.least, TEN_YEARS);
+        Arg::value(self.name, ArgKind::Integer, limits)
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<Millis, String> {
+        let name = self.called;
+        let span = args.unsigned(name, self.least, i64::MAX as u64)?;
+        if span <= TEN_YEARS {
+            return Ok(span);
+        }
+        Err(args.wrong(&format!(
+            "ERR {name} {span} is more than ten years, in milliseconds"
+        )))
+    }
+}
+
+/// A value, or -1 for none.
+#[derive(Clone, Copy)]
+struct OrNone<S>(After<S>);
+
+impl<'a, S: Shape<'a>> Shape<'a> for OrNone<S> {
+    type Value = Option<S::Value>;
+
+    fn arg(&self) -> Arg {
+        let limits = Bounds::Like("-1");
+        Arg {
+            limits,
+            ..self.0.arg()
+        }
+    }
+
+    fn begins(&self, args: &Args<'a>) -> bool {
+        self.0.begins(args)
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<Self::Value, String> {
+        if args.peek_second() == Some(b"-1") {
+            args.next("")?;
+            args.next("")?;
+            return Ok(None);
+        }
+        self.0.read(args).map(Some)
+    }
+}
+
+/// A cursor that `parse` reads; `None` is the beginning.
+fn cursor<T>(text: &[u8], parse: impl FnOnce(&[u8]) -> Option<T>) -> Result<Option<T>, String> {
+    if text == b"0" {
+        return Ok(None);
+    }
+    parse(text).map(Some).ok_or_else(|| {
+        format!(
+            "ERR invalid CURSOR '{}': 0, or what this command gave, is expected",
+            Shown(text)
+        )
+    })
+}
+
+fn read_factor(text: &[u8]) -> Result<Factor, String> {
+    Factor::parse(text).ok_or_else(|| {
+        format!(
+            "ERR invalid FACTOR '{}': a number from 0 to 1000 with at most three decimals is expected",
+            Shown(text)
+        )
+    })
+}
+
+/// A status: three digits, or a negative number where there was no response.
+fn read_status(text: &[u8]) -> Result<i64, String> {
+    let status = parse_signed(text).filter(|n| (-9999..=999).contains(n));
+    status.ok_or_else(|| {
+        format!(
+            "ERR invalid STATUS '{}': an integer from -9999 to 999 is expected",
+            Shown(text)
+        )
+    })
+}
+
+grammar! {
+    impl Sequence<'a> {
+        writer = Bytes::new("writer", ID_BYTES),
+        n = Integer::from("n", 1).called("sequence number"),
+    }
+}
+
+grammar! {
+    impl Queued<'a> {
+        chg = CHG,
+        at = Time::new("at"),
+    }
+}
+
+command! {
+    prefix "chg.add", "write deny-oom";
+    /// Tells that URIs were queued for crawl host groups, which wait until they are due.
+    ///
+    /// O(N log M) where N is the number of URIs and M that of waiting groups
+    pub struct Add<'a> {
+        now: Now = NOW,
+        execution: &'a [u8] = EXECUTION,
+        {
+            sequence: Option<Sequence<'a>> = Before {
+                shape: block("sequence").after("SEQ"),
+                length: 3,
+                words: 2,
+                block: block::<Queued<'a>>("uri"),
+            },
+        }
+        uris: SmallVec<[Queued<'a>; 4]> = Many(block("uri")),
+    }
+}
+
+grammar! {
+    impl Kept<'a> {
+        chg = CHG,
+        at = Time::new("at"),
+        depth = Integer::new("depth", 0, u64::from(u32::MAX)).map(|depth| depth as u32),
+        uri = Bytes::new("uri", URI_BYTES),
+    }
+}
+
+command! {
+    prefix "chg.adduri", "write deny-oom";
+    /// Queues URIs for crawl host groups, and keeps them until they are leased.
+    ///
+    /// O(N log M) where N is the number of URIs and M that of waiting groups and kept URIs
+    pub struct AddUri<'a> {
+        now: Now = NOW,
+        execution: &'a [u8] = EXECUTION,
+        {
+            weight: Option<u64> = Before {
+                shape: Integer::new("weight", 1, MAX_WEIGHT).after("WEIGHT"),
+                length: 2,
+                words: 4,
+                block: block::<Kept<'a>>("uri"),
+            },
+        }
+        uris: SmallVec<[Kept<'a>; 4]> = Many(block("uri")),
+    }
+}
+
+command! {
+    prefix "chg.next", "write blocking";
+    /// Leases the groups that have been ready longest, waiting for them if asked to.
+    ///
+    /// O(N log M) where N is the number of leases and M that of waiting and busy groups
+    pub struct Next<'a> {
+        now: Now = NOW,
+        {
+            lease: Option<Millis> = LEASE.after("LEASE"),
+            count: Option<u64> = COUNT.after("COUNT"),
+            block: Option<Millis> = BLOCK.after("BLOCK"),
+            group: Option<&'a [u8]> = CHG.after("GROUP"),
+        }
+    }
+    where Next::check
+}
+
+impl Next<'_> {
+    fn check(&self) -> Result<(), String> {
+        if self.group.is_some() && (self.count.is_some() || self.block.is_some()) {
+            return Err("ERR syntax error: GROUP asks for one lease of one group now, and cannot be combined with COUNT or BLOCK".to_owned());
+        }
+        check_block(self.now, self.block)
+    }
+}
+
+fn check_block(now: Now, block: Option<Millis>) -> Result<(), String> {
+    if now.simulated && block.is_some() {
+        return Err(
+            "ERR BLOCK waits by the server's clock, and cannot be combined with NOW".to_owned(),
+        );
+    }
+    Ok(())
+}
+
+grammar! {
+    /// What is known of a fetch.
+    struct Given {
+        elapsed: Millis = Span::new("elapsed", 0).after("ELAPSED"),
+        {
+            factor: Option<Factor> = Form::text("factor", "1.5", read_factor).after("FACTOR"),
+            min: Option<Millis> = Span::new("min", 0).after("MIN"),
+            max: Option<Millis> = Span::new("max", 0).after("MAX"),
+            crawl_delay: Option<Millis> = Span::new("crawl-delay", 0).after("CRAWLDELAY"),
+            retry_after: Option<Millis> = Span::new("retry-after", 0).after("RETRYAFTER"),
+            status: Option<i64> = Form::number("status", "200", read_status).after("STATUS"),
+        }
+    }
+    where Given::check
+}
+
+impl Given {
+    fn check(&self) -> Result<(), String> {
+        match (self.min, self.max) {
+            (Some(min), Some(max)) if max < min => {
+                Err(format!("ERR MAX {max} is less than MIN {min}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn facts(self) -> Facts {
+        Facts {
+            elapsed: self.elapsed,
+            factor: self.factor.unwrap_or(Factor::ONE),
+            min: self.min.unwrap_or(0),
+            max: self.max,
+            crawl_delay: self.crawl_delay.unwrap_or(0),
+            retry_after: self.retry_after.unwrap_or(0),
+            status: self.status,
+        }
+    }
+}
+
+grammar! {
+    struct Done<'a> {
+        execution: &'a [u8] = EXECUTION,
+        count: Option<u64> = Optional(Integer::from("count", 1)),
+    }
+}
+
+impl<'a> Done<'a> {
+    fn fate(self) -> Fate<'a> {
+        Fate::Done {
+            execution: self.execution,
+            count: self.count,
+        }
+    }
+}
+
+grammar! {
+    /// What is asked of the next lease.
+    pub struct Taking {
+        next: () = Flag("NEXT"),
+        {
+            lease: Option<Millis> = LEASE.after("LEASE"),
+            block: Option<Millis> = BLOCK.after("BLOCK"),
+        }
+    }
+}
+
+command! {
+    prefix "chg.release", "write blocking";
+    /// Ends a lease: the group waits for as long as politeness asks, then it is due again.
+    ///
+    /// O(log M) where M is the number of waiting and busy groups
+    pub struct Release<'a> {
+        now: Now = NOW,
+        chg: &'a [u8] = CHG,
+        token: u64 = TOKEN,
+        when: Option<When> = Optional(OneOf("when", (
+            Time::new("time").after("AT").map(When::At),
+            Span::new("milliseconds", 0).after("DELAY").map(When::Delay),
+            block("facts").map(|given: Given| When::Facts(given.facts())),
+        ))),
+        {
+            fate: Option<Fate<'a>> = OneOf("fate", (
+                block("done").after("DONE").map(Done::<'a>::fate),
+                Time::new("at").after("RETRY").map(Fate::Retry),
+            )),
+        }
+        next: Option<Taking> = Optional(block("next")),
+    }
+    where Release::check
+}
+
+impl Release<'_> {
+    fn check(&self) -> Result<(), String> {
+        check_block(self.now, self.next.as_ref().and_then(|next| next.block))
+    }
+}
+
+command! {
+    prefix "chg.extend", "write fast";
+    /// Gives a lease a new deadline, for a fetch that takes longer.
+    ///
+    /// O(log M) where M is the number of busy groups
+    pub struct Extend<'a> {
+        now: Now = NOW,
+        chg: &'a [u8] = CHG,
+        token: u64 = TOKEN,
+        ms: Millis = LEASE,
+    }
+}
+
+command! {
+    prefix "chg.expired", "write";
+    /// Takes reports of leases that ran out off their list.
+    ///
+    /// O(N log M) where N is the number of reports and M that of busy groups
+    pub struct Expired {
+        now: Now = NOW,
+        { count: Option<u64> = COUNT.after("COUNT"), }
+    }
+}
+
+command! {
+    prefix "chg.sweep", "write blocking";
+    /// Moves groups that are due to the ready queue, for workers that pop it themselves.
+    ///
+    /// O(N log M) where N is the number of groups moved and M that of waiting and busy ones, in slices
+    pub struct Sweep {
+        now: Now = NOW,
+        { limit: Option<u64> = Integer::from("groups", 1).after("LIMIT"), }
+    }
+}
+
+command! {
+    prefix "chg.block", "write fast";
+    /// Holds a group until a time, for example after a 429 or in an outage.
+    ///
+    /// O(log M) where M is the number of waiting groups
+    pub struct Block<'a> {
+        now: Now = NOW,
+        chg: &'a [u8] = CHG,
+        until: Millis = Time::new("time").after("UNTIL"),
+    }
+}
+
+/// What `PAUSE` and `RESUME` are about: the whole frontier when nothing is said.
+type What<'a> = Option<Target<'a>>;
+
+command! {
+    prefix "chg.pause", "write";
+    /// Holds a group, a crawl execution or the whole frontier until it is resumed.
+    ///
+    /// O(1)
+    pub struct Pause<'a> {
+        now: Now = NOW,
+        what: What<'a> = Optional(OneOf("what", (
+            EXECUTION.after("EXECUTION").or_value().map(Target::Execution),
+            CHG.map(Target::Group),
+        ))),
+    }
+}
+
+command! {
+    prefix "chg.resume", "write";
+    /// Lets a group, a crawl execution or the whole frontier go on.
+    ///
+    /// O(1)
+    pub struct Resume<'a> {
+        now: Now = NOW,
+        what: What<'a> = Optional(OneOf("what", (
+            EXECUTION.after("EXECUTION").or_value().map(Target::Execution),
+            CHG.map(Target::Group),
+        ))),
+    }
+}
+
+grammar! {
+    impl Limits {
+        {
+            parallel = Integer::new("fetches", 1, MAX_PARALLEL).after("PARALLEL"),
+            gap = Span::new("milliseconds", 0).after("GAP"),
+            delay = OrNone(Span::new("delay-milliseconds", 0).after("DELAY")),
+            budget = OrNone(Integer::from("uris", 0).after("BUDGET")),
+        }
+    }
+}
+
+command! {
+    prefix "chg.limit", "write deny-oom";
+    /// Sets how many fetches at a time a group allows, how far apart, the pause after each, and how many URIs.
+    ///
+    /// O(log M) where M is the number of waiting groups
+    pub struct Limit<'a> {
+        now: Now = NOW,
+        chg: &'a [u8] = CHG,
+        limits: Limits = AnyOf("limit", block("")),
+    }
+}
+
+command! {
+    prefix "chg.group", "write deny-oom";
+    /// Puts groups behind one shared gate, because one server or operator is behind them.
+    ///
+    /// O(N log M) where N is the number of groups and M that of waiting ones
+    pub struct Group<'a> {
+        now: Now = NOW,
+        gate: &'a [u8] = Bytes::new("group", ID_BYTES).or_empty(),
+        groups: Groups<'a> = Many(CHG),
+    }
+}
+
+/// What is dropped.
+#[derive(Clone, Copy)]
+pub enum Dropped<'a> {
+    /// All URIs of an execution.
+    Execution(&'a [u8]),
+    /// All URIs of a group.
+    Group(&'a [u8]),
+}
+
+command! {
+    prefix "chg.drop", "write blocking";
+    /// Takes the URIs of a crawl execution out of all groups, or all URIs out of a group.
+    ///
+    /// O(N + M log K) where N is the number of groups and M of URIs of the execution, and K of waiting groups, in slices
+    pub struct Drop<'a> {
+        now: Now = NOW,
+        what: Dropped<'a> = OneOf("what", (
+            CHG.after("GROUP").or_value().map(Dropped::Group),
+            EXECUTION.map(Dropped::Execution),
+        )),
+    }
+}
+
+command! {
+    prefix "chg.move", "write deny-oom blocking";
+    /// Moves everything that is queued for one group to another.
+    ///
+    /// O(N log M) where N is the number of URIs moved and M that of the other group, in slices
+    pub struct Move<'a> {
+        now: Now = NOW,
+        from: &'a [u8] = Bytes::new("from", ID_BYTES),
+        to: &'a [u8] = Bytes::new("to", ID_BYTES),
+    }
+    where Move::check
+}
+
+impl Move<'_> {
+    fn check(&self) -> Result<(), String> {
+        if self.from == self.to {
+            return Err("ERR from and to are the same group".to_owned());
+        }
+        Ok(())
+    }
+}
+
+command! {
+    prefix "chg.why", "readonly";
+    /// Tells why a group is not being fetched from: its state, holder, gate and when it is due.
+    ///
+    /// O(N) where N is the number of executions that have URIs queued for it
+    pub struct Why<'a> {
+        now: Now = NOW,
+        chg: &'a [u8] = CHG,
+    }
+}
+
+command! {
+    prefix "chg.info", "readonly";
+    /// Tells the sizes of the queues, rates, and whether politeness was kept.
+    ///
+    /// O(log M) where M is the number of waiting groups
+    pub struct Info {
+        now: Now = NOW,
+    }
+}
+
+command! {
+    prefix "chg.list", "readonly";
+    /// Lists the groups that wait, are ready or are being fetched from, page by page.
+    ///
+    /// O(N + log M squared) where N is the number of groups listed and M that of all
+    pub struct List {
+        now: Now = NOW,
+        {
+            only: Option<Queue> = Choice("STATE", &[
+                ("WAITING", Queue::Waiting),
+                ("READY", Queue::Ready),
+                ("BUSY", Queue::Busy),
+            ]).after("STATE"),
+            from: Option<Option<Cursor>> =
+                Form::text("cursor", "0", |text| cursor(text, Cursor::parse)).after("CURSOR"),
+            count: Option<u64> = COUNT.after("COUNT"),
+        }
+    }
+    where List::check
+}
+
+impl List {
+    fn check(&self) -> Result<(), String> {
+        let queue = self
+            .from
+            .as_ref()
+            .and_then(Option::as_ref)
+            .map(Cursor::queue);
+        match (queue, self.only) {
+            (Some(queue), Some(only)) if queue != only => Err(format!(
+                "ERR CURSOR is of a listing of groups that are {}, and STATE says {}",
+                queue.name(),
+                only.name()
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+command! {
+    prefix "chg.uris", "readonly";
+    /// Lists the URIs that are kept and queued for a group, page by page.
+    ///
+    /// O(N + log M) where N is the number of URIs listed and M that of all of the group
+    pub struct Uris<'a> {
+        now: Now = NOW,
+        chg: &'a [u8] = CHG,
+        {
+            from: Option<Option<Position>> =
+                Form::text("cursor", "0", |text| cursor(text, Position::parse)).after("CURSOR"),
+            count: Option<u64> = COUNT.after("COUNT"),
+        }
+    }
+}
+
+command! {
+    prefix "chg.check", "readonly blocking";
+    /// Proves that every queued URI is counted once and every group stands in one queue.
+    ///
+    /// O(N) where N is the number of keys in the database, in slices
+    pub struct Check {
+        now: Now = NOW,
+    }
+}
+
+command! {
+    prefix "chg.repair", "write deny-oom blocking";
+    /// Mends what CHG.CHECK finds: counts that drifted, and groups that stand in no queue.
+    ///
+    /// O(N) where N is the number of keys in the database, in slices
+    pub struct Repair {
+        now: Now = NOW,
+    }
+}
+
+/// Calls a macro with the names of all commands.
+macro_rules! all {
+    ($with:ident) => {
+        $with! {
+            Add AddUri Next Release Extend Expired Sweep Block Pause Resume Limit Group Drop Move
+            Why Info List Uris Check Repair
+        }
+    };
+}
+pub(crate) use all;

@@ -1,0 +1,450 @@
+//! The commands of the family: what they are called, what they do, and which arguments they take.
+
+// Without a server nobody but tests reads what was parsed.
+#![cfg_attr(
+    not(feature = "module"),
+    allow(dead_code, unused_imports, unused_macros)
+)]
+
+use crawlspace_host::grammar::{
+    After, Arg, Args, Block, Bytes, BytesForm, Choice, Flag, Form, FormOf, Integer, Many, OneOf,
+    Optional, Shape, block,
+};
+use crawlspace_host::text::Shown;
+use crawlspace_host::{command, grammar};
+use smallvec::SmallVec;
+
+use super::add::{Adding, Response};
+use super::claim::CLAIM_MS;
+use super::date::{DATE_BYTES, is_date};
+use super::digest::Digest;
+use super::keys::check_crawl_id;
+use super::profile::Profile as Layout;
+use super::record::{Record, URL_BYTES};
+use super::requires::{Format, Of, check_references};
+use super::revisit::{Dependency, Original, Revisit as Revisited};
+use super::sequence::{Sequence, WRITER_BYTES};
+use super::stats::Which;
+use super::wacz::{FILENAME_BYTES, WACZ_HASH_BYTES};
+
+/// Maximum length of an id of a WACZ that is being written, in bytes.
+const UUID_BYTES: usize = 1024;
+
+/// Maximum length of a reference, in bytes.
+const REFERENCE_BYTES: usize = 1100;
+
+/// Maximum of sizes and WACZ indexes: integers that every client can hold.
+const MAX_INTEGER: u64 = (1 << 53) - 1;
+
+type Hash<'a> = (&'a [u8], Digest);
+type HashForm = Form<fn(&[u8]) -> Result<Hash<'_>, String>>;
+
+const CRAWL: BytesForm = Form::text("crawl", "crawl", crawl_id);
+const HASH: FormOf<Digest> = Form::text("hash", "sixteen bytes or more", digest);
+const HASH_AS_GIVEN: HashForm = Form::text("hash", "sixteen bytes or more", |hash| {
+    Ok((hash, digest(hash)?))
+});
+const UUID: Bytes = Bytes::new("uuid", UUID_BYTES);
+const FILENAME: Bytes = Bytes::new("filename", FILENAME_BYTES);
+const TOKEN: Integer = Integer::from("token", 1);
+const SIZE: Integer = Integer::new("size", 0, MAX_INTEGER);
+const WACZ_INDEX: Integer = Integer::new("waczIndex", 0, MAX_INTEGER);
+
+fn crawl_id(crawl: &[u8]) -> Result<&[u8], String> {
+    check_crawl_id(crawl).map_err(|error| error.to_string())?;
+    Ok(crawl)
+}
+
+/// A hash in any spelling.
+fn digest(hash: &[u8]) -> Result<Digest, String> {
+    Digest::parse(hash).map_err(|error| error.to_string())
+}
+
+/// One of the forms that dates of records have.
+#[derive(Clone, Copy)]
+struct Date;
+
+impl<'a> Shape<'a> for Date {
+    type Value = &'a [u8];
+
+    fn arg(&self) -> Arg {
+        Form::text("date", "20260319120000", Ok::<&[u8], String>).arg()
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<&'a [u8], String> {
+        let date = args.bytes("date", 1, DATE_BYTES)?;
+        if is_date(date) {
+            return Ok(date);
+        }
+        Err(args.wrong(&format!(
+            "ERR invalid date '{}': 14 or 17 digits, or ISO 8601 form, are expected",
+            Shown(date)
+        )))
+    }
+}
+
+grammar! {
+    impl Sequence<'a> {
+        writer = Bytes::new("writer", WRITER_BYTES),
+        n = Integer::from("n", 1).called("sequence number"),
+    }
+}
+
+const fn sequence<'a>() -> After<Block<Sequence<'a>>> {
+    After::new("SEQ", block("seq"))
+}
+
+command! {
+    prefix "dedupe.lookup", "readonly fast";
+    /// Says for each hash which crawl holds its original record, and where.
+    ///
+    /// O(N) where N is the number of hashes
+    pub struct Lookup<'a> {
+        {
+            own: Option<&'a [u8]> = CRAWL.after("CRAWL"),
+            with_wacz: bool = Flag("WITHWACZ"),
+        }
+        digests: SmallVec<[Digest; 1]> = Many(HASH),
+    }
+}
+
+command! {
+    prefix "dedupe.claim", "write deny-oom blocking";
+    /// Looks a hash up, or else reserves it, so that only one worker stores the payload.
+    ///
+    /// O(1)
+    pub struct Claim<'a> {
+        crawl: &'a [u8] = CRAWL,
+        digest: Digest = HASH,
+        ms: u64 = Integer::new("milliseconds", 1, CLAIM_MS).after("PX"),
+        {
+            block: Option<u64> = Integer::new("block-milliseconds", 0, CLAIM_MS).after("BLOCK"),
+            with_wacz: bool = Flag("WITHWACZ"),
+        }
+    }
+}
+
+command! {
+    prefix "dedupe.unclaim", "write fast";
+    /// Gives a claim up, so that another worker can store the payload.
+    ///
+    /// O(1)
+    pub struct Unclaim {
+        digest: Digest = HASH,
+        token: u64 = TOKEN,
+    }
+}
+
+command! {
+    prefix "dedupe.begin", "write deny-oom fast";
+    /// Makes a crawl known before its first record, or continues a committed one.
+    ///
+    /// O(1)
+    pub struct Begin<'a> {
+        crawl: &'a [u8] = CRAWL,
+        { visible: bool = Flag("VISIBLE"), }
+    }
+}
+
+grammar! {
+    impl Adding<'a> {
+        {
+            token = TOKEN.after("TOKEN"),
+            seq = sequence(),
+            earliest = Flag("EARLIEST"),
+        }
+    }
+}
+
+grammar! {
+    impl Record<'a> {
+        wacz_index = WACZ_INDEX,
+        date = Date,
+        url = Bytes::new("url", URL_BYTES),
+        size = SIZE,
+    }
+}
+
+grammar! {
+    impl Response<'a> {
+        digest = HASH,
+        record = block(""),
+    }
+}
+
+command! {
+    prefix "dedupe.add", "write deny-oom fast";
+    /// Tells that response records were written, and settles the claim on their payload.
+    ///
+    /// O(N) where N is the number of records
+    pub struct Add<'a> {
+        crawl: &'a [u8] = CRAWL,
+        how: Adding<'a> = block(""),
+        responses: SmallVec<[Response<'a>; 1]> = Many(block("record")),
+    }
+}
+
+impl Add<'_> {
+    /// Arguments of each record.
+    pub const WORDS: usize = 5;
+}
+
+grammar! {
+    impl Original<'a> {
+        crawl = CRAWL,
+        wacz_index = WACZ_INDEX,
+        size = SIZE,
+    }
+}
+
+grammar! {
+    /// A `revisit` record, as it is written.
+    struct OneRevisit<'a> {
+        hash: Hash<'a> = HASH_AS_GIVEN,
+        size: u64 = Integer::new("revisit-size", 0, MAX_INTEGER),
+        // No hash is as short as this word.
+        { original: Option<Original<'a>> = block("original").after("ORIGINAL"), }
+    }
+}
+
+impl<'a> From<OneRevisit<'a>> for Revisited<'a> {
+    fn from(one: OneRevisit<'a>) -> Revisited<'a> {
+        Revisited {
+            digest: one.hash.1,
+            given: one.hash.0,
+            size: one.size,
+            original: one.original,
+        }
+    }
+}
+
+command! {
+    prefix "dedupe.revisit", "write deny-oom fast";
+    /// Tells that revisit records were written: what they save, and what they depend on.
+    ///
+    /// O(N) where N is the number of records
+    pub struct Revisit<'a> {
+        crawl: &'a [u8] = CRAWL,
+        {
+            dependency: Option<Dependency<'a>> = OneOf("dependency", (
+                UUID.after("REF").map(Dependency::Wacz),
+                Flag("NOREF").map(|()| Dependency::Elsewhere),
+            )),
+            seq: Option<Sequence<'a>> = sequence(),
+        }
+        revisits: SmallVec<[Revisited<'a>; 1]> =
+            Many(block("record").map(|one: OneRevisit<'a>| one.into())),
+    }
+}
+
+command! {
+    prefix "dedupe.waczopen", "write deny-oom";
+    /// Lists a WACZ file that is being written, and gives its index.
+    ///
+    /// O(N) where N is the number of WACZ files of the crawl
+    pub struct WaczOpen<'a> {
+        crawl: &'a [u8] = CRAWL,
+        filename: &'a [u8] = FILENAME,
+    }
+}
+
+command! {
+    prefix "dedupe.waczclose", "write deny-oom";
+    /// Fills in the hash and size of a finished WACZ file, and counts its size once.
+    ///
+    /// O(1) for the first and last files of the crawl, O(N) between
+    pub struct WaczClose<'a> {
+        crawl: &'a [u8] = CRAWL,
+        index: u64 = Integer::new("index", 0, u32::MAX as u64),
+        filename: &'a [u8] = FILENAME,
+        hash: &'a [u8] = Bytes::new("hash", WACZ_HASH_BYTES).or_empty(),
+        size: u64 = SIZE,
+        { renames: bool = Flag("RENAME"), }
+    }
+}
+
+command! {
+    prefix "dedupe.waczlist", "readonly";
+    /// Lists the WACZ files of a crawl in the order of their indexes.
+    ///
+    /// O(N) where N is the number of WACZ files of the crawl
+    pub struct WaczList<'a> {
+        crawl: &'a [u8] = CRAWL,
+    }
+}
+
+command! {
+    prefix "dedupe.commit", "write deny-oom blocking";
+    /// Makes a crawl part of the merged index: all of its hashes become visible at once.
+    ///
+    /// O(N) where N is the number of hashes that are new since the last commit, in slices
+    pub struct Commit<'a> {
+        crawl: &'a [u8] = CRAWL,
+    }
+}
+
+command! {
+    prefix "dedupe.cancel", "write blocking";
+    /// Drops an uncommitted crawl, or what came since the last commit of a continued one.
+    ///
+    /// O(N) where N is the number of hashes dropped, in slices
+    pub struct Cancel<'a> {
+        crawl: &'a [u8] = CRAWL,
+    }
+}
+
+type Crawls<'a> = SmallVec<[&'a [u8]; 4]>;
+
+command! {
+    prefix "dedupe.remove", "write blocking";
+    /// Removes committed crawls: their hashes go to the next holder, or go.
+    ///
+    /// O(N) where N is the number of hashes of the removed crawls, in slices
+    pub struct Remove<'a> {
+        crawls: Crawls<'a> = Many(CRAWL),
+    }
+}
+
+command! {
+    prefix "dedupe.retain", "write blocking";
+    /// Says which crawls are the whole collection: others are tracked as removed, or purged.
+    ///
+    /// O(C) where C is the number of crawls; with PURGE also the cost of removing the others
+    pub struct Retain<'a> {
+        // The word again is a crawl of that name.
+        purge: Option<()> = Optional(Flag("PURGE")),
+        crawls: Crawls<'a> = Many(CRAWL),
+    }
+}
+
+/// References, up to the next word without a space.
+#[derive(Clone, Copy)]
+struct References;
+
+impl<'a> Shape<'a> for References {
+    type Value = Vec<Vec<u8>>;
+
+    fn arg(&self) -> Arg {
+        let reference = Form::text("reference", "crawl 0", Ok::<&[u8], String>);
+        reference.arg().multiple()
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<Self::Value, String> {
+        let mut references = Vec::new();
+        while references.is_empty() || args.peek().is_some_and(|next| next.contains(&b' ')) {
+            let reference = args.bytes("reference", 1, REFERENCE_BYTES)?;
+            check_references(&[reference]).map_err(|error| args.wrong(&error.to_string()))?;
+            references.push(reference.to_vec());
+        }
+        Ok(references)
+    }
+}
+
+command! {
+    prefix "dedupe.requires", "readonly blocking";
+    /// Lists the WACZ files that a crawl or a WACZ depends on, ready for relation.requires.
+    ///
+    /// O(N) where N is the number of WACZ files of the required crawls
+    pub struct Requires {
+        of: Of = OneOf("of", (
+            UUID.after("REF").or_value().map(|uuid| Of::Wacz(uuid.to_vec())),
+            References.after("REFS").or_value().map(Of::References),
+            CRAWL.map(|crawl| Of::Crawl(crawl.to_vec())),
+        )),
+        {
+            transitive: bool = Flag("TRANSITIVE"),
+            format: Option<Format> =
+                Choice("format", &[("JSON", Format::Json), ("RESP", Format::Resp)]).after("FORMAT"),
+        }
+    }
+}
+
+command! {
+    prefix "dedupe.requiredby", "readonly blocking";
+    /// Lists the crawls that would break if this one went, with their numbers of revisits.
+    ///
+    /// O(C) where C is the number of crawls, in slices
+    pub struct RequiredBy<'a> {
+        crawl: &'a [u8] = CRAWL,
+    }
+}
+
+command! {
+    prefix "dedupe.stats", "readonly blocking";
+    /// Counts, hashes, savings and memory of an index, or of one crawl.
+    ///
+    /// O(C) where C is the number of crawls, in slices; O(1) for one crawl
+    pub struct Stats<'a> {
+        crawl: Option<&'a [u8]> = Optional(CRAWL),
+    }
+}
+
+command! {
+    prefix "dedupe.crawls", "readonly blocking";
+    /// Lists the crawls of an index with their figures.
+    ///
+    /// O(C) where C is the number of crawls, in slices; with UNLISTED O(K) for the K keys of the database
+    pub struct ListCrawls {
+        which: Option<Which> = Optional(Choice("which", &[
+            ("UNCOMMITTED", Which::Uncommitted),
+            ("COMMITTED", Which::Committed),
+            ("UNLISTED", Which::Unlisted),
+        ])),
+    }
+}
+
+command! {
+    prefix "dedupe.check", "readonly blocking";
+    /// Looks at every key of an index and counts what does not fit together.
+    ///
+    /// O(N) where N is the number of hashes of all crawls, in slices
+    pub struct Check {}
+}
+
+command! {
+    prefix "dedupe.repair", "write deny-oom blocking";
+    /// Does what DEDUPE.CHECK does, and sets right what it finds.
+    ///
+    /// O(N) where N is the number of hashes of all crawls, in slices
+    pub struct Repair {}
+}
+
+command! {
+    prefix "dedupe.profile", "write fast";
+    /// Reads or sets the key layout of an index.
+    ///
+    /// O(1)
+    pub struct Profile {
+        profile: Option<Layout> = Optional(Choice("profile", &[
+            ("document", Layout::Document),
+            ("browsertrix", Layout::Browsertrix),
+        ])),
+    }
+}
+
+command! {
+    prefix "dedupe.pack", "write blocking";
+    /// Moves the committed part of an index into one packed value, which takes a sixth of the memory.
+    ///
+    /// O(N) where N is the number of records of committed crawls, in slices
+    pub struct Pack {}
+}
+
+command! {
+    prefix "dedupe.unpack", "write deny-oom blocking";
+    /// Moves the committed part of a packed index back into the documented keys.
+    ///
+    /// O(N) where N is the number of records of committed crawls, in slices
+    pub struct Unpack {}
+}
+
+/// Calls a macro with the names of all commands.
+macro_rules! all {
+    ($with:ident) => {
+        $with! {
+            Lookup Claim Unclaim Begin Add Revisit WaczOpen WaczClose WaczList Commit Cancel
+            Remove Retain Requires RequiredBy Stats ListCrawls Check Repair Profile Pack Unpack
+        }
+    };
+}
+pub(crate) use all;

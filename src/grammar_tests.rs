@@ -1,0 +1,273 @@
+//! Calls made from the grammars of all commands are read, and changed ones are refused with an error that names
+//! what is wrong; without a server.
+
+use std::collections::BTreeSet;
+
+use crawlspace_host::grammar::{Arg, ArgKind, Described, Limits, arity, parse};
+use crawlspace_host::text::Shown;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::test_runner::TestRng;
+
+use crate::{chg, dedupe, tags};
+
+const NOW: u64 = 1_700_000_000_000;
+
+/// What options say together may be refused whatever each of them is.
+const REFUSED_TOGETHER: [&str; 5] = [
+    "tag has",
+    "cannot be combined",
+    "is less than MIN",
+    "stands twice",
+    "are the same group",
+];
+
+/// A command whose calls are tried.
+struct Tried {
+    name: &'static str,
+    args: Vec<Arg>,
+    parse: fn(&[&[u8]]) -> Result<(), String>,
+}
+
+fn tried<C: Described>() -> Tried {
+    fn read<C: Described>(words: &[&[u8]]) -> Result<(), String> {
+        parse::<C::Arguments<'_>>(words, || NOW).map(drop)
+    }
+    Tried {
+        name: C::SPEC.name,
+        args: C::all_args(),
+        parse: read::<C>,
+    }
+}
+
+fn all() -> Vec<Tried> {
+    let mut all = Vec::new();
+    macro_rules! dedupe {
+        ($($command:ident)+) => { $(all.push(tried::<dedupe::grammar::$command>());)+ };
+    }
+    macro_rules! chg {
+        ($($command:ident)+) => { $(all.push(tried::<chg::grammar::$command>());)+ };
+    }
+    macro_rules! tags {
+        ($($command:ident)+) => { $(all.push(tried::<tags::grammar::$command>());)+ };
+    }
+    dedupe::grammar::all!(dedupe);
+    chg::grammar::all!(chg);
+    tags::grammar::all!(tags);
+    all
+}
+
+/// A word of a call, and what it stands for.
+#[derive(Clone, Debug)]
+struct Word<'a> {
+    text: Vec<u8>,
+    arg: &'a Arg,
+    is_token: bool,
+}
+
+/// Goes through grammars and makes calls.
+struct Maker<'r> {
+    rng: &'r mut TestRng,
+    shortest: bool,
+}
+
+impl Maker<'_> {
+    fn below(&mut self, n: u64) -> u64 {
+        self.rng.next_u64() % n
+    }
+
+    fn call<'a>(&mut self, args: &'a [Arg]) -> Vec<Word<'a>> {
+        let mut words = Vec::new();
+        for arg in &args[1..] {
+            self.derive(arg, &mut words);
+        }
+        words
+    }
+
+    fn derive<'a>(&mut self, arg: &'a Arg, words: &mut Vec<Word<'a>>) {
+        if arg.optional && (self.shortest || self.below(2) == 0) {
+            return;
+        }
+        words.extend(arg.token.map(|token| Word {
+            text: token.as_bytes().to_vec(),
+            arg,
+            is_token: true,
+        }));
+        let times = if arg.multiple && !self.shortest {
+            1 + self.below(3)
+        } else {
+            1
+        };
+        for _ in 0..times {
+            match arg.kind {
+                ArgKind::Word => {}
+                ArgKind::OneOf if self.shortest => {
+                    let shortest = arg.parts.iter().min_by_key(|part| part.fewest());
+                    self.derive(shortest.expect("a part"), words);
+                }
+                ArgKind::OneOf => {
+                    let which = self.below(arg.parts.len() as u64) as usize;
+                    self.derive(&arg.parts[which], words);
+                }
+                ArgKind::Block => arg.parts.iter().for_each(|part| self.derive(part, words)),
+                _ => words.push(Word {
+                    text: self.value(arg.limits),
+                    arg,
+                    is_token: false,
+                }),
+            }
+        }
+    }
+
+    fn value(&mut self, limits: Limits) -> Vec<u8> {
+        match limits {
+            Limits::Like(example) => example.as_bytes().to_vec(),
+            Limits::Any => self.letters(6),
+            Limits::Bytes(0, _) if self.below(4) == 0 => Vec::new(),
+            Limits::Bytes(_, most) if self.below(8) == 0 => self.letters(most),
+            Limits::Bytes(..) => self.letters(8),
+            Limits::Range(least, most) => {
+                let n = match self.below(3) {
+                    0 => least,
+                    1 => most,
+                    _ => least + self.below((most - least).saturating_add(1)),
+                };
+                n.to_string().into_bytes()
+            }
+        }
+    }
+
+    fn letters(&mut self, n: usize) -> Vec<u8> {
+        (0..n).map(|_| b'a' + self.below(26) as u8).collect()
+    }
+}
+
+fn read(command: &Tried, words: &[Word<'_>]) -> Result<(), String> {
+    let words: Vec<&[u8]> = words.iter().map(|word| &word.text[..]).collect();
+    (command.parse)(&words)
+}
+
+fn flat(args: &[Arg]) -> Vec<&Arg> {
+    args.iter()
+        .flat_map(|arg| std::iter::once(arg).chain(flat(&arg.parts)))
+        .collect()
+}
+
+/// Fails unless an error says at which argument something is wrong, and names it.
+fn assert_named(command: &Tried, words: &[Word<'_>], error: &str) {
+    let position = error
+        .strip_suffix(')')
+        .and_then(|error| error.rsplit_once(" (argument "));
+    let position = position.and_then(|(_, position)| position.parse::<usize>().ok());
+    let position = position.unwrap_or_else(|| panic!("{}: {error}", command.name));
+    assert!(
+        (1..=words.len() + 2).contains(&position),
+        "{}: {error}",
+        command.name
+    );
+    let word = words.get(position.wrapping_sub(2));
+    let quoted = word.is_some_and(|word| error.contains(&Shown(&word.text).to_string()));
+    let lower = error.to_lowercase();
+    let named = flat(&command.args).into_iter().any(|arg| {
+        let token = arg.token.unwrap_or(&arg.name);
+        [&arg.name[..], token]
+            .iter()
+            .any(|name| lower.contains(&name.to_lowercase()))
+    });
+    assert!(quoted || named, "{}: {error}", command.name);
+}
+
+/// Whether any word may be a value.
+fn is_free(arg: &Arg) -> bool {
+    let any = matches!(arg.limits, Limits::Any | Limits::Bytes(..)) || arg.name == "crawl";
+    arg.kind == ArgKind::Text && any
+}
+
+/// Whether any word may stand for one of several in a row, or for one that may be left out.
+fn takes_any_word(command: &Tried) -> bool {
+    flat(&command.args).into_iter().any(|arg| {
+        let may_stand = arg.multiple || arg.optional && arg.token.is_none();
+        may_stand && flat(std::slice::from_ref(arg)).into_iter().any(is_free)
+    })
+}
+
+#[test]
+fn names_are_different_and_arity_is_that_of_the_shortest_call() {
+    let all = all();
+    let names: BTreeSet<&str> = all.iter().map(|command| command.name).collect();
+    assert_eq!(names.len(), all.len());
+    for command in &all {
+        let mut rng = TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha);
+        let words = Maker {
+            rng: &mut rng,
+            shortest: true,
+        }
+        .call(&command.args);
+        let arity = arity(&command.args);
+        assert_eq!(
+            arity.unsigned_abs() as usize,
+            words.len() + 2,
+            "{}",
+            command.name
+        );
+        let refused = read(command, &words).err();
+        let together = |e: &String| REFUSED_TOGETHER.iter().any(|why| e.contains(why));
+        assert!(
+            refused.is_none_or(|error| together(&error)),
+            "{}",
+            command.name
+        );
+        // One word less is never enough.
+        if let Some((_, less)) = words.split_last() {
+            let error = read(command, less).expect_err(command.name);
+            assert_named(command, less, &error);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn calls_of_a_grammar_are_read_and_changed_ones_are_named(
+        which in any::<Index>(),
+        at in any::<Index>(),
+        mut rng in any::<()>().prop_perturb(|(), rng| rng),
+    ) {
+        let all = all();
+        let command = which.get(&all);
+        let words = Maker { rng: &mut rng, shortest: false }.call(&command.args);
+        if let Err(error) = read(command, &words) {
+            let together = REFUSED_TOGETHER.iter().any(|why| error.contains(why));
+            prop_assert!(together, "{} {words:?}: {error}", command.name);
+            assert_named(command, &words, &error);
+            return Ok(());
+        }
+
+        let mut more = words.clone();
+        more.push(Word { text: b"and more".to_vec(), arg: &command.args[0], is_token: false });
+        match read(command, &more) {
+            Err(error) => assert_named(command, &more, &error),
+            Ok(()) => prop_assert!(takes_any_word(command), "{} {more:?}", command.name),
+        }
+
+        if words.is_empty() {
+            return Ok(());
+        }
+        let at = at.index(words.len());
+        let mut changed = words.clone();
+        changed[at].text = b"%n NONSENSE".to_vec();
+        match read(command, &changed) {
+            Err(error) => assert_named(command, &changed, &error),
+            Ok(()) => {
+                let (arg, is_token) = (words[at].arg, words[at].is_token);
+                // `NOW` without a number is a name.
+                let may_be = !is_token && is_free(arg) || arg.name == "now";
+                prop_assert!(
+                    may_be || takes_any_word(command),
+                    "{} {changed:?}", command.name
+                );
+            }
+        }
+    }
+}

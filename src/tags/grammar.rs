@@ -1,0 +1,393 @@
+//! The commands of the family: what they are called, what they do, and which arguments they take.
+
+// Without a server nobody but tests reads what was parsed.
+#![cfg_attr(
+    not(feature = "module"),
+    allow(dead_code, unused_imports, unused_macros)
+)]
+
+use std::sync::OnceLock;
+
+use crawlspace_cdx::{Collapse, Dialect, Format};
+use crawlspace_host::command;
+use crawlspace_host::grammar;
+use crawlspace_host::grammar::{
+    Arg, Args, Bytes, BytesForm, Choice, Flag, Form, FormOf, Grammar, Integer, Many, OneOf,
+    Optional, Rest, Shape, Text, block,
+};
+use crawlspace_host::text::Shown;
+use smallvec::SmallVec;
+
+use super::error::Error;
+use super::filter::{Batch, Request, Returns};
+use super::index::{ID_BYTES, Mode, TAG_BYTES, Tagged};
+use super::view::Asked;
+use super::{point, rule};
+
+/// How many entries a call may ask for.
+const MAX_COUNT: u64 = 100_000;
+
+const KIND: Choice<Tagged> = Choice(
+    "kind",
+    &[
+        ("RECORD", Tagged::Record),
+        ("FILE", Tagged::File),
+        ("TAG", Tagged::Tag),
+    ],
+);
+const ID: Bytes = Bytes::new("id", ID_BYTES);
+const TAG: BytesForm = Form::text("tag", "t", tag);
+const PREFIX: Text = Text("prefix");
+const CURSOR: FormOf<u64> = Form::number("cursor", "0", cursor);
+const COUNT: Integer = Integer::new("count", 1, MAX_COUNT);
+
+fn tag(tag: &[u8]) -> Result<&[u8], String> {
+    match tag.len() {
+        0 => Err("ERR tag is empty".to_owned()),
+        n if n > TAG_BYTES => Err(format!("ERR tag has {n} bytes, the maximum is {TAG_BYTES}")),
+        _ if tag.contains(&b' ') => Err(format!(
+            "ERR tag '{}' holds a space, which separates tags",
+            Shown(tag)
+        )),
+        _ => Ok(tag),
+    }
+}
+
+/// A cursor, which an earlier call has given.
+fn cursor(text: &[u8]) -> Result<u64, String> {
+    let digits = std::str::from_utf8(text).ok();
+    let digits = digits.filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+    digits.and_then(|text| text.parse().ok()).ok_or_else(|| {
+        format!(
+            "ERR invalid cursor '{}': 0, or what the last call gave, is expected",
+            Shown(text)
+        )
+    })
+}
+
+grammar! {
+    /// What has tags.
+    pub struct Subject<'a> {
+        kind: Tagged = KIND,
+        id: &'a [u8] = ID,
+    }
+    where Subject::check
+}
+
+impl Subject<'_> {
+    fn check(&self) -> Result<(), String> {
+        if self.kind == Tagged::Tag {
+            tag(self.id)?;
+        }
+        Ok(())
+    }
+}
+
+type Tags<'a> = SmallVec<[&'a [u8]; 4]>;
+
+command! {
+    key "tags.add", "write fast deny-oom";
+    /// Attaches tags to a record, a file or another tag.
+    ///
+    /// O(N) where N is the number of tags given; for a tag, and of those that carry it
+    pub struct Add<'a> {
+        to: Subject<'a> = block(""),
+        tags: Tags<'a> = Many(TAG),
+    }
+}
+
+command! {
+    key "tags.rem", "write fast";
+    /// Takes tags off a record, a file or another tag.
+    ///
+    /// O(N) where N is the number of tags given; for a tag, and of those that carry it
+    pub struct Rem<'a> {
+        from: Subject<'a> = block(""),
+        tags: Tags<'a> = Many(TAG),
+    }
+}
+
+command! {
+    key "tags.get", "readonly fast";
+    /// Tells the tags of a record, a file or another tag.
+    ///
+    /// O(N) where N is the number of tags, with ALL of those they carry as well
+    pub struct Get<'a> {
+        of: Subject<'a> = block(""),
+        { all: bool = Flag("ALL"), }
+    }
+}
+
+grammar! {
+    /// An id with its tags, parted by spaces.
+    pub struct Entry<'a> {
+        id: &'a [u8] = ID,
+        tags: &'a [u8] = Text("tags"),
+    }
+}
+
+command! {
+    key "tags.load", "write deny-oom";
+    /// Loads many records, files or tags with their tags: adding, setting, replacing all, or into a staged copy.
+    ///
+    /// O(N) where N is the number of ids and tags given
+    pub struct Load<'a> {
+        kind: Tagged = KIND,
+        mode: Mode = Choice("mode", &[
+            ("MERGE", Mode::Merge),
+            ("SET", Mode::Set),
+            ("REPLACE", Mode::Replace),
+            ("STAGE", Mode::Stage),
+        ]),
+        entries: Option<SmallVec<[(&'a [u8], &'a [u8]); 1]>> =
+            Optional(Many(block("entry").map(|entry: Entry<'a>| (entry.id, entry.tags)))),
+    }
+}
+
+/// What is done with a staged copy, when it is not just put in place.
+#[derive(Clone, Copy)]
+pub enum Condition {
+    /// It must hold so many ids.
+    Expect(u64),
+    /// It is thrown away.
+    Discard,
+}
+
+command! {
+    key "tags.swap", "write";
+    /// Puts a staged copy in place of all records, files or tags, or throws it away.
+    ///
+    /// O(1); what was in place is freed in the background
+    pub struct Swap {
+        kind: Tagged = KIND,
+        {
+            condition: Option<Condition> = OneOf("condition", (
+                Integer::from("ids", 0).after("EXPECT").map(Condition::Expect),
+                Flag("DISCARD").map(|()| Condition::Discard),
+            )),
+        }
+    }
+}
+
+command! {
+    key "tags.ruleset", "write deny-oom";
+    /// Sets a rule that reads tags out of a field of captures.
+    ///
+    /// O(N) where N is the length of the regular expression
+    pub struct RuleSet<'a> {
+        name: &'a [u8] = Bytes::new("name", rule::NAME_BYTES),
+        field: &'a [u8] = Text("field"),
+        regex: &'a [u8] = Text("regex"),
+        templates: &'a [&'a [u8]] = Rest("template"),
+    }
+}
+
+command! {
+    key "tags.ruledel", "write fast";
+    /// Removes a rule.
+    ///
+    /// O(N) where N is the number of rules
+    pub struct RuleDel<'a> {
+        name: &'a [u8] = Bytes::new("name", rule::NAME_BYTES),
+    }
+}
+
+command! {
+    key "tags.rules", "readonly";
+    /// Lists the rules.
+    ///
+    /// O(N) where N is the number of rules
+    pub struct Rules {}
+}
+
+command! {
+    key "tags.pointset", "write deny-oom";
+    /// Sets an access point: an expression with a name, or with a pattern of names.
+    ///
+    /// O(N) where N is the length of the expression
+    pub struct PointSet<'a> {
+        name: &'a [u8] = Bytes::new("name", point::NAME_BYTES),
+        expression: &'a [u8] = Text("expression"),
+    }
+}
+
+command! {
+    key "tags.pointdel", "write fast";
+    /// Removes an access point.
+    ///
+    /// O(log N) where N is the number of access points
+    pub struct PointDel<'a> {
+        name: &'a [u8] = Bytes::new("name", point::NAME_BYTES),
+    }
+}
+
+command! {
+    key "tags.points", "readonly";
+    /// Lists the access points, or tells what a name means.
+    ///
+    /// O(N) where N is the number of access points; with a name, of those that are patterns
+    pub struct Points<'a> {
+        name: Option<&'a [u8]> = Optional(Text("name")),
+    }
+}
+
+/// Filters, up to the next word of the command. One that is such a word must come right after `FILTER`.
+#[derive(Clone, Copy)]
+struct Specs;
+
+impl<'a> Shape<'a> for Specs {
+    type Value = Vec<Vec<u8>>;
+
+    fn arg(&self) -> Arg {
+        Text("spec").arg().multiple()
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<Self::Value, String> {
+        let mut specs = vec![args.next("filter")?.to_vec()];
+        while args.peek().is_some_and(|next| !is_word(next)) {
+            specs.push(args.next("filter")?.to_vec());
+        }
+        Ok(specs)
+    }
+}
+
+/// Whether an argument is a word with which options and batches begin.
+fn is_word(argument: &[u8]) -> bool {
+    static WORDS: OnceLock<Vec<&'static str>> = OnceLock::new();
+    let all = || Filter::args().iter().flat_map(Arg::openers).collect();
+    let mut words = WORDS.get_or_init(all).iter();
+    words.any(|word| argument.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+fn collapse_spec(spec: &[u8]) -> Result<Collapse, String> {
+    Collapse::parse(spec).map_err(|error| Error::of_spec("COLLAPSE", spec, error).to_string())
+}
+
+grammar! {
+    /// Everything up to the batch.
+    struct Options<'a> {
+        {
+            point: Option<&'a [u8]> = Text("point").after("POINT"),
+            expression: Option<&'a [u8]> = Text("expression").after("WHERE"),
+            filters: Vec<Vec<u8>> = Specs.after("FILTER"),
+            dialect: Option<Dialect> = Choice("dialect", &[
+                ("OUTBACK", Dialect::Outback),
+                ("IA", Dialect::Ia),
+                ("PYWB", Dialect::Pywb),
+            ]).after("DIALECT"),
+            collapse: Option<Collapse> =
+                Form::text("field[:n]", "urlkey", collapse_spec).after("COLLAPSE"),
+            skip: Option<u64> = Integer::from("skip", 0).after("SKIP"),
+            limit: Option<u64> = Integer::from("limit", 0).after("LIMIT"),
+            format: Option<Format> = Choice("format", &[
+                ("AUTO", Format::Auto),
+                ("CDX", Format::Cdx),
+                ("CDXJ", Format::Cdxj),
+                ("FILE", Format::File),
+                ("RECORD", Format::Record),
+            ]).after("FORMAT"),
+            drop_bad_lines: Option<bool> =
+                Choice("badlines", &[("ERROR", false), ("DROP", true)]).after("BADLINES"),
+            returns: Option<Returns> = Choice("returns", &[
+                ("LINES", Returns::Lines),
+                ("INDEX", Returns::Index),
+                ("BITS", Returns::Bits),
+                ("COUNT", Returns::Count),
+                ("TAGS", Returns::Tags),
+            ]).after("RETURN"),
+        }
+    }
+}
+
+impl Options<'_> {
+    fn request(self) -> Request {
+        Request {
+            asked: Asked {
+                point: self.point.map(<[u8]>::to_vec),
+                expression: self.expression.map(<[u8]>::to_vec),
+                filters: self.filters,
+                dialect: self.dialect.unwrap_or(Dialect::Outback),
+            },
+            collapse: self.collapse,
+            skip: self.skip.unwrap_or(0),
+            limit: self.limit,
+            format: self.format.unwrap_or(Format::Auto),
+            drop_bad_lines: self.drop_bad_lines.unwrap_or(false),
+            returns: self.returns.unwrap_or(Returns::Lines),
+        }
+    }
+}
+
+command! {
+    key "tags.filter", "readonly";
+    /// Gives the captures of a batch that an access point, an expression and filters let pass.
+    ///
+    /// O(N) where N is the number of captures, and linear in their length
+    pub struct Filter<'a> {
+        request: Request = block("").map(Options::<'a>::request),
+        batch: Batch<'a> = OneOf("batch", (
+            Rest("line").after("LINES").map(Batch::Lines),
+            Text("text").after("BLOB").map(Batch::Blob),
+        )),
+    }
+}
+
+command! {
+    key "tags.explain", "readonly";
+    /// Tells why a capture passes or not: each tag with its source, each clause with its verdict.
+    ///
+    /// O(N) where N is the size of the condition with all access points in it
+    pub struct Explain<'a> {
+        request: Request = block("").map(Options::<'a>::request),
+        line: &'a [u8] = Text("line").after("LINES"),
+    }
+}
+
+command! {
+    key "tags.list", "readonly";
+    /// Gives the tags of which a capture that has one of them alone passes an expression.
+    ///
+    /// O(N) where N is COUNT
+    pub struct List<'a> {
+        expression: &'a [u8] = Text("expression"),
+        {
+            prefix: Option<&'a [u8]> = PREFIX.after("PREFIX"),
+            cursor: Option<u64> = CURSOR.after("CURSOR"),
+            count: Option<u64> = COUNT.after("COUNT"),
+        }
+    }
+}
+
+command! {
+    key "tags.scan", "readonly";
+    /// Walks through the records, files or tags that have tags.
+    ///
+    /// O(N) where N is COUNT
+    pub struct Scan<'a> {
+        kind: Tagged = KIND,
+        cursor: u64 = CURSOR,
+        {
+            prefix: Option<&'a [u8]> = PREFIX.after("PREFIX"),
+            count: Option<u64> = COUNT.after("COUNT"),
+        }
+    }
+}
+
+command! {
+    key "tags.info", "readonly fast";
+    /// Tells how much there is in a tag space.
+    ///
+    /// O(1)
+    pub struct Info {}
+}
+
+/// Calls a macro with the names of all commands.
+macro_rules! all {
+    ($with:ident) => {
+        $with! {
+            Add Rem Get Load Swap RuleSet RuleDel Rules PointSet PointDel Points Filter Explain
+            List Scan Info
+        }
+    };
+}
+pub(crate) use all;
