@@ -1,16 +1,16 @@
 //! A web server with files, which can behave as badly as those that packages are downloaded from.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+
+use crate::scripted_host::{Asked, ScriptedHost};
 
 /// Serves files on a free port of the loopback interface, until it is dropped.
 pub struct FileHost {
-    address: SocketAddr,
+    host: ScriptedHost,
     shared: Arc<Mutex<Shared>>,
-    acceptor: Option<JoinHandle<()>>,
 }
 
 /// How a file is served. By default as it should be, ranges and all.
@@ -101,8 +101,6 @@ pub struct Request {
 struct Shared {
     files: HashMap<String, File>,
     requests: Vec<Request>,
-    connections: Vec<TcpStream>,
-    closing: bool,
 }
 
 struct File {
@@ -115,35 +113,11 @@ struct File {
 impl FileHost {
     /// Begins to serve, no file so far.
     pub fn start() -> FileHost {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let address = listener.local_addr().expect("a bound port");
         let shared = Arc::new(Mutex::new(Shared::default()));
-        let for_acceptor = Arc::clone(&shared);
-        let acceptor = std::thread::spawn(move || {
-            let mut visitors = Vec::new();
-            for connection in listener.incoming().flatten() {
-                {
-                    let mut shared = lock(&for_acceptor);
-                    if shared.closing {
-                        break;
-                    }
-                    shared.connections.extend(connection.try_clone());
-                }
-                let shared = Arc::clone(&for_acceptor);
-                // A client that goes away in the middle is its own business.
-                visitors.push(std::thread::spawn(move || {
-                    drop(serve(&connection, &shared))
-                }));
-            }
-            for visitor in visitors {
-                visitor.join().expect("requests that the host understands");
-            }
-        });
-        FileHost {
-            address,
-            shared,
-            acceptor: Some(acceptor),
-        }
+        let files = Arc::clone(&shared);
+        let host =
+            ScriptedHost::handling(move |asked, connection| Ok(serve(asked, connection, &files)));
+        FileHost { host, shared }
     }
 
     /// Puts a file at a path (`/a.wacz`), with manners, and forgets how often it was asked for.
@@ -159,7 +133,7 @@ impl FileHost {
 
     /// The URL of a path.
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        self.host.url(path)
     }
 
     /// The requests so far.
@@ -190,86 +164,32 @@ impl FileHost {
     }
 }
 
-impl Drop for FileHost {
-    fn drop(&mut self) {
-        {
-            let mut shared = lock(&self.shared);
-            shared.closing = true;
-            for connection in &shared.connections {
-                drop(connection.shutdown(Shutdown::Both));
-            }
-        }
-        // Wakes the acceptor.
-        drop(TcpStream::connect(self.address));
-        let joined = self.acceptor.take().map(JoinHandle::join);
-        if joined.is_some_and(|joined| joined.is_err()) && !std::thread::panicking() {
-            panic!("a request made the host panic");
-        }
-    }
-}
-
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Answers the requests of a connection, until it ends.
-fn serve(connection: &TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
-    connection.set_nodelay(true)?;
-    let mut input = BufReader::new(connection);
-    loop {
-        let Some(request) = read_request(&mut input)? else {
-            return Ok(());
-        };
-        let answer = Answer::to(&request, shared);
-        // Counted before it goes out, so that whoever has it finds it counted.
-        let number = {
-            let mut shared = lock(shared);
-            shared.requests.push(Request {
-                status: answer.status,
-                sent: (answer.from, answer.sent()),
-                ..request
-            });
-            shared.requests.len() - 1
-        };
-        match answer.send(connection) {
-            Ok(true) => {}
-            outcome => {
-                // Of an endless answer it is known only now.
-                if let (Err(Endless(sent)), Some(request)) =
-                    (&outcome, lock(shared).requests.get_mut(number))
-                {
-                    request.sent.1 = *sent;
-                }
-                drop(connection.shutdown(Shutdown::Both));
-                return Ok(());
-            }
+/// Answers a request; whether its connection can take another one.
+fn serve(asked: &Asked, connection: &TcpStream, shared: &Mutex<Shared>) -> bool {
+    let answer = Answer::to(asked, shared);
+    // Counted before it goes out, so that whoever has it finds it counted.
+    let number = {
+        let mut shared = lock(shared);
+        shared.requests.push(Request {
+            method: asked.method.clone(),
+            path: asked.target.clone(),
+            fields: asked.fields.clone(),
+            status: answer.status,
+            sent: (answer.from, answer.sent()),
+        });
+        shared.requests.len() - 1
+    };
+    answer.send(connection).unwrap_or_else(|Endless(sent)| {
+        // Of an endless answer it is known only now.
+        if let Some(request) = lock(shared).requests.get_mut(number) {
+            request.sent.1 = sent;
         }
-    }
-}
-
-fn read_request(input: &mut impl BufRead) -> io::Result<Option<Request>> {
-    let mut line = String::new();
-    if input.read_line(&mut line)? == 0 {
-        return Ok(None);
-    }
-    let mut words = line.split(' ');
-    let mut word = || words.next().unwrap_or_default().to_owned();
-    let (method, path) = (word(), word());
-    let mut fields = HashMap::new();
-    loop {
-        let mut line = String::new();
-        input.read_line(&mut line)?;
-        let Some((name, value)) = line.split_once(':') else {
-            return Ok(Some(Request {
-                method,
-                path,
-                fields,
-                status: 0,
-                sent: (0, 0),
-            }));
-        };
-        fields.insert(name.to_ascii_lowercase(), value.trim().to_owned());
-    }
+        false
+    })
 }
 
 struct Answer {
@@ -286,9 +206,9 @@ struct Answer {
 struct Endless(u64);
 
 impl Answer {
-    fn to(request: &Request, shared: &Mutex<Shared>) -> Answer {
+    fn to(asked: &Asked, shared: &Mutex<Shared>) -> Answer {
         let mut shared = lock(shared);
-        let Some(file) = shared.files.get_mut(&request.path) else {
+        let Some(file) = shared.files.get_mut(&asked.target) else {
             return Answer::empty(404);
         };
         file.asked += 1;
@@ -318,7 +238,7 @@ impl Answer {
         ] {
             fields.extend(value.clone().map(|value| (name, value)));
         }
-        let range = request.fields.get("range").filter(|_| manners.ranges);
+        let range = asked.fields.get("range").filter(|_| manners.ranges);
         let (status, from, mut length) = match range.map(|range| parse_range(range, total)) {
             None => (200, 0, total),
             Some(None) => {

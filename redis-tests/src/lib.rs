@@ -20,7 +20,6 @@
 //! * [`http`] asks web servers, and shows what they say as it came.
 //! * [`certificates`] are for servers behind TLS.
 //! * [`alone`] runs a test in a process of its own.
-//! * [`stub`] is a server that handles each request as a test says.
 //! * [`Program`] is a program under test that is stopped, killed, and asked what it took.
 //! * [`program`] is one by its command line, and [`Outcome`] what came of its run.
 //! * [`pywb`] is a peer of the federation, beside which it is tested and measured.
@@ -51,6 +50,24 @@ macro_rules! with {
     ($($type:ident)::+, $($field:ident $(: $value:expr)?),+) => {
         $($type)::+ { $($field $(: $value)?,)+ ..::std::default::Default::default() }
     };
+}
+
+/// A value with these fields changed.
+///
+/// ```
+/// let honest = redis_tests::Manners::default();
+/// let liar = redis_tests::but!(honest, length_lie: 5);
+/// assert!(liar.length_lie == 5 && liar.ranges);
+/// ```
+#[macro_export]
+macro_rules! but {
+    ($value:expr, $($field:ident $(: $new:expr)?),+) => {{
+        let mut value = $value;
+        $($crate::but!(@ value $field $($new)?);)+
+        value
+    }};
+    (@ $value:ident $field:ident $new:expr) => { $value.$field = $new };
+    (@ $value:ident $field:ident) => { $value.$field = $field };
 }
 
 /// A table of cases: cells parted by commas, a row up to each semicolon. It is an array of tuples, or of the values
@@ -100,7 +117,6 @@ mod server;
 mod shifted;
 pub mod simulation;
 mod storage;
-pub mod stub;
 mod tag_space;
 mod terminal;
 mod wait;
@@ -125,7 +141,7 @@ pub use packing::{moved, replies_of, small_index};
 pub use program::{Ended, Program, memory_of, open_files_of, peak_memory_of};
 pub use relay::Relay;
 pub use rng::Rng;
-pub use scripted_host::{Asked, Part, ScriptedHost, answer};
+pub use scripted_host::{Asked, Part, ScriptedHost, answer, once, then};
 pub use server::{Options, Server, module_path, packed_by_default};
 pub use shifted::Shifted;
 pub use storage::{indexed, is_packed, plain_hash, plain_view, plainly};

@@ -1,10 +1,10 @@
 //! A web server that sends what a test says, byte for byte, however wrong it is.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub enum Part {
 /// What came from a client.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
+    /// From the first line to the empty line after the fields, as it came.
+    pub head: String,
     /// `GET`.
     pub method: String,
     /// Path and query as they came.
@@ -39,6 +41,17 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// The first line.
+    pub fn line(&self) -> &str {
+        self.head.lines().next().unwrap_or_default()
+    }
+
+    /// The value of a header field.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let value = self.fields.get(&name.to_ascii_lowercase())?;
+        Some(value)
+    }
+
     /// The value of a parameter in the query, unescaped. Empty when there is none.
     pub fn parameter(&self, name: &str) -> String {
         let query = self.target.split_once('?').map_or("", |(_, query)| query);
@@ -50,9 +63,7 @@ impl Asked {
     }
 }
 
-type Script = dyn Fn(&Asked) -> Vec<Part> + Send + Sync;
-
-/// Runs a script for every request on a free port of the loopback interface, until it is dropped.
+/// Answers each request on a free port of the loopback interface, until it is dropped.
 pub struct ScriptedHost {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -61,40 +72,76 @@ pub struct ScriptedHost {
     _deaf: Option<TcpListener>,
 }
 
+/// A connection, and the thread that answers its requests.
+type Visitor = (TcpStream, JoinHandle<()>);
+
 #[derive(Default)]
 struct Shared {
     asked: Mutex<Vec<Asked>>,
-    connections: Mutex<Vec<TcpStream>>,
+    visitors: Mutex<Vec<Visitor>>,
     accepted: AtomicUsize,
     gone: AtomicUsize,
     closing: AtomicBool,
+    has_failed: AtomicBool,
+    /// What each request is answered with by [`ScriptedHost::answering`].
+    answer: Mutex<Vec<u8>>,
 }
 
 impl ScriptedHost {
-    /// Begins to serve.
+    /// Begins to serve. The script says what is sent for a request.
     pub fn start(script: impl Fn(&Asked) -> Vec<Part> + Send + Sync + 'static) -> ScriptedHost {
+        ScriptedHost::handling(move |asked, connection| play(script(asked), connection))
+    }
+
+    /// Begins to answer each request with these bytes, and closes the connection after that.
+    pub fn answering(bytes: impl Into<Vec<u8>>) -> ScriptedHost {
+        let shared = Arc::new(Shared::default());
+        let answer = Arc::clone(&shared);
+        let host = ScriptedHost::serving(shared, move |_, mut connection| {
+            connection.write_all(&lock(&answer.answer))?;
+            Ok(false)
+        });
+        host.answers(bytes);
+        host
+    }
+
+    /// What is answered from now on by a host that was started with [`ScriptedHost::answering`].
+    pub fn answers(&self, bytes: impl Into<Vec<u8>>) {
+        *lock(&self.shared.answer) = bytes.into();
+    }
+
+    /// Begins to serve. A request is handled by writing to its connection, which closes after `false`.
+    pub fn handling(
+        handle: impl Fn(&Asked, &TcpStream) -> io::Result<bool> + Send + Sync + 'static,
+    ) -> ScriptedHost {
+        ScriptedHost::serving(Arc::default(), handle)
+    }
+
+    fn serving(
+        shared: Arc<Shared>,
+        handle: impl Fn(&Asked, &TcpStream) -> io::Result<bool> + Send + Sync + 'static,
+    ) -> ScriptedHost {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound port");
-        let shared = Arc::new(Shared::default());
-        let script: Arc<Script> = Arc::new(script);
-        let of_acceptor = Arc::clone(&shared);
+        let (host, handle) = (Arc::clone(&shared), Arc::new(handle));
         let acceptor = std::thread::spawn(move || {
-            let mut visitors = Vec::new();
             for connection in listener.incoming().flatten() {
-                if of_acceptor.closing.load(Ordering::SeqCst) {
+                if host.closing.load(Ordering::SeqCst) {
                     break;
                 }
-                let number = of_acceptor.accepted.fetch_add(1, Ordering::SeqCst);
-                lock(&of_acceptor.connections).extend(connection.try_clone());
-                let (shared, script) = (Arc::clone(&of_acceptor), Arc::clone(&script));
-                visitors.push(std::thread::spawn(move || {
-                    drop(serve(&connection, number, &shared, &*script));
-                    drop(connection.shutdown(Shutdown::Both));
-                    shared.gone.fetch_add(1, Ordering::SeqCst);
-                }));
-            }
-            for visitor in visitors {
-                drop(visitor.join());
+                let number = host.accepted.fetch_add(1, Ordering::SeqCst);
+                let Ok(kept) = connection.try_clone() else {
+                    continue;
+                };
+                let (shared, handle) = (Arc::clone(&host), Arc::clone(&handle));
+                let visitor = std::thread::spawn(move || {
+                    let _leaving = Leaving(&connection, &shared);
+                    // A client that goes away in the middle is its own business.
+                    drop(serve(&connection, number, &shared, &*handle));
+                });
+                let mut visitors = lock(&host.visitors);
+                visitors.retain(|(_, thread)| !thread.is_finished());
+                visitors.push((kept, visitor));
             }
         });
         ScriptedHost {
@@ -114,6 +161,11 @@ impl ScriptedHost {
             acceptor: None,
             _deaf: Some(listener),
         }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// The URL of a path.
@@ -148,12 +200,31 @@ impl Drop for ScriptedHost {
             return;
         };
         self.shared.closing.store(true, Ordering::SeqCst);
-        // Wakes the acceptor, which then waits for the others.
+        // Wakes the acceptor.
         drop(TcpStream::connect(self.address));
-        for connection in lock(&self.shared.connections).iter() {
-            drop(connection.shutdown(Shutdown::Both));
-        }
         drop(acceptor.join());
+        for (connection, thread) in std::mem::take(&mut *lock(&self.shared.visitors)) {
+            drop(connection.shutdown(Shutdown::Both));
+            drop(thread.join());
+        }
+        let has_failed = self.shared.has_failed.load(Ordering::SeqCst);
+        assert!(
+            !has_failed || std::thread::panicking(),
+            "a request made the host panic"
+        );
+    }
+}
+
+/// Closes a connection when its thread ends, and takes down that it ended.
+struct Leaving<'a>(&'a TcpStream, &'a Shared);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        drop(self.0.shutdown(Shutdown::Both));
+        self.1.gone.fetch_add(1, Ordering::SeqCst);
+        if std::thread::panicking() {
+            self.1.has_failed.store(true, Ordering::SeqCst);
+        }
     }
 }
 
@@ -168,60 +239,74 @@ pub fn answer(status: u16, fields: &[(&str, &str)], body: impl AsRef<[u8]>) -> V
     vec![Part::Bytes([text.as_bytes(), body].concat())]
 }
 
-fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+/// These bytes, and what comes after them.
+pub fn then(bytes: impl Into<Vec<u8>>, next: Part) -> Vec<Part> {
+    vec![Part::Bytes(bytes.into()), next]
+}
+
+/// These bytes, and the end of the connection.
+pub fn once(bytes: impl Into<Vec<u8>>) -> Vec<Part> {
+    then(bytes, Part::Close)
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn serve(
-    mut connection: &TcpStream,
+    connection: &TcpStream,
     number: usize,
     shared: &Shared,
-    script: &Script,
+    handle: &impl Fn(&Asked, &TcpStream) -> io::Result<bool>,
 ) -> io::Result<()> {
     connection.set_nodelay(true)?;
     let mut input = BufReader::new(connection);
     while let Some(mut asked) = read(&mut input)? {
         asked.connection = number;
         lock(&shared.asked).push(asked.clone());
-        for part in script(&asked) {
-            match part {
-                Part::Bytes(bytes) => connection.write_all(&bytes)?,
-                Part::Endless(bytes) => loop {
-                    connection.write_all(&bytes)?;
-                },
-                Part::Drip(bytes, pause) => {
-                    for byte in bytes.iter().cycle() {
-                        sleep(pause);
-                        connection.write_all(&[*byte])?;
-                    }
-                }
-                Part::Silence => {
-                    let mut rest = [0; 1024];
-                    while input.read(&mut rest)? > 0 {}
-                    return Ok(());
-                }
-                Part::Close => return Ok(()),
-            }
+        if !handle(&asked, connection)? {
+            break;
         }
     }
     Ok(())
 }
 
+/// Sends the parts; whether the connection can take another request afterwards.
+fn play(parts: Vec<Part>, mut connection: &TcpStream) -> io::Result<bool> {
+    for part in parts {
+        match part {
+            Part::Bytes(bytes) => connection.write_all(&bytes)?,
+            Part::Endless(bytes) => loop {
+                connection.write_all(&bytes)?;
+            },
+            Part::Drip(bytes, pause) => {
+                for byte in bytes.iter().cycle() {
+                    sleep(pause);
+                    connection.write_all(&[*byte])?;
+                }
+            }
+            Part::Silence => {
+                io::copy(&mut connection, &mut io::sink())?;
+                return Ok(false);
+            }
+            Part::Close => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
 fn read(input: &mut impl BufRead) -> io::Result<Option<Asked>> {
-    let mut line = String::new();
-    if input.read_line(&mut line)? == 0 {
+    let mut asked = Asked::default();
+    if input.read_line(&mut asked.head)? == 0 {
         return Ok(None);
     }
-    let mut words = line.split(' ');
-    let mut word = || words.next().unwrap_or_default().to_owned();
-    let mut asked = Asked {
-        method: word(),
-        target: word(),
-        ..Asked::default()
-    };
+    let mut words = asked.head.split(' ').map(str::to_owned);
+    let mut word = || words.next().unwrap_or_default();
+    (asked.method, asked.target) = (word(), word());
     loop {
         let mut line = String::new();
         input.read_line(&mut line)?;
+        asked.head += &line;
         let Some((name, value)) = line.split_once(':') else {
             break;
         };
@@ -229,8 +314,7 @@ fn read(input: &mut impl BufRead) -> io::Result<Option<Asked>> {
         asked.fields.insert(name, value.to_owned());
     }
     let length = asked
-        .fields
-        .get("content-length")
+        .field("content-length")
         .and_then(|length| length.parse().ok());
     asked.body.resize(length.unwrap_or(0), 0);
     input.read_exact(&mut asked.body)?;

@@ -1,5 +1,17 @@
 //! The client against real servers: one, a cluster, and many shards.
 
+mod frontier;
 mod guide;
 mod server;
 mod sharded;
+mod tags;
+
+use crawlspace_client::{Code, Error};
+
+/// The error of a call, which must have this code.
+#[track_caller]
+fn refused<T>(outcome: Result<T, Error>, code: Code) -> Error {
+    let error = outcome.err().expect("it is refused");
+    assert_eq!(error.code(), Some(code), "{error}");
+    error
+}

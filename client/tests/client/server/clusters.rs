@@ -182,9 +182,8 @@ fn a_slot_on_its_way_is_asked_for_where_it_is() {
     );
     let lookup = |index: &Index<Batch>| index.lookup(None, &[hash.as_bytes()]);
     let batch = Batch::new();
-    let calls: Vec<_> = (0..4)
-        .map(|number| lookup(&Index::on(&batch, prefix(number))))
-        .collect();
+    let calls = (0..4).map(|number| lookup(&Index::on(&batch, prefix(number))));
+    let calls: Vec<_> = calls.collect();
     batch.send(&server).unwrap();
     for (number, call) in calls.into_iter().enumerate() {
         assert_eq!(call.take().unwrap()[0].is_some(), number == 1, "{number}");

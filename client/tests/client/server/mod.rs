@@ -8,14 +8,14 @@ mod protocols;
 mod refusals;
 mod retries;
 mod tls;
-mod vandal;
+pub mod vandal;
 
 use std::future::Future;
 
 use redis::Cmd;
 
 /// Runs a future to its end on a runtime of its own.
-fn run<T>(future: impl Future<Output = T>) -> T {
+pub fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

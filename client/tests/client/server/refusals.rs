@@ -9,7 +9,7 @@ use crawlspace_client::dedupe::{Added, Adding, Index, Profile, Revisited, Revisi
 use crawlspace_client::frontier::{Frontier, Held, Next, Pause, Wait};
 use crawlspace_client::tags::{Filter, Format, Kind, TagSpace};
 use crawlspace_client::{Ask, Call, Code, Error, Server};
-use redis_tests::{Options, Server as Redis, assert_contains, ok, until, with};
+use redis_tests::{Options, Server as Redis, assert_contains, but, ok, until, with};
 
 use crate::server::command;
 
@@ -43,10 +43,7 @@ fn each_code_of_the_dedupe_commands_is_known() {
     let adding = Adding::default();
     assert_code(index.commit(b"nobody"), Code::NoCrawl);
     assert_code(index.add(b"a:counts", &adding, &[record()]), Code::BadCrawl);
-    let short = Added {
-        hash: b"x",
-        ..record()
-    };
+    let short = but!(record(), hash: b"x");
     assert_code(index.add(b"a", &adding, &[short]), Code::BadHash);
     let revisited = Revisited {
         hash: HASH,
@@ -62,10 +59,7 @@ fn each_code_of_the_dedupe_commands_is_known() {
     index.commit(b"a").unwrap();
     assert_code(index.cancel(b"a"), Code::Committed);
     assert_code(index.set_profile(Profile::Browsertrix), Code::HasCrawls);
-    let undated = Added {
-        date: b"today",
-        ..record()
-    };
+    let undated = but!(record(), date: b"today");
     assert_code(index.add(b"a", &adding, &[undated]), Code::Err);
     let second = Adding {
         sequence: Some(Sequence {
@@ -185,9 +179,8 @@ fn a_server_without_the_module_is_named_as_the_reason() {
     let sentence = "DEDUPE.STATS: the server has not loaded the Crawlspace module";
     assert_eq!(error.to_string(), sentence);
     // A plain command that the server does not know is another thing.
-    let error = server
-        .ask(Call::<String>::new(command("NO.SUCH x")))
-        .unwrap_err();
+    let error = server.ask(Call::<String>::new(command("NO.SUCH x")));
+    let error = error.unwrap_err();
     assert_eq!(error.code(), Some(Code::Err), "{error}");
     assert_eq!(
         server.ask(Call::<String>::new(command("PING"))).unwrap(),

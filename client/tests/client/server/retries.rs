@@ -3,7 +3,7 @@
 use crawlspace_client::dedupe::{Added, Adding, Index, Sequence};
 use crawlspace_client::frontier::Frontier;
 use crawlspace_client::{Ask, AsyncServer, Batch, Call, Server};
-use redis_tests::{Server as Redis, assert_starts, ok, with};
+use redis_tests::{Server as Redis, assert_starts, but, ok, with};
 
 use crate::server::vandal::{Cut, Vandal};
 use crate::server::{command, run};
@@ -155,10 +155,7 @@ fn records_of_a_sequence_count_once_and_others_are_not_sent_again() {
     let vandal = Vandal::of(&redis, "DEDUPE.ADD", Cut::After, 2);
     let index = Index::open(&vandal.url(), "").unwrap();
     let adding = with!(Adding, sequence: Some(Sequence { writer: b"w", number: 1 }));
-    let other = Added {
-        url: b"https://example.com/other",
-        ..record
-    };
+    let other = but!(record, url: b"https://example.com/other");
     assert_eq!(index.add(b"crawl", &adding, &[other]).unwrap(), 0);
     assert_eq!(vandal.seen(), 3);
     assert_eq!(index.crawl_stats(b"crawl").unwrap().total_urls, 2);

@@ -2,7 +2,7 @@
 
 use crawlspace_client::dedupe::{Adding, Committed, Doing, Sharded};
 use crawlspace_client::{Code, Error, Server};
-use redis_tests::{Cluster, Options, Server as Redis, assert_contains, until};
+use redis_tests::{Cluster, Options, Server as Redis, assert_contains, but, until};
 
 use super::faults::{Mortal, When};
 use super::{added, hashes, records};
@@ -11,10 +11,7 @@ const SHARDS: u16 = 4;
 
 /// What can be told of an index from outside.
 fn seen(many: &Sharded) -> String {
-    let stats = crawlspace_client::dedupe::Stats {
-        memory: 0,
-        ..many.stats().unwrap()
-    };
+    let stats = but!(many.stats().unwrap(), memory: 0);
     let owners: Vec<_> = many
         .lookup(None, &hashes(&records(0..60)))
         .unwrap()

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crawlspace_client::dedupe::{
-    Adding, Claim, Index, Listed, Moved, Of, Profile, Reference, Revisited, Revisiting, Sequence,
-    Sharded,
+    Adding, Claim, CrawlStats, Index, Listed, Moved, Of, Profile, Reference, Revisiting, Sequence,
+    Sharded, Stats,
 };
 use crawlspace_client::{AsyncServer, Code, Error, Server};
-use redis_tests::{Rng, Server as Redis, assert_contains, ok, with};
+use redis_tests::{Rng, Server as Redis, assert_contains, but, ok, with};
 
 use super::{Record, added, hashes, records};
 
@@ -23,6 +23,13 @@ fn wacz_of(crawl: &[u8]) -> Vec<u8> {
 }
 
 const CRAWLS: [&[u8]; 4] = [b"a", b"b", b"c d", b"\xff"];
+
+/// Compares what comes of a call to either index.
+macro_rules! compare {
+    ($twins:expr, $what:expr, $it:ident => $call:expr) => {
+        $twins.compare($what, |$it| $call, |$it| $call)
+    };
+}
 
 struct Twins {
     one: Index,
@@ -45,62 +52,26 @@ impl Twins {
         let numbers = records(0..60);
         let hashes = hashes(&numbers);
         for crawl in [None].into_iter().chain(CRAWLS.map(Some)) {
-            self.compare(
-                "lookup",
-                |one| one.lookup(crawl, &hashes),
-                |many| many.lookup(crawl, &hashes),
-            );
+            compare!(self, "lookup", it => it.lookup(crawl, &hashes));
         }
-        self.compare(
-            "lookup with WACZ",
-            |one| one.lookup_with_wacz(None, &hashes),
-            |many| many.lookup_with_wacz(None, &hashes),
-        );
-        self.compare(
-            "stats",
-            |one| stats(one.stats()),
-            |many| stats(many.stats()),
-        );
+        compare!(self, "lookup with WACZ", it => it.lookup_with_wacz(None, &hashes));
+        compare!(self, "stats", it => stats(it.stats()));
         for listed in [None, Some(Listed::Committed), Some(Listed::Uncommitted)] {
-            self.compare(
-                "crawls",
-                |one| one.crawls(listed),
-                |many| many.crawls(listed),
-            );
+            compare!(self, "crawls", it => it.crawls(listed));
         }
         for crawl in CRAWLS {
-            self.compare(
-                "crawl stats",
-                |one| memoryless(one.crawl_stats(crawl)),
-                |many| memoryless(many.crawl_stats(crawl)),
-            );
+            compare!(self, "crawl stats", it => memoryless(it.crawl_stats(crawl)));
             for transitive in [false, true] {
                 let of = Of::Crawl(crawl);
-                self.compare(
-                    "requires",
-                    |one| one.requires(of, transitive),
-                    |many| many.requires(of, transitive),
-                );
+                compare!(self, "requires", it => it.requires(of, transitive));
                 let uuid = wacz_of(crawl);
                 let of = Of::Wacz(&uuid);
-                self.compare(
-                    "requires of a WACZ",
-                    |one| one.requires(of, transitive),
-                    |many| many.requires(of, transitive),
-                );
+                compare!(self, "requires of a WACZ", it => it.requires(of, transitive));
                 let of: &[&[u8]] = &[b"a 0", b"c d 1", b"b 7", b"nobody 0"];
                 let of = Of::References(of);
-                self.compare(
-                    "requires of references",
-                    |one| one.requires(of, transitive),
-                    |many| many.requires(of, transitive),
-                );
+                compare!(self, "requires of references", it => it.requires(of, transitive));
             }
-            self.compare(
-                "required by",
-                |one| one.required_by(crawl),
-                |many| many.required_by(crawl),
-            );
+            compare!(self, "required by", it => it.required_by(crawl));
         }
         let check = self.many.check().unwrap();
         assert!(check.ok, "step {}: {check:?}", self.step);
@@ -108,28 +79,17 @@ impl Twins {
     }
 }
 
-fn stats(stats: Result<crawlspace_client::dedupe::Stats, Error>) -> Result<String, Error> {
-    let stats = crawlspace_client::dedupe::Stats {
-        memory: 0,
-        ..stats?
-    };
+fn stats(stats: Result<Stats, Error>) -> Result<String, Error> {
+    let stats = but!(stats?, memory: 0);
     Ok(format!("{stats:?}"))
 }
 
-fn memoryless(
-    stats: Result<crawlspace_client::dedupe::CrawlStats, Error>,
-) -> Result<crawlspace_client::dedupe::CrawlStats, Error> {
-    Ok(crawlspace_client::dedupe::CrawlStats {
-        memory: 0,
-        ..stats?
-    })
+fn memoryless(stats: Result<CrawlStats, Error>) -> Result<CrawlStats, Error> {
+    Ok(but!(stats?, memory: 0))
 }
 
 fn memoryless_move(moved: Result<Moved, Error>) -> Result<Moved, Error> {
-    Ok(Moved {
-        memory: 0,
-        ..moved?
-    })
+    Ok(but!(moved?, memory: 0))
 }
 
 #[test]
@@ -163,20 +123,12 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
             let wacz_index = rng.below(3);
             let of = |record: &Record| record.hash.clone();
             let spelled: Vec<String> = records.iter().map(of).collect();
-            let added: Vec<_> = records
-                .iter()
-                .zip(&spelled)
-                .map(|(record, hash)| crawlspace_client::dedupe::Added {
-                    hash: hash.as_bytes(),
-                    ..record.added(wacz_index)
-                })
-                .collect();
+            let records = records.iter().zip(&spelled);
+            let added =
+                records.map(|(record, hash)| but!(record.added(wacz_index), hash: hash.as_bytes()));
+            let added: Vec<_> = added.collect();
             let adding = Adding::default();
-            twins.compare(
-                "add",
-                |one| one.add(crawl, &adding, &added),
-                |many| many.add(crawl, &adding, &added),
-            );
+            compare!(twins, "add", it => it.add(crawl, &adding, &added));
         }
         4 => {
             // One by one: each shard refuses its own part only.
@@ -191,79 +143,44 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
             for record in &records {
                 let known = twins.one.lookup(Some(crawl), &[record.hash.as_bytes()]);
                 let known = known.unwrap().pop().flatten().filter(|_| given);
-                let revisited = Revisited {
-                    original: known.as_ref(),
-                    ..record.revisited()
-                };
-                twins.compare(
-                    "revisit",
-                    |one| one.revisit(crawl, &revisiting, &[revisited]),
-                    |many| many.revisit(crawl, &revisiting, &[revisited]),
-                );
+                let revisited = but!(record.revisited(), original: known.as_ref());
+                compare!(twins, "revisit", it => it.revisit(crawl, &revisiting, &[revisited]));
             }
         }
         5 => {
             let file = format!("file-{}.wacz", rng.below(3));
             let file = file.as_bytes();
-            twins.compare(
-                "WACZ begun",
-                |one| one.wacz_open(crawl, file),
-                |many| many.wacz_open(crawl, file),
-            );
+            compare!(twins, "WACZ begun", it => it.wacz_open(crawl, file));
             let size = 1000 + rng.below(5);
             if let Ok(index) = twins.one.wacz_open(crawl, file) {
-                twins.compare(
-                    "WACZ finished",
-                    |one| one.wacz_close(crawl, index, file, b"sha256:0", size),
-                    |many| many.wacz_close(crawl, index, file, b"sha256:0", size),
-                );
-                twins.compare(
-                    "WACZ renamed",
-                    |one| one.wacz_close_as(crawl, index, b"all.wacz", b"sha256:0", size),
-                    |many| many.wacz_close_as(crawl, index, b"all.wacz", b"sha256:0", size),
-                );
+                let hash = b"sha256:0";
+                compare!(twins, "WACZ finished", it => it.wacz_close(crawl, index, file, hash, size));
+                let file = b"all.wacz";
+                compare!(twins, "WACZ renamed", it => it.wacz_close_as(crawl, index, file, hash, size));
             }
         }
         13 if rng.below(2) == 0 => {
-            twins.compare("begin", |one| one.begin(crawl), |many| many.begin(crawl));
+            compare!(twins, "begin", it => it.begin(crawl));
         }
-        13 => twins.compare(
-            "begin visibly",
-            |one| one.begin_visible(crawl),
-            |many| many.begin_visible(crawl),
-        ),
-        6 | 7 => twins.compare("commit", |one| one.commit(crawl), |many| many.commit(crawl)),
-        8 => twins.compare("cancel", |one| one.cancel(crawl), |many| many.cancel(crawl)),
-        9 => twins.compare(
-            "remove",
-            |one| one.remove(&[crawl]),
-            |many| many.remove(&[crawl]),
-        ),
+        13 => compare!(twins, "begin visibly", it => it.begin_visible(crawl)),
+        6 | 7 => compare!(twins, "commit", it => it.commit(crawl)),
+        8 => compare!(twins, "cancel", it => it.cancel(crawl)),
+        9 => compare!(twins, "remove", it => it.remove(&[crawl])),
         10 => {
             let other = CRAWLS[rng.below(4) as usize];
             let crawls = [crawl, other];
-            twins.compare(
-                "remove",
-                |one| one.remove(&crawls),
-                |many| many.remove(&crawls),
-            );
+            compare!(twins, "remove", it => it.remove(&crawls));
         }
         11 => {
             let pack = rng.below(2) == 0;
-            twins.compare(
-                "change of storage",
-                |one| memoryless_move(if pack { one.pack() } else { one.unpack() }),
-                |many| memoryless_move(if pack { many.pack() } else { many.unpack() }),
-            );
+            compare!(twins, "change of storage", it => {
+                memoryless_move(if pack { it.pack() } else { it.unpack() })
+            });
         }
         _ => {
             let purge = rng.below(2) == 0;
             let kept: Vec<&[u8]> = CRAWLS.into_iter().filter(|_| rng.below(2) == 0).collect();
-            twins.compare(
-                "retain",
-                |one| one.retain(purge, &kept),
-                |many| many.retain(purge, &kept),
-            );
+            compare!(twins, "retain", it => it.retain(purge, &kept));
         }
     }
 }
@@ -302,10 +219,7 @@ fn all_spellings_of_a_hash_find_it() {
         };
         for same in spellings {
             let record = Record::of(1);
-            let added = crawlspace_client::dedupe::Added {
-                hash: same[0].as_bytes(),
-                ..record.added(0)
-            };
+            let added = but!(record.added(0), hash: same[0].as_bytes());
             many.add(crawl, &Adding::default(), &[added]).unwrap();
             for spelling in same {
                 let found = many.lookup(Some(crawl), &[spelling.as_bytes()]).unwrap();
@@ -317,19 +231,8 @@ fn all_spellings_of_a_hash_find_it() {
 
 /// A hash in some spelling, or something that is nearly one.
 fn odd_hash(rng: &mut Rng) -> Vec<u8> {
-    let labels = [
-        "",
-        "",
-        "sha256:",
-        "SHA-256:",
-        "sha1:",
-        "Sha-1:",
-        "md5:",
-        "urn:sha1:",
-        "blake3:",
-        "::",
-        "a:b:",
-    ];
+    let labels = "  sha256: SHA-256: sha1: Sha-1: md5: urn:sha1: blake3: :: a:b:";
+    let labels: Vec<&str> = labels.split(' ').collect();
     let alphabets: [&[u8]; 5] = [
         b"0123456789abcdef",
         b"0123456789ABCDEF",
@@ -338,12 +241,10 @@ fn odd_hash(rng: &mut Rng) -> Vec<u8> {
         b"0123456789abcdefABCDEF:-_ \xff",
     ];
     let lengths = [16, 26, 31, 32, 33, 40, 52, 56, 64, 65, 100];
-    let mut hash = labels[rng.below(labels.len() as u64) as usize]
-        .as_bytes()
-        .to_vec();
-    let alphabet = alphabets[rng.below(alphabets.len() as u64) as usize];
-    for _ in 0..lengths[rng.below(lengths.len() as u64) as usize] {
-        hash.push(alphabet[rng.below(alphabet.len() as u64) as usize]);
+    let mut hash = rng.pick(&labels).as_bytes().to_vec();
+    let alphabet = *rng.pick(&alphabets);
+    for _ in 0..*rng.pick(&lengths) {
+        hash.push(*rng.pick(alphabet));
     }
     if rng.below(8) == 0 {
         hash.extend(std::iter::repeat_n(b'=', rng.below(7) as usize));
@@ -361,10 +262,7 @@ fn a_hash_is_looked_for_in_the_same_shard_as_the_server_spells_it() {
         many.set_profile(profile).unwrap();
         let odd: Vec<Vec<u8>> = (0..3000).map(|_| odd_hash(&mut rng)).collect();
         let record = Record::of(1);
-        let of = |hash| crawlspace_client::dedupe::Added {
-            hash,
-            ..record.added(0)
-        };
+        let of = |hash| but!(record.added(0), hash);
         let added: Vec<_> = odd.iter().map(|hash| of(&hash[..])).collect();
         many.add(b"crawl", &Adding::default(), &added).unwrap();
         let mut there = 0;
@@ -395,12 +293,8 @@ fn the_number_of_shards_cannot_be_changed() {
     c.ok_line("ACL SETUSER reader on >secret ~* +@read +dedupe.lookup");
     let url = format!("redis://reader:secret@127.0.0.1:{}/", redis.port());
     let reader = Sharded::open(&url, "coll", 3).unwrap();
-    assert_eq!(
-        reader
-            .lookup(None, &[b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"])
-            .unwrap(),
-        [None]
-    );
+    let unknown = reader.lookup(None, &[b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"]);
+    assert_eq!(unknown.unwrap(), [None]);
     assert_eq!(many.shards().len(), 3);
     for name in ["", "a{b"] {
         let error = Sharded::open(&redis.url(), name, 2).unwrap_err();
@@ -415,14 +309,12 @@ fn a_sequence_counts_once_in_every_shard() {
     let (new, old) = (records(0..50), records(50..80));
     many.add(b"old", &Adding::default(), &added(&old)).unwrap();
     many.commit(b"old").unwrap();
-    let sequence = Sequence {
-        writer: b"w",
-        number: 1,
-    };
+    let (writer, number) = (b"w", 1);
+    let sequence = Sequence { writer, number };
     let revisited: Vec<_> = old.iter().map(Record::revisited).collect();
     for _ in 0..3 {
-        many.write(b"crawl", sequence, &added(&new), &revisited)
-            .unwrap();
+        let counts = many.write(b"crawl", sequence, &added(&new), &revisited);
+        counts.unwrap();
     }
     let stats = many.crawl_stats(b"crawl").unwrap();
     assert_eq!(stats.hashes, 50);
@@ -431,11 +323,8 @@ fn a_sequence_counts_once_in_every_shard() {
     assert_eq!(stats.requires, 1);
     let adding = with!(Adding, sequence: Some(Sequence { writer: b"x", number: 7 }));
     for _ in 0..2 {
-        assert_eq!(
-            many.add(b"crawl", &adding, &added(&records(100..120)))
-                .unwrap(),
-            20
-        );
+        let new = many.add(b"crawl", &adding, &added(&records(100..120)));
+        assert_eq!(new.unwrap(), 20);
     }
 }
 
@@ -476,8 +365,8 @@ fn a_crawl_without_records_of_the_home_shard_is_committed_as_a_whole() {
         let record = (0..).map(Record::of).find(of_shard).unwrap();
         let crawl = format!("crawl-{number}");
         let crawl = crawl.as_bytes();
-        many.add(crawl, &Adding::default(), &[record.added(0)])
-            .unwrap();
+        let new = many.add(crawl, &Adding::default(), &[record.added(0)]);
+        new.unwrap();
         let committed = many.commit(crawl).unwrap();
         assert_eq!((committed.new, committed.known), (1, 0));
         let home = ok!(redis.wire(), "SISMEMBER", "{coll-0}:allcrawls", crawl);
@@ -495,27 +384,18 @@ fn a_crawl_without_records_of_the_home_shard_is_committed_as_a_whole() {
 #[test]
 fn futures_have_the_same_answers() {
     let redis = Redis::start();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    crate::server::run(async {
         let server = AsyncServer::open(&redis.url()).await.unwrap();
         let many = Sharded::on(&server, "coll", 6).await.unwrap();
         let all = records(0..100);
         many.wacz_open(b"a", b"a.wacz").await.unwrap();
-        let new = many
-            .add(b"a", &Adding::default(), &added(&all))
-            .await
-            .unwrap();
-        assert_eq!(new, 100);
+        let new = many.add(b"a", &Adding::default(), &added(&all)).await;
+        assert_eq!(new.unwrap(), 100);
         assert_eq!(many.commit(b"a").await.unwrap().new, 100);
         let found = many.lookup_with_wacz(None, &hashes(&all)).await.unwrap();
-        assert!(
-            found
-                .iter()
-                .all(|one| { one.as_ref().unwrap().filename.as_deref() == Some(b"a.wacz") })
-        );
+        for one in found {
+            assert_eq!(one.unwrap().filename.as_deref(), Some(&b"a.wacz"[..]));
+        }
         assert_eq!(many.remove(&[b"a"]).await.unwrap().dropped, 100);
         assert!(many.check().await.unwrap().ok);
     });

@@ -103,10 +103,8 @@ fn a_tally_names_the_first_few_and_counts_all() {
     assert_eq!(counts, [("date", 9), ("too long", 1)]);
     assert_eq!(other.to_string(), "10 bad lines (9 date, 1 too long)");
     assert_eq!(other.examples().len(), MAX_EXAMPLES);
-    assert_eq!(
-        other.examples()[0],
-        "o\\nther, line 3: it is longer than 1048576 bytes"
-    );
+    let expected = "o\\nther, line 3: it is longer than 1048576 bytes";
+    assert_eq!(other.examples()[0], expected);
     assert_eq!(
         other.examples()[1],
         "7-metadata-1.arc, line 1: its date is invalid: 14 or 17 digits are needed: a \\x1b[31m\\xff"

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt, TryStreamExt};
-use redis_tests::{Part, ScriptedHost, answer, until};
+use redis_tests::{
+    Asked, Part, ScriptedHost, answer, assert_contains, assert_starts, but, once, then, until, with,
+};
 
 use super::*;
 
@@ -24,16 +26,22 @@ fn get(url: &str) -> Request {
 
 /// Short enough for a test that waits for their end, long enough for one that does not.
 fn impatient() -> Limits {
-    Limits {
-        first: Duration::from_millis(300),
-        silence: Duration::from_millis(300),
-        ..Limits::default()
-    }
+    with!(Limits, first: Duration::from_millis(300), silence: Duration::from_millis(300))
 }
 
 async fn read(answer: Response) -> Result<Vec<u8>, SourceError> {
     let parts: Vec<Bytes> = answer.body.try_collect().await?;
     Ok(parts.concat())
+}
+
+/// What comes of a request with usual limits.
+async fn ask(net: &Net, url: &str) -> Result<Response, SourceError> {
+    net.send(get(url), &Limits::default()).await
+}
+
+/// The body that comes of a request.
+async fn body(net: &Net, url: &str, limits: &Limits) -> Result<Vec<u8>, SourceError> {
+    read(net.send(get(url), limits).await?).await
 }
 
 fn run<T>(test: impl std::future::Future<Output = T>) -> T {
@@ -46,15 +54,13 @@ fn run<T>(test: impl std::future::Future<Output = T>) -> T {
 
 #[test]
 fn connections_are_kept_whatever_the_form_of_the_body() {
-    let host = ScriptedHost::start(|asked| {
-        match asked.target.as_str() {
+    let chunks = "2\r\nte\r\n2\r\nxt\r\n0\r\nA: b\r\n\r\n";
+    let chunks = format!("HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
+    let host = ScriptedHost::start(move |asked| match asked.target.as_str() {
         "/plain" => answer(200, &[], "text"),
         "/empty" => answer(204, &[], ""),
-        "/chunks" => vec![Part::Bytes(
-            b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nte\r\n2\r\nxt\r\n0\r\nA: b\r\n\r\n".to_vec(),
-        )],
+        "/chunks" => vec![Part::Bytes(chunks.clone().into())],
         _ => answer(404, &[], "not here"),
-    }
     });
     run(async {
         let net = here();
@@ -65,32 +71,22 @@ fn connections_are_kept_whatever_the_form_of_the_body() {
             ("/other", 404, "not here"),
             ("/plain?a=b#c", 404, "not here"),
         ] {
-            let answer = net
-                .send(get(&host.url(path)), &Limits::default())
-                .await
-                .unwrap();
+            let answer = ask(&net, &host.url(path)).await.unwrap();
             assert_eq!(answer.status, status, "{path}");
             assert_eq!(read(answer).await.unwrap(), body.as_bytes(), "{path}");
         }
-        let head = Request {
-            method: Method::HEAD,
-            ..get(&host.url("/other"))
-        };
+        let head = but!(get(&host.url("/other")), method: Method::HEAD);
         let answer = net.send(head, &Limits::default()).await;
         assert!(answer.is_ok_and(|answer| answer.status == 404));
     });
     assert_eq!(host.accepted(), 1);
     let asked = host.asked();
-    assert!(
-        asked
-            .iter()
-            .all(|asked| asked.fields["user-agent"].starts_with("crawlspace/"))
-    );
+    for asked in &asked {
+        assert_starts(&asked.fields["user-agent"], "crawlspace/");
+    }
     assert_eq!(asked[4].target, "/plain?a=b");
-    assert_eq!(
-        asked[0].fields["host"],
-        format!("127.0.0.1:{}", host.port())
-    );
+    let expected = format!("127.0.0.1:{}", host.port());
+    assert_eq!(asked[0].fields["host"], expected);
 }
 
 #[test]
@@ -103,26 +99,15 @@ fn a_kept_connection_that_is_dead_is_no_error() {
     run(async {
         let net = here();
         for path in ["/1", "/2", "/3"] {
-            let answer = net
-                .send(get(&host.url(path)), &Limits::default())
-                .await
-                .unwrap();
-            assert_eq!(read(answer).await.unwrap(), b"text");
+            let text = body(&net, &host.url(path), &Limits::default()).await;
+            assert_eq!(text.unwrap(), b"text");
         }
     });
     assert_eq!(host.accepted(), 2);
     let host = ScriptedHost::start(|_| vec![Part::Close]);
-    let error = run(async {
-        here()
-            .send(get(&host.url("/")), &Limits::default())
-            .await
-            .err()
-            .unwrap()
-    });
-    assert_eq!(
-        error.to_string(),
-        "it closed the connection without an answer"
-    );
+    let error = run(ask(&here(), &host.url("/"))).err().unwrap();
+    let expected = "it closed the connection without an answer";
+    assert_eq!(error.to_string(), expected);
     assert_eq!(host.accepted(), 1);
 }
 
@@ -134,23 +119,13 @@ fn a_post_is_never_sent_twice() {
     });
     run(async {
         let net = here();
-        let answer = net
-            .send(get(&host.url("/")), &Limits::default())
-            .await
-            .unwrap();
-        read(answer).await.unwrap();
-        let post = Request {
-            method: Method::POST,
-            body: Bytes::from_static(b"a=b"),
-            ..get(&host.url("/"))
-        };
+        let url = host.url("/");
+        body(&net, &url, &Limits::default()).await.unwrap();
+        let post = but!(get(&url), method: Method::POST, body: Bytes::from_static(b"a=b"));
         assert!(net.send(post, &Limits::default()).await.is_err());
     });
-    let posts: Vec<_> = host
-        .asked()
-        .into_iter()
-        .filter(|asked| asked.method == "POST")
-        .collect();
+    let asked = host.asked().into_iter();
+    let posts: Vec<_> = asked.filter(|asked| asked.method == "POST").collect();
     assert_eq!(posts.len(), 1);
     assert_eq!(posts[0].body, b"a=b");
 }
@@ -184,20 +159,14 @@ fn private_addresses_are_not_connected_to_however_they_are_written() {
             "%31%32%37.0.0.1",
             "①②⑦.0.0.1",
         ] {
-            let request = get(&format!("http://{written}:{port}/"));
-            let refused = net.send(request, &Limits::default()).await.err();
+            let refused = ask(&net, &format!("http://{written}:{port}/")).await.err();
             // Not every resolver knows each of the names.
             let is_unknown = !written.contains(|c: char| c.is_ascii_digit())
                 && matches!(refused, Some(SourceError::Connection(_)));
-            assert!(
-                is_unknown || matches!(refused, Some(SourceError::Forbidden(_))),
-                "{written}: {refused:?}"
-            );
+            let by_guard = matches!(refused, Some(SourceError::Forbidden(_)));
+            assert!(is_unknown || by_guard, "{written}: {refused:?}");
         }
-        let refused = net
-            .send(get("ftp://example.com/"), &Limits::default())
-            .await
-            .err();
+        let refused = ask(&net, "ftp://example.com/").await.err();
         assert!(matches!(refused, Some(SourceError::Forbidden(_))));
         // One that is allowed stands for no other one.
         let net = Net::new(&[network("127.0.0.1", 32)]).unwrap();
@@ -207,12 +176,7 @@ fn private_addresses_are_not_connected_to_however_they_are_written() {
             ("127.0.0.2", false),
             ("[::1]", false),
         ] {
-            let sent = net
-                .send(
-                    get(&format!("http://{written}:{port}/")),
-                    &Limits::default(),
-                )
-                .await;
+            let sent = ask(&net, &format!("http://{written}:{port}/")).await;
             assert_eq!(sent.is_ok(), passes, "{written}");
         }
     });
@@ -231,11 +195,7 @@ fn redirects_are_followed_to_where_requests_may_go() {
     });
     run(async {
         let net = Net::new(&[network("127.0.0.1", 32)]).unwrap();
-        let send = |path: &str| {
-            let request = get(&host.url(path));
-            let net = net.clone();
-            async move { net.send(request, &Limits::default()).await }
-        };
+        let send = async |path: &str| ask(&net, &host.url(path)).await;
         let answer = send("/relative").await.unwrap();
         assert_eq!(answer.url.path(), "/there");
         assert_eq!(read(answer).await.unwrap(), b"text");
@@ -243,7 +203,7 @@ fn redirects_are_followed_to_where_requests_may_go() {
         assert_eq!(send("/choices").await.unwrap().status, 300);
         let before = host.asked().len();
         let cycle = send("/cycle").await.err().unwrap();
-        assert!(cycle.to_string().contains("more than 10 times"), "{cycle}");
+        assert_contains(&cycle, "more than 10 times");
         assert_eq!(host.asked().len() - before, MAX_REDIRECTS + 1);
         for elsewhere in [
             "http://169.254.169.254/latest/meta-data/",
@@ -259,10 +219,8 @@ fn redirects_are_followed_to_where_requests_may_go() {
             // `localhost` has the address that is allowed, and perhaps one that is not.
             let refused = send(&format!("/{elsewhere}")).await.err().unwrap();
             let by_guard = matches!(refused, SourceError::Forbidden(_));
-            assert!(
-                by_guard || elsewhere.contains("localhost"),
-                "{elsewhere}: {refused}"
-            );
+            let is_name = elsewhere.contains("localhost");
+            assert!(by_guard || is_name, "{elsewhere}: {refused}");
         }
     });
 }
@@ -278,15 +236,14 @@ fn a_name_and_a_password_go_to_nobody_else() {
     run(async {
         let url = host
             .url("/here")
-            .replace("http://", "http://aladdin:open%20sesame@");
-        let answer = here().send(get(&url), &Limits::default()).await.unwrap();
+            .replace("://", "://aladdin:open%20sesame@");
+        let answer = ask(&here(), &url).await.unwrap();
         assert_eq!(answer.url.as_str(), other.url("/"));
     });
+    let credentials = |asked: Asked| asked.fields.get("authorization").cloned();
     let sent = |host: &ScriptedHost| -> Vec<_> {
         let asked = host.asked().into_iter();
-        asked
-            .map(|asked| asked.fields.get("authorization").cloned())
-            .collect()
+        asked.map(credentials).collect()
     };
     let credentials = Some("Basic YWxhZGRpbjpvcGVuIHNlc2FtZQ==".to_owned());
     assert_eq!(sent(&host), [credentials.clone(), credentials]);
@@ -298,13 +255,9 @@ fn who_does_not_answer_is_given_up() {
     let head: &[u8] = b"HTTP/1.1 200 X\r\nContent-Length: 10\r\n\r\n";
     let host = ScriptedHost::start(move |asked| match asked.target.as_str() {
         "/nothing" => vec![Part::Silence],
-        "/head" => vec![Part::Bytes(head[..20].to_vec()), Part::Silence],
-        "/body" => vec![Part::Bytes(head.to_vec()), Part::Silence],
-        _ => vec![
-            Part::Bytes(head.to_vec()),
-            Part::Bytes(b"some".to_vec()),
-            Part::Silence,
-        ],
+        "/head" => then(&head[..20], Part::Silence),
+        "/body" => then(head, Part::Silence),
+        _ => then([head, b"some"].concat(), Part::Silence),
     });
     let deaf = ScriptedHost::deaf();
     run(async {
@@ -326,10 +279,10 @@ fn who_does_not_answer_is_given_up() {
 fn what_is_given_up_is_closed() {
     let host = ScriptedHost::start(|asked| match asked.target.as_str() {
         "/nothing" => vec![Part::Silence],
-        _ => vec![
-            Part::Bytes(b"HTTP/1.1 200 X\r\nContent-Length: 10\r\n\r\nsome".to_vec()),
+        _ => then(
+            "HTTP/1.1 200 X\r\nContent-Length: 10\r\n\r\nsome",
             Part::Silence,
-        ],
+        ),
     });
     run(async {
         let net = here();
@@ -342,20 +295,23 @@ fn what_is_given_up_is_closed() {
         }
         drop(waiting);
         until("connections are closed", || host.gone() == 1);
-        let answer = net
-            .send(get(&host.url("/")), &Limits::default())
-            .await
-            .unwrap();
-        drop(answer);
+        drop(ask(&net, &host.url("/")).await.unwrap());
         until("connections are closed", || host.gone() == 2);
         assert_eq!(net.pool.count(), 0);
     });
 }
 
+fn is_broken(sent: &Result<Vec<u8>, SourceError>) -> bool {
+    matches!(
+        sent,
+        Err(SourceError::Connection(_) | SourceError::Answer(_))
+    )
+}
+
 #[test]
 fn lies_about_the_length_are_errors() {
     let host = ScriptedHost::start(|asked| {
-        let text = match asked.target.as_str() {
+        once(match asked.target.as_str() {
             "/short" => "HTTP/1.1 200 X\r\nContent-Length: 10\r\n\r\nsome",
             "/chunk" => "HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\na\r\nsome",
             "/chunks" => "HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n",
@@ -366,32 +322,14 @@ fn lies_about_the_length_are_errors() {
             "/negative" => "HTTP/1.1 200 X\r\nContent-Length: -4\r\n\r\nsome",
             "/greeting" => "220 mail.example.com ESMTP\r\n",
             _ => "SSH-2.0-OpenSSH_9.2\r\n",
-        };
-        vec![Part::Bytes(text.into()), Part::Close]
+        })
     });
     run(async {
         let net = here();
-        for path in [
-            "/short",
-            "/chunk",
-            "/chunks",
-            "/size",
-            "/twice",
-            "/negative",
-            "/greeting",
-            "/ssh",
-        ] {
-            let sent = match net.send(get(&host.url(path)), &Limits::default()).await {
-                Ok(answer) => read(answer).await,
-                Err(error) => Err(error),
-            };
-            assert!(
-                matches!(
-                    sent,
-                    Err(SourceError::Connection(_) | SourceError::Answer(_))
-                ),
-                "{path}: {sent:?}"
-            );
+        let paths = "/short /chunk /chunks /size /twice /negative /greeting /ssh";
+        for path in paths.split(' ') {
+            let sent = body(&net, &host.url(path), &Limits::default()).await;
+            assert!(is_broken(&sent), "{path}: {sent:?}");
         }
     });
 }
@@ -405,28 +343,17 @@ fn no_answer_is_larger_than_it_may_be() {
         packed.finish().unwrap()
     };
     assert!(bomb.len() < 1 << 20);
+    let begun_chunk = "HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n1;";
     let host = ScriptedHost::start(move |asked| match asked.target.as_str() {
-        "/announced" => vec![
-            Part::Bytes(b"HTTP/1.1 200 X\r\nContent-Length: 9999999\r\n\r\n".to_vec()),
+        "/announced" => then(
+            "HTTP/1.1 200 X\r\nContent-Length: 9999999\r\n\r\n",
             Part::Silence,
-        ],
-        "/endless" => vec![
-            Part::Bytes(b"HTTP/1.1 200 X\r\n\r\n".to_vec()),
-            Part::Endless(vec![b'a'; 5000]),
-        ],
+        ),
+        "/endless" => then("HTTP/1.1 200 X\r\n\r\n", Part::Endless(vec![b'a'; 5000])),
         "/bomb" => answer(200, &[("Content-Encoding", "gzip")], &bomb),
-        "/head" => vec![
-            Part::Bytes(b"HTTP/1.1 200 X\r\n".to_vec()),
-            Part::Endless(b"A: b\r\n".to_vec()),
-        ],
-        "/field" => vec![
-            Part::Bytes(b"HTTP/1.1 200 X\r\nA: ".to_vec()),
-            Part::Endless(b"bbbbbbbb".to_vec()),
-        ],
-        "/chunk" => vec![
-            Part::Bytes(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n1;".to_vec()),
-            Part::Endless(b"extension".to_vec()),
-        ],
+        "/head" => then("HTTP/1.1 200 X\r\n", Part::Endless("A: b\r\n".into())),
+        "/field" => then("HTTP/1.1 200 X\r\nA: ", Part::Endless("bbbbbbbb".into())),
+        "/chunk" => then(begun_chunk, Part::Endless("extension".into())),
         _ => answer(
             200,
             &[("Content-Encoding", "gzip")],
@@ -435,38 +362,26 @@ fn no_answer_is_larger_than_it_may_be() {
     });
     run(async {
         let net = here();
-        let limits = Limits {
-            bytes: 1 << 20,
-            ..Limits::default()
-        };
+        let limits = with!(Limits, bytes: 1 << 20);
         for path in ["/announced", "/endless", "/bomb"] {
-            let sent = match net.send(get(&host.url(path)), &limits).await {
-                Ok(answer) => read(answer).await.map(|body| body.len()),
-                Err(error) => Err(error),
-            };
-            assert_eq!(sent, Err(too_large(1 << 20)), "{path}");
-        }
-        for path in ["/head", "/field", "/chunk"] {
-            let sent = match net.send(get(&host.url(path)), &limits).await {
-                Ok(answer) => read(answer).await.map(|body| body.len()),
-                Err(error) => Err(error),
-            };
-            assert!(
-                matches!(
-                    sent,
-                    Err(SourceError::Answer(_) | SourceError::Connection(_))
-                ),
-                "{path}: {sent:?}"
+            let sent = body(&net, &host.url(path), &limits).await;
+            assert_eq!(
+                sent.map(|body| body.len()),
+                Err(too_large(1 << 20)),
+                "{path}"
             );
         }
-        let cut = net
-            .send(get(&host.url("/cut")), &Limits::default())
-            .await
-            .unwrap();
-        assert_eq!(
-            read(cut).await,
-            Err(SourceError::Answer("its gzip breaks off".to_owned()))
-        );
+        for path in ["/head", "/field", "/chunk"] {
+            let sent = body(&net, &host.url(path), &limits).await;
+            assert!(
+                is_broken(&sent),
+                "{path}: {:?}",
+                sent.map(|body| body.len())
+            );
+        }
+        let cut = body(&net, &host.url("/cut"), &Limits::default()).await;
+        let expected = SourceError::Answer("its gzip breaks off".to_owned());
+        assert_eq!(cut, Err(expected));
         until("connections are closed", || {
             host.gone() == host.accepted() - net.pool.count()
         });
@@ -483,10 +398,7 @@ fn a_body_is_unpacked_but_not_a_part_of_a_file() {
     let host = ScriptedHost::start(move |_| answer(200, &[("Content-Encoding", "GZIP")], &served));
     run(async {
         let net = here();
-        let answer = net
-            .send(get(&host.url("/")), &Limits::default())
-            .await
-            .unwrap();
+        let answer = ask(&net, &host.url("/")).await.unwrap();
         assert!(!answer.headers.contains_key(CONTENT_ENCODING));
         assert_eq!(read(answer).await.unwrap(), b"text");
         let mut part = get(&host.url("/"));
@@ -508,10 +420,7 @@ fn thousands_of_cancelled_requests_leave_no_open_files() {
         let net = here();
         let before = open();
         for _ in 0..2000 {
-            let limits = Limits {
-                first: Duration::from_millis(1),
-                ..Limits::default()
-            };
+            let limits = with!(Limits, first: Duration::from_millis(1));
             // Those that nobody accepts fill the queue of the host, and wait for a connection.
             let sent = net.send(get(&deaf.url("/")), &limits).await;
             assert_eq!(sent.err(), Some(SourceError::Timeout));

@@ -1,4 +1,4 @@
-use redis_tests::Rng;
+use redis_tests::{Rng, assert_contains};
 
 use super::*;
 
@@ -121,9 +121,8 @@ fn many_lines_are_sorted_by_two_threads_all_the_same() {
 #[test]
 fn beginnings_that_get_longer_and_longer_take_no_stack() {
     // Each has all of the one before it: no two are told apart by the same piece of the key.
-    let lines: Vec<_> = (0..3000)
-        .map(|n| (vec![b'a'; 3000 * 7 - n * 7], 0..3000 * 7 - n * 7))
-        .collect();
+    let lines = (0..3000).map(|n| (vec![b'a'; 3000 * 7 - n * 7], 0..3000 * 7 - n * 7));
+    let lines: Vec<_> = lines.collect();
     let small = std::thread::Builder::new().stack_size(256 * 1024);
     let sorting = small.spawn(move || {
         let found = sorted(&lines, 1 << 30, folder().path());
@@ -134,9 +133,8 @@ fn beginnings_that_get_longer_and_longer_take_no_stack() {
 
 #[test]
 fn long_lines_are_sorted_however_small_the_budget() {
-    let lines: Vec<_> = (0..6)
-        .map(|n| (vec![b'f' - n; 1 << 20], 0..1 << 20))
-        .collect();
+    let lines = (0..6).map(|n| (vec![b'f' - n; 1 << 20], 0..1 << 20));
+    let lines: Vec<_> = lines.collect();
     assert!(sorted(&lines, 1000, folder().path()) == expected(&lines));
 }
 
@@ -196,5 +194,5 @@ fn writing_that_fails_says_so() {
     sorter.push(b"line").unwrap();
     let mut full = &mut [0_u8; 3][..];
     let error = sorter.finish().unwrap().write_to(&mut full).unwrap_err();
-    assert!(error.to_string().contains("cannot write"), "{error}");
+    assert_contains(&error, "cannot write");
 }

@@ -43,9 +43,8 @@ impl Warc {
             .iter()
             .map(|(name, value)| (*name, value.as_bytes()))
             .collect();
-        let size = Writer::new(&mut self.bytes, Compression::PerRecord)
-            .write(&fields, block)
-            .unwrap();
+        let size = Writer::new(&mut self.bytes, Compression::PerRecord).write(&fields, block);
+        let size = size.unwrap();
         self.sizes.push(size);
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crawlspace_serve::Federation;
 use crawlspace_serve::config::Config;
 use crawlspace_serve::server::{Options, serve};
+use redis_tests::http::{Answer, get};
 use redis_tests::{Program, with};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -73,6 +74,11 @@ impl Stage {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What it answers when it is asked for this with GET.
+    pub fn get(&self, target: impl AsRef<str>) -> Answer {
+        get(self.address, target.as_ref())
     }
 
     /// Where the operator finds the status.

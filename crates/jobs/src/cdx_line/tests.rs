@@ -1,4 +1,4 @@
-use redis_tests::Rng;
+use redis_tests::{Rng, rows};
 
 use super::*;
 
@@ -19,13 +19,10 @@ fn lines_with_and_without_a_checksum_are_read() {
         md5: None,
     };
     assert_eq!(line, expected);
-    for (end, md5) in [
-        (
-            " 0cc175b9c0f1b6a831c399e269772661",
-            Some("0cc175b9c0f1b6a831c399e269772661"),
-        ),
-        (" -", None),
-        (" ", None),
+    for (end, md5) in rows![
+        " 0cc175b9c0f1b6a831c399e269772661", Some("0cc175b9c0f1b6a831c399e269772661");
+        " -", None;
+        " ", None;
     ] {
         let line = format!("{LINE}{end}");
         assert_eq!(

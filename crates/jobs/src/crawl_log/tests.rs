@@ -1,4 +1,4 @@
-use redis_tests::Rng;
+use redis_tests::{Rng, rows};
 
 use super::*;
 
@@ -126,55 +126,41 @@ fn any_white_space_separates() {
     let of_tabs = parse(&tabs);
     assert_eq!(tabs.get(of_tabs.url_range()), Some(of_tabs.url));
     let of_spaces = parse(OLD);
-    assert_eq!(
-        (of_tabs.url, of_tabs.digest, of_tabs.duplicate()),
-        (of_spaces.url, of_spaces.digest, of_spaces.duplicate())
-    );
+    let expected = (of_spaces.url, of_spaces.digest, of_spaces.duplicate());
+    assert_eq!((of_tabs.url, of_tabs.digest, of_tabs.duplicate()), expected);
 }
 
 #[test]
 fn annotations_say_where_the_first_capture_is() {
-    for (notes, expected) in [
-        ("duplicate:\"a.arc,5\"", origin("a.arc", 5)),
-        ("duplicate:\"a.arc,5\",3t", origin("a.arc", 5)),
-        (
-            "3t,duplicate:\"a.arc,5\",content-size:9",
-            origin("a.arc", 5),
-        ),
-        ("duplicate:\"a.arc,5,20090525130000\"", origin("a.arc", 5)),
-        (
-            "duplicate:\"a.arc,5,20090525130000915\"",
-            origin("a.arc", 5),
-        ),
-        ("duplicate:\"a,b.arc,5\"", origin("a,b.arc", 5)),
+    for (notes, expected) in rows![
+        "duplicate:\"a.arc,5\"", origin("a.arc", 5);
+        "duplicate:\"a.arc,5\",3t", origin("a.arc", 5);
+        "3t,duplicate:\"a.arc,5\",content-size:9", origin("a.arc", 5);
+        "duplicate:\"a.arc,5,20090525130000\"", origin("a.arc", 5);
+        "duplicate:\"a.arc,5,20090525130000915\"", origin("a.arc", 5);
+        "duplicate:\"a,b.arc,5\"", origin("a,b.arc", 5);
         // No date: 5 is part of the name.
-        ("duplicate:\"a.arc,5,77\"", origin("a.arc,5", 77)),
-        ("duplicate:\"a.arc,5", origin("a.arc", 5)),
-        (
-            "duplicate:\"a.arc,5\" {\"warcFilename\":\"b\",\"warcFileOffset\":1}",
-            origin("a.arc", 5),
-        ),
-        ("x:\"duplicate:\",duplicate:\"a.arc,5\"", origin("a.arc", 5)),
-        ("deduplicate:\"a.arc,5\"", origin("a.arc", 5)),
-        ("deduplicate:\"a.arc, 5\"", origin("a.arc", 5)),
-        ("3t, deduplicate:\"a.arc,5\"", origin("a.arc", 5)),
-        (
-            "3t, duplicate:\"a.arc, 5, 20090525130000\", x",
-            origin("a.arc", 5),
-        ),
-        ("redduplicate:\"a.arc,5\"", None),
-        ("reduplicate:\"a.arc,5\"", None),
-        ("dedeuplicate:\"a.arc,5\"", None),
-        ("x:\"a,duplicate:\\\"b\"", None),
-        ("duplicate:digest", None),
-        ("duplicate:\"ORIGIN\"", None),
-        ("duplicate:\"a.arc\"", None),
-        ("duplicate:\"a.arc,\"", None),
-        ("duplicate:\",5\"", None),
-        ("duplicate:\"a.arc,-5\"", None),
-        ("duplicate:\"a.arc,99999999999999999999\"", None),
-        ("duplicate:\"a b.arc,5\"", origin("a b.arc", 5)),
-        ("-", None),
+        "duplicate:\"a.arc,5,77\"", origin("a.arc,5", 77);
+        "duplicate:\"a.arc,5", origin("a.arc", 5);
+        "duplicate:\"a.arc,5\" {\"warcFilename\":\"b\",\"warcFileOffset\":1}", origin("a.arc", 5);
+        "x:\"duplicate:\",duplicate:\"a.arc,5\"", origin("a.arc", 5);
+        "deduplicate:\"a.arc,5\"", origin("a.arc", 5);
+        "deduplicate:\"a.arc, 5\"", origin("a.arc", 5);
+        "3t, deduplicate:\"a.arc,5\"", origin("a.arc", 5);
+        "3t, duplicate:\"a.arc, 5, 20090525130000\", x", origin("a.arc", 5);
+        "redduplicate:\"a.arc,5\"", None;
+        "reduplicate:\"a.arc,5\"", None;
+        "dedeuplicate:\"a.arc,5\"", None;
+        "x:\"a,duplicate:\\\"b\"", None;
+        "duplicate:digest", None;
+        "duplicate:\"ORIGIN\"", None;
+        "duplicate:\"a.arc\"", None;
+        "duplicate:\"a.arc,\"", None;
+        "duplicate:\",5\"", None;
+        "duplicate:\"a.arc,-5\"", None;
+        "duplicate:\"a.arc,99999999999999999999\"", None;
+        "duplicate:\"a b.arc,5\"", origin("a b.arc", 5);
+        "-", None;
     ] {
         let line = with_notes(notes);
         assert_eq!(parse(&line).duplicate(), expected, "{notes}");
@@ -183,39 +169,22 @@ fn annotations_say_where_the_first_capture_is() {
 
 #[test]
 fn json_says_where_the_capture_was_written() {
-    for (notes, expected) in [
-        (
-            "{\"warcFilename\":\"a.warc\",\"warcFileOffset\":7}",
-            origin("a.warc", 7),
-        ),
-        (
-            "- {\"warcFileOffset\":7,\"warcFilename\":\"a.warc\"}",
-            origin("a.warc", 7),
-        ),
-        (
-            "3t,x {\"n\":{\"a\":[1]},\"warcFileOffset\":7,\"warcFilename\":\"a.warc\"}",
-            origin("a.warc", 7),
-        ),
-        (
-            "- {\"warcFileOffset\":7,\"warcFilename\":\"\\u0061.warc\"}",
-            origin("a.warc", 7),
-        ),
-        ("- {\"warcFileOffset\":7,\"warcFilename\":\"a\\nb\"}", None),
-        ("- {\"warcFileOffset\":7,\"warcFilename\":\"\"}", None),
-        ("- {\"warcFileOffset\":7,\"warcFilename\":8}", None),
-        (
-            "- {\"warcFileOffset\":-7,\"warcFilename\":\"a.warc\"}",
-            None,
-        ),
-        (
-            "- {\"warcFileOffset\":\"7\",\"warcFilename\":\"a.warc\"}",
-            None,
-        ),
-        ("- {\"warcFilename\":\"a.warc\"}", None),
-        ("- {\"warcFileOffset\":7}", None),
-        ("- {\"warcFileOffset\":7,\"warcFilename\":\"a.warc\"", None),
-        ("- {warcFilename}", None),
-        ("x{\"warcFileOffset\":7,\"warcFilename\":\"a.warc\"}", None),
+    for (notes, expected) in rows![
+        "{\"warcFilename\":\"a.warc\",\"warcFileOffset\":7}", origin("a.warc", 7);
+        "- {\"warcFileOffset\":7,\"warcFilename\":\"a.warc\"}", origin("a.warc", 7);
+        "3t,x {\"n\":{\"a\":[1]},\"warcFileOffset\":7,\"warcFilename\":\"a.warc\"}",
+            origin("a.warc", 7);
+        "- {\"warcFileOffset\":7,\"warcFilename\":\"\\u0061.warc\"}", origin("a.warc", 7);
+        "- {\"warcFileOffset\":7,\"warcFilename\":\"a\\nb\"}", None;
+        "- {\"warcFileOffset\":7,\"warcFilename\":\"\"}", None;
+        "- {\"warcFileOffset\":7,\"warcFilename\":8}", None;
+        "- {\"warcFileOffset\":-7,\"warcFilename\":\"a.warc\"}", None;
+        "- {\"warcFileOffset\":\"7\",\"warcFilename\":\"a.warc\"}", None;
+        "- {\"warcFilename\":\"a.warc\"}", None;
+        "- {\"warcFileOffset\":7}", None;
+        "- {\"warcFileOffset\":7,\"warcFilename\":\"a.warc\"", None;
+        "- {warcFilename}", None;
+        "x{\"warcFileOffset\":7,\"warcFilename\":\"a.warc\"}", None;
     ] {
         let line = with_notes(notes);
         assert_eq!(parse(&line).written(), expected, "{notes}");

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use crawlspace_cdx::{Field, Format, Line, Read};
-use redis_tests::{Rng, harvest};
+use redis_tests::{Rng, assert_starts, harvest, rows};
 
 use super::*;
 use crate::cdx_line;
@@ -42,11 +42,8 @@ fn lines_of(crawl_log: &str, cdx: &str) -> Vec<(String, String)> {
         let (mut by_url, mut by_digest) = (Vec::new(), Vec::new());
         row.push_by_url(&mut by_url);
         row.push_by_digest(&mut by_digest);
-        found.push(
-            [by_url, by_digest]
-                .map(|line| String::from_utf8(line).unwrap())
-                .into(),
-        );
+        let lines = [by_url, by_digest].map(|line| String::from_utf8(line).unwrap());
+        found.push(lines.into());
         Ok(())
     };
     rows(crawl_log.as_bytes(), cdx, Flavour::Full, JOB, &work, take).unwrap();
@@ -55,13 +52,9 @@ fn lines_of(crawl_log: &str, cdx: &str) -> Vec<(String, String)> {
 
 #[test]
 fn a_row_is_a_line_by_url_and_one_by_digest() {
-    let log = fetched("http://www.A.dk/x.png?b&a", "20090525130000", "3t");
-    let cdx = stored(
-        "http://www.A.dk/x.png?b&a",
-        "20090525130000",
-        "7-1.arc.gz",
-        345,
-    );
+    let (url, date) = ("http://www.A.dk/x.png?b&a", "20090525130000");
+    let log = fetched(url, date, "3t");
+    let cdx = stored(url, date, "7-1.arc.gz", 345);
     let json = r#"{"url":"http://www.A.dk/x.png?b&a","mime":"image/png","status":"200","digest":"ABC","size":"97","offset":"345","filename":"7-1.arc.gz","job":"7"}"#;
     let expected = (
         format!("dk,a)/x.png?a&b 20090525130000 {json}"),
@@ -84,8 +77,8 @@ fn what_is_not_known_is_left_out() {
 #[test]
 fn what_was_fetched_without_a_digest_is_in_full_indexes_by_url_alone() {
     let url = "dns:a.dk";
-    let log = fetched(url, "20050506114728", "-")
-        .replace(" 200 ", " 1 ")
+    let log = fetched(url, "20050506114728", "-").replace(" 200 ", " 1 ");
+    let log = log
         .replace("image/png", "text/dns")
         .replace("sha1:ABC", "-");
     let cdx = stored(url, "20050506114728", "7-1.arc", 345);
@@ -121,15 +114,9 @@ fn all_that_a_row_knows_can_be_read_again() {
         notes,
         r#"- {"etag":"a\\\"\n\u00e6","warcFilename":"a\\b.warc","warcFileOffset":18446744073709551615,"warcFileRecordLength":0}"#,
     ];
-    for (notes, etag, file, offset, length) in [
-        (notes[0], r#""a\b"c"#, "", "", ""),
-        (
-            notes[1],
-            "a\\\"\n\u{e6}",
-            "a\\b.warc",
-            "18446744073709551615",
-            "0",
-        ),
+    for (notes, etag, file, offset, length) in rows![
+        notes[0], r#""a\b"c"#, "", "", "";
+        notes[1], "a\\\"\n\u{e6}", "a\\b.warc", "18446744073709551615", "0";
     ] {
         let url = "http://a.dk/\"\\\u{e6}\u{2028}";
         let log = fetched(url, "20090525130000", notes);
@@ -152,39 +139,20 @@ fn all_that_a_row_knows_can_be_read_again() {
 fn origins_come_from_the_first_place_that_has_one() {
     let url = "http://a.dk/";
     let json = r#"{"warcFilename":"w","warcFileOffset":9}"#;
-    let cdx = [
-        stored(url, "20090101000010", "early", 1),
-        stored(url, "20090101000020", "late", 2),
-    ]
-    .concat();
-    for (date, notes, cdx, expected) in [
-        (
-            "20090101000010",
-            r#"duplicate:"d,5""#,
-            Some(&cdx),
-            Some(("d", 5)),
-        ),
-        ("20090101000010", json, Some(&cdx), Some(("early", 1))),
-        ("20090101000020", "-", Some(&cdx), Some(("late", 2))),
-        ("20090101000014", "-", Some(&cdx), Some(("early", 1))),
+    let cdx = stored(url, "20090101000010", "early", 1) + &stored(url, "20090101000020", "late", 2);
+    for (date, notes, cdx, expected) in rows![
+        "20090101000010", r#"duplicate:"d,5""#, Some(&cdx), Some(("d", 5));
+        "20090101000010", json, Some(&cdx), Some(("early", 1));
+        "20090101000020", "-", Some(&cdx), Some(("late", 2));
+        "20090101000014", "-", Some(&cdx), Some(("early", 1));
         // As far from both.
-        ("20090101000015", "-", Some(&cdx), Some(("early", 1))),
-        ("20090101000016", "-", Some(&cdx), Some(("late", 2))),
-        ("20081231235959", "-", Some(&cdx), Some(("early", 1))),
-        (
-            "20100101000000",
-            "duplicate:digest",
-            Some(&cdx),
-            Some(("late", 2)),
-        ),
-        ("20090101000010", json, None, Some(("w", 9))),
-        (
-            "20090101000010",
-            json,
-            Some(&stored("http://b.dk/", "20090101000010", "b", 1)),
-            Some(("w", 9)),
-        ),
-        ("20090101000010", "-", None, None),
+        "20090101000015", "-", Some(&cdx), Some(("early", 1));
+        "20090101000016", "-", Some(&cdx), Some(("late", 2));
+        "20081231235959", "-", Some(&cdx), Some(("early", 1));
+        "20100101000000", "duplicate:digest", Some(&cdx), Some(("late", 2));
+        "20090101000010", json, None, Some(("w", 9));
+        "20090101000010", json, Some(&stored("http://b.dk/", "20090101000010", "b", 1)), Some(("w", 9));
+        "20090101000010", "-", None, None;
     ] {
         let log = fetched(url, date, notes);
         let cdx = cdx.map(|cdx| cdx.as_bytes());
@@ -197,17 +165,11 @@ fn origins_come_from_the_first_place_that_has_one() {
 #[test]
 fn time_is_not_the_distance_of_the_digits() {
     let url = "http://a.dk/";
-    let cdx = [
-        stored(url, "20090101000000", "before", 1),
-        stored(url, "20090131235959", "after", 2),
-    ]
-    .concat();
+    let cdx =
+        stored(url, "20090101000000", "before", 1) + &stored(url, "20090131235959", "after", 2);
     // By their digits, the day before is further from all of the day after than its last hour is.
-    let cdx_of_days = [
-        stored(url, "20090228235959", "day-before", 3),
-        stored(url, "20090301020000", "hours-after", 4),
-    ]
-    .concat();
+    let cdx_of_days = stored(url, "20090228235959", "day-before", 3)
+        + &stored(url, "20090301020000", "hours-after", 4);
     for (cdx, date, expected) in [
         (&cdx, "20090116115959", "before"),
         (&cdx, "20090116120001", "after"),
@@ -222,6 +184,7 @@ fn time_is_not_the_distance_of_the_digits() {
 
 #[test]
 fn every_line_is_in_one_count() {
+    let written = "- {\"warcFilename\":\"w\",\"warcFileOffset\":9}";
     let log = [
         "2009 -404 - http://a.dk/ - - no-type #1 - - - -\n".to_owned(),
         fetched("http://a.dk/", "20090101000000", "-"),
@@ -229,11 +192,7 @@ fn every_line_is_in_one_count() {
         fetched("http://a.dk/", "20090101000001", "-"),
         fetched("http://b.dk/", "20090101000001", "-").replace("image/png", "TEXT/html"),
         fetched("http://c.dk/", "20090101000001", "duplicate:\"x,1\""),
-        fetched(
-            "http://d.dk/",
-            "20090101000001",
-            "- {\"warcFilename\":\"w\",\"warcFileOffset\":9}",
-        ),
+        fetched("http://d.dk/", "20090101000001", written),
         fetched("http://e.dk/", "20090101000001", "-"),
         fetched("http://f.dk:x/", "20090101000001", "-"),
         "none\n".to_owned(),
@@ -274,14 +233,12 @@ fn every_line_is_in_one_count() {
 fn lines_in_the_wrong_order_are_refused() {
     let (a, b) = ("http://a.dk/", "http://b.dk/");
     let log = |urls: &[&str]| -> String {
-        urls.iter()
-            .map(|url| fetched(url, "20090101000000", "-"))
-            .collect()
+        let lines = urls.iter().map(|url| fetched(url, "20090101000000", "-"));
+        lines.collect()
     };
     let cdx = |urls: &[&str]| -> String {
-        urls.iter()
-            .map(|url| stored(url, "20090101000000", "f", 1))
-            .collect()
+        let lines = urls.iter().map(|url| stored(url, "20090101000000", "f", 1));
+        lines.collect()
     };
     let (sorted, not) = (log(&[a, a, b]), log(&[b, a]));
     let (cdx_sorted, cdx_not) = (cdx(&[a, b, b]), cdx(&[a, b, a]));
@@ -291,9 +248,9 @@ fn lines_in_the_wrong_order_are_refused() {
     };
     assert_eq!(joined(&sorted, &cdx_sorted), Ok(()));
     let error = joined(&not, &cdx_sorted).unwrap_err();
-    assert!(error.starts_with("crawl.log of job 7: line 2 "), "{error}");
+    assert_starts(&error, "crawl.log of job 7: line 2 ");
     let error = joined(&sorted, &cdx_not).unwrap_err();
-    assert!(error.starts_with("CDX of job 7: line 3 "), "{error}");
+    assert_starts(&error, "CDX of job 7: line 3 ");
 }
 
 #[test]
@@ -318,16 +275,9 @@ fn errors_of_the_taker_and_cancelling_stop_it() {
 fn of_one_url_no_more_is_held_than_there_is_room_for() {
     let url = "http://a.dk/";
     let file = "f".repeat(500_000);
-    let cdx: String = (0..100)
-        .map(|n| {
-            stored(
-                url,
-                &format!("200901010000{:02}", n % 60),
-                &format!("{file}{n}"),
-                n,
-            )
-        })
-        .collect();
+    let date = |n: u64| format!("200901010000{:02}", n % 60);
+    let cdx = (0..100).map(|n| stored(url, &date(n), &format!("{file}{n}"), n));
+    let cdx: String = cdx.collect();
     let log = fetched(url, "20090101000000", "-");
     let (found, counts) = join(log.as_bytes(), Some(cdx.as_bytes()), Flavour::Full).unwrap();
     assert_eq!(found[0].2, Some((format!("{file}0"), 0)));
@@ -335,9 +285,7 @@ fn of_one_url_no_more_is_held_than_there_is_room_for() {
     assert!((20..60).contains(&counts.beyond), "{}", counts.beyond);
 
     // The name of a file counts once, however many rows in a row have it.
-    let cdx: String = (0..100)
-        .map(|n| stored(url, &format!("200901010000{:02}", n % 60), &file, n))
-        .collect();
+    let cdx: String = (0..100).map(|n| stored(url, &date(n), &file, n)).collect();
     let (_, counts) = join(log.as_bytes(), Some(cdx.as_bytes()), Flavour::Full).unwrap();
     assert_eq!(counts.beyond, 0);
 }
@@ -361,20 +309,17 @@ fn naive(line: &crawl_log::Line<'_>, cdx: &[u8]) -> Option<(String, u64)> {
         days * 86_400 + number(8..10) * 3600 + number(10..12) * 60 + number(12..14)
     };
     let date = line.date().unwrap();
-    cdx.split(|byte| *byte == b'\n')
-        .filter_map(|raw| cdx_line::Line::parse(raw).ok())
-        .filter(|row| row.url == line.url)
-        .min_by_key(|row| {
-            (
-                (seconds(row.date) - seconds(date)).abs(),
-                row.date.to_owned(),
-            )
-        })
-        .map(|row| (row.file.to_owned(), row.offset))
-        .or_else(|| {
-            line.written()
-                .map(|origin| (origin.file.into_owned(), origin.offset))
-        })
+    let rows = cdx.split(|byte| *byte == b'\n');
+    let rows = rows.filter_map(|raw| cdx_line::Line::parse(raw).ok());
+    let distance = |row: &cdx_line::Line| (seconds(row.date) - seconds(date)).abs();
+    let same = rows.filter(|row| row.url == line.url);
+    let nearest = same.min_by_key(|row| (distance(row), row.date.to_owned()));
+    let nearest = nearest.map(|row| (row.file.to_owned(), row.offset));
+    let written = || {
+        line.written()
+            .map(|origin| (origin.file.into_owned(), origin.offset))
+    };
+    nearest.or_else(written)
 }
 
 fn by_url(log: &[u8]) -> Vec<u8> {
@@ -401,34 +346,27 @@ fn it_is_what_looking_at_all_of_the_cdx_gives() {
             .collect();
         let mut log = Vec::new();
         for _ in 0..rng.below(30) {
-            let notes = *rng.pick(&[
-                "-",
-                "-",
-                "duplicate:\"d,5\"",
-                "x {\"warcFilename\":\"w\",\"warcFileOffset\":9}",
-            ]);
+            let written = "x {\"warcFilename\":\"w\",\"warcFileOffset\":9}";
+            let notes = *rng.pick(&["-", "-", "duplicate:\"d,5\"", written]);
             let (url, date) = (rng.pick(&urls).clone(), date(&mut rng));
             log.push((url.clone(), fetched(&url, &date, notes)));
         }
         log.sort();
         let log: String = log.into_iter().map(|(_, line)| line).collect();
-        let mut cdx: Vec<String> = (0..rng.below(30))
-            .map(|n| {
-                let url = rng.pick(&urls).clone();
-                stored(&url, &date(&mut rng), &format!("f{}", n % 3), n)
-            })
-            .collect();
+        let cdx = (0..rng.below(30)).map(|n| {
+            let url = rng.pick(&urls).clone();
+            stored(&url, &date(&mut rng), &format!("f{}", n % 3), n)
+        });
+        let mut cdx: Vec<String> = cdx.collect();
         cdx.sort();
         let cdx = cdx.concat();
         let (found, counts) = join(log.as_bytes(), Some(cdx.as_bytes()), Flavour::Full).unwrap();
-        let expected: Vec<_> = log
-            .lines()
-            .map(|line| {
-                let line = crawl_log::Line::parse(line.as_bytes()).unwrap();
-                let origin = naive(&line, cdx.as_bytes());
-                (line.url.to_owned(), line.date().unwrap().to_owned(), origin)
-            })
-            .collect();
+        let expected = log.lines().map(|line| {
+            let line = crawl_log::Line::parse(line.as_bytes()).unwrap();
+            let origin = naive(&line, cdx.as_bytes());
+            (line.url.to_owned(), line.date().unwrap().to_owned(), origin)
+        });
+        let expected: Vec<_> = expected.collect();
         assert_eq!(found, expected, "{log}\n{cdx}");
         let origins = counts.duplicates + counts.same_date + counts.nearest + counts.logged;
         assert_eq!(origins + counts.without_origin, counts.rows);
@@ -445,14 +383,11 @@ fn whole_jobs_keep_every_capture() {
         let cdx = cdx.concat();
         let log = by_url(&log);
         let mut wanted = BTreeMap::new();
-        for line in log
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-        {
+        let lines = log.split(|byte| *byte == b'\n');
+        for line in lines.filter(|line| !line.is_empty()) {
             let line = crawl_log::Line::parse(line).unwrap();
-            *wanted
-                .entry((line.is_capture(), line.is_text()))
-                .or_insert(0_u64) += 1;
+            let kind = (line.is_capture(), line.is_text());
+            *wanted.entry(kind).or_insert(0_u64) += 1;
         }
         let count = |is_capture, is_text| wanted.get(&(is_capture, is_text)).copied().unwrap_or(0);
         let (full, counts) = join(&log, Some(&cdx), Flavour::Full).unwrap();

@@ -7,6 +7,7 @@ use crawlspace_archive::row::Row;
 use crawlspace_archive::sorted::Order;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use redis_tests::rows;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::sleep;
 
@@ -145,10 +146,8 @@ async fn a_late_source_is_left_out_cancelled_and_named() {
     assert_eq!(times(rows).await, ["2001", "2003"]);
     let late = |name: &str| (name.to_owned(), SourceError::Timeout);
     assert_eq!(errors(&report), [late("late"), late("hanging")]);
-    assert_eq!(
-        report.header(0).unwrap(),
-        r#"{"hanging":"timeout","late":"timeout"}"#
-    );
+    let expected = r#"{"hanging":"timeout","late":"timeout"}"#;
+    assert_eq!(report.header(0).unwrap(), expected);
     assert_eq!(report.header(2), None);
     let figures = &group.members[1].figures;
     assert_eq!((figures.requests(), figures.rows()), (1, 0));
@@ -288,18 +287,14 @@ async fn no_answer_is_told_from_an_empty_one() {
         report.unanswered().map(|sources| sources.to_string())
     };
     let unsupported = [Err(SourceError::Unsupported(String::new()))];
-    for (sources, expected) in [
-        (vec![("a", true, &[][..])], None),
-        (vec![("a", true, &[Fail][..]), ("b", true, &[])], None),
-        (vec![("a", true, &unsupported[..])], None),
-        (
-            vec![("a", true, &[Fail][..]), ("b", true, &[Hang])],
-            Some("no source answered: a: unreachable; b: timeout"),
-        ),
-        (
-            vec![("a", true, &[Hang][..]), ("b", true, &unsupported)],
-            Some("no source answered: a: timeout"),
-        ),
+    for (sources, expected) in rows![
+        vec![("a", true, &[][..])], None;
+        vec![("a", true, &[Fail][..]), ("b", true, &[])], None;
+        vec![("a", true, &unsupported[..])], None;
+        vec![("a", true, &[Fail][..]), ("b", true, &[Hang])],
+            Some("no source answered: a: unreachable; b: timeout");
+        vec![("a", true, &[Hang][..]), ("b", true, &unsupported)],
+            Some("no source answered: a: timeout");
     ] {
         assert_eq!(unanswered(&sources).await.as_deref(), expected);
     }

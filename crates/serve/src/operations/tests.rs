@@ -125,10 +125,8 @@ fn revisits_find_the_first_original_before_them() {
     assert_eq!(of("orig.offset"), ["-", "-", "-", "7", "-"]);
     assert_eq!(of("orig.length"), ["-", "-", "-", "9", "-"]);
     assert_eq!(of("filename")[3], "r.warc");
-    assert_eq!(
-        (&of("mime")[3][..], &of("status")[3][..]),
-        ("text/html", "200")
-    );
+    let expected = ("text/html", "200");
+    assert_eq!((&of("mime")[3][..], &of("status")[3][..]), expected);
 
     let clamped = left("url=a.com&resolveRevisits=true&from=2003&to=2003", &rows);
     assert_eq!(times(&clamped), ["2003"]);
@@ -175,9 +173,8 @@ proptest! {
 
 #[test]
 fn too_many_are_not_sorted_but_with_a_limit_they_are() {
-    let all: Batch = (0..1000)
-        .map(|n| row("20010101000000", &format!("\"n\": {n}")))
-        .collect();
+    let all = (0..1000).map(|n| row("20010101000000", &format!("\"n\": {n}")));
+    let all: Batch = all.collect();
     let mut without = Reorder::new(Order::Descending, None);
     let mut with = Reorder::new(Order::Descending, Some(5));
     let mut failed = false;

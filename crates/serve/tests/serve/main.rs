@@ -4,6 +4,7 @@ mod fuzz;
 mod live;
 mod post;
 mod surt;
+mod words;
 
 #[global_allocator]
 static HEAP: redis_tests::fuzz::Heap = redis_tests::fuzz::Heap;

@@ -9,6 +9,8 @@ use redis_tests::Rng;
 use redis_tests::packages::{left_out, run};
 use redis_tests::pywb::Pywb;
 
+use crate::words::word;
+
 /// Whether a request is one of those.
 type IsOne = fn(&Asked) -> bool;
 
@@ -129,60 +131,24 @@ fn look_up_urls_are_those_of_pywb() {
 fn request(rng: &mut Rng) -> Asked {
     let form = "application/x-www-form-urlencoded";
     let (kind, body) = match rng.below(10) {
-        0 | 1 => (
-            one(
-                rng,
-                &[form, "application/x-www-form-urlencoded; charset=UTF-8"],
-            )
-            .to_owned(),
-            fields(rng).into_bytes(),
-        ),
+        0 | 1 => (word(rng, "form types").to_owned(), fields(rng).into_bytes()),
         2 => (form.to_owned(), bytes(rng)),
         3..=5 => parts(rng),
         6..=8 => {
-            let kind = one(
-                rng,
-                &[
-                    "application/json",
-                    "text/plain",
-                    "application/json; charset=utf-8",
-                ],
-            );
+            let kind = word(rng, "json types");
             (kind.to_owned(), document(rng).into_bytes())
         }
         _ => {
-            let kind = one(
-                rng,
-                &[
-                    "",
-                    "image/png",
-                    "text/plain",
-                    "application/json",
-                    "APPLICATION/JSON",
-                    "application/x-amf",
-                    "text/html",
-                ],
-            );
+            let kind = word(rng, "other types");
             (kind.to_owned(), bytes(rng))
         }
     };
     Asked {
-        url: one(
-            rng,
-            &["http://a.com/", "http://a.com/?b=c", "http://a.com/#?"],
-        )
-        .to_owned(),
-        method: one(
-            rng,
-            &["POST", "POST", "POST", "PUT", "post", "DELETE", "OPTIONS"],
-        ),
+        url: word(rng, "looked-up URLs").to_owned(),
+        method: word(rng, "methods"),
         kind,
         body,
     }
-}
-
-fn one<'a>(rng: &mut Rng, of: &[&'a str]) -> &'a str {
-    of[rng.below(of.len() as u64) as usize]
 }
 
 fn bytes(rng: &mut Rng) -> Vec<u8> {
@@ -193,30 +159,10 @@ fn bytes(rng: &mut Rng) -> Vec<u8> {
 fn fields(rng: &mut Rng) -> String {
     let mut text = String::new();
     for _ in 0..rng.below(8) {
-        text += one(
-            rng,
-            &[
-                "a",
-                "b",
-                "foo",
-                "%20",
-                "+",
-                "%2B",
-                "%c3%a9",
-                "%e9",
-                "\u{e9}",
-                "%e2%82",
-                "%",
-                "%z",
-                "%00",
-                "\u{20ac}",
-                "\u{1f600}",
-                "\r\n",
-            ],
-        );
-        text += one(rng, &["=", "=", "", "%3d", "=="]);
-        text += one(rng, &["1", "bar", "a b", "%2Fbaz", "%", ""]);
-        text += one(rng, &["&", "&", "&amp;", ";"]);
+        text += word(rng, "form names");
+        text += *rng.pick(&["=", "=", "", "%3d", "=="]);
+        text += *rng.pick(&["1", "bar", "a b", "%2Fbaz", "%", ""]);
+        text += *rng.pick(&["&", "&", "&amp;", ";"]);
     }
     if rng.chance(3) {
         text = text.repeat(300);
@@ -250,7 +196,7 @@ fn document(rng: &mut Rng) -> String {
 }
 
 fn value(rng: &mut Rng, depth: u64) -> String {
-    let blank = one(rng, &["", "", " ", "\n", "\t", "\r\n"]);
+    let blank = rng.pick(&["", "", " ", "\n", "\t", "\r\n"]);
     let kind = if depth == 0 {
         rng.below(5)
     } else {
@@ -270,60 +216,9 @@ fn value(rng: &mut Rng, depth: u64) -> String {
             format!("[{blank}{}{blank}]", values.join(","))
         }
         5 | 6 => text(rng),
-        7 => one(
-            rng,
-            &[
-                "true",
-                "false",
-                "null",
-                "NaN",
-                "Infinity",
-                "-Infinity",
-                "nan",
-                "True",
-                "-NaN",
-            ],
-        )
-        .to_owned(),
+        7 => word(rng, "json constants").to_owned(),
         8 => number(rng),
-        _ => one(
-            rng,
-            &[
-                "0",
-                "-0",
-                "1",
-                "01",
-                "-1",
-                "1.0",
-                "1.",
-                ".5",
-                "1.5",
-                "-1.50",
-                "1e5",
-                "1E+5",
-                "1e-5",
-                "1.5e-7",
-                "0.0001",
-                "0.00001",
-                "1e16",
-                "1e22",
-                "123456789012345678901234567890",
-                "1e400",
-                "-1e400",
-                "5e-324",
-                "1.7976931348623157e308",
-                "0.1",
-                "-0.0",
-                "1e",
-                "1e+",
-                "--1",
-                "+1",
-                "9007199254740993.0",
-                "4503599627370496.5",
-                "1234567890123456.7",
-            ],
-        )
-        .to_owned(),
+        _ => word(rng, "json numbers").to_owned(),
     }
 }
 
@@ -342,53 +237,13 @@ fn number(rng: &mut Rng) -> String {
 fn text(rng: &mut Rng) -> String {
     let mut text = String::from("\"");
     for _ in 0..rng.below(3) {
-        text += one(
-            rng,
-            &[
-                "a",
-                "b",
-                "a",
-                "b",
-                "a.2_",
-                "b.2_",
-                "a b",
-                "&",
-                "=",
-                "\u{e9}",
-                "\\u00e9",
-                "\\ud83d\\ude00",
-                "\\ud800",
-                "\\udc00a",
-                "\\ud800\\u0041",
-                "\\n",
-                "\\/",
-                "\\x",
-                "\\u12",
-                "\\\"",
-                "~-_.",
-                "%41",
-                "+",
-                "\u{7f}",
-            ],
-        );
+        text += word(rng, "json texts");
     }
     text + "\""
 }
 
 fn parts(rng: &mut Rng) -> (String, Vec<u8>) {
-    let boundary = one(
-        rng,
-        &[
-            "x",
-            "----WebKitFormBoundaryabc",
-            "a b",
-            "a;b",
-            "a\"b",
-            "\u{e9}",
-            "",
-            "x ",
-        ],
-    );
+    let boundary = word(rng, "boundaries");
     let kind = match rng.below(8) {
         0 => String::from("multipart/form-data"),
         1 => format!("multipart/form-data; boundary=\"{boundary}\""),
@@ -396,74 +251,32 @@ fn parts(rng: &mut Rng) -> (String, Vec<u8>) {
         3 => format!("multipart/form-data; a=\"b;c\" ; boundary = {boundary}"),
         _ => format!("multipart/form-data; boundary={boundary}"),
     };
-    let end = one(rng, &["\r\n", "\r\n", "\r\n", "\n"]);
+    let end = rng.pick(&["\r\n", "\r\n", "\r\n", "\n"]);
     let mut body = Vec::new();
     if rng.chance(10) {
-        body.extend_from_slice(one(rng, &["preamble\r\n", "\r\n", "--\r\n", "x"]).as_bytes());
+        body.extend_from_slice(
+            rng.pick(&["preamble\r\n", "\r\n", "--\r\n", "x"])
+                .as_bytes(),
+        );
     }
     for _ in 0..rng.below(4) {
-        let mut head = format!("--{boundary}{}", one(rng, &["", "", "", "", " ", "\t"])) + end;
+        let mut head = format!("--{boundary}{}", rng.pick(&["", "", "", "", " ", "\t"])) + end;
         for _ in 0..*rng.pick(&[1, 1, 1, 2, 3, 0]) {
-            head += one(
-                rng,
-                &[
-                    "Content-Disposition: form-data; name=\"a\"",
-                    "Content-Disposition: form-data; name=\"a\"",
-                    "content-disposition:form-data;name=b",
-                    "Content-Disposition: form-data; name=\"a\\\"b\\\\c\"; x",
-                    "Content-Disposition: form-data; name=\"a;b\"; filename=\"c.png\"",
-                    "Content-Disposition: form-data;\r\n name=folded",
-                    "Content-Disposition: form-data; filename=\"\"; name=\"\"",
-                    "Content-Disposition: form-data; name=\"\u{e9}\"",
-                    "Content-Disposition: form-data; name=a; name=b",
-                    "Content-Disposition: file",
-                    "Content-Type: text/plain",
-                    "Content-Type: image/png",
-                    "Content-Length: 3",
-                    "Content-Type: multipart/mixed; boundary=y",
-                    "Content-Type: application/x-www-form-urlencoded",
-                    "X Y: z",
-                    ": x",
-                    "nonsense",
-                    "From me",
-                    " folded",
-                ],
-            );
+            head += word(rng, "part fields");
             head += end;
         }
-        head += one(rng, &["", end, end, end, end, end]);
+        head += *rng.pick(&["", end, end, end, end, end]);
         body.extend_from_slice(head.as_bytes());
         for _ in 0..rng.below(4) {
             match rng.below(8) {
                 0 => body.extend(bytes(rng).iter().take(300)),
                 1 => body.extend_from_slice(format!("--{boundary}x").as_bytes()),
-                _ => body.extend_from_slice(
-                    one(
-                        rng,
-                        &[
-                            "value", "a b&c=d", "\u{e9}", "\r\n", "\n", "\r", "--", "%41", "+", " ",
-                        ],
-                    )
-                    .as_bytes(),
-                ),
+                _ => body.extend_from_slice(word(rng, "part texts").as_bytes()),
             }
         }
         body.extend_from_slice(end.as_bytes());
     }
-    let last = one(
-        rng,
-        &[
-            "--{}--\r\n",
-            "--{}--",
-            "--{}--\r\n",
-            "--{}--\n",
-            "--{}",
-            "--{}\r\n",
-            "",
-            "--{}--  \r\nepilogue",
-            "--{}-- x\r\n",
-        ],
-    );
+    let last = word(rng, "last boundaries");
     body.extend_from_slice(last.replace("{}", boundary).as_bytes());
     (kind, body)
 }

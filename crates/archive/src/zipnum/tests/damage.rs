@@ -1,5 +1,6 @@
 //! Indexes that are not what they were.
 
+use redis_tests::{assert_contains, rows};
 use std::io::Write as _;
 
 use flate2::Compression;
@@ -112,70 +113,31 @@ fn a_secondary_index_is_believed_no_more_than_its_file() {
     };
     let length = length.to_string();
     let most = u64::MAX.to_string();
-    for (text, expected) in [
-        (
-            line("../url.cdxj.gz", "0", &length, "1", "1"),
-            "url.idx: line at byte 0: the block is in \"../url.cdxj.gz\"",
-        ),
-        (
-            line("/etc/passwd", "0", &length, "1", "1"),
-            "url.idx: line at byte 0: the block is in \"/etc/passwd\"",
-        ),
-        (
-            line("url.cdxj.gz", "0", &most, "1", "1"),
-            "url.idx: line at byte 0: a block of 18446744073709551615 bytes at byte 0: ",
-        ),
-        (
-            line("url.cdxj.gz", &most, &length, "1", "1"),
-            "bytes at byte 18446744073709551615: ",
-        ),
-        (
-            line("url.cdxj.gz", "0", "0", "1", "1"),
-            "a block of 0 bytes",
-        ),
-        (
-            line("url.cdxj.gz", "0", &length, "2", "1"),
-            "block Some(2) ",
-        ),
-        (
-            line("url.cdxj.gz", "0", &length, "1", "0"),
-            "of Some(0) lines",
-        ),
-        (
-            line("url.cdxj.gz", "0", &length, "1", "2"),
-            "url.cdxj.gz: block at byte 0: it has 1 lines",
-        ),
-        (
-            line("url.cdxj.gz", "0", "9", "1", "1"),
-            "url.cdxj.gz: block at byte 0: ",
-        ),
-        (line("url.cdxj.gz", "0", &length, "1", "x"), "of None lines"),
-        (
-            line("url.cdxj.gz", "-1", &length, "1", "1"),
-            "not a line of a secondary index",
-        ),
-        (
-            line("url.cdxj.gz", "0", &length, "1", "1").replace("a 2020", "a"),
-            "does not begin with a key and a timestamp",
-        ),
-        (
-            line("url.cdxj.gz", "0", &length, "1", "1").replace("a 2020", "b 2020"),
-            "its first line is another one",
-        ),
-        (
-            line("url.cdxj.gz", "0", &length, "1", "1")
-                .trim_end()
-                .to_owned(),
-            "the last line has no end",
-        ),
-        ("x".repeat(3 << 20), "longer than the limit of a line"),
-        (
-            String::new(),
-            "url.idx: line at byte 0: the blocks end at byte 0, and url.cdxj.gz at byte ",
-        ),
+    for (text, expected) in rows![
+        line("../url.cdxj.gz", "0", &length, "1", "1"),
+            "url.idx: line at byte 0: the block is in \"../url.cdxj.gz\"";
+        line("/etc/passwd", "0", &length, "1", "1"),
+            "url.idx: line at byte 0: the block is in \"/etc/passwd\"";
+        line("url.cdxj.gz", "0", &most, "1", "1"),
+            "url.idx: line at byte 0: a block of 18446744073709551615 bytes at byte 0: ";
+        line("url.cdxj.gz", &most, &length, "1", "1"), "bytes at byte 18446744073709551615: ";
+        line("url.cdxj.gz", "0", "0", "1", "1"), "a block of 0 bytes";
+        line("url.cdxj.gz", "0", &length, "2", "1"), "block Some(2) ";
+        line("url.cdxj.gz", "0", &length, "1", "0"), "of Some(0) lines";
+        line("url.cdxj.gz", "0", &length, "1", "2"), "url.cdxj.gz: block at byte 0: it has 1 lines";
+        line("url.cdxj.gz", "0", "9", "1", "1"), "url.cdxj.gz: block at byte 0: ";
+        line("url.cdxj.gz", "0", &length, "1", "x"), "of None lines";
+        line("url.cdxj.gz", "-1", &length, "1", "1"), "not a line of a secondary index";
+        line("url.cdxj.gz", "0", &length, "1", "1").replace("a 2020", "a"),
+            "does not begin with a key and a timestamp";
+        line("url.cdxj.gz", "0", &length, "1", "1").replace("a 2020", "b 2020"),
+            "its first line is another one";
+        line("url.cdxj.gz", "0", &length, "1", "1").trim_end().to_owned(), "the last line has no end";
+        "x".repeat(3 << 20), "longer than the limit of a line";
+        String::new(), "url.idx: line at byte 0: the blocks end at byte 0, and url.cdxj.gz at byte ";
     ] {
         let told = said(&text, &gz);
-        assert!(told.contains(expected), "{told}");
+        assert_contains(&told, expected);
     }
 }
 
@@ -185,10 +147,7 @@ fn a_block_that_would_take_all_memory_is_refused() {
     let gz = [&member(b"a 2020 {}")[..], &spaces, &member(b"\n")].concat();
     let idx = format!("a 2020\turl.cdxj.gz\t0\t{}\t1\t1\n", gz.len());
     let told = said(&idx, &gz);
-    assert!(
-        told.contains("unpacked it has more than 33554432 bytes"),
-        "{told}"
-    );
+    assert_contains(&told, "unpacked it has more than 33554432 bytes");
 }
 
 #[test]
@@ -200,10 +159,7 @@ fn blocks_out_of_order_are_told() {
         second.len()
     );
     let told = said(&idx, &[first, second].concat());
-    assert!(
-        told.contains("comes before the one in front of it"),
-        "{told}"
-    );
+    assert_contains(&told, "comes before the one in front of it");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::super::Lookup;
 use super::*;
 use crate::timestamp::Timestamp;
+use redis_tests::assert_starts;
 
 /// A row of an index: URL, date, and digest.
 type Capture = (String, u64, String);
@@ -171,7 +172,7 @@ fn damage_is_told_with_the_place_and_ends_a_look_up() {
         "{}: url.cdxj.gz: block at byte {at}: ",
         folder.path().display()
     );
-    assert!(error.starts_with(&expected), "{error}");
+    assert_starts(&error, &expected);
 
     // A plain one with something else in it.
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 //! What is merged.
 
+use redis_tests::but;
 use std::path::PathBuf;
 
 use super::super::merge::{merge, merge_all};
@@ -84,10 +85,7 @@ fn what_is_merged_is_all_lines_sorted() {
 #[test]
 fn blocks_that_nothing_comes_between_are_copied() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
-        lines: 10,
-        ..Options::by_url()
-    };
+    let options = but!(Options::by_url(), lines: 10);
     let parts = [
         numbered(1000..2000),
         numbered(0..1000),
@@ -116,10 +114,7 @@ fn blocks_that_nothing_comes_between_are_copied() {
 #[test]
 fn a_little_that_is_added_leaves_most_blocks_as_they_are() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
-        lines: 16,
-        ..Options::by_digest()
-    };
+    let options = but!(Options::by_digest(), lines: 16);
     let much = numbered((0..20_000).map(|n| n * 2));
     let little = numbered((0..20).map(|n| n * 1999 + 1));
     let inputs = folders(dir.path(), &[much.clone(), little.clone()], || options);
@@ -135,11 +130,7 @@ fn a_little_that_is_added_leaves_most_blocks_as_they_are() {
 fn adding_a_little_again_and_again_keeps_blocks_in_shape() {
     let mut rng = Rng::new("adding_a_little_again_and_again_keeps_blocks_in_shape");
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
-        lines: 8,
-        threads: 0,
-        ..Options::by_digest()
-    };
+    let options = but!(Options::by_digest(), lines: 8, threads: 0);
     let mut all = numbered((0..500).map(|n| n * 1000));
     let mut now = folders(dir.path(), &[all.clone()], || options).remove(0);
     for _ in 0..60 {

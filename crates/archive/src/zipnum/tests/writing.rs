@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::lines::MAX_LINE;
+use redis_tests::{assert_contains, but};
 
 #[test]
 fn lines_come_back_in_blocks_of_the_right_size() {
@@ -32,10 +33,7 @@ fn the_number_of_threads_changes_nothing() {
     let lines = lines(&mut rng, 12_000);
     let written = |threads| {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options {
-            threads,
-            ..Options::by_digest()
-        };
+        let options = but!(Options::by_digest(), threads);
         write(folder.path(), "digest", &lines, options);
         assert!(read(folder.path(), "digest").unwrap().0 == lines);
         let (gz, idx) = files(folder.path(), "digest");
@@ -61,10 +59,7 @@ fn an_index_of_nothing_is_two_empty_files() {
 #[test]
 fn the_secondary_index_says_what_is_where() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options {
-        lines: 2,
-        ..Options::by_url()
-    };
+    let options = but!(Options::by_url(), lines: 2);
     write(folder.path(), "url", &numbered(0..5), options);
     let (gz, idx) = files(folder.path(), "url");
     let text = fs::read_to_string(idx).unwrap();
@@ -79,14 +74,10 @@ fn the_secondary_index_says_what_is_where() {
     let rest = (fs::metadata(gz).unwrap().len() - length).to_string();
     let length = length.to_string();
     let key = |n| format!("org,example)/{n:08} 20260101000000");
-    assert_eq!(
-        first[..],
-        [&key(0)[..], "url.cdxj.gz", "0", &length, "1", "2"]
-    );
-    assert_eq!(
-        second[..],
-        [&key(2)[..], "url.cdxj.gz", &length, &rest, "2", "3"]
-    );
+    let expected = [&key(0)[..], "url.cdxj.gz", "0", &length, "1", "2"];
+    assert_eq!(first[..], expected);
+    let expected = [&key(2)[..], "url.cdxj.gz", &length, &rest, "2", "3"];
+    assert_eq!(second[..], expected);
 }
 
 #[test]
@@ -111,7 +102,7 @@ fn lines_that_are_none_or_out_of_order_are_refused() {
         let error = writer.push(wrong).unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, Error::Lines { .. }), "{text}");
-        assert!(text.contains("url.idx: a line "), "{text}");
+        assert_contains(&text, "url.idx: a line ");
     }
     writer.push(b"c 2020 {}").unwrap();
     assert_eq!(writer.finish().unwrap().lines, 3);

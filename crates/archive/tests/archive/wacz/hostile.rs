@@ -4,7 +4,7 @@
 use crawlspace_archive::wacz::{Error, Options, Problem, Wacz};
 use proptest::prelude::*;
 use redis_tests::fuzz::Heap;
-use redis_tests::{assert_contains, with};
+use redis_tests::{assert_contains, but, rows, with};
 
 use crate::wacz::zipped::{Ending, Part, deflate, gzip, zip, zip_with};
 use crate::wacz::{open, read, saved};
@@ -118,10 +118,7 @@ fn names_that_lead_elsewhere_are_refused() {
         (b"", "no name"),
         (b"indexes/\xfc.cdx", "not UTF-8"),
     ] {
-        let part = Part {
-            name: name.to_vec(),
-            ..index(LINE)
-        };
+        let part = but!(index(LINE), name: name.to_vec());
         let error = refused(&[index(LINE), part], Some(&String::from_utf8_lossy(name)));
         assert!(matches!(error.problem, Problem::Name(_)), "{error}");
         let text = error.to_string();
@@ -131,11 +128,7 @@ fn names_that_lead_elsewhere_are_refused() {
     }
     // Letters of all the world are none of that, whether or not a flag says so.
     for flags in [0, 1 << 11] {
-        let part = Part {
-            flags,
-            name: "indexes/ünïcödé-日本.cdx".into(),
-            ..index(LINE)
-        };
+        let part = but!(index(LINE), flags, name: "indexes/ünïcödé-日本.cdx".into());
         assert_eq!(read(&zip(&[part])).unwrap().len(), 1);
     }
 }
@@ -153,20 +146,13 @@ fn members_that_share_bytes_are_refused() {
     let text = [LINE; 20].concat();
     let first = zip(std::slice::from_ref(&warc)).len() as u64;
     for place in [0, 1, 30, first - 100] {
-        let part = Part {
-            place: Some(place),
-            ..index(&text)
-        };
+        let part = but!(index(&text), place: Some(place));
         let error = refused_file(&zip(&[warc.clone(), part]), Some("archive/data.warc.gz"));
         assert!(matches!(error.problem, Problem::Damaged(_)), "{error}");
         assert_contains(&error, "it reaches into what comes after it");
     }
     // One that reaches into the directory.
-    let part = Part {
-        compressed: 100_000,
-        size: 100_000,
-        ..index(&text)
-    };
+    let part = but!(index(&text), compressed: 100_000, size: 100_000);
     refused(&[warc, part], Some(INDEX));
 }
 
@@ -176,122 +162,24 @@ fn a_member_that_is_not_what_the_directory_says_is_refused() {
     let padded = |part: Part| vec![part, Part::stored("padding", &[0; 3000])];
     let (plain, packed) = (index(&text), deflated(&text));
     let (size, less) = (plain.size, packed.compressed);
-    let cases: [(&str, Part); 16] = [
-        (
-            "a larger text",
-            Part {
-                size: size + 1,
-                ..packed.clone()
-            },
-        ),
-        (
-            "a smaller text",
-            Part {
-                size: size - 1,
-                ..packed.clone()
-            },
-        ),
-        (
-            "no text",
-            Part {
-                size: 0,
-                ..packed.clone()
-            },
-        ),
-        (
-            "a larger stored text",
-            Part {
-                size: size + 1,
-                ..plain.clone()
-            },
-        ),
-        (
-            "a smaller stored text",
-            Part {
-                size: size - 1,
-                ..plain.clone()
-            },
-        ),
-        (
-            "less data",
-            Part {
-                compressed: less - 1,
-                ..packed.clone()
-            },
-        ),
-        (
-            "more data",
-            Part {
-                compressed: less + 1,
-                data: [&packed.data[..], b"x"].concat(),
-                ..packed.clone()
-            },
-        ),
-        (
-            "less stored data",
-            Part {
-                compressed: size - 1,
-                ..plain.clone()
-            },
-        ),
-        (
-            "another checksum",
-            Part {
-                crc: 1,
-                ..plain.clone()
-            },
-        ),
-        (
-            "another checksum, compressed",
-            Part {
-                crc: 1,
-                ..packed.clone()
-            },
-        ),
-        (
-            "another checksum, behind the data",
-            Part {
-                crc: 1,
-                descriptor: true,
-                ..packed.clone()
-            },
-        ),
-        (
-            "no compressed text",
-            Part {
-                data: vec![0xff; less as usize],
-                ..packed.clone()
-            },
-        ),
-        (
-            "plain text said to be compressed",
-            Part {
-                method: 8,
-                ..plain.clone()
-            },
-        ),
-        (
-            "compressed text said to be plain",
-            Part {
-                method: 0,
-                size: less,
-                ..packed.clone()
-            },
-        ),
-        (
-            "another name of its own",
-            Part {
-                local_name: Some(b"indexes/index.cdX".to_vec()),
-                ..plain.clone()
-            },
-        ),
-        (
-            "another compression of its own",
-            Part {
-                local_method: Some(8),
-                ..plain.clone()
-            },
-        ),
+    let cases: [(&str, Part); 16] = rows![
+        "a larger text", but!(packed.clone(), size: size + 1);
+        "a smaller text", but!(packed.clone(), size: size - 1);
+        "no text", but!(packed.clone(), size: 0);
+        "a larger stored text", but!(plain.clone(), size: size + 1);
+        "a smaller stored text", but!(plain.clone(), size: size - 1);
+        "less data", but!(packed.clone(), compressed: less - 1);
+        "more data",
+            but!(packed.clone(), compressed: less + 1, data: [&packed.data[..], b"x"].concat());
+        "less stored data", but!(plain.clone(), compressed: size - 1);
+        "another checksum", but!(plain.clone(), crc: 1);
+        "another checksum, compressed", but!(packed.clone(), crc: 1);
+        "another checksum, behind the data", but!(packed.clone(), crc: 1, descriptor: true);
+        "no compressed text", but!(packed.clone(), data: vec![0xff; less as usize]);
+        "plain text said to be compressed", but!(plain.clone(), method: 8);
+        "compressed text said to be plain", but!(packed.clone(), method: 0, size: less);
+        "another name of its own", but!(plain.clone(), local_name: Some(b"indexes/index.cdX".to_vec()));
+        "another compression of its own", but!(plain.clone(), local_method: Some(8));
     ];
     for (name, part) in cases {
         let error = refused(&padded(part), Some(INDEX));
@@ -318,24 +206,12 @@ fn a_member_that_is_not_what_the_directory_says_is_refused() {
 #[test]
 fn encrypted_members_and_strange_methods_are_refused() {
     for flag in [1, 1 << 6, 1 << 13] {
-        let error = refused(
-            &[Part {
-                flags: flag,
-                ..index(LINE)
-            }],
-            Some(INDEX),
-        );
+        let error = refused(&[but!(index(LINE), flags: flag)], Some(INDEX));
         assert!(matches!(error.problem, Problem::Encrypted), "{error}");
         assert_contains(&error, "without a password");
     }
     for method in [1, 9, 12, 14, 93, 95, 98, 99, u16::MAX] {
-        let error = refused(
-            &[Part {
-                method,
-                ..index(LINE)
-            }],
-            Some(INDEX),
-        );
+        let error = refused(&[but!(index(LINE), method)], Some(INDEX));
         assert!(
             matches!(error.problem, Problem::Method(m) if m == method),
             "{error}"
@@ -343,10 +219,7 @@ fn encrypted_members_and_strange_methods_are_refused() {
         assert_contains(&error, format!("method {method}"));
     }
     // What is not read may be as it likes.
-    let warc = Part {
-        method: 93,
-        ..Part::stored("archive/data.warc.zst", b"x")
-    };
+    let warc = but!(Part::stored("archive/data.warc.zst", b"x"), method: 93);
     assert_eq!(read(&zip(&[warc, index(LINE)])).unwrap().len(), 1);
 }
 
@@ -437,10 +310,7 @@ fn an_end_that_contradicts_the_directory_is_refused() {
     let comment = zip(&[Part::stored("indexes/other.cdx", LINE)]);
     refused_file(&zip_with(&parts, &with!(Ending, comment)), None);
     // A number that stands for one of zip64, which is not there.
-    let mut part = Part {
-        zip64: true,
-        ..index(LINE)
-    };
+    let mut part = but!(index(LINE), zip64: true);
     let mut file = zip(std::slice::from_ref(&part));
     let extra = file
         .windows(4)
@@ -454,9 +324,8 @@ fn an_end_that_contradicts_the_directory_is_refused() {
 
 #[test]
 fn a_huge_directory_is_refused_before_it_is_read() {
-    let parts: Vec<Part> = (0..60_000)
-        .map(|i| Part::stored(&format!("archive/{i:050}"), b""))
-        .collect();
+    let parts = (0..60_000).map(|i| Part::stored(&format!("archive/{i:050}"), b""));
+    let parts: Vec<Part> = parts.collect();
     let file = zip(&parts);
     let error = refused_file(&file, None);
     assert_eq!(too_large(&error), "directory");
@@ -536,21 +405,14 @@ fn a_file_that_becomes_shorter_while_it_is_read_is_an_error() {
 
 /// A small package with everything in it, and its lines.
 fn good() -> (Vec<u8>, Vec<String>) {
-    let lines: Vec<String> = (0..12)
-        .map(|i| format!("com,example)/{i} 20260319102015 {{}}"))
-        .collect();
+    let lines = (0..12).map(|i| format!("com,example)/{i} 20260319102015 {{}}"));
+    let lines: Vec<String> = lines.collect();
     let text = |lines: &[String]| lines.join("\n").into_bytes();
     let file = zip(&[
         Part::stored("archive/data.warc.gz", b"not read"),
         Part::stored("indexes/a.cdx", &text(&lines[..4])),
-        Part {
-            descriptor: true,
-            ..Part::deflated("indexes/b.cdxj", &text(&lines[4..8]))
-        },
-        Part {
-            zip64: true,
-            ..Part::stored("indexes/c.cdx.gz", &gzip(&text(&lines[8..])))
-        },
+        but!(Part::deflated("indexes/b.cdxj", &text(&lines[4..8])), descriptor: true),
+        but!(Part::stored("indexes/c.cdx.gz", &gzip(&text(&lines[8..]))), zip64: true),
         Part::stored(
             "indexes/c.idx",
             b"com,example)/8 20260319102015\tc.cdx.gz\t0\t99\n",

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crawlspace_archive::wacz::{Options, Problem, Wacz};
-use redis_tests::with;
+use redis_tests::{but, with};
 
 use crate::wacz::zipped::{Ending, Part, gzip, zip, zip_with};
 use crate::wacz::{all_lines, index_names, open, read, saved};
@@ -38,19 +38,9 @@ fn lines_come_as_they_are_however_the_index_is_packed() {
         // What it is called says nothing about what it is.
         Part::stored("indexes/index.cdx", &blocks),
         Part::stored("indexes/INDEX.CDXJ.GZ", LINES),
-        Part {
-            descriptor: true,
-            ..Part::deflated("indexes/index.cdx", LINES)
-        },
-        Part {
-            zip64: true,
-            ..Part::deflated("indexes/index.cdx", LINES)
-        },
-        Part {
-            zip64: true,
-            descriptor: true,
-            ..Part::stored("indexes/index.cdx", LINES)
-        },
+        but!(Part::deflated("indexes/index.cdx", LINES), descriptor: true),
+        but!(Part::deflated("indexes/index.cdx", LINES), zip64: true),
+        but!(Part::stored("indexes/index.cdx", LINES), zip64: true, descriptor: true),
     ] {
         for zip64 in [false, true] {
             let parts = [
@@ -142,19 +132,10 @@ fn members_may_lie_behind_any_number_of_bytes() {
     const GAP: u64 = 5 << 30;
     let folder = tempfile::tempdir().unwrap();
     let name = "archive/data.warc.gz";
-    let warc = Part {
-        zip64: true,
-        compressed: GAP,
-        size: GAP,
-        ..Part::stored(name, b"")
-    };
+    let warc = but!(Part::stored(name, b""), zip64: true, compressed: GAP, size: GAP);
     let header = 30 + name.len() + 20;
     let place = Some(header as u64 + GAP);
-    let index = Part {
-        zip64: true,
-        place,
-        ..Part::deflated("indexes/index.cdx", LINES)
-    };
+    let index = but!(Part::deflated("indexes/index.cdx", LINES), zip64: true, place);
     let parts = [warc, index];
     let start = zip_with(&parts, &with!(Ending, zip64: true));
     let start = start

@@ -8,7 +8,7 @@ use crawlspace_archive::wacz::package::{
     self, Known, Presence, Report, Required, Signature, check,
 };
 use crawlspace_archive::wacz::{Index, Location, Options, Problem, Wacz};
-use redis_tests::{FileHost, Manners, assert_contains, assert_starts, with};
+use redis_tests::{FileHost, Manners, assert_contains, assert_starts, but, rows, with};
 use sha2::{Digest, Sha256};
 
 use crate::wacz::writing::{lines, required, write};
@@ -52,11 +52,7 @@ fn the_list_changes_and_nothing_else() {
     fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
     let before = members(&path);
     for list in [vec![required(1), required(2)], vec![required(3)], vec![]] {
-        let unfinished = Required {
-            hash: None,
-            size: None,
-            ..required(9)
-        };
+        let unfinished = but!(required(9), hash: None, size: None);
         let list = [list, vec![unfinished]].concat();
         assert!(set(&path, &list).unwrap());
         assert_eq!(requires(&path), list);
@@ -70,10 +66,7 @@ fn the_list_changes_and_nothing_else() {
         assert_eq!(before.len(), after.len());
         let member = |wanted: &str| &after.iter().find(|(name, _)| name == wanted).unwrap().1;
         let digest = String::from_utf8(member("datapackage-digest.json").clone()).unwrap();
-        assert!(
-            digest.contains(&hash(member("datapackage.json"))),
-            "{digest}"
-        );
+        assert_contains(&digest, &hash(member("datapackage.json")));
         assert_eq!(all_lines(&open(&path).unwrap()).unwrap(), lines(500));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -94,31 +87,12 @@ fn strange() -> Vec<u8> {
     let digest = format!("{{\"hash\":\"{}\"}}", hash(datapackage));
     zip_with(
         &[
-            Part {
-                descriptor: true,
-                ..Part::deflated("datapackage.json", datapackage)
-            },
-            Part {
-                method: 93,
-                ..Part::stored("archive/data.warc.zst", b"zstd, perhaps")
-            },
-            Part {
-                zip64: true,
-                ..Part::stored("archive/", b"")
-            },
-            Part {
-                flags: 1,
-                ..Part::stored("secret", b"encrypted")
-            },
-            Part {
-                descriptor: true,
-                zip64: true,
-                ..Part::stored("indexes/a.cdx", b"a 2026 {}")
-            },
-            Part {
-                zip64: true,
-                ..Part::stored("datapackage-digest.json", digest.as_bytes())
-            },
+            but!(Part::deflated("datapackage.json", datapackage), descriptor: true),
+            but!(Part::stored("archive/data.warc.zst", b"zstd, perhaps"), method: 93),
+            but!(Part::stored("archive/", b""), zip64: true),
+            but!(Part::stored("secret", b"encrypted"), flags: 1),
+            but!(Part::stored("indexes/a.cdx", b"a 2026 {}"), descriptor: true, zip64: true),
+            but!(Part::stored("datapackage-digest.json", digest.as_bytes()), zip64: true),
             Part::stored("last", b"bytes"),
         ],
         &with!(Ending, zip64: true, comment: b"made by hand".to_vec()),
@@ -183,30 +157,17 @@ fn a_signed_package_is_changed_only_without_its_signature() {
 fn a_package_that_contradicts_itself_is_not_made_to_look_right() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = format!("{{\"hash\":\"{}\"}}", hash(b"another"));
-    for (parts, told) in [
-        (
-            vec![
-                Part::stored("datapackage.json", b"{}"),
-                Part::stored("datapackage-digest.json", wrong.as_bytes()),
-            ],
-            "is not that of datapackage.json",
-        ),
-        (
-            vec![
-                Part::stored("datapackage.json", b"{}"),
-                Part::stored("datapackage-digest.json", b"{\"hash\":\"md5:00\"}"),
-            ],
-            "make the package again with sha256",
-        ),
-        (
-            vec![Part::stored("datapackage.json", b"[]")],
-            "invalid type",
-        ),
-        (vec![Part::stored("datapackage.json", b"\xff")], "not UTF-8"),
-        (
-            vec![Part::stored("other", b"{}")],
-            "there is no datapackage.json",
-        ),
+    for (parts, told) in rows![
+        vec![Part::stored("datapackage.json", b"{}"), Part::stored("datapackage-digest.json", wrong.as_bytes())],
+            "is not that of datapackage.json";
+        vec![
+            Part::stored("datapackage.json", b"{}"),
+            Part::stored("datapackage-digest.json", b"{\"hash\":\"md5:00\"}"),
+        ],
+            "make the package again with sha256";
+        vec![Part::stored("datapackage.json", b"[]")], "invalid type";
+        vec![Part::stored("datapackage.json", b"\xff")], "not UTF-8";
+        vec![Part::stored("other", b"{}")], "there is no datapackage.json";
     ] {
         let file = zip(&parts);
         let path = saved(folder.path(), "a.wacz", &file);
@@ -351,14 +312,8 @@ fn what_is_missing_makes_incomplete_whoever_needs_it_by_others_too() {
 fn a_file_of_the_right_name_is_not_enough() {
     let set = Collection::new();
     let a = set.add("a.wacz", &[]);
-    let larger = Required {
-        size: a.size.map(|size| size + 1),
-        ..a.clone()
-    };
-    let other = Required {
-        hash: Some(hash(b"other")),
-        ..a.clone()
-    };
+    let larger = but!(a.clone(), size: a.size.map(|size| size + 1));
+    let other = but!(a.clone(), hash: Some(hash(b"other")));
     let upper = Required {
         hash: a
             .hash
@@ -367,14 +322,8 @@ fn a_file_of_the_right_name_is_not_enough() {
         size: None,
         ..a.clone()
     };
-    let md5 = Required {
-        hash: Some("md5:00".to_owned()),
-        ..a.clone()
-    };
-    let renamed = Required {
-        filename: "gone.wacz".to_owned(),
-        ..a.clone()
-    };
+    let md5 = but!(a.clone(), hash: Some("md5:00".to_owned()));
+    let renamed = but!(a.clone(), filename: "gone.wacz".to_owned());
     set.add(
         "b.wacz",
         &[larger, other, upper, md5, renamed, by_name("gone.wacz")],
@@ -443,13 +392,7 @@ fn what_cannot_be_read_is_an_error_and_not_there() {
 fn a_list_gives_names_and_at_a_url_hashes() {
     let set = Collection::new();
     let a = set.add("3f2a.wacz", &[]);
-    let b = set.add(
-        "b.wacz",
-        &[Required {
-            filename: "a.wacz".to_owned(),
-            ..a.clone()
-        }],
-    );
+    let b = set.add("b.wacz", &[but!(a.clone(), filename: "a.wacz".to_owned())]);
     let list = format!(
         r#"{{"resources": [{{"name": "a.wacz", "path": "3f2a.wacz", "hash": "{}"}}, {{"path": "b.wacz"}}, {{"name": "x"}}]}}"#,
         a.hash.as_ref().unwrap()

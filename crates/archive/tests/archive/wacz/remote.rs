@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crawlspace_archive::wacz::{Error, Location, Manifest, Options, Problem, Wacz};
-use redis_tests::{FileHost, Manners, Rng, assert_contains, assert_lacks, rows, with};
+use redis_tests::{
+    FileHost, Manners, Rng, assert_contains, assert_lacks, assert_starts, but, rows, with,
+};
 
 use crate::wacz::all_lines;
 use crate::wacz::zipped::{Part, gzip, zip};
@@ -26,33 +28,20 @@ fn package() -> Package {
             format!("com,example)/{i} 20260319102015 {{\"digest\": \"sha1:{hash}\"}}")
         })
         .collect();
-    let text = |lines: &[String]| {
-        lines
-            .iter()
-            .map(|line| format!("{line}\n"))
-            .collect::<String>()
-    };
+    let text = |lines: &[String]| lines.join("\n") + "\n";
     let warc = noise(3_000_000);
     let first = Part::stored("indexes/a.cdx.gz", &gzip(text(&lines[..2000]).as_bytes()));
     let bytes = zip(&[
         first.clone(),
         Part::stored("archive/data.warc.gz", &warc),
-        Part {
-            descriptor: true,
-            ..Part::deflated("indexes/b.cdxj", text(&lines[2000..]).as_bytes())
-        },
+        but!(Part::deflated("indexes/b.cdxj", text(&lines[2000..]).as_bytes()), descriptor: true),
         Part::stored("archive/more.warc.gz", &noise(100_000)),
         Part::stored("datapackage.json", b"{}"),
     ]);
-    let at = bytes
-        .windows(20)
-        .position(|bytes| *bytes == warc[..20])
-        .unwrap();
-    Package {
-        bytes,
-        lines,
-        warc: (at as u64, warc.len() as u64),
-    }
+    let mut places = bytes.windows(20);
+    let at = places.position(|bytes| *bytes == warc[..20]).unwrap();
+    let warc = (at as u64, warc.len() as u64);
+    Package { bytes, lines, warc }
 }
 
 /// Options that wait for nothing.
@@ -133,13 +122,7 @@ fn without_ranges_the_whole_file_comes_once() {
     ] {
         let again = manners.cut.map_or(0, |(_, times)| times)
             + manners.failing.map_or(0, |(_, times)| times);
-        let (host, lines) = lines_of(
-            &package,
-            Manners {
-                ranges: false,
-                ..manners
-            },
-        );
+        let (host, lines) = lines_of(&package, but!(manners, ranges: false));
         assert_eq!(lines.unwrap(), package.lines);
         assert_eq!(host.requests().len() as u32, 1 + again);
     }
@@ -181,7 +164,7 @@ fn a_server_that_always_breaks_off_is_given_up() {
         let (host, lines) = lines_of(&package, manners);
         let error = lines.unwrap_err();
         assert!(matches!(error.problem, Problem::Connection(_)), "{error}");
-        assert!(error.to_string().starts_with(&host.url(WACZ)), "{error}");
+        assert_starts(&error, &host.url(WACZ));
         assert_contains(&error, "6 times in a row; try again later");
         assert!(error.is_passing());
         assert_eq!(host.requests().len(), 6);
@@ -191,11 +174,7 @@ fn a_server_that_always_breaks_off_is_given_up() {
 #[test]
 fn a_silent_server_is_given_up_and_one_that_wakes_is_not() {
     let package = package();
-    let options = Options {
-        silence: Duration::from_millis(400),
-        retries: 1,
-        ..hasty()
-    };
+    let options = but!(hasty(), silence: Duration::from_millis(400), retries: 1);
     let host = FileHost::start();
     for (ranges, after) in [(true, 0), (true, 2), (false, 0), (false, 5000)] {
         host.put(
@@ -208,15 +187,9 @@ fn a_silent_server_is_given_up_and_one_that_wakes_is_not() {
         assert!(error.is_passing());
     }
     let silent = with!(Manners, silent_after: Some(1));
-    let manners = Manners {
-        later: Some((3, Box::default())),
-        ..silent
-    };
+    let manners = but!(silent, later: Some((3, Box::default())));
     host.put(WACZ, &package.bytes, manners);
-    let options = Options {
-        silence: Duration::from_secs(2),
-        ..hasty()
-    };
+    let options = but!(hasty(), silence: Duration::from_secs(2));
     let wacz = open_with(&host, &options).unwrap();
     assert_eq!(all_lines(&wacz).unwrap(), package.lines);
 }
@@ -277,74 +250,31 @@ fn answers_that_cannot_be_right_are_not_believed() {
     let package = package();
     let honest = Manners::default;
     for (name, manners) in [
-        (
-            "another range",
-            Manners {
-                range_lie: 1,
-                ..honest()
-            },
-        ),
+        ("another range", but!(honest(), range_lie: 1)),
         (
             "an earlier range",
             Manners {
-                later: Some((
-                    2,
-                    Box::new(Manners {
-                        range_lie: -1,
-                        ..honest()
-                    }),
-                )),
+                later: Some((2, Box::new(but!(honest(), range_lie: -1)))),
                 ..honest()
             },
         ),
-        (
-            "no range",
-            Manners {
-                no_content_range: true,
-                ..honest()
-            },
-        ),
+        ("no range", but!(honest(), no_content_range: true)),
         (
             "no range later",
             Manners {
-                later: Some((
-                    3,
-                    Box::new(Manners {
-                        no_content_range: true,
-                        ..honest()
-                    }),
-                )),
+                later: Some((3, Box::new(but!(honest(), no_content_range: true)))),
                 ..honest()
             },
         ),
         (
             "a length that is not that of the range",
-            Manners {
-                length_lie: 5,
-                ..honest()
-            },
+            but!(honest(), length_lie: 5),
         ),
-        (
-            "a shorter one",
-            Manners {
-                length_lie: -1,
-                ..honest()
-            },
-        ),
-        (
-            "compressed",
-            Manners {
-                encoding: Some("gzip".into()),
-                ..honest()
-            },
-        ),
+        ("a shorter one", but!(honest(), length_lie: -1)),
+        ("compressed", but!(honest(), encoding: Some("gzip".into()))),
         (
             "compressed as a whole",
-            Manners {
-                encoding: Some("br".into()),
-                ranges: false,
-                ..honest()
-            },
+            but!(honest(), encoding: Some("br".into()), ranges: false),
         ),
     ] {
         let (_host, lines) = lines_of(&package, manners);
@@ -362,25 +292,12 @@ fn answers_that_cannot_be_right_are_not_believed() {
     }
     // A total that was wrong from the beginning: the directory is not where it should be.
     for total_lie in [-1, 1, 100_000, i64::MIN] {
-        let (_host, lines) = lines_of(
-            &package,
-            Manners {
-                total_lie,
-                ..honest()
-            },
-        );
+        let (_host, lines) = lines_of(&package, but!(honest(), total_lie));
         lines.expect_err("a wrong total");
     }
     // The whole file, and not as long as the server said.
     for length_lie in [-1, -50_000, 1, 50_000] {
-        let (_host, lines) = lines_of(
-            &package,
-            Manners {
-                length_lie,
-                ranges: false,
-                ..honest()
-            },
-        );
+        let (_host, lines) = lines_of(&package, but!(honest(), length_lie, ranges: false));
         lines.expect_err("a wrong length");
     }
 }
@@ -394,29 +311,13 @@ fn a_file_that_changes_meanwhile_is_noticed() {
         ..Manners::default()
     };
     for later in [
-        Manners {
-            etag: Some("\"2\"".into()),
-            ..first.clone()
-        },
-        Manners {
-            last_modified: Some("Thu, 19 Mar 2026 10:20:16 GMT".into()),
-            ..first.clone()
-        },
-        Manners {
-            total_lie: 1,
-            ..first.clone()
-        },
-        Manners {
-            ranges: false,
-            etag: Some("\"2\"".into()),
-            ..first.clone()
-        },
+        but!(first.clone(), etag: Some("\"2\"".into())),
+        but!(first.clone(), last_modified: Some("Thu, 19 Mar 2026 10:20:16 GMT".into())),
+        but!(first.clone(), total_lie: 1),
+        but!(first.clone(), ranges: false, etag: Some("\"2\"".into())),
     ] {
         for from in [2, 3, 4] {
-            let manners = Manners {
-                later: Some((from, Box::new(later.clone()))),
-                ..first.clone()
-            };
+            let manners = but!(first.clone(), later: Some((from, Box::new(later.clone()))));
             let (_host, lines) = lines_of(&package, manners);
             let error = lines.unwrap_err();
             assert!(
@@ -465,10 +366,7 @@ fn redirects_are_followed_but_not_for_ever() {
 #[test]
 fn an_endless_body_ends_at_the_limit() {
     let package = package();
-    let options = Options {
-        download: 5 << 20,
-        ..hasty()
-    };
+    let options = but!(hasty(), download: 5 << 20);
     let host = FileHost::start();
     for ranges in [false, true] {
         host.put(WACZ, &package.bytes, with!(Manners, endless: true, ranges));
@@ -491,10 +389,7 @@ fn an_endless_body_ends_at_the_limit() {
     assert!(matches!(error.problem, Problem::TooLarge { .. }), "{error}");
     // Of a manifest, too, no more is read than may be.
     host.put("/m.json", b" ", with!(Manners, endless: true));
-    let options = Options {
-        manifest: 1 << 20,
-        ..hasty()
-    };
+    let options = but!(hasty(), manifest: 1 << 20);
     let error =
         Manifest::open(&Location::parse(&host.url("/m.json")).unwrap(), &options).unwrap_err();
     assert!(
@@ -576,14 +471,7 @@ fn nobody_there_is_an_error_that_says_so() {
     let url = host.url(WACZ);
     drop(host);
     let location = Location::parse(&url).unwrap();
-    let error = Wacz::open(
-        &location,
-        &Options {
-            retries: 1,
-            ..hasty()
-        },
-    )
-    .unwrap_err();
+    let error = Wacz::open(&location, &but!(hasty(), retries: 1)).unwrap_err();
     assert_contains(&error, "no connection to the server");
     assert!(error.is_passing());
 }
@@ -592,10 +480,7 @@ fn nobody_there_is_an_error_that_says_so() {
 fn downloads_leave_nothing_behind() {
     let package = package();
     let folder = tempfile::tempdir().unwrap();
-    let options = Options {
-        folder: Some(folder.path().to_owned()),
-        ..hasty()
-    };
+    let options = but!(hasty(), folder: Some(folder.path().to_owned()));
     let host = FileHost::start();
     for ranges in [true, false] {
         host.put(WACZ, &package.bytes, with!(Manners, ranges));
@@ -604,10 +489,7 @@ fn downloads_leave_nothing_behind() {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
     host.put(WACZ, &package.bytes, with!(Manners, ranges: false));
-    let nowhere = Options {
-        folder: Some(folder.path().join("none")),
-        ..hasty()
-    };
+    let nowhere = but!(hasty(), folder: Some(folder.path().join("none")));
     let error = open_with(&host, &nowhere).unwrap_err();
     assert_contains(&error, "none (for what is downloaded)");
 }

@@ -1,6 +1,7 @@
 //! Zip files put together byte by byte, so that reader and writer cannot agree on a common mistake, and so that
 //! each byte of them can lie.
 
+use redis_tests::but;
 use std::io::Write;
 
 /// A member, with everything that is written about it.
@@ -46,12 +47,7 @@ impl Part {
 
     pub fn deflated(name: &str, text: &[u8]) -> Part {
         let data = deflate(text);
-        Part {
-            method: 8,
-            compressed: data.len() as u64,
-            data,
-            ..Part::stored(name, text)
-        }
+        but!(Part::stored(name, text), method: 8, compressed: data.len() as u64, data)
     }
 
     fn sizes(&self) -> Vec<u8> {

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use crawlspace_archive::row::Row;
 use crawlspace_serve::access::{Access, AccessError};
-use redis_tests::http::{Answer, ask, get};
+use redis_tests::http::{Answer, ask};
 use redis_tests::{Relay, Server, TagSpace, assert_contains, assert_lacks, until};
 use tempfile::TempDir;
 
@@ -63,10 +63,7 @@ fn years(answer: &Answer) -> Vec<String> {
 }
 
 fn index(stage: &Stage, place: &str, more: &str) -> Answer {
-    get(
-        stage.address(),
-        &format!("/{place}/index?url=example.com{more}"),
-    )
+    stage.get(format!("/{place}/index?url=example.com{more}"))
 }
 
 fn message(answer: &Answer, status: u16) -> String {
@@ -108,9 +105,9 @@ fn a_point_shows_what_it_lets_through() {
     assert_eq!(years(&index(&stage, "public", "")), expected);
     space.ok("ADD TAG coll:1 private");
     assert_eq!(years(&index(&stage, "public", "")), ["2015"]);
-    let map = get(stage.address(), "/public/timemap/link/http://example.com/").text();
+    let map = stage.get("/public/timemap/link/http://example.com/").text();
     assert_eq!(map.matches("datetime=").count(), 1, "{map}");
-    let gate = get(stage.address(), "/public/timegate/http://example.com/");
+    let gate = stage.get("/public/timegate/http://example.com/");
     assert!(
         gate.field("location")
             .unwrap()
@@ -126,7 +123,7 @@ fn who_asks_for_what_is_not_there_is_told_so() {
     let nobody = message(&index(&stage, "tagged/ap/nobody", ""), 404);
     assert_contains(&nobody, "\"nobody\"");
     let nothing = "/tagged/ap/nobody/index?url=http://nothing.example/";
-    message(&get(stage.address(), nothing), 404);
+    message(&stage.get(nothing), 404);
     let no_tags = message(&index(&stage, "plain", "&filter=tag.coll:1"), 400);
     assert_contains(&no_tags, "tag.coll:1");
     for place in ["plain/ap/public", "plain/ap/nobody"] {
@@ -169,12 +166,12 @@ fn without_an_answer_nothing_is_shown() {
         "/public/2015id_/http://example.com/",
         "/public/timegate/2015id_/http://example.com/",
     ] {
-        message(&get(stage.address(), path), 503);
+        message(&stage.get(path), 503);
     }
     message(&index(&stage, "tagged", "&filter=!tag.coll:2"), 503);
     // Whether there is something to hide must not show.
     let nothing = "/public/index?url=http://nothing.example/";
-    message(&get(stage.address(), nothing), 503);
+    message(&stage.get(nothing), 503);
     assert_eq!(years(&index(&stage, "tagged", "")).len(), 4);
 }
 
@@ -217,9 +214,8 @@ async fn large_batches_are_asked_about_in_parts() {
     let server = Server::start();
     space(&server);
     let access = Access::new(&url(&server)).unwrap();
-    let lines: Vec<String> = (0..5003)
-        .map(|i| line(20140101000000 + i, i * i % 7))
-        .collect();
+    let lines = (0..5003).map(|i| line(20140101000000 + i, i * i % 7));
+    let lines: Vec<String> = lines.collect();
     let rows = lines.iter().map(|line| row(line)).collect();
     let passed = access.filter(Some("public"), &[], rows).await.unwrap();
     let expected: Vec<&String> = lines

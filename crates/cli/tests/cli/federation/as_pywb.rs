@@ -1,6 +1,6 @@
 //! What programs that know pywb ask, and rely on.
 
-use redis_tests::http::{Connection, get};
+use redis_tests::http::Connection;
 use redis_tests::{assert_contains, assert_lacks, rows};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::federation::shelf::Shelf;
 use crate::serving::Stage;
 
 fn json_of(stage: &Stage, target: &str) -> Value {
-    let answer = get(stage.address(), target);
+    let answer = stage.get(target);
     assert_eq!(answer.status, 200, "{target}");
     assert_eq!(answer.media_type(), "application/json", "{target}");
     serde_json::from_slice(&answer.body).unwrap()
@@ -37,28 +37,22 @@ fn collections_and_sources_are_listed_for_programs() {
         "/both/list_sources?sources=!north", json!({"south": "file"});
         "/seq/list_sources", json!({"seq.1": "file", "seq.2": "file"});
     ] {
-        assert_eq!(
-            json_of(&stage, target),
-            json!({ "sources": sources }),
-            "{target}"
-        );
+        let expected = json!({ "sources": sources });
+        assert_eq!(json_of(&stage, target), expected, "{target}");
     }
-    let refused = get(stage.address(), "/both/list_sources?sources=west");
+    let refused = stage.get("/both/list_sources?sources=west");
     assert_eq!(refused.status, 400);
 }
 
 #[test]
 fn rows_name_their_source_twice() {
     let (_dir, stage) = archive();
-    let rows = get(stage.address(), "/both/index?url=example.com&output=json").text();
+    let rows = stage.get("/both/index?url=example.com&output=json").text();
     for row in rows.lines() {
         let row: Value = serde_json::from_str(row).unwrap();
         assert_eq!(row["source-coll"], row["source"], "{row}");
     }
-    let fields = get(
-        stage.address(),
-        "/both/index?url=example.com&fl=source-coll&output=text",
-    );
+    let fields = stage.get("/both/index?url=example.com&fl=source-coll&output=text");
     assert_eq!(fields.text(), "north\nsouth\nnorth\n");
 }
 
@@ -67,7 +61,7 @@ fn missing_sources_are_named_in_both_headers() {
     let config = "collections:\n  x:\n    index_group: {dead: 'redis://127.0.0.1:1/0/key'}\n";
     let stage = Stage::start(config);
     for target in ["/x/index?url=a.com", "/x/resource?url=a.com"] {
-        let answer = get(stage.address(), target);
+        let answer = stage.get(target);
         let errors = answer.field("source-errors");
         assert!(errors.unwrap().contains("dead"), "{answer:?}");
         assert_eq!(answer.field("reserrors"), errors);
@@ -77,11 +71,12 @@ fn missing_sources_are_named_in_both_headers() {
 #[test]
 fn pages_are_counted_in_blocks_whatever_these_are() {
     let (dir, stage) = archive();
+    let pages = json_of(
+        &stage,
+        "/both/index?url=*.example.com&showNumPages=true&pageSize=2",
+    );
     assert_eq!(
-        json_of(
-            &stage,
-            "/both/index?url=*.example.com&showNumPages=true&pageSize=2"
-        ),
+        pages,
         json!({"pages": 3, "pageSize": 2, "blocks": 5, "rows": 5})
     );
     // A folder with nothing in it but the index of a cluster.
@@ -96,28 +91,19 @@ fn pages_are_counted_in_blocks_whatever_these_are() {
         block.write_all(line(n).as_bytes()).unwrap();
         let block = block.finish().unwrap();
         let key = format!("com,example)/{n} 2016");
-        index += &format!(
-            "{key}\tpart.gz\t{}\t{}\t{}\n",
-            part.len(),
-            block.len(),
-            n + 1
-        );
+        let (offset, length) = (part.len(), block.len());
+        index += &format!("{key}\tpart.gz\t{offset}\t{length}\t{}\n", n + 1);
         part.extend(block);
     }
     std::fs::write(folder.join("part.gz"), part).unwrap();
     std::fs::write(folder.join("cluster.idx"), index).unwrap();
     let stage = Stage::start(&format!("collections: {{x: {}}}\n", folder.display()));
-    assert_eq!(
-        json_of(
-            &stage,
-            "/x/index?url=*.example.com&showNumPages=true&pageSize=2"
-        ),
-        json!({"pages": 3, "pageSize": 2, "blocks": 5})
+    let pages = json_of(
+        &stage,
+        "/x/index?url=*.example.com&showNumPages=true&pageSize=2",
     );
-    let page = get(
-        stage.address(),
-        "/x/index?url=*.example.com&page=1&pageSize=2&fl=url&output=text",
-    );
+    assert_eq!(pages, json!({"pages": 3, "pageSize": 2, "blocks": 5}));
+    let page = stage.get("/x/index?url=*.example.com&page=1&pageSize=2&fl=url&output=text");
     assert_eq!(page.text(), "http://example.com/2\nhttp://example.com/3\n");
 }
 
@@ -127,11 +113,7 @@ fn a_resource_without_a_moment_is_that_of_the_first_row() {
     for time in ["20140101000000", "20160101000000", "20180101000000"] {
         shelf.capture("a.warc.gz", "http://example.com/", time, time.as_bytes());
     }
-    let index = shelf.write_index("index.cdxj");
-    let stage = Stage::start(&format!(
-        "collections: {{x: {{index: {index}, resource: {}}}}}\n",
-        shelf.warcs()
-    ));
+    let stage = shelf.serve();
     for (more, date) in [
         ("", "2014"),
         ("&sort=default", "2014"),
@@ -140,49 +122,34 @@ fn a_resource_without_a_moment_is_that_of_the_first_row() {
         ("&closest=now", "2018"),
         ("&from=2015", "2016"),
     ] {
-        let target = format!("/x/resource?url=http://example.com/{more}");
-        let answer = get(stage.address(), &target);
+        let target = format!("/c/resource?url=http://example.com/{more}");
+        let answer = stage.get(&target);
         let (head, _) = record(&answer);
-        assert!(
-            field(&head, "WARC-Date").starts_with(date),
-            "{more}: {head}"
-        );
+        let found = field(&head, "WARC-Date");
+        assert!(found.starts_with(date), "{more}: {head}");
         let row = answer.field("warcserver-cdx").unwrap();
-        assert_contains(row, "\"source-coll\": \"x\"");
+        assert_contains(row, "\"source-coll\": \"c\"");
     }
 }
 
 #[test]
 fn a_revisit_takes_the_status_of_its_original() {
     let dir = tempfile::tempdir().unwrap();
-    let line = |time: &str, mime_and_status: &str| {
-        format!(
-            "com,example)/ {time}0101000000 http://example.com/ {mime_and_status} D - - 9 7 a.warc.gz\n"
-        )
-    };
-    let lines = [
-        line("2014", "text/html 200"),
-        line("2015", "warc/revisit -"),
-        line("2016", "warc/revisit -"),
-    ];
-    std::fs::write(dir.path().join("a.cdx"), lines.concat()).unwrap();
-    let stage = Stage::start(&format!(
-        "collections: {{x: {}/a.cdx}}\n",
-        dir.path().display()
-    ));
+    let lines = "com,example)/ 20140101000000 http://example.com/ text/html 200 D - - 9 7 a.warc.gz\n\
+                 com,example)/ 20150101000000 http://example.com/ warc/revisit - D - - 9 7 a.warc.gz\n\
+                 com,example)/ 20160101000000 http://example.com/ warc/revisit - D - - 9 7 a.warc.gz\n";
+    let file = dir.path().join("a.cdx");
+    std::fs::write(&file, lines).unwrap();
+    let stage = Stage::start(&format!("collections: {{x: {}}}\n", file.display()));
     let ask = |more: &str| {
         let target = format!("/x/index?url=example.com&fl=timestamp,status,mime&output=text{more}");
-        get(stage.address(), &target).text()
+        stage.get(&target).text()
     };
-    assert_eq!(
-        ask("").lines().last(),
-        Some("20160101000000 - warc/revisit")
-    );
+    let expected = Some("20160101000000 - warc/revisit");
+    assert_eq!(ask("").lines().last(), expected);
     let resolved = ask("&resolveRevisits=true&filter==status:200");
-    assert_eq!(
-        resolved.lines().last(),
-        Some("20160101000000 200 text/html")
-    );
+    let expected = Some("20160101000000 200 text/html");
+    assert_eq!(resolved.lines().last(), expected);
     assert_eq!(resolved.lines().count(), 3);
     let collapsed = ask("&resolveRevisits=true&collapseTime=2");
     assert_eq!(collapsed, "20140101000000 200 text/html\n");
@@ -191,40 +158,25 @@ fn a_revisit_takes_the_status_of_its_original() {
 #[test]
 fn what_has_no_effect_is_named_and_what_would_mislead_is_refused() {
     let (_dir, stage) = archive();
-    let ask = |more: &str| {
-        get(
-            stage.address(),
-            &format!("/both/index?url=example.com{more}"),
-        )
-    };
+    let ask = |more: &str| stage.get(format!("/both/index?url=example.com{more}"));
     let plain = ask("");
     assert_eq!(plain.field("ignored-parameters"), None);
-    let answer = ask("&colour=blue&fast Latest=1&colour=red"
-        .replace(' ', "%20")
-        .as_str());
-    assert_eq!(
-        answer.field("ignored-parameters"),
-        Some("colour, fast%20Latest")
-    );
+    let answer = ask("&colour=blue&fast%20Latest=1&colour=red");
+    let expected = Some("colour, fast%20Latest");
+    assert_eq!(answer.field("ignored-parameters"), expected);
     assert_eq!(answer.body, plain.body);
-    assert_eq!(
-        ask("&allowFuzzy=true").field("ignored-parameters"),
-        Some("allowFuzzy")
-    );
+    let fuzzy = ask("&allowFuzzy=true");
+    assert_eq!(fuzzy.field("ignored-parameters"), Some("allowFuzzy"));
     assert_eq!(ask("&allowFuzzy=0").field("ignored-parameters"), None);
     assert_eq!(ask("&resumeKey=x").status, 400);
-    let record = get(
-        stage.address(),
-        "/both/resource?url=example.com&colour=blue",
-    );
+    let record = stage.get("/both/resource?url=example.com&colour=blue");
     assert_eq!(record.status, 404);
     assert_eq!(record.field("ignored-parameters"), Some("colour"));
     let years = |more: &str| {
         let answer = ask(&format!("&fl=timestamp&output=text{more}"));
         let text = answer.text();
-        text.lines()
-            .map(|line| line[..4].to_owned())
-            .collect::<Vec<_>>()
+        let years = text.lines().map(|line| line[..4].to_owned());
+        years.collect::<Vec<_>>()
     };
     assert_eq!(years("&offset=1"), ["2015", "2016"]);
     assert_eq!(years("&offset=1&limit=1"), ["2015"]);
@@ -241,34 +193,21 @@ fn a_record_is_compressed_if_that_is_asked() {
     use std::io::Read as _;
     let mut shelf = Shelf::new();
     let large = vec![b'x'; 3 << 20];
-    shelf.capture(
-        "a.warc.gz",
-        "http://example.com/small",
-        "20140101000000",
-        b"small",
-    );
-    shelf.capture(
-        "a.warc.gz",
-        "http://example.com/large",
-        "20140101000000",
-        &large,
-    );
-    let index = shelf.write_index("index.cdxj");
-    let stage = Stage::start(&format!(
-        "collections: {{x: {{index: {index}, resource: {}}}}}\n",
-        shelf.warcs()
-    ));
+    let url = "http://example.com/small";
+    shelf.capture("a.warc.gz", url, "20140101000000", b"small");
+    let url = "http://example.com/large";
+    shelf.capture("a.warc.gz", url, "20140101000000", &large);
+    let stage = shelf.serve();
     for page in ["small", "large"] {
-        let target = format!("/x/resource?url=http://example.com/{page}");
-        let plain = get(stage.address(), &target);
-        let packed = get(stage.address(), &format!("{target}&compress=gzip"));
+        let target = format!("/c/resource?url=http://example.com/{page}");
+        let plain = stage.get(&target);
+        let packed = stage.get(format!("{target}&compress=gzip"));
         assert_eq!(packed.field("content-encoding"), Some("gzip"));
         let expected = plain.field("memento-datetime");
         assert_eq!(packed.field("memento-datetime"), expected);
         let mut unpacked = Vec::new();
-        flate2::read::GzDecoder::new(&packed.body[..])
-            .read_to_end(&mut unpacked)
-            .unwrap();
+        let mut reader = flate2::read::GzDecoder::new(&packed.body[..]);
+        reader.read_to_end(&mut unpacked).unwrap();
         assert!(unpacked == plain.body, "{page}");
     }
 }
@@ -304,10 +243,7 @@ fn similar_urls_stand_for_one_that_is_not_there_if_the_configuration_says_so() {
     ] {
         let url = encoded(asked);
         for collection in ["fuzzy", "seq"] {
-            let answer = get(
-                stage.address(),
-                &format!("/{collection}/resource?url={url}&closest=now"),
-            );
+            let answer = stage.get(format!("/{collection}/resource?url={url}&closest=now"));
             let (head, _) = record(&answer);
             assert_eq!(field(&head, "WARC-Target-URI"), found, "{asked}");
             let row = answer.field("warcserver-cdx").unwrap();
@@ -317,10 +253,9 @@ fn similar_urls_stand_for_one_that_is_not_there_if_the_configuration_says_so() {
             format!("/exact/resource?url={url}"),
             format!("/fuzzy/resource?url={url}&allowFuzzy=0"),
         ] {
-            assert_eq!(get(stage.address(), &missing).status, 404, "{missing}");
+            assert_eq!(stage.get(&missing).status, 404, "{missing}");
         }
-        let rows =
-            |more: &str| get(stage.address(), &format!("/fuzzy/index?url={url}{more}")).text();
+        let rows = |more: &str| stage.get(format!("/fuzzy/index?url={url}{more}")).text();
         assert_eq!(rows(""), "");
         assert!(rows("&allowFuzzy=true").contains(found), "{asked}");
     }
@@ -329,10 +264,7 @@ fn similar_urls_stand_for_one_that_is_not_there_if_the_configuration_says_so() {
         "http://example.com/app.js?v=2",
         "http://example.com/nothing",
     ] {
-        let answer = get(
-            stage.address(),
-            &format!("/fuzzy/resource?url={}", encoded(other)),
-        );
+        let answer = stage.get(format!("/fuzzy/resource?url={}", encoded(other)));
         assert_eq!(answer.status, 404, "{other}");
     }
 }

@@ -1,6 +1,6 @@
 //! Servers of this kind, one behind the other, and a web server at the end.
 
-use redis_tests::http::{Answer, Connection, get};
+use redis_tests::http::{Answer, Connection};
 use redis_tests::{FileHost, Manners, with};
 
 use crate::federation::resource::{check, field, record, target};
@@ -52,7 +52,7 @@ fn a_record_comes_through_all_of_them() {
     ] {
         let url = web.url(path);
         for (stage, collection) in [(&first, "live"), (&second, "near"), (&third, "far")] {
-            let answer = get(stage.address(), &target(collection, &url, "2026"));
+            let answer = stage.get(target(collection, &url, "2026"));
             let (head, block) = record(&answer);
             assert_eq!(field(&head, "WARC-Target-URI"), url);
             assert_eq!(answer.field("warc-target-uri"), Some(&url[..]));
@@ -94,7 +94,7 @@ fn what_is_nowhere_is_told_by_each_of_them() {
         .unwrap();
     let url = format!("http://{free}/");
     for (stage, collection) in stages.iter().zip(["live", "near", "far"]) {
-        let answer = get(stage.address(), &target(collection, &url, "2026"));
+        let answer = stage.get(target(collection, &url, "2026"));
         assert_eq!(answer.status, 404, "{collection}: {}", answer.text());
         assert_eq!(answer.media_type(), "application/json");
     }

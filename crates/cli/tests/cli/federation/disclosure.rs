@@ -27,16 +27,13 @@ pub fn logged(stage: &Stage, answer: &Answer, message: &str, count: usize) -> Ve
 fn the_status_is_for_the_operator() {
     let stage = Stage::start("collections:\n  c: ./none.cdxj\n  live: $live\n");
     for target in ["/_status", "/_metrics"] {
-        let answer = get(stage.address(), target);
+        let answer = stage.get(target);
         assert_eq!(answer.status, 404, "{}", answer.text());
         assert_lacks(answer.text(), "127.0.0.1");
         assert_eq!(get(stage.operator(), target).status, 200);
         // Not through the live web either, whatever private addresses may be asked.
         let operator = stage.operator();
-        let through = get(
-            stage.address(),
-            &format!("/live/id_/http://{operator}{target}"),
-        );
+        let through = stage.get(format!("/live/id_/http://{operator}{target}"));
         assert_eq!(through.status, 404, "{}", through.text());
     }
     // Where the operator looks, there is nothing else.
@@ -46,7 +43,7 @@ fn the_status_is_for_the_operator() {
     let mut connection = Connection::open(stage.operator()).unwrap();
     let posted = connection.ask("POST", "/_status", &[], b"x").unwrap();
     assert_eq!(posted.status, 405);
-    let page = get(stage.address(), "/").text();
+    let page = stage.get("/").text();
     assert_lacks(&page, "_status");
     assert_lacks(&page, "none.cdxj");
 }
@@ -108,7 +105,7 @@ fn strangers_learn_neither_paths_nor_addresses_and_the_operator_both() {
         "/c/timegate/http://a.com/",
         "/c/timemap/link/http://a.com/",
     ] {
-        let answer = get(stage.address(), target);
+        let answer = stage.get(target);
         hidden(&answer);
         let errors: Value = serde_json::from_str(answer.field("source-errors").unwrap()).unwrap();
         for (name, reason) in expected {
@@ -129,10 +126,10 @@ fn strangers_learn_neither_paths_nor_addresses_and_the_operator_both() {
             assert!(errors.contains(whole), "{whole}: {errors}");
         }
     }
-    let page = get(stage.address(), "/?coll=c&url=a.com");
+    let page = stage.get("/?coll=c&url=a.com");
     hidden(&page);
     assert_contains(page.text(), "unreachable");
-    let answer = get(stage.address(), "/c/resource?url=b.com");
+    let answer = stage.get("/c/resource?url=b.com");
     hidden(&answer);
     assert_eq!(answer.status, 404);
     let events = logged(&stage, &answer, "a record cannot be loaded", 1);

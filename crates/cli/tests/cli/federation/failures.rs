@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use redis_tests::http::get;
 use redis_tests::{Asked, Part, ScriptedHost, answer, peak_memory_of};
 
 use crate::serving::Stage;
@@ -60,7 +59,7 @@ fn bad_questions_leave_a_source_to_others() {
     ));
     let ask = |collection: &str, page: &str| {
         let target = format!("/{collection}/index?url=http://a.com/{page}");
-        get(stage.address(), &target)
+        stage.get(&target)
     };
     for kind in ["400", "403", "404", "429", "huge"] {
         for n in 0..6 {
@@ -101,7 +100,7 @@ fn what_all_requests_keep_has_a_limit() {
     std::fs::write(dir.path().join("a.cdxj"), lines).unwrap();
     let config = format!("collections:\n  c: {}\n", dir.path().display());
     let stage = Stage::start_with(&config, "--memory 1");
-    let ask = |query: &str| get(stage.address(), &format!("/c/index?url=a.com/{query}"));
+    let ask = |query: &str| stage.get(format!("/c/index?url=a.com/{query}"));
     // To be sorted by the source, to be sorted after that, and not at all.
     for query in ["*&closest=2017", "*&sort=reverse&resolveRevisits=true"] {
         for _ in 0..3 {
@@ -140,7 +139,7 @@ fn captures_of_one_moment_take_no_memory() {
     ));
     let peak = || peak_memory_of(stage.program().pid());
     let before = peak();
-    let answer = get(stage.address(), "/c/index?url=a.com");
+    let answer = stage.get("/c/index?url=a.com");
     assert_eq!(answer.text().lines().count(), 150_001);
     let taken = peak() - before;
     assert!(taken < MAX_TAKEN, "{taken} bytes for {}", answer.body.len());
@@ -186,7 +185,7 @@ fn where_every_source_failed_nobody_is_told_that_there_is_nothing() {
             "timegate/",
         ] {
             let target = format!("/{collection}/{api}http://a.com/{page}");
-            let answer = get(stage.address(), &target);
+            let answer = stage.get(&target);
             let expected = match (status, api.starts_with("index")) {
                 // What is not there is 404 where one thing is asked for.
                 (200, false) => 404,
@@ -198,13 +197,13 @@ fn where_every_source_failed_nobody_is_told_that_there_is_nothing() {
         }
     }
     // What a source cannot be asked is no failure, and what is not there may be kept.
-    let answer = get(stage.address(), "/memento/index?url=a.com/*");
+    let answer = stage.get("/memento/index?url=a.com/*");
     assert_eq!((answer.status, answer.text()), (200, String::new()));
     assert!(answer.field("source-errors").is_some());
-    let answer = get(stage.address(), "/one/resource?url=http://a.com/none");
+    let answer = stage.get("/one/resource?url=http://a.com/none");
     assert_eq!((answer.status, answer.field("cache-control")), (404, None));
     // Rows that nobody loads are another matter.
-    let answer = get(stage.address(), "/some/resource?url=http://a.com/there");
+    let answer = stage.get("/some/resource?url=http://a.com/there");
     assert_eq!(answer.status, 404, "{}", answer.text());
     assert_eq!(answer.field("cache-control"), Some("no-store"));
 }

@@ -6,7 +6,6 @@ use crawlspace_serve::Federation;
 use crawlspace_serve::config::Config;
 use crawlspace_warc::{Compression, Writer};
 use redis_tests::examples::matches_line;
-use redis_tests::http::get;
 use redis_tests::rows;
 
 use crate::serving::Stage;
@@ -104,10 +103,9 @@ fn the_first_success_is_one() {
     for block in blocks(&page, "curl") {
         let mut lines = block.lines();
         let command = lines.next().unwrap();
-        let target = command
-            .strip_prefix("$ curl 'http://127.0.0.1:8080")
-            .unwrap();
-        let answer = get(stage.address(), target.strip_suffix('\'').unwrap());
+        let target = command.strip_prefix("$ curl 'http://127.0.0.1:8080");
+        let target = target.unwrap();
+        let answer = stage.get(target.strip_suffix('\'').unwrap());
         assert_eq!(answer.status, 200, "{command}: {}", answer.text());
         let text = answer.text();
         let mut got = text.lines();

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use redis_tests::http::{Answer, Connection, ask};
-use redis_tests::{Asked, Part, ScriptedHost, answer, memory_of, open_files_of, until};
+use redis_tests::{Asked, Part, ScriptedHost, answer, memory_of, once, open_files_of, then, until};
 use tempfile::TempDir;
 
 use crate::serving::Stage;
@@ -24,29 +24,26 @@ struct Scene {
 impl Scene {
     fn new(host: &ScriptedHost, timeout: f64) -> Scene {
         let dir = tempfile::tempdir().unwrap();
-        let rows =
+        let file = dir.path().join("good.cdxj");
+        let row =
             "com,a)/ 20150101000000 {\"url\": \"http://a.com/\", \"filename\": \"good.warc.gz\"}\n";
-        std::fs::write(dir.path().join("good.cdxj"), rows).unwrap();
+        std::fs::write(&file, row).unwrap();
         let mut config = "collections:\n".to_owned();
         for kind in KINDS {
             let url = host.url("");
             let source = match kind {
-                "cdx" => format!(
-                    "{{type: cdx, api_url: '{url}/cdx', max_bytes: {BYTES}, index_timeout: {timeout}}}"
-                ),
-                "upstream" => format!(
-                    "{{type: upstream, url: '{url}/coll', max_bytes: {BYTES}, index_timeout: {timeout}}}"
-                ),
+                "cdx" => format!("type: cdx, api_url: '{url}/cdx'"),
+                "upstream" => format!("type: upstream, url: '{url}/coll'"),
                 _ => format!(
-                    "{{type: memento, timegate_url: '{url}/gate/{{url}}', timemap_url: '{url}/map/{{url}}', \
-                     replay_url: '{url}/{{timestamp}}id_/{{url}}', max_bytes: {BYTES}, index_timeout: {timeout}}}"
+                    "type: memento, timegate_url: '{url}/gate/{{url}}', timemap_url: '{url}/map/{{url}}', \
+                     replay_url: '{url}/{{timestamp}}id_/{{url}}'"
                 ),
             };
+            let (file, folder) = (file.display(), dir.path().display());
             config += &format!(
-                "  {kind}:\n    index_group:\n      good: {}\n      bad: {source}\n    index_timeout: 60\n    \
-                 resource: {}\n",
-                dir.path().join("good.cdxj").display(),
-                dir.path().display()
+                "  {kind}:\n    index_group:\n      good: {file}\n      \
+                 bad: {{{source}, max_bytes: {BYTES}, index_timeout: {timeout}}}\n    \
+                 index_timeout: 60\n    resource: {folder}\n"
             );
         }
         Scene {
@@ -63,10 +60,9 @@ impl Scene {
 }
 
 fn target(kind: &str) -> String {
-    let closest = if kind == "timegate" {
-        "&closest=20160101000000"
-    } else {
-        ""
+    let closest = match kind {
+        "timegate" => "&closest=20160101000000",
+        _ => "",
     };
     format!("/{kind}/index?url=http://a.com/{closest}")
 }
@@ -85,32 +81,21 @@ fn rows(answer: &Answer) -> Vec<String> {
 
 /// What the answer says of the source, before its rows or after them.
 fn errors(answer: &Answer) -> String {
-    let both = [
-        answer.field("source-errors"),
-        answer.trailer("source-errors"),
-    ];
-    both.into_iter().flatten().collect()
+    let field = answer.field("source-errors").into_iter();
+    field.chain(answer.trailer("source-errors")).collect()
 }
 
 /// An answer as a source of the kind that was asked should give it.
 fn good(asked: &Asked) -> Vec<Part> {
-    let links = |between: &str| {
-        [2014, 2016]
-            .map(|year| {
-                format!("<http://h/{year}>; rel=\"memento\"; datetime=\"Fri, 01 Jan {year} 00:00:00 GMT\"")
-            })
-            .join(between)
+    let link = |year| {
+        format!("<http://h/{year}>; rel=\"memento\"; datetime=\"Fri, 01 Jan {year} 00:00:00 GMT\"")
     };
+    let row = |year| format!("com,a)/ {year} {{\"url\": \"http://a.com/\"}}\n");
+    let links = |between: &str| [2014, 2016].map(link).join(between);
     match asked.target.split(['/', '?']).nth(1) {
         Some("gate") => answer(302, &[("Link", &links(", ")), ("Location", "/x")], ""),
         Some("map") => answer(200, &[], links(",\n")),
-        _ => answer(
-            200,
-            &[],
-            [2014, 2016]
-                .map(|year| format!("com,a)/ {year} {{\"url\": \"http://a.com/\"}}\n"))
-                .concat(),
-        ),
+        _ => answer(200, &[], [2014, 2016].map(row).concat()),
     }
 }
 
@@ -127,19 +112,13 @@ fn each(
         let begin = Instant::now();
         let answer = scene.ask(kind);
         assert!(begin.elapsed() < Duration::from_secs(30), "{kind}");
-        assert!(
-            rows(&answer).contains(&"good 2015".to_owned()),
-            "{kind}: {}",
-            answer.text()
-        );
+        let rows = rows(&answer);
+        assert!(rows.contains(&"good 2015".to_owned()), "{kind}: {rows:?}");
         check(kind, &answer);
     }
     // Nothing goes on that nobody waits for.
     let kept = || host.accepted() - host.gone();
-    until(
-        "connections are closed but for those that can be used again",
-        || kept() <= 4,
-    );
+    until("connections are closed but for good ones", || kept() <= 4);
 }
 
 /// That nothing came of it but an error with this word.
@@ -147,10 +126,8 @@ fn says(word: &'static str) -> impl Fn(&str, &Answer) {
     move |kind, answer| {
         assert_eq!(rows(answer), ["good 2015"], "{kind}");
         let errors = errors(answer);
-        assert!(
-            errors.contains("bad") && errors.contains(word),
-            "{kind}: {errors:?}"
-        );
+        let is_said = errors.contains("bad") && errors.contains(word);
+        assert!(is_said, "{kind}: {errors:?}");
     }
 }
 
@@ -172,25 +149,15 @@ fn a_hanging_source_is_left_out() {
         says("timeout")(kind, &scene.ask(kind));
     }
     each(0.3, |_| vec![Part::Silence], says("timeout"));
-    let head = b"HTTP/1.1 200 X\r\nContent-Le".to_vec();
-    each(
-        0.3,
-        move |_| vec![Part::Bytes(head.clone()), Part::Silence],
-        says("timeout"),
-    );
+    let half = |_: &Asked| then("HTTP/1.1 200 X\r\nContent-Le", Part::Silence);
+    each(0.3, half, says("timeout"));
     // In the middle of a row, or of a header.
     let half = |asked: &Asked| {
         let mut parts = good(asked);
         if let Some(Part::Bytes(bytes)) = parts.first_mut() {
-            let head = bytes
-                .windows(4)
-                .position(|four| four == b"\r\n\r\n")
-                .unwrap();
-            bytes.truncate(if asked.target.starts_with("/gate") {
-                head
-            } else {
-                head + 20
-            });
+            let head = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+            let is_gate = asked.target.starts_with("/gate");
+            bytes.truncate(head.unwrap() + if is_gate { 0 } else { 20 });
         }
         parts.push(Part::Silence);
         parts
@@ -213,20 +180,13 @@ fn a_source_that_lies_about_its_length_is_told() {
         (Part::Bytes(bytes), false) => {
             let text = String::from_utf8(bytes).unwrap();
             let text = text.replacen("Content-Length: ", "Content-Length: 1", 1);
-            vec![Part::Bytes(text.into_bytes()), Part::Close]
+            once(text)
         }
-        _ => vec![
-            Part::Bytes(b"HTTP/1.1 200 X\r\nContent-Length: x\r\n\r\n".to_vec()),
-            Part::Close,
-        ],
+        _ => once("HTTP/1.1 200 X\r\nContent-Length: x\r\n\r\n"),
     };
     each(20.0, lie, |kind, answer| {
-        let errors = errors(answer);
-        assert!(
-            errors.contains("bad"),
-            "{kind}: {errors:?} {}",
-            answer.text()
-        );
+        let (errors, text) = (errors(answer), answer.text());
+        assert!(errors.contains("bad"), "{kind}: {errors:?} {text}");
     });
 }
 
@@ -238,10 +198,10 @@ fn a_source_that_gives_what_was_not_asked_for_gives_nothing() {
             let (head, body) = text.split_once("\r\n\r\n").unwrap();
             let original = "<http://b.com/>; rel=\"original\", ";
             match asked.target.split(['/', '?']).nth(1) {
-                Some("gate") => vec![Part::Bytes(
-                    text.replace("Link: ", &format!("Link: {original}"))
-                        .into_bytes(),
-                )],
+                Some("gate") => {
+                    let text = text.replace("Link: ", &format!("Link: {original}"));
+                    vec![Part::Bytes(text.into_bytes())]
+                }
                 Some("map") => answer(200, &[], format!("{original}{body}")),
                 // Keys that were asked for, URLs that were not.
                 _ => {
@@ -284,52 +244,30 @@ fn rows_without_order_are_put_in_order() {
             rows.sort_by_key(|row| row[row.len() - 4..].to_owned());
         }
         rows.dedup();
-        assert_eq!(
-            rows,
-            ["bad 2014", "good 2015", "bad 2016", "bad 2018"],
-            "{kind}"
-        );
+        let expected = ["bad 2014", "good 2015", "bad 2016", "bad 2018"];
+        assert_eq!(rows, expected, "{kind}");
     });
 }
 
 #[test]
 fn a_page_is_no_index() {
-    let page = |_: &Asked| {
-        answer(
-            200,
-            &[("Content-Type", "text/html")],
-            "<!DOCTYPE html>\n<html><p>Hello</p></html>\n",
-        )
-    };
+    let html = "<!DOCTYPE html>\n<html><p>Hello</p></html>\n";
+    let page = move |_: &Asked| answer(200, &[("Content-Type", "text/html")], html);
     each(20.0, page, says("bad"));
     each(20.0, |_| answer(503, &[], "later"), says("503"));
-    each(
-        20.0,
-        |_| {
-            vec![
-                Part::Bytes(b"220 mail.example.com ESMTP\r\n".to_vec()),
-                Part::Silence,
-            ]
-        },
-        says("bad"),
-    );
+    let greeting = |_: &Asked| then("220 mail.example.com ESMTP\r\n", Part::Silence);
+    each(20.0, greeting, says("bad"));
 }
 
 #[test]
 fn a_source_without_end_is_cut_off() {
-    let begin = b"HTTP/1.1 200 X\r\n\r\n".to_vec();
     let endless = |bytes: &'static [u8]| {
-        let begin = begin.clone();
         move |asked: &Asked| {
             if asked.target.starts_with("/gate") {
                 // Its body is of no interest: it is the header that has no end.
-                vec![
-                    Part::Bytes(b"HTTP/1.1 302 X\r\n".to_vec()),
-                    Part::Endless(b"Link: <a>\r\n".to_vec()),
-                ]
-            } else {
-                vec![Part::Bytes(begin.clone()), Part::Endless(bytes.to_vec())]
+                return then("HTTP/1.1 302 X\r\n", Part::Endless("Link: <a>\r\n".into()));
             }
+            then("HTTP/1.1 200 X\r\n\r\n", Part::Endless(bytes.into()))
         }
     };
     let only_bad = |kind: &str, answer: &Answer| {
@@ -338,15 +276,15 @@ fn a_source_without_end_is_cut_off() {
         assert!(answer.body.len() < 10 * BYTES, "{kind}");
     };
     // Without a line, without a row, without anything new.
-    each(20.0, endless(b"aaaaaaaaaaaaaaaa"), only_bad);
-    each(20.0, endless(b"<a>; rel=\"b\",\n"), only_bad);
-    each(
-        20.0,
-        endless(b"com,a)/ 2016 {\"url\": \"http://a.com/\"}\n"),
-        only_bad,
-    );
-    each(20.0, endless(b"[[[[[[[[[[["), only_bad);
-    each(20.0, endless(b"\n"), only_bad);
+    for bytes in [
+        &b"aaaaaaaaaaaaaaaa"[..],
+        b"<a>; rel=\"b\",\n",
+        b"com,a)/ 2016 {\"url\": \"http://a.com/\"}\n",
+        b"[[[[[[[[[[[",
+        b"\n",
+    ] {
+        each(20.0, endless(bytes), only_bad);
+    }
 }
 
 #[test]
@@ -367,11 +305,9 @@ fn a_bomb_does_not_go_off() {
         let packed = bomb(text);
         assert!(packed.len() < BYTES);
         let served = move |asked: &Asked| {
-            if asked.target.starts_with("/gate") {
-                answer(500, &[("Content-Encoding", "gzip")], &packed)
-            } else {
-                answer(200, &[("Content-Encoding", "gzip")], &packed)
-            }
+            let is_gate = asked.target.starts_with("/gate");
+            let status = if is_gate { 500 } else { 200 };
+            answer(status, &[("Content-Encoding", "gzip")], &packed)
         };
         each(20.0, served, |kind, answer| {
             let errors = errors(answer);
@@ -383,16 +319,10 @@ fn a_bomb_does_not_go_off() {
 
 #[test]
 fn a_source_leads_to_no_private_address() {
-    let inside =
-        ScriptedHost::start(|_| answer(200, &[], "com,a)/ 2016 {\"url\": \"http://a.com/\"}\n"));
+    let row = "com,a)/ 2016 {\"url\": \"http://a.com/\"}\n";
+    let inside = ScriptedHost::start(move |_| answer(200, &[], row));
     let port = inside.port();
-    for place in [
-        "169.254.169.254",
-        "[::1]",
-        "10.0.0.1",
-        "[::ffff:10.0.0.1]",
-        "0",
-    ] {
+    for place in "169.254.169.254 [::1] 10.0.0.1 [::ffff:10.0.0.1] 0".split(' ') {
         let to = format!("http://{place}:{port}/latest");
         let redirect = move |_: &Asked| answer(302, &[("Location", &to)], "");
         each(20.0, redirect, says("bad"));
@@ -418,15 +348,10 @@ fn rows_of_others_name_no_files_here() {
     each(20.0, evil, |kind, answer| {
         assert_eq!(errors(answer), "", "{kind}");
         let text = answer.text();
-        assert!(
-            !text.contains("passwd") && !text.contains("169.254"),
-            "{kind}: {text}"
-        );
-        assert_eq!(
-            text.matches("\"source\": \"good\"").count(),
-            1,
-            "{kind}: {text}"
-        );
+        let leads_inside = text.contains("passwd") || text.contains("169.254");
+        assert!(!leads_inside, "{kind}: {text}");
+        let good = text.matches("\"source\": \"good\"").count();
+        assert_eq!(good, 1, "{kind}: {text}");
     });
 }
 
@@ -466,14 +391,10 @@ fn a_source_that_hangs_for_thousands_of_queries_costs_nothing() {
     many(500);
     let (files_before, memory_before) = (files(), memory());
     many(3000);
+    let (files, memory) = (files(), memory());
+    assert!(files <= files_before + 8, "{files}, {files_before} before");
     assert!(
-        files() <= files_before + 8,
-        "{} open files, {files_before} before",
-        files()
-    );
-    assert!(
-        memory() < memory_before + 16_384,
-        "{} KiB, {memory_before} before",
-        memory()
+        memory < memory_before + 16_384,
+        "{memory} KiB, {memory_before} before"
     );
 }

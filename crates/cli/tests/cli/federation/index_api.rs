@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use redis_tests::http::{Answer, get};
+use redis_tests::http::Answer;
 use redis_tests::{assert_starts, rows};
 use tempfile::TempDir;
 
@@ -43,7 +43,7 @@ fn config(folder: &Path) -> String {
 }
 
 fn ask(stage: &Stage, target: &str) -> Answer {
-    get(stage.address(), target)
+    stage.get(target)
 }
 
 /// Timestamp and source of each row.

@@ -1,11 +1,11 @@
 //! Where records are found, and where they are not looked for.
 
-use redis_tests::http::{Answer, get};
-use redis_tests::{FileHost, Manners, Options, Server, rows, with};
+use redis_tests::http::Answer;
+use redis_tests::{FileHost, Manners, Options, Server, but, ok, rows, with};
 
 use crate::federation::disclosure::logged;
 use crate::federation::resource::{check, field, record, target};
-use crate::federation::shelf::{HTTP, Shelf, Slot};
+use crate::federation::shelf::{HTTP, Shelf};
 use crate::serving::Stage;
 
 const URL: &str = "http://example.com/";
@@ -25,10 +25,8 @@ const LENGTHS: [&str; 6] = [
 fn payload(answer: &Answer) -> String {
     let (_, block) = record(answer);
     let block = String::from_utf8(block).unwrap();
-    block
-        .strip_prefix(HTTP)
-        .expect("the HTTP header")
-        .to_owned()
+    let payload = block.strip_prefix(HTTP).expect("the HTTP header");
+    payload.to_owned()
 }
 
 /// Of an answer that is none: the reasons.
@@ -38,10 +36,8 @@ fn reasons(answer: &Answer) -> Vec<String> {
     let json: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
     assert!(json["message"].is_string());
     let tried = json["tried"].as_array().unwrap();
-    tried
-        .iter()
-        .map(|tried| tried["reason"].as_str().unwrap().to_owned())
-        .collect()
+    let reason = |tried: &serde_json::Value| tried["reason"].as_str().unwrap().to_owned();
+    tried.iter().map(reason).collect()
 }
 
 #[test]
@@ -53,15 +49,9 @@ fn every_loader_finds_the_same_record() {
         let slot = shelf.response(file, &url, TIME, b"hello");
         // How long it is need not be known.
         for (at, length) in LENGTHS.iter().enumerate() {
-            let (
-                key,
-                Slot {
-                    offset,
-                    length: known,
-                    ..
-                },
-            ) = (crawlspace_cdx::surt::urlkey(&url).unwrap(), &slot);
-            let length = length.replace("KNOWN", &known.to_string());
+            let key = crawlspace_cdx::surt::urlkey(&url).unwrap();
+            let offset = slot.offset;
+            let length = length.replace("KNOWN", &slot.length.to_string());
             shelf.index.push_str(&format!(
                 "{key} {TIME} {{\"url\": \"{url}\", \"filename\": \"{file}\", \"offset\": {offset}, {length}\"n\": {at}}}\n"
             ));
@@ -79,12 +69,8 @@ fn every_loader_finds_the_same_record() {
         let whole = with!(Manners, ranges: false);
         host.put(&format!("/whole/{file}"), &bytes, whole);
         list.push_str(&format!("{file}\t/nowhere/{file}\t{warcs}/{file}\n"));
-        let () = redis::cmd("HSET")
-            .arg("paths:redis")
-            .arg(file)
-            .arg(format!("{warcs}/{file}"))
-            .query(&mut redis.conn())
-            .unwrap();
+        let path = format!("{warcs}/{file}");
+        ok!(redis.wire(), "HSET", "paths:redis", file, path);
     }
     let list_path = shelf.path().join("paths.txt");
     std::fs::write(&list_path, &list).unwrap();
@@ -95,39 +81,31 @@ fn every_loader_finds_the_same_record() {
         "list", list_path.display().to_string();
         "redis", format!("redis://127.0.0.1:{}/0/paths:{{coll}}", redis.port());
     ];
-    let config: String = loaders
-        .iter()
-        .map(|(name, loader)| {
-            format!("  {name}:\n    index: {index}\n    resource:\n      - \"{loader}\"\n")
-        })
-        .collect();
+    let collection = |(name, loader): &(&str, String)| {
+        format!("  {name}:\n    index: {index}\n    resource:\n      - \"{loader}\"\n")
+    };
+    let config: String = loaders.iter().map(collection).collect();
     let stage = Stage::start(&format!("collections:\n{config}"));
     let mut records = Vec::new();
     for (name, _) in &loaders {
-        for (file, at) in ["a.warc.gz", "sub/folder/b.warc"]
-            .iter()
-            .flat_map(|file| (0..LENGTHS.len()).map(move |at| (file, at)))
-        {
-            let asked = format!(
-                "{}&filter=%3Dn:{at}",
-                target(name, &format!("{URL}{file}"), TIME)
-            );
-            let answer = get(stage.address(), &asked);
+        let lengths = |file| (0..LENGTHS.len()).map(move |at| (file, at));
+        let files = ["a.warc.gz", "sub/folder/b.warc"].into_iter();
+        for (file, at) in files.flat_map(lengths) {
+            let asked = target(name, &format!("{URL}{file}"), TIME);
+            let asked = format!("{asked}&filter=%3Dn:{at}");
+            let answer = stage.get(&asked);
             assert_eq!(payload(&answer), "hello", "{name} {file} {}", LENGTHS[at]);
             records.extend_from_slice(&answer.body);
         }
     }
     check(&records, shelf.path());
     // A file that moves is found where it is then.
-    std::fs::rename(
-        shelf.path().join("warcs/a.warc.gz"),
-        shelf.path().join("moved.gz"),
-    )
-    .unwrap();
+    let [from, to] = ["warcs/a.warc.gz", "moved.gz"].map(|name| shelf.path().join(name));
+    std::fs::rename(from, to).unwrap();
     let asked = target("list", &format!("{URL}a.warc.gz"), TIME);
-    assert_eq!(get(stage.address(), &asked).status, 404);
+    assert_eq!(stage.get(&asked).status, 404);
     std::fs::write(&list_path, "a.warc.gz\tmoved.gz\n").unwrap();
-    assert_eq!(payload(&get(stage.address(), &asked)), "hello");
+    assert_eq!(payload(&stage.get(&asked)), "hello");
 }
 
 #[test]
@@ -139,49 +117,37 @@ fn no_name_leads_out_of_the_folder() {
     std::fs::copy(&inside, &secret).unwrap();
     std::os::unix::fs::symlink(&secret, shelf.path().join("warcs/link.warc.gz")).unwrap();
     std::os::unix::fs::symlink(shelf.path(), shelf.path().join("warcs/up")).unwrap();
+    let absolute = secret.to_str().unwrap();
     let names = [
-        "../secret.warc.gz".to_owned(),
-        "a/../../secret.warc.gz".to_owned(),
-        "./../secret.warc.gz".to_owned(),
-        "link.warc.gz".to_owned(),
-        "up/secret.warc.gz".to_owned(),
-        secret.display().to_string(),
-        format!("file://{}", secret.display()),
-        "..\\secret.warc.gz".to_owned(),
-        "inside.warc.gz\0".to_owned(),
-        "%2e%2e/secret.warc.gz".to_owned(),
-        "..".to_owned(),
-        String::new(),
+        "../secret.warc.gz",
+        "a/../../secret.warc.gz",
+        "./../secret.warc.gz",
+        "link.warc.gz",
+        "up/secret.warc.gz",
+        absolute,
+        &format!("file://{absolute}"),
+        "..\\secret.warc.gz",
+        "inside.warc.gz\0",
+        "%2e%2e/secret.warc.gz",
+        "..",
+        "",
     ];
-    for (at, file) in names.iter().enumerate() {
-        let slot = Slot {
-            file: file.clone(),
-            ..slot.clone()
-        };
+    for (at, file) in names.into_iter().enumerate() {
+        let slot = but!(slot.clone(), file: file.to_owned());
         shelf.line(&format!("{URL}{at}"), TIME, &slot, "");
     }
     let slot = slot.clone();
     shelf.line(URL, TIME, &slot, "");
-    let index = shelf.write_index("index.cdxj");
-    let stage = Stage::start(&format!(
-        "collections:\n  c:\n    index: {index}\n    resource: {}\n",
-        shelf.warcs()
-    ));
-    assert_eq!(
-        payload(&get(stage.address(), &target("c", URL, TIME))),
-        "inside"
-    );
+    let stage = shelf.serve();
+    assert_eq!(payload(&stage.get(target("c", URL, TIME))), "inside");
     for (at, name) in names.iter().enumerate() {
-        let answer = get(stage.address(), &target("c", &format!("{URL}{at}"), TIME));
+        let answer = stage.get(target("c", &format!("{URL}{at}"), TIME));
         let reasons = reasons(&answer);
         assert_eq!(reasons.len(), 1, "{name:?}: {reasons:?}");
         // Whoever asks learns nothing of what is there.
         let folder = shelf.path().display().to_string();
-        assert!(
-            name.contains(&folder) || !answer.text().contains(&folder),
-            "{}",
-            answer.text()
-        );
+        let text = answer.text();
+        assert!(name.contains(&folder) || !text.contains(&folder), "{text}");
     }
 }
 
@@ -207,107 +173,68 @@ fn what_is_not_right_is_passed_over() {
         "WARC-Target-URI", URL;
         "WARC-Payload-Digest", "sha1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     ];
-    let damaged = shelf.record(
-        "a.warc.gz",
-        &damaged,
-        [HTTP.as_bytes(), b"bad"].concat().as_slice(),
-    );
-    let missing = Slot {
-        file: "missing.warc.gz".to_owned(),
-        ..good.clone()
-    };
-    let beyond = Slot {
-        offset: 1 << 40,
-        ..good.clone()
-    };
-    let within = Slot {
-        offset: good.offset + 1,
-        ..good.clone()
-    };
-    let short = Slot {
-        length: 50,
-        ..good.clone()
-    };
-    for (second, slot) in [
-        other_url, other_date, request, damaged, missing, beyond, within, short,
-    ]
-    .iter()
-    .enumerate()
-    {
+    let block = format!("{HTTP}bad");
+    let damaged = shelf.record("a.warc.gz", &damaged, block.as_bytes());
+    let missing = but!(good.clone(), file: "missing.warc.gz".to_owned());
+    let beyond = but!(good.clone(), offset: 1 << 40);
+    let within = but!(good.clone(), offset: good.offset + 1);
+    let short = but!(good.clone(), length: 50);
+    let first = [other_url, other_date, request, damaged];
+    let others = [missing, beyond, within, short];
+    for (second, slot) in first.iter().chain(&others).enumerate() {
         shelf.line(URL, &later(second as u32 + 1), slot, "");
     }
-    shelf.index.push_str(&format!(
-        "com,example)/ {} {{\"url\": \"{URL}\"}}\n",
-        later(9)
-    ));
+    let last = later(9);
+    shelf.index += &format!("com,example)/ {last} {{\"url\": \"{URL}\"}}\n");
     let index = shelf.write_index("index.cdxj");
+    let warcs = shelf.warcs();
     let stage = Stage::start(&format!(
-        "collections:\n  c:\n    index: {index}\n    resource: {}\n  seq:\n    sequence:\n      - index: {index}\n        \
-         resource: {}/none\n      - index: {index}\n        resource: {}\n",
-        shelf.warcs(),
-        shelf.warcs(),
-        shelf.warcs()
+        "collections:\n  c: {{index: {index}, resource: {warcs}}}\n  seq:\n    sequence:\n      \
+         - {{index: {index}, resource: {warcs}/none}}\n      - {{index: {index}, resource: {warcs}}}\n"
     ));
     for collection in ["c", "seq"] {
-        let answer = get(stage.address(), &target(collection, URL, &later(9)));
+        let answer = stage.get(target(collection, URL, &later(9)));
         assert_eq!(payload(&answer), "good");
         let expected = "2016-01-01T00:00:00Z";
         assert_eq!(field(&record(&answer).0, "WARC-Date"), expected);
     }
     let only_bad = target("c", URL, &later(9)) + "&from=20160101000001";
-    let answer = get(stage.address(), &only_bad);
+    let answer = stage.get(&only_bad);
     let reasons = reasons(&answer);
     let bad = "invalid record";
-    let kinds = [
-        "no loader for this row",
-        bad,
-        bad,
-        bad,
-        "not found",
-        bad,
-        bad,
-        bad,
-        bad,
-    ];
+    let no_loader = "no loader for this row";
+    let kinds = [no_loader, bad, bad, bad, "not found", bad, bad, bad, bad];
     assert_eq!(reasons, kinds);
     // What exactly is for the operator, with the file.
     let logged = logged(&stage, &answer, "a record cannot be loaded", kinds.len());
-    for (event, (file, part)) in logged.iter().zip([
-        ("", "neither live_url nor filename"),
-        ("good.warc.gz", "cut off|breaks off"),
-        (
-            "good.warc.gz",
-            "neither a WARC record nor an ARC|gzip|is not a known WARC version|not valid",
-        ),
-        ("good.warc.gz", "ends before"),
-        ("missing.warc.gz", "does not exist"),
-        ("a.warc.gz", "WARC-Payload-Digest"),
-        ("a.warc.gz", "\"request\""),
-        ("a.warc.gz", "20150101000000"),
-        ("a.warc.gz", "http://example.com/other"),
-    ]) {
+    let expected = rows![
+        "", "neither live_url nor filename";
+        "good.warc.gz", "cut off|breaks off";
+        "good.warc.gz", "neither a WARC record nor an ARC|gzip|is not a known WARC version|not valid";
+        "good.warc.gz", "ends before";
+        "missing.warc.gz", "does not exist";
+        "a.warc.gz", "WARC-Payload-Digest";
+        "a.warc.gz", "\"request\"";
+        "a.warc.gz", "20150101000000";
+        "a.warc.gz", "http://example.com/other";
+    ];
+    for (event, (file, part)) in logged.iter().zip(expected) {
         let error = event["error"].as_str().unwrap();
-        assert!(
-            part.split('|').any(|part| error.contains(part)),
-            "{error:?} should say {part:?}"
-        );
+        let is_said = part.split('|').any(|part| error.contains(part));
+        assert!(is_said, "{error:?} should say {part:?}");
         assert_eq!(event["file"].as_str().unwrap_or_default(), file, "{event}");
     }
     // The first row alone.
     let limited = target("c", URL, &later(9)) + "&limit=1";
-    assert_eq!(get(stage.address(), &limited).status, 404);
+    assert_eq!(stage.get(&limited).status, 404);
 }
 
 #[test]
 fn a_wrong_request_is_told_so() {
     let mut shelf = Shelf::new();
     shelf.capture("a.warc.gz", URL, TIME, b"hello");
-    let index = shelf.write_index("index.cdxj");
-    let stage = Stage::start(&format!(
-        "collections:\n  c:\n    index: {index}\n    resource: {}\n",
-        shelf.warcs()
-    ));
-    let none = get(stage.address(), &target("c", "http://none.example/", TIME));
+    let stage = shelf.serve();
+    let none = stage.get(target("c", "http://none.example/", TIME));
     assert!(reasons(&none).is_empty());
     for (path, status) in [
         ("/c/resource", 400),
@@ -317,7 +244,7 @@ fn a_wrong_request_is_told_so() {
         (&*format!("/none/resource?url={URL}"), 404),
         (&*format!("/c/resource-post?url={URL}"), 405),
     ] {
-        let answer = get(stage.address(), path);
+        let answer = stage.get(path);
         assert_eq!(answer.status, status, "{path}: {}", answer.text());
         let json: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
         assert!(json["message"].is_string(), "{path}");
@@ -329,17 +256,12 @@ fn relative_places_begin_at_the_list_or_else_at_the_configuration() {
     let mut shelf = Shelf::new();
     shelf.capture("a.warc.gz", URL, TIME, b"hello");
     shelf.write_index("index.cdxj");
-    std::fs::create_dir(shelf.path().join("lists")).unwrap();
-    std::fs::write(
-        shelf.path().join("lists/paths.txt"),
-        "a.warc.gz\t../warcs/a.warc.gz\n",
-    )
-    .unwrap();
+    let lists = shelf.path().join("lists");
+    std::fs::create_dir(&lists).unwrap();
+    let list = "a.warc.gz\t../warcs/a.warc.gz\n";
+    std::fs::write(lists.join("paths.txt"), list).unwrap();
     let redis = Server::with(Options::new().no_module());
-    let () = redis::cmd("HSET")
-        .arg(&["paths", "a.warc.gz", "warcs/a.warc.gz"])
-        .query(&mut redis.conn())
-        .unwrap();
+    redis.wire().ok_line("HSET paths a.warc.gz warcs/a.warc.gz");
     let config = format!(
         "collections:\n  list: {{index: ./index.cdxj, resource: lists/paths.txt}}\n  redis:\n    \
          index: ./index.cdxj\n    resource: redis://127.0.0.1:{}/0/paths\n",
@@ -347,7 +269,7 @@ fn relative_places_begin_at_the_list_or_else_at_the_configuration() {
     );
     let stage = Stage::start_in(shelf.path(), &config);
     for collection in ["list", "redis"] {
-        let answer = get(stage.address(), &target(collection, URL, TIME));
+        let answer = stage.get(target(collection, URL, TIME));
         assert_eq!(payload(&answer), "hello", "{collection}");
     }
 }

@@ -41,15 +41,9 @@ fn rows_of_impossible_dates_are_no_timemap() {
     let line = "com,a)/ 20169999000000 {\"url\": \"http://a.com/\"}\n";
     std::fs::write(dir.path().join("a.cdxj"), line).unwrap();
     let stage = Stage::start(&format!("collections:\n  c: {}\n", dir.path().display()));
-    assert_eq!(
-        get(stage.address(), "/c/index?url=a.com")
-            .text()
-            .lines()
-            .count(),
-        1
-    );
+    assert_eq!(stage.get("/c/index?url=a.com").text().lines().count(), 1);
     for target in ["/c/timemap/link/http://a.com/", "/c/timegate/http://a.com/"] {
-        let answer = get(stage.address(), target);
+        let answer = stage.get(target);
         assert_eq!(answer.status, 404, "{target}: {}", answer.text());
     }
 }
@@ -58,7 +52,7 @@ fn rows_of_impossible_dates_are_no_timemap() {
 fn a_timemap_leads_to_all_mementos() {
     let (_dir, stage) = archive();
     let base = stage.url();
-    let answer = get(stage.address(), TIMEMAP);
+    let answer = stage.get(TIMEMAP);
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(
         answer.field("content-type"),
@@ -84,9 +78,9 @@ fn a_timemap_leads_to_all_mementos() {
         let collection = format!("; collection=\"{source}\"");
         assert!(links[i].2.ends_with(&collection), "{:?}", links[i]);
     }
-    assert_eq!(get(stage.address(), &links[1].0[base.len()..]).status, 302);
+    assert_eq!(stage.get(&links[1].0[base.len()..]).status, 302);
 
-    let missing = get(stage.address(), "/both/timemap/link/http://example.org/");
+    let missing = stage.get("/both/timemap/link/http://example.org/");
     assert_eq!(missing.status, 404);
     assert_eq!(missing.field("content-type"), Some("application/json"));
 }
@@ -110,13 +104,13 @@ fn a_redirect_to_itself_is_no_memento() {
     let stage = Stage::start(&format!(
         "collections: {{all: {folder}/all.cdxj, itself: {folder}/itself.cdxj}}"
     ));
-    let map = get(stage.address(), "/all/timemap/link/http://example.com/").text();
+    let map = stage.get("/all/timemap/link/http://example.com/").text();
     assert_eq!(map.matches("datetime=").count(), 1, "{map}");
     assert_contains(&map, "/all/20150101000000id_/");
     assert_contains(&map, "rel=\"first last memento\"");
-    let none = get(stage.address(), "/itself/timemap/link/http://example.com/");
+    let none = stage.get("/itself/timemap/link/http://example.com/");
     assert_eq!(none.status, 404);
-    let rows = get(stage.address(), "/all/timemap/cdxj/http://example.com/").text();
+    let rows = stage.get("/all/timemap/cdxj/http://example.com/").text();
     assert_eq!(rows, lines_with_source(&lines.concat()));
 }
 
@@ -130,18 +124,13 @@ fn lines_with_source(lines: &str) -> String {
 fn the_index_is_a_timemap_too() {
     let (_dir, stage) = archive();
     let target = "/both/index?url=http://example.com/&output=link";
-    let answer = get(stage.address(), target);
-    assert_eq!(
-        answer.field("content-type"),
-        Some("application/link-format")
-    );
+    let answer = stage.get(target);
+    let expected = Some("application/link-format");
+    assert_eq!(answer.field("content-type"), expected);
     let found = links(&answer.text());
     assert_eq!(found.len(), 6);
     assert_eq!(found[5].0, format!("{}{target}", stage.url()));
-    let none = get(
-        stage.address(),
-        "/both/index?url=http://example.org/&output=link",
-    );
+    let none = stage.get("/both/index?url=http://example.org/&output=link");
     assert_eq!((none.status, none.text()), (200, String::new()));
 }
 
@@ -149,7 +138,7 @@ fn the_index_is_a_timemap_too() {
 fn whoever_replays_may_say_where_mementos_are() {
     let (_dir, stage) = archive();
     let target = "/both/index?url=http://example.com/&output=link&memento_format=http://r/{timestamp}mp_/{url}";
-    let found = links(&get(stage.address(), target).text());
+    let found = links(&stage.get(target).text());
     let urls: Vec<&str> = found.iter().map(|(url, _, _)| &url[..]).collect();
     let expected =
         [2014, 2015, 2016].map(|year| format!("http://r/{year}0101000000mp_/http://example.com/"));
@@ -183,11 +172,8 @@ fn a_timegate_leads_to_the_closest_memento() {
     let wrong = asked(&stage, TIMEGATE, &[("Accept-Datetime", "yesterday")]);
     assert_eq!(wrong.status, 400);
     assert_contains(wrong.text(), "yesterday");
-    assert_eq!(
-        get(stage.address(), "/both/timegate/http://example.org/").status,
-        404
-    );
-    assert_eq!(get(stage.address(), "/both/timegate/").status, 400);
+    assert_eq!(stage.get("/both/timegate/http://example.org/").status, 404);
+    assert_eq!(stage.get("/both/timegate/").status, 400);
     let head = ask(stage.address(), "HEAD", TIMEGATE, &[], b"").unwrap();
     assert_eq!((head.status, head.body.len()), (302, 0));
     let posted = ask(stage.address(), "POST", TIMEGATE, &[], b"").unwrap();

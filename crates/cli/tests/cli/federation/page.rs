@@ -6,7 +6,7 @@ mod figures;
 
 use std::path::Path;
 
-use redis_tests::http::{Answer, Connection, ask, get};
+use redis_tests::http::{Answer, Connection, ask};
 use redis_tests::{assert_contains, assert_lacks, assert_starts, rows};
 use tempfile::TempDir;
 
@@ -63,7 +63,7 @@ fn search(collection: &str, url: &str, when: &str) -> String {
 /// A page that has the status, and nothing in it that does something.
 #[track_caller]
 fn page(stage: &Stage, target: &str, status: u16) -> String {
-    let answer = get(stage.address(), target);
+    let answer = stage.get(target);
     assert_eq!(answer.status, status, "{target}: {}", answer.text());
     assert_eq!(answer.media_type(), "text/html");
     let html = answer.text();
@@ -148,7 +148,7 @@ fn a_source_is_ok_when_its_last_answer_was() {
                         <td class=\"number\">0</td><td class=\"number\"></td>";
         assert_eq!(state(name), expected);
     }
-    get(stage.address(), "/c/index?url=example.com");
+    stage.get("/c/index?url=example.com");
     let counts = |errors: u64| {
         format!(
             "<td class=\"number\">1</td><td class=\"number\">{errors}</td><td class=\"number\">≤ "
@@ -271,7 +271,7 @@ fn what_strangers_wrote_does_nothing() {
         search("good", "\u{0}\u{1b}[31m\u{202e}\u{ffff}", ""),
         search("good", &"http://a/".repeat(1000), ""),
     ] {
-        let answer = get(stage.address(), &target);
+        let answer = stage.get(&target);
         assert!(
             matches!(answer.status, 200 | 400),
             "{}: {}",
@@ -308,7 +308,7 @@ fn what_is_wrong_with_a_search_is_said_on_the_page() {
 fn its_policy_allows_nothing_from_elsewhere() {
     let (_dir, stage) = archive();
     for target in ["/", "/static/page.css", "/static/icon.svg"] {
-        let answer = get(stage.address(), target);
+        let answer = stage.get(target);
         assert_eq!(answer.status, 200, "{target}");
         let policy = answer.field("content-security-policy").unwrap();
         assert_starts(policy, "default-src 'none'; style-src 'self'");
@@ -325,9 +325,9 @@ fn its_policy_allows_nothing_from_elsewhere() {
         let relative = place.starts_with("./") || place.starts_with('?');
         assert!(relative, "{place}");
     }
-    assert_eq!(get(stage.address(), "/static/../Cargo.toml").status, 404);
-    assert_eq!(get(stage.address(), "/static/").status, 404);
-    assert_eq!(get(stage.address(), "//x").status, 404);
+    assert_eq!(stage.get("/static/../Cargo.toml").status, 404);
+    assert_eq!(stage.get("/static/").status, 404);
+    assert_eq!(stage.get("//x").status, 404);
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use flate2::write::GzEncoder;
-use redis_tests::http::get;
 use redis_tests::{assert_contains, peak_memory_of};
 
 use crate::federation::resource::target;
@@ -140,11 +139,7 @@ fn a_large_record_that_is_not_right_never_comes_as_a_whole() {
         length: bytes.len() as u64,
     };
     shelf.line(URL, TIME, &slot, "");
-    let index = shelf.write_index("index.cdxj");
-    let stage = Stage::start(&format!(
-        "collections:\n  c:\n    index: {index}\n    resource: {}\n",
-        shelf.warcs()
-    ));
+    let stage = shelf.serve();
     for target in [target("c", URL, TIME), format!("/c/{TIME}id_/{URL}")] {
         let (length, came) = drain(&stage, &target);
         assert!(came < length, "all of it came: {target}");
@@ -165,12 +160,8 @@ fn of_records_that_can_be_read_twice_the_damaged_ones_are_passed_over() {
     let block = [HTTP.as_bytes(), &vec![b'x'; 2 << 20]].concat();
     let slot = shelf.record("large.warc.gz", &damaged, &block);
     shelf.line(URL, TIME, &slot, "");
-    let index = shelf.write_index("index.cdxj");
-    let stage = Stage::start(&format!(
-        "collections:\n  c:\n    index: {index}\n    resource: {}\n",
-        shelf.warcs()
-    ));
-    let answer = get(stage.address(), &target("c", URL, TIME));
+    let stage = shelf.serve();
+    let answer = stage.get(target("c", URL, TIME));
     assert!(answer.body.ends_with(b"good\r\n\r\n"), "{}", answer.text());
     // What is damaged later is not served, though the file is open.
     let path = shelf.path().join("warcs/good.warc.gz");
@@ -178,7 +169,7 @@ fn of_records_that_can_be_read_twice_the_damaged_ones_are_passed_over() {
     let at = good.offset as usize + good.length as usize - 6;
     bytes[at] ^= 1;
     std::fs::write(&path, bytes).unwrap();
-    assert_eq!(get(stage.address(), &target("c", URL, TIME)).status, 404);
+    assert_eq!(stage.get(target("c", URL, TIME)).status, 404);
 }
 
 #[test]
@@ -199,25 +190,21 @@ fn a_redirect_to_itself_is_no_answer() {
         shelf.line(URL, timestamp, &slot, ", \"status\": \"301\"");
     }
     shelf.capture("a.warc.gz", URL, "20150101000000", b"a page");
-    let index = shelf.write_index("index.cdxj");
-    let stage = Stage::start(&format!(
-        "collections:\n  c:\n    index: {index}\n    resource: {}\n",
-        shelf.warcs()
-    ));
+    let stage = shelf.serve();
     let asked = target("c", URL, TIME);
-    let answer = get(stage.address(), &asked);
+    let answer = stage.get(&asked);
     assert!(
         answer.body.ends_with(b"a page\r\n\r\n"),
         "{}",
         answer.text()
     );
-    let itself = get(stage.address(), &format!("{asked}&from={TIME}&to={TIME}"));
+    let itself = stage.get(format!("{asked}&from={TIME}&to={TIME}"));
     assert_contains(itself.text(), "Location: https://www.example.com/");
     let only_redirects = asked + "&from=2016";
-    let answer = get(stage.address(), &only_redirects);
+    let answer = stage.get(&only_redirects);
     assert_eq!(answer.status, 404);
     assert_contains(answer.text(), "redirect to its own URL");
-    let replay = get(stage.address(), &format!("/c/{TIME}id_/{URL}"));
+    let replay = stage.get(format!("/c/{TIME}id_/{URL}"));
     assert_eq!((replay.status, &*replay.text()), (200, "a page"));
 }
 
@@ -245,9 +232,9 @@ fn a_record_whose_lines_have_a_cr_too_many_is_loaded() {
         "collections:\n  c: {{index: {index}, resource: {}}}\n",
         shelf.warcs()
     ));
-    let answer = get(stage.address(), &target("c", URL, TIME));
+    let answer = stage.get(target("c", URL, TIME));
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let replay = get(stage.address(), &format!("/c/{TIME}id_/{URL}"));
+    let replay = stage.get(format!("/c/{TIME}id_/{URL}"));
     let location = format!("{}/c/{TIME}id_/http://www.example.com/other", stage.url());
     assert_eq!(replay.status, 302);
     assert_eq!(replay.field("location"), Some(&*location));

@@ -5,8 +5,7 @@ use redis_tests::http::{Answer, ask, get};
 use crate::federation::resource::Archive;
 use crate::federation::shelf::{Shelf, iso};
 use crate::serving::Stage;
-use redis_tests::rows;
-use redis_tests::stub::Stub;
+use redis_tests::{ScriptedHost, rows};
 
 const TIME: &str = "20160102030405";
 
@@ -25,15 +24,6 @@ fn unchunked(mut rest: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A server with the records of a shelf in the collection `c`.
-fn served(shelf: &mut Shelf) -> Stage {
-    let index = shelf.write_index("index.cdxj");
-    let warcs = shelf.warcs();
-    Stage::start(&format!(
-        "collections:\n  c: {{index: {index}, resource: {warcs}}}\n"
-    ))
-}
-
 /// A response with this block, and its line.
 fn store(shelf: &mut Shelf, url: &str, time: &str, block: &[u8]) {
     let fields = [
@@ -48,7 +38,7 @@ fn store(shelf: &mut Shelf, url: &str, time: &str, block: &[u8]) {
 }
 
 fn replayed(stage: &Stage, url: &str) -> Answer {
-    get(stage.address(), &format!("/c/{TIME}id_/{url}"))
+    stage.get(format!("/c/{TIME}id_/{url}"))
 }
 
 #[test]
@@ -61,11 +51,10 @@ fn every_capture_is_replayed_as_it_came() {
         let answer = get(address, &format!("/all/{time}id_/{url}"));
         assert_eq!(answer.status, capture.status, "{url}: {}", answer.text());
         let coded = |coding: &str| capture.encoding.contains(&coding);
-        let payload = if coded("Transfer-Encoding: chunked") {
-            unchunked(&capture.payload)
-        } else {
-            capture.payload.clone()
-        };
+        let mut payload = capture.payload.clone();
+        if coded("Transfer-Encoding: chunked") {
+            payload = unchunked(&payload);
+        }
         assert!(answer.body == payload, "{capture:?}");
         chunked += usize::from(coded("Transfer-Encoding: chunked"));
         let encoding = coded("Content-Encoding: gzip").then_some("gzip");
@@ -124,22 +113,19 @@ fn what_was_posted_takes_part_in_a_replay() {
 /// The live web as it answers now, as far as it may act here.
 #[test]
 fn what_the_live_web_answers_is_replayed_likewise() {
-    let web = Stub::answering(
+    let web = ScriptedHost::answering(
         "HTTP/1.1 302 Found\r\nSet-Cookie: a=b\r\nLocation: /next\r\nContent-Type: text/html\r\n\
          Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     );
     let stage = Stage::start("collections: {live: $live}");
-    let answer = get(
-        stage.address(),
-        &format!("/live/id_/{}", web.url("/page?a=b")),
-    );
+    let answer = stage.get(format!("/live/id_/{}", web.url("/page?a=b")));
     assert_eq!((answer.status, &*answer.text()), (302, "ok"));
     assert_eq!(answer.field("set-cookie"), None);
     assert_eq!(answer.field("content-security-policy"), Some("sandbox"));
     assert_eq!(answer.field("content-length"), Some("2"));
     let location = answer.field("location").unwrap();
     assert!(location.ends_with(&format!("id_/{}", web.url("/next"))));
-    assert_eq!(web.asked()[0].target(), "/page?a=b");
+    assert_eq!(web.asked()[0].target, "/page?a=b");
 }
 
 #[test]
@@ -159,7 +145,7 @@ fn a_url_is_taken_as_it_stands() {
     for url in urls {
         shelf.capture("a.warc.gz", url, TIME, url.as_bytes());
     }
-    let stage = served(&mut shelf);
+    let stage = shelf.serve();
     for url in urls {
         let answer = replayed(&stage, url);
         assert_eq!((answer.status, &*answer.text()), (200, url));
@@ -168,8 +154,8 @@ fn a_url_is_taken_as_it_stands() {
         let gate = ask(stage.address(), "GET", &target, &moment, b"").unwrap();
         let memento = gate.field("location").unwrap_or_else(|| panic!("{gate:?}"));
         let memento = memento.strip_prefix(&stage.url()).unwrap();
-        assert_eq!(get(stage.address(), memento).text(), url, "{memento}");
-        let alone = get(stage.address(), &format!("/c/{url}"));
+        assert_eq!(stage.get(memento).text(), url, "{memento}");
+        let alone = stage.get(format!("/c/{url}"));
         assert_eq!(alone.field("location"), gate.field("location"), "{url}");
     }
     // Proxies may have made one slash of two; some clients escape all of it.
@@ -189,7 +175,7 @@ fn the_closest_capture_is_replayed() {
         let time = format!("{year}0102030405");
         shelf.capture("a.warc.gz", "http://example.com/", &time, year.as_bytes());
     }
-    let stage = served(&mut shelf);
+    let stage = shelf.serve();
     for (moment, year) in [
         ("20140102030405", "2014"),
         ("20140102030405678", "2014"),
@@ -200,7 +186,7 @@ fn the_closest_capture_is_replayed() {
         ("29991231235959", "2016"),
     ] {
         let target = format!("/c/{moment}id_/http://example.com/");
-        let answer = get(stage.address(), &target);
+        let answer = stage.get(&target);
         assert_eq!((answer.status, &*answer.text()), (200, year), "{moment}");
         let memento = format!("{}/c/{year}0102030405id_/http://example.com/", stage.url());
         assert_eq!(answer.field("content-location"), Some(&*memento));
@@ -217,7 +203,7 @@ fn the_closest_capture_is_replayed() {
         ("/c/2015/http://example.com/", 404),
         ("/none/2015id_/http://example.com/", 404),
     ] {
-        let answer = get(stage.address(), target);
+        let answer = stage.get(target);
         assert_eq!(answer.status, status, "{target}");
         assert_eq!(answer.media_type(), "application/json");
     }
@@ -259,10 +245,9 @@ fn what_strangers_wrote_does_not_act_for_this_server() {
     for (name, value) in fields {
         block.push_str(&format!("{name}: {value}\r\n"));
     }
-    block
-        .push_str("X-Folded: a\r\n\tb\r\nX-Content-Type-Options: nosniff\r\nno field\r\n\r\n<p>hi");
+    block += "X-Folded: a\r\n\tb\r\nX-Content-Type-Options: nosniff\r\nno field\r\n\r\n<p>hi";
     store(&mut shelf, "http://example.com/", TIME, block.as_bytes());
-    let stage = served(&mut shelf);
+    let stage = shelf.serve();
     let answer = replayed(&stage, "http://example.com/");
     assert_eq!((answer.status, &*answer.text()), (200, "<p>hi"));
     for (name, value) in fields {
@@ -292,14 +277,11 @@ fn a_body_is_coded_as_its_header_says() {
     let mut shelf = Shelf::new();
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n";
     let large = "0123456789abcdef".repeat(200_000);
-    let in_chunks: String = large
-        .as_bytes()
-        .chunks(60_000)
-        .map(|chunk| {
-            let text = std::str::from_utf8(chunk).unwrap();
-            format!("{:x};ext\r\n{text}\r\n", chunk.len())
-        })
-        .collect();
+    let chunk = |chunk| {
+        let text = std::str::from_utf8(chunk).unwrap();
+        format!("{:x};ext\r\n{text}\r\n", chunk.len())
+    };
+    let in_chunks: String = large.as_bytes().chunks(60_000).map(chunk).collect();
     let cases = rows![
         // name, codings, body as it is stored, body as it is replayed, coding that is said
         "chunked", "Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n".to_owned(),
@@ -317,33 +299,20 @@ fn a_body_is_coded_as_its_header_says() {
         let block = format!("{head}{coding}\r\n\r\n{body}");
         store(&mut shelf, &url, TIME, block.as_bytes());
     }
-    store(
-        &mut shelf,
-        "http://example.com/none",
-        TIME,
-        b"HTTP/1.1 204 No Content\r\n\r\n",
-    );
-    store(
-        &mut shelf,
-        "http://example.com/early",
-        TIME,
-        b"HTTP/1.1 103 Early Hints\r\n\r\n",
-    );
-    store(
-        &mut shelf,
-        "http://example.com/odd",
-        TIME,
-        b"HTTP/1.1 599 Odd\r\n\r\nodd",
-    );
-    let stage = served(&mut shelf);
+    for (name, block) in rows![
+        "none", "HTTP/1.1 204 No Content\r\n\r\n";
+        "early", "HTTP/1.1 103 Early Hints\r\n\r\n";
+        "odd", "HTTP/1.1 599 Odd\r\n\r\nodd";
+    ] {
+        let url = format!("http://example.com/{name}");
+        store(&mut shelf, &url, TIME, block.as_bytes());
+    }
+    let stage = shelf.serve();
     for (name, _, _, body) in &cases {
         let answer = replayed(&stage, &format!("http://example.com/{name}"));
         assert_eq!(answer.status, 200, "{name}");
-        assert!(
-            answer.text() == *body,
-            "{name}: {} bytes",
-            answer.body.len()
-        );
+        let length = answer.body.len();
+        assert!(answer.text() == *body, "{name}: {length} bytes");
         assert_eq!(answer.field("content-encoding"), None, "{name}");
     }
     for (name, status) in [("none", 204), ("early", 502), ("odd", 599)] {
@@ -372,7 +341,7 @@ fn what_is_no_http_response_is_replayed_as_a_file() {
         let slot = shelf.record("a.warc.gz", &fields, block.as_bytes());
         shelf.line(url, TIME, &slot, "");
     }
-    let stage = served(&mut shelf);
+    let stage = shelf.serve();
     for (url, media, text) in rows![
         "http://example.com/page", "text/html", "<p>hi";
         "dns:example.com", "text/dns", "example.com. A 192.0.2.1";
@@ -384,10 +353,8 @@ fn what_is_no_http_response_is_replayed_as_a_file() {
         let found = (answer.status, answer.media_type(), &*answer.text());
         assert_eq!(found, (200, media, text), "{url}");
         assert_eq!(answer.field("content-security-policy"), Some("sandbox"));
-        assert_eq!(
-            answer.field("content-length"),
-            Some(&*text.len().to_string())
-        );
+        let expected = Some(&*text.len().to_string());
+        assert_eq!(answer.field("content-length"), expected);
     }
 }
 
@@ -398,28 +365,27 @@ fn timemaps_are_rows_as_well() {
         let time = format!("{year}0102030405");
         shelf.capture("a.warc.gz", "http://example.com/?a&b", &time, b"x");
     }
-    let stage = served(&mut shelf);
+    let stage = shelf.serve();
     let url = "http://example.com/?a&b";
     for (format, media) in [("json", "text/x-ndjson"), ("cdxj", "text/x-cdxj")] {
-        let index = get(
-            stage.address(),
-            &format!("/c/index?url=http://example.com/?a%26b&output={format}"),
-        );
+        let index = stage.get(format!(
+            "/c/index?url=http://example.com/?a%26b&output={format}"
+        ));
         for place in ["timemap", "timegate/timemap"] {
-            let answer = get(stage.address(), &format!("/c/{place}/{format}/{url}"));
+            let answer = stage.get(format!("/c/{place}/{format}/{url}"));
             assert_eq!((answer.status, answer.media_type()), (200, media));
             assert_eq!(answer.text(), index.text());
             assert_eq!(answer.text().lines().count(), 2);
         }
-        let none = get(stage.address(), &format!("/c/timemap/{format}/http://x/"));
+        let none = stage.get(format!("/c/timemap/{format}/http://x/"));
         assert_eq!(none.status, 404);
     }
-    let map = get(stage.address(), &format!("/c/timemap/link/{url}"));
-    let below = get(stage.address(), &format!("/c/timegate/timemap/link/{url}"));
+    let map = stage.get(format!("/c/timemap/link/{url}"));
+    let below = stage.get(format!("/c/timegate/timemap/link/{url}"));
     assert_eq!((map.status, map.text()), (200, below.text()));
     // Short ones say how long they are.
     let length = Some(map.body.len().to_string());
     assert_eq!(map.field("content-length").map(str::to_owned), length);
-    let other = get(stage.address(), &format!("/c/timemap/html/{url}"));
+    let other = stage.get(format!("/c/timemap/html/{url}"));
     assert_eq!(other.status, 404);
 }

@@ -172,9 +172,8 @@ fn requests_with_a_body_get_what_answered_them() {
         let body = capture.posted.as_deref().unwrap();
         let form = [("Content-Type", "application/x-www-form-urlencoded")];
         let asked = target("all", &capture.url, &capture.timestamp);
-        let plain = connection
-            .ask("POST", &asked, &form, body.as_bytes())
-            .unwrap();
+        let plain = connection.ask("POST", &asked, &form, body.as_bytes());
+        let plain = plain.unwrap();
         assert!(record(&plain).1.ends_with(&capture.payload), "{capture:?}");
         let row = plain.field("warcserver-cdx").unwrap();
         assert_starts(row, format!("{} {} ", capture.key, capture.timestamp));
@@ -187,15 +186,13 @@ fn requests_with_a_body_get_what_answered_them() {
             );
             for path in ["resource-post", "resource/postreq"] {
                 let asked = asked.replace("/resource?", &format!("/{path}?"));
-                let answer = connection
-                    .ask("POST", &asked, &[], message.as_bytes())
-                    .unwrap();
+                let answer = connection.ask("POST", &asked, &[], message.as_bytes());
+                let answer = answer.unwrap();
                 assert_eq!(answer.body, plain.body, "{path}{version}");
             }
         }
-        let other = connection
-            .ask("POST", &asked, &form, b"something=else")
-            .unwrap();
+        let other = connection.ask("POST", &asked, &form, b"something=else");
+        let other = other.unwrap();
         assert_eq!(other.status, 404, "{}", other.text());
     }
 }

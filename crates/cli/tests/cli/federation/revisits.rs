@@ -1,7 +1,7 @@
 //! Revisits, whose payload is in another record.
 
 use redis_tests::archive::collection::sha1_base32;
-use redis_tests::http::{Answer, get};
+use redis_tests::http::Answer;
 use redis_tests::rows;
 
 use crate::federation::disclosure::logged;
@@ -27,12 +27,8 @@ fn revisit(shelf: &mut Shelf, url: &str, fields: &[(&str, &str)], http: &str, mo
     ];
     all.extend_from_slice(fields);
     let slot = shelf.record("revisits.warc.gz", &all, http.as_bytes());
-    shelf.line(
-        url,
-        LATER,
-        &slot,
-        &format!(", \"mime\": \"warc/revisit\"{more}"),
-    );
+    let more = format!(", \"mime\": \"warc/revisit\"{more}");
+    shelf.line(url, LATER, &slot, &more);
     slot
 }
 
@@ -45,15 +41,10 @@ fn parts(answer: &Answer) -> (String, Vec<u8>) {
     let (head, block) = record(answer);
     assert_eq!(field(&head, "WARC-Type"), "response");
     assert_eq!(field(&head, "WARC-Date"), iso(LATER));
-    let at = block
-        .windows(4)
-        .position(|four| four == b"\r\n\r\n")
-        .unwrap()
-        + 4;
-    (
-        String::from_utf8(block[..at].to_vec()).unwrap(),
-        block[at..].to_vec(),
-    )
+    let end = block.windows(4).position(|four| four == b"\r\n\r\n");
+    let (http, payload) = block.split_at(end.unwrap() + 4);
+    let http = String::from_utf8(http.to_vec()).unwrap();
+    (http, payload.to_vec())
 }
 
 #[test]
@@ -61,21 +52,13 @@ fn a_revisit_is_answered_with_the_payload_of_its_original() {
     let mut shelf = Shelf::new();
     let digest = digest();
     let own = "HTTP/1.1 200 OK\r\nX-Own: yes\r\n\r\n";
-    let refers = |url: &'static str| {
-        [
-            ("WARC-Refers-To-Target-URI", url),
-            ("WARC-Payload-Digest", "-"),
-        ]
-    };
     // Each in a collection of its own: the original, the revisit, and what is asked for.
     let mut config = String::from("collections:\n");
     let mut asked: Vec<(&str, bool)> = Vec::new();
     let mut add = |shelf: &mut Shelf, name: &'static str, has_own: bool| {
         let index = shelf.write_index(&format!("{name}.cdxj"));
-        config.push_str(&format!(
-            "  {name}:\n    index: {index}\n    resource: {}\n",
-            shelf.warcs()
-        ));
+        let warcs = shelf.warcs();
+        config += &format!("  {name}:\n    index: {index}\n    resource: {warcs}\n");
         asked.push((name, has_own));
     };
     let with_digest = [("WARC-Payload-Digest", &*digest)];
@@ -87,9 +70,11 @@ fn a_revisit_is_answered_with_the_payload_of_its_original() {
 
     shelf.capture("b.warc", "http://other.example/x", FIRST, TEXT);
     let date = iso(FIRST);
-    let mut fields = refers("http://other.example/x").to_vec();
-    fields[1].1 = &digest;
-    fields.push(("WARC-Refers-To-Date", &date));
+    let fields = [
+        ("WARC-Refers-To-Target-URI", "http://other.example/x"),
+        ("WARC-Payload-Digest", &*digest),
+        ("WARC-Refers-To-Date", &*date),
+    ];
     revisit(&mut shelf, URL, &fields, own, "");
     add(&mut shelf, "other_url", true);
 
@@ -108,13 +93,8 @@ fn a_revisit_is_answered_with_the_payload_of_its_original() {
     add(&mut shelf, "no_header", false);
 
     shelf.capture("e.warc.gz", URL, FIRST, TEXT);
-    revisit(
-        &mut shelf,
-        URL,
-        &with_digest,
-        "HTTP/1.1 304 Not Modified\r\n\r\n",
-        "",
-    );
+    let not_modified = "HTTP/1.1 304 Not Modified\r\n\r\n";
+    revisit(&mut shelf, URL, &with_digest, not_modified, "");
     add(&mut shelf, "not_modified", false);
 
     // The row alone knows where it is.
@@ -132,7 +112,7 @@ fn a_revisit_is_answered_with_the_payload_of_its_original() {
     let stage = Stage::start(&config);
     let mut records = Vec::new();
     for (name, has_own) in asked {
-        let answer = get(stage.address(), &target(name, URL, LATER));
+        let answer = stage.get(target(name, URL, LATER));
         assert_eq!(answer.status, 200, "{name}: {}", answer.text());
         let (http, payload) = parts(&answer);
         assert_eq!(payload, TEXT, "{name}");
@@ -164,19 +144,10 @@ fn the_header_fits_the_payload() {
     let slot = shelf.record("a.warc.gz", &fields, &[http.as_bytes(), chunked].concat());
     shelf.line(URL, FIRST, &slot, &format!(", \"digest\": \"{digest}\""));
     let own = "HTTP/1.1 200 OK\r\nContent-Length: 25\r\nX: own\r\n\r\n";
-    revisit(
-        &mut shelf,
-        URL,
-        &[("WARC-Payload-Digest", &digest)],
-        own,
-        "",
-    );
-    let index = shelf.write_index("index.cdxj");
-    let stage = Stage::start(&format!(
-        "collections:\n  c:\n    index: {index}\n    resource: {}\n",
-        shelf.warcs()
-    ));
-    let answer = get(stage.address(), &target("c", URL, LATER));
+    let fields = &[("WARC-Payload-Digest", &*digest)];
+    revisit(&mut shelf, URL, fields, own, "");
+    let stage = shelf.serve();
+    let answer = stage.get(target("c", URL, LATER));
     let (http, payload) = parts(&answer);
     let expected = "HTTP/1.1 200 OK\r\nX: own\r\nTransfer-Encoding: chunked\r\n\r\n";
     assert_eq!(http, expected);
@@ -190,32 +161,18 @@ fn some_revisits_need_no_original() {
     let empty = format!("sha1:{}", sha1_base32(b""));
     let moved = "HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 25\r\n\r\n";
     let digest = digest();
-    revisit(
-        &mut shelf,
-        URL,
-        &[("WARC-Payload-Digest", &digest)],
-        moved,
-        "",
-    );
+    let fields = &[("WARC-Payload-Digest", &*digest)];
+    revisit(&mut shelf, URL, fields, moved, "");
     let nothing = "http://example.com/nothing";
-    revisit(
-        &mut shelf,
-        nothing,
-        &[("WARC-Payload-Digest", &empty)],
-        HTTP,
-        "",
-    );
-    let index = shelf.write_index("index.cdxj");
-    let stage = Stage::start(&format!(
-        "collections:\n  c:\n    index: {index}\n    resource: {}\n",
-        shelf.warcs()
-    ));
+    let fields = &[("WARC-Payload-Digest", &*empty)];
+    revisit(&mut shelf, nothing, fields, HTTP, "");
+    let stage = shelf.serve();
     let mut records = Vec::new();
     for (url, head) in rows![
         URL, "HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n";
         nothing, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n";
     ] {
-        let answer = get(stage.address(), &target("c", url, LATER));
+        let answer = stage.get(target("c", url, LATER));
         assert_eq!(parts(&answer), (head.to_owned(), Vec::new()));
         records.extend_from_slice(&answer.body);
     }
@@ -240,38 +197,19 @@ fn an_original_that_is_nowhere_is_no_endless_search() {
     let itself = "http://example.com/itself";
     let slot = revisit(&mut shelf, itself, &fields(itself), HTTP, "");
     // An index that does not say that they are revisits.
-    let (first, _) = shelf
-        .index
-        .split_once('\n')
-        .map(|(a, b)| (a.to_owned(), b))
-        .unwrap();
-    shelf
-        .index
-        .push_str(&first.replace("warc/revisit", "text/plain"));
-    shelf.index.push('\n');
+    let first = shelf.index.lines().next().unwrap();
+    let first = first.replace("warc/revisit", "text/plain");
+    shelf.index += &format!("{first}\n");
     shelf.line(itself, FIRST, &slot, ", \"mime\": \"text/plain\"");
     // Another payload under the same digest.
-    let wrong = shelf.response("a.warc.gz", "http://example.com/lie", FIRST, b"a lie");
-    shelf.line(
-        "http://example.com/lie",
-        FIRST,
-        &wrong,
-        &format!(", \"digest\": \"{digest}\""),
-    );
-    revisit(
-        &mut shelf,
-        "http://example.com/lie",
-        &fields("http://example.com/lie"),
-        HTTP,
-        "",
-    );
-    let index = shelf.write_index("index.cdxj");
-    let stage = Stage::start(&format!(
-        "collections:\n  c:\n    index: {index}\n    resource: {}\n",
-        shelf.warcs()
-    ));
-    for url in [URL, other, itself, "http://example.com/lie"] {
-        let answer = get(stage.address(), &(target("c", url, LATER) + "&from=2016"));
+    let lie = "http://example.com/lie";
+    let wrong = shelf.response("a.warc.gz", lie, FIRST, b"a lie");
+    let more = format!(", \"digest\": \"{digest}\"");
+    shelf.line(lie, FIRST, &wrong, &more);
+    revisit(&mut shelf, lie, &fields(lie), HTTP, "");
+    let stage = shelf.serve();
+    for url in [URL, other, itself, lie] {
+        let answer = stage.get(&(target("c", url, LATER) + "&from=2016"));
         assert_eq!(answer.status, 404, "{url}: {}", answer.text());
         let json: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
         let tried = json["tried"].as_array().unwrap().len();

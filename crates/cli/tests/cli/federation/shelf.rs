@@ -8,6 +8,8 @@ use redis_tests::archive::collection::sha1_base32;
 use redis_tests::rows;
 use tempfile::TempDir;
 
+use crate::serving::Stage;
+
 /// A folder with `warcs/` and the lines of an index.
 pub struct Shelf {
     pub dir: TempDir,
@@ -44,21 +46,19 @@ impl Shelf {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let mut bytes = std::fs::read(&path).unwrap_or_default();
         let offset = bytes.len() as u64;
-        let fields: Vec<_> = fields
-            .iter()
-            .map(|(name, value)| (*name, value.as_bytes()))
-            .collect();
+        let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+        let fields: Vec<_> = fields.collect();
         let compression = if file.ends_with(".gz") {
             Compression::PerRecord
         } else {
             Compression::None
         };
-        let length = Writer::new(&mut bytes, compression)
-            .write(&fields, block)
-            .unwrap();
+        let length = Writer::new(&mut bytes, compression).write(&fields, block);
+        let length = length.unwrap();
         std::fs::write(path, bytes).unwrap();
+        let file = file.to_owned();
         Slot {
-            file: file.to_owned(),
+            file,
             offset,
             length,
         }
@@ -99,10 +99,8 @@ impl Shelf {
     /// A response and its line.
     pub fn capture(&mut self, file: &str, url: &str, timestamp: &str, payload: &[u8]) -> Slot {
         let slot = self.response(file, url, timestamp, payload);
-        let more = format!(
-            ", \"digest\": \"{}\", \"mime\": \"text/plain\"",
-            sha1_base32(payload)
-        );
+        let digest = sha1_base32(payload);
+        let more = format!(", \"digest\": \"{digest}\", \"mime\": \"text/plain\"");
         self.line(url, timestamp, &slot, &more);
         slot
     }
@@ -115,6 +113,14 @@ impl Shelf {
         std::fs::write(&path, lines.join("\n") + "\n").unwrap();
         self.index.clear();
         path.display().to_string()
+    }
+
+    /// A server with what is on the shelf, in the collection `c`.
+    pub fn serve(&mut self) -> Stage {
+        let (index, warcs) = (self.write_index("index.cdxj"), self.warcs());
+        Stage::start(&format!(
+            "collections: {{c: {{index: {index}, resource: {warcs}}}}}\n"
+        ))
     }
 
     /// The path of the folder of files.

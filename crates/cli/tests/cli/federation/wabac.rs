@@ -10,7 +10,7 @@ use redis_tests::{Program, assert_contains, rows, until_some};
 use crate::federation::page::browser::{ARGUMENTS, chromium};
 use crate::federation::shelf::{Shelf, iso};
 use crate::serving::Stage;
-use redis_tests::stub::{Asked, Stub, send};
+use redis_tests::{Asked, ScriptedHost, answer};
 
 /// The release that is replayed with.
 const WABAC: &str = "@webrecorder/wabac@2.25.5";
@@ -108,24 +108,20 @@ fn worker() -> Option<Vec<u8>> {
 }
 
 /// A web server with that worker and the page that uses it.
-fn host(worker: Vec<u8>) -> Stub {
-    Stub::start(move |asked, stream| {
-        let path = asked.target().split('?').next().unwrap_or_default();
+fn host(worker: Vec<u8>) -> ScriptedHost {
+    ScriptedHost::start(move |asked| {
+        let path = asked.target.split('?').next().unwrap_or_default();
         let (media, body): (_, &[u8]) = match path {
             "/" => ("text/html", HOST.as_bytes()),
             "/sw.js" => ("text/javascript", &worker),
             _ => ("text/plain", b""),
         };
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-            body.len()
-        );
-        send(stream, &[head.as_bytes(), body].concat());
+        answer(200, &[("Content-Type", media)], body)
     })
 }
 
 /// What the page of the host says of a replay. `None` where there is no browser.
-fn seen(host: &Stub, prefix: &str, what: &str) -> Option<serde_json::Value> {
+fn seen(host: &ScriptedHost, prefix: &str, what: &str) -> Option<serde_json::Value> {
     let home = tempfile::tempdir().unwrap();
     let url = url::form_urlencoded::Serializer::new(host.url("/?"))
         .append_pair("prefix", prefix)

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::Command;
 
 use crawlspace_warc::{Reader, RecordType};
-use redis_tests::http::get;
 use redis_tests::packages::left_out;
 use redis_tests::{FileHost, Manners, with};
 
@@ -96,7 +95,7 @@ fn all_that_wget_fetched_is_there() {
     let mut records = Vec::new();
     for collection in ["first", "second", "plain"] {
         for (path, text) in &pages {
-            let answer = get(stage.address(), &target(collection, &host.url(path), "now"));
+            let answer = stage.get(target(collection, &host.url(path), "now"));
             let (head, block) = record(&answer);
             assert_eq!(field(&head, "WARC-Type"), "response");
             let (http, mut payload) = String::from_utf8(block)

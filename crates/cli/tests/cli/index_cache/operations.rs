@@ -37,9 +37,8 @@ pub fn hold(stage: &Stage, jobs: &str) -> crawlspace_jobs::Index {
     };
     let caches = IndexCaches::open(options).unwrap();
     let jobs = jobs.parse().unwrap();
-    let index = caches
-        .hit(IndexKind::Full, &jobs, &Work::default())
-        .unwrap();
+    let index = caches.hit(IndexKind::Full, &jobs, &Work::default());
+    let index = index.unwrap();
     index.expect("it was built")
 }
 

@@ -18,9 +18,8 @@ fn said(parts: Vec<Part>) -> String {
     let desk = Desk::new();
     let host = ScriptedHost::start(move |_| parts.clone());
     let client = desk.strict(&host.url(""));
-    let error = client
-        .get_index(IndexKind::Dedup, &set("1,2"), &Work::default())
-        .unwrap_err();
+    let error = client.get_index(IndexKind::Dedup, &set("1,2"), &Work::default());
+    let error = error.unwrap_err();
     assert!(matches!(error, Error::Remote { .. }), "{error:?}");
     assert_eq!(desk.files(), [""; 0], "{error}");
     let text = error.to_string();
@@ -148,9 +147,8 @@ fn a_server_that_says_nothing_more_is_left() {
         .client(&host.url(""))
         .with_timeouts(Duration::from_millis(300), Duration::ZERO);
     for (jobs, what) in [("1,2", "stopped sending"), ("3", "does not answer")] {
-        let error = client
-            .get_index(IndexKind::Dedup, &set(jobs), &Work::default())
-            .unwrap_err();
+        let error = client.get_index(IndexKind::Dedup, &set(jobs), &Work::default());
+        let error = error.unwrap_err();
         assert_contains(&error, what);
     }
     assert_eq!(desk.files(), [""; 0]);

@@ -33,9 +33,8 @@ fn what_a_client_gets_is_what_the_server_has() {
             assert!(text.lines().eq(lines.iter().map(|line| &**line)));
         }
     }
-    let copy = client
-        .get_index(IndexKind::Cdx, &jobs, &Work::default())
-        .unwrap();
+    let copy = client.get_index(IndexKind::Cdx, &jobs, &Work::default());
+    let copy = copy.unwrap();
     let original = archive::get(&archive.caches(), IndexKind::Cdx, "1-5");
     let read = |path| std::fs::read(path).unwrap();
     assert!(read(copy.entry.path()) == read(original.entry.path()));

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crawlspace_jobs::{Error, IndexKind, Missing, Options, Work};
-use redis_tests::{Part, ScriptedHost, answer, assert_contains, assert_starts};
+use crawlspace_jobs::{Error, IndexKind, Missing, Work};
+use redis_tests::{Part, ScriptedHost, answer, assert_contains, assert_starts, but};
 
 use crate::index_cache_http::parcels::{Desk, arrives, lines, set, tar_of};
 
@@ -21,9 +21,8 @@ fn an_index_is_fetched_once_and_unzipped() {
     let client = desk.client(&host.url("/base"));
     let jobs = set("1,2");
     for _ in 0..2 {
-        let index = client
-            .get_index(IndexKind::Dedup, &jobs, &Work::default())
-            .unwrap();
+        let index = client.get_index(IndexKind::Dedup, &jobs, &Work::default());
+        let index = index.unwrap();
         assert_eq!(index.found, jobs);
         assert!(index.missing.is_empty());
         let (by_url, by_digest) = lines("1,2");
@@ -70,9 +69,8 @@ fn every_kind_has_its_folder() {
     });
     let client = desk.client(&host.url(""));
     for kind in IndexKind::ALL {
-        let index = client
-            .get_index(kind, &set("1-6"), &Work::default())
-            .unwrap();
+        let index = client.get_index(kind, &set("1-6"), &Work::default());
+        let index = index.unwrap();
         let path = index.entry.path();
         let expected = kind.client_folder();
         assert_eq!(path.parent().unwrap().file_name().unwrap(), expected);
@@ -199,15 +197,11 @@ fn what_is_being_built_is_asked_for_again() {
 #[test]
 fn nobody_waits_for_ever() {
     let desk = Desk::new();
-    let options = Options {
-        wait: Duration::ZERO,
-        ..desk.options.clone()
-    };
+    let options = but!(desk.options.clone(), wait: Duration::ZERO);
     let host = ScriptedHost::start(|_| answer(202, &[("Retry-After", "3600")], "{}"));
     let client = crawlspace_jobs::IndexRequestClient::open(&host.url(""), options).unwrap();
-    let error = client
-        .get_index(IndexKind::Dedup, &set("1"), &Work::default())
-        .unwrap_err();
+    let error = client.get_index(IndexKind::Dedup, &set("1"), &Work::default());
+    let error = error.unwrap_err();
     assert!(matches!(error, Error::Remote { .. }), "{error:?}");
     assert_contains(&error, "still building");
     assert_eq!(host.asked().len(), 1);
@@ -223,9 +217,8 @@ fn who_stops_is_stopped() {
         answer(202, &[("Retry-After", "30")], "{}")
     });
     let client = desk.strict(&host.url(""));
-    let error = client
-        .get_index(IndexKind::Dedup, &set("1"), &work)
-        .unwrap_err();
+    let error = client.get_index(IndexKind::Dedup, &set("1"), &work);
+    let error = error.unwrap_err();
     assert!(matches!(error, Error::Cancelled), "{error:?}");
     assert_eq!(desk.files(), [""; 0]);
 }
@@ -253,9 +246,8 @@ fn what_passes_is_borne() {
         _ => arrives(&tar),
     });
     let client = desk.client(&host.url(""));
-    let index = client
-        .get_index(IndexKind::Full, &set("1,2"), &Work::default())
-        .unwrap();
+    let index = client.get_index(IndexKind::Full, &set("1,2"), &Work::default());
+    let index = index.unwrap();
     assert_eq!(index.found, set("1,2"));
     assert_eq!(text(&index, "url.cdxj"), lines("1,2").0);
     assert_eq!(host.asked().len(), 4);

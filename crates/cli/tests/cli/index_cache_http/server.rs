@@ -116,10 +116,8 @@ fn what_is_missing_is_said_with_the_reason() {
     assert_eq!(answer.status, 200);
     assert_eq!(answer.field("jobs-found"), Some("1,2"));
     assert_eq!(answer.field("jobs-missing"), Some("7"));
-    assert_eq!(
-        answer.field("jobs-missing-reasons"),
-        Some(r#"{"7":"no-job"}"#)
-    );
+    let expected = Some(r#"{"7":"no-job"}"#);
+    assert_eq!(answer.field("jobs-missing-reasons"), expected);
     let name = "attachment; filename=\"1-2-cache.tar\"";
     assert_eq!(answer.field("content-disposition"), Some(name));
     // Also when there is nothing else.
@@ -146,10 +144,8 @@ fn strangers_learn_no_paths_from_what_cannot_be_read() {
     let server = start(&archive);
     let answer = get(server.address(), "/_indexes/full?jobs=1,2");
     assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(
-        answer.field("jobs-missing-reasons"),
-        Some(r#"{"2":{"unreadable":"its metadata cannot be read"}}"#)
-    );
+    let expected = Some(r#"{"2":{"unreadable":"its metadata cannot be read"}}"#);
+    assert_eq!(answer.field("jobs-missing-reasons"), expected);
     until("the log says it", || {
         let log = server.program().errors();
         log.lines()

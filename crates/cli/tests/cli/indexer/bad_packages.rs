@@ -2,11 +2,15 @@
 
 use std::fs;
 
-use redis_tests::archive::{Entry, Layout, Shape, store};
-use redis_tests::{Options, Rng, assert_starts, ok, plain_hash, rows, sha256_of, with};
+use redis_tests::archive::{Entry, Folder, Layout, Shape, store};
+use redis_tests::{
+    Options, Rng, assert_contains, assert_starts, but, ok, plain_hash, rows, sha256_of, with,
+};
 use serde_json::json;
 
-use crate::indexer::stage::{COPY, Outcome, Stage, assert_over, report};
+use crate::indexer::stage::{
+    COPY, Indexer, LIVE, Outcome, Stage, assert_over, report, unsized_entry,
+};
 
 /// Crawls in which no payload is stored twice, so that it does not matter which file came first.
 fn plain() -> Shape {
@@ -17,20 +21,13 @@ fn plain() -> Shape {
 type Damage = (&'static str, Option<Vec<u8>>, &'static [&'static str]);
 
 /// What can happen to a file.
-fn damages(bytes: &[u8], rng: &mut Rng) -> Vec<Damage> {
+fn damages(bytes: &[u8], rng: &mut Rng) -> [Damage; 14] {
     let cut = rng.below(bytes.len() as u64) as usize;
     let index = |bytes: &[u8]| store(&[("indexes/index.cdx.gz", bytes)]);
     let gzipped = {
         // Of many lines, so that a part of them can be unpacked.
-        let lines: String = (0..5000)
-            .map(|n| {
-                format!(
-                    "org,example)/{n} 20240101000000 {{\"url\": \"http://example.org/{n}\", \"digest\": \"{}\", \
-                     \"length\": \"100\", \"mime\": \"text/html\"}}\n",
-                    sha256_of(1 << 50 | n)
-                )
-            })
-            .collect();
+        let lines: Vec<_> = (0..5000).map(|n| good_line(n, 100)).collect();
+        let lines = lines.join("\n") + "\n";
         gzip(lines.as_bytes())
     };
     let mut flipped = gzipped.clone();
@@ -46,42 +43,32 @@ fn damages(bytes: &[u8], rng: &mut Rng) -> Vec<Damage> {
     let bomb = gzip(&vec![b'a'; 400 << 20]);
     let endless = gzip(&[&vec![b'a'; 3 << 20][..], b"\n"].concat());
     let words = b"no line of any index\n".repeat(300);
-    vec![
-        ("gone", None, &[]),
-        ("empty", Some(Vec::new()), &[]),
-        ("cut off", Some(bytes[..cut].to_vec()), &[]),
-        (
-            "no zip",
-            Some(b"<html>no zip</html>\n".repeat(100)),
-            &["not a WACZ file"],
-        ),
-        ("a directory that is elsewhere", Some(headless), &[]),
-        (
-            "no index",
-            Some(store(&[("archive/data.warc.gz", b"WARC")])),
-            &["CDX"],
-        ),
-        (
-            "index of something else",
-            Some(index(&gzip(&words))),
-            &["line"],
-        ),
-        ("no gzip", Some(index(b"no gzip at all")), &[]),
-        ("a checksum that is wrong", Some(index(&flipped)), &[]),
-        ("torn", Some(index(&torn)), &[]),
-        ("half", Some(index(&half)), &[]),
-        (
-            "a bomb",
-            Some(index(&bomb)),
-            &["limit", "large", "much", "times"],
-        ),
-        ("a line without end", Some(index(&endless)), &["line"]),
-        (
-            "a name that leaves",
-            Some(store(&[("../../etc/index.cdxj", b"x")])),
-            &[".."],
-        ),
+    let html = b"<html>no zip</html>\n".repeat(100);
+    rows![
+        "gone", None, &[];
+        "empty", Some(Vec::new()), &[];
+        "cut off", Some(bytes[..cut].to_vec()), &[];
+        "no zip", Some(html), &["not a WACZ file"];
+        "a directory that is elsewhere", Some(headless), &[];
+        "no index", Some(store(&[("archive/data.warc.gz", b"WARC")])), &["CDX"];
+        "index of something else", Some(index(&gzip(&words))), &["line"];
+        "no gzip", Some(index(b"no gzip at all")), &[];
+        "a checksum that is wrong", Some(index(&flipped)), &[];
+        "torn", Some(index(&torn)), &[];
+        "half", Some(index(&half)), &[];
+        "a bomb", Some(index(&bomb)), &["limit", "large", "much", "times"];
+        "a line without end", Some(index(&endless)), &["line"];
+        "a name that leaves", Some(store(&[("../../etc/index.cdxj", b"x")])), &[".."];
     ]
+}
+
+/// A line of an index that can be used.
+fn good_line(n: u64, length: u64) -> String {
+    let hash = sha256_of(1 << 50 | n);
+    format!(
+        "org,example)/{n} 20240101000000 {{\"url\": \"http://example.org/{n}\", \"digest\": \"{hash}\", \
+         \"length\": \"{length}\", \"mime\": \"text/html\"}}"
+    )
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -98,15 +85,9 @@ fn a_damaged_file_is_named_and_the_others_are_imported() {
     let damaged = stage.rng.pick(&stage.folder.entries).clone();
     let file = stage.folder.file(&damaged.path);
     let bytes = fs::read(&file).expect("it is there");
-    // No sizes or hashes, which would tell at once.
-    let resources: Vec<_> = stage
-        .folder
-        .entries
-        .iter()
-        .map(|e| json!({"name": e.name, "path": e.path, "crawlId": e.crawl}))
-        .collect();
-    let manifest = stage.folder.file("unsized.json");
-    fs::write(&manifest, json!({"resources": resources}).to_string()).expect("it is written");
+    let entries = stage.folder.entries.iter();
+    let resources: Vec<_> = entries.map(unsized_entry).collect();
+    let import = stage.import_list("unsized.json", &resources);
     for (n, (damage, instead, why)) in damages(&bytes, &mut rng).into_iter().enumerate() {
         let prefix = format!("{{bad-{n}}}:");
         match instead {
@@ -114,9 +95,7 @@ fn a_damaged_file_is_named_and_the_others_are_imported() {
             None => fs::remove_file(&file),
         }
         .expect("the folder is writable");
-        let import = stage
-            .import_of(manifest.to_str().expect("a path"))
-            .prefix(&prefix);
+        let import = import.clone().prefix(&prefix);
         let failed = import.fails_some();
         let reasons: Vec<(&String, &String)> = failed.iter().collect();
         println!("{damage}: {reasons:?}");
@@ -128,10 +107,7 @@ fn a_damaged_file_is_named_and_the_others_are_imported() {
         let mut c = stage.server.wire();
         let done = redis_tests::set_key(&mut c, &format!("{prefix}src:d"));
         assert_eq!(done.len(), stage.folder.entries.len() - 1, "{damage}");
-        assert!(
-            !done.contains(&damaged.name),
-            "{damage}: it is not in the index"
-        );
+        assert!(!done.contains(&damaged.name), "{damage}: {done:?}");
         let progress = ok!(c, "HGET", format!("{prefix}allcounts"), "updateProgress");
         assert_eq!(progress.text(), "1", "a failed file is finished");
         redis_tests::assert_consistent(&mut c, &prefix);
@@ -165,34 +141,21 @@ fn a_file_of_another_size_or_hash_is_refused() {
     stage.assert_once();
 
     let source = wrong(0, &|entry| entry.hash = sha256_of(7));
-    let verifying = stage
-        .import_of(&source)
-        .prefix("{verified}:")
-        .flag("--verify");
-    let failed = verifying.fails_some();
+    let verified = |import: Indexer| import.prefix("{verified}:").flag("--verify");
+    let failed = verified(stage.import_of(&source)).fails_some();
     assert_eq!(failed.keys().collect::<Vec<_>>(), [&entries[0].name]);
     let reason = &failed[&entries[0].name];
-    assert!(
-        reason.contains(&sha256_of(7)) && reason.contains(&entries[0].hash),
-        "{reason}"
-    );
-    stage
-        .import()
-        .prefix("{verified}:")
-        .flag("--verify")
-        .succeeds();
+    for hash in [&sha256_of(7), &entries[0].hash] {
+        assert_contains(reason, hash);
+    }
+    verified(stage.import()).succeeds();
     stage.assert_once_in("{verified}:");
 
     // Without --verify it is believed, and stands in the list of files.
     stage.import_of(&source).prefix("{believed}:").succeeds();
     let mut c = stage.server.wire();
-    let list = ok!(
-        c,
-        "LINDEX",
-        format!("{{believed}}:c:{}:wacz", entries[0].crawl),
-        0
-    );
-    assert!(list.text().contains(&sha256_of(7)), "{list:?}");
+    let key = format!("{{believed}}:c:{}:wacz", entries[0].crawl);
+    assert_contains(ok!(c, "LINDEX", key, 0).text(), sha256_of(7));
 }
 
 #[test]
@@ -209,23 +172,16 @@ fn other_spellings_of_a_hash_are_verified_as_well() {
             entry.hash = spell(&entry.hash);
         }
         let source = stage.folder.manifest_of("spelled.json", &listed);
-        stage
-            .import_of(&source)
-            .prefix(&spell("sha256:{x}:"))
-            .flag("--verify")
-            .succeeds();
+        let import = stage.import_of(&source).prefix(&spell("sha256:{x}:"));
+        import.flag("--verify").succeeds();
     }
 }
 
 #[test]
 fn entries_that_are_none_are_named() {
     let stage = Stage::with("entries", Options::new(), 1, plain());
-    let good: Vec<_> = stage
-        .folder
-        .entries
-        .iter()
-        .map(|e| json!({"name": e.name, "path": e.path, "crawlId": e.crawl}))
-        .collect();
+    let entries = &stage.folder.entries;
+    let good: Vec<_> = entries.iter().map(unsized_entry).collect();
     let bad = rows![
         json!(7), "entry 1";
         json!({"name": "no path"}), "no path";
@@ -236,21 +192,15 @@ fn entries_that_are_none_are_named() {
         json!({"path": "c.wacz", "crawlId": ["x"]}), "c.wacz";
         json!({"path": "d\u{1}.wacz"}), "entry 1";
         json!({"path": "e.wacz", "crawlId": "crawl:counts"}), "e.wacz";
-        json!({"path": stage.folder.entries[0].path, "crawlId": "x:wacz", "name": "f"}), "f";
+        json!({"path": entries[0].path, "crawlId": "x:wacz", "name": "f"}), "f";
     ];
     for (entry, name) in bad {
-        let resources: Vec<_> = [&entry].into_iter().chain(&good).collect();
-        let manifest = stage.folder.file("entries.json");
-        fs::write(&manifest, json!({"resources": resources}).to_string()).expect("it is written");
+        let resources = [&[entry.clone()][..], &good].concat();
         let mut c = stage.server.wire();
-        ok!(
-            c,
-            "EVAL",
-            "for _, k in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', k) end",
-            0,
-            format!("{COPY}*")
-        );
-        let import = stage.import_of(manifest.to_str().expect("a path"));
+        for key in ok!(c, "KEYS", format!("{COPY}*")).items() {
+            ok!(c, "DEL", key.bytes());
+        }
+        let import = stage.import_list("entries.json", &resources);
         let failed = import.fails_some();
         assert_eq!(failed.len(), 1, "{entry}: {failed:?}");
         let (named, reason) = failed.iter().next().expect("one");
@@ -262,14 +212,6 @@ fn entries_that_are_none_are_named() {
 #[test]
 fn lines_that_cannot_be_used_are_counted_and_shown() {
     let stage = Stage::with("lines", Options::new(), 1, plain());
-    let good = |n: u64| {
-        format!(
-            "org,example)/{n} 20240101000000 {{\"url\": \"http://example.org/{n}\", \"digest\": \"{}\", \
-             \"length\": \"{}\", \"mime\": \"text/html\"}}",
-            sha256_of(1 << 50 | n),
-            1000 + n
-        )
-    };
     let digest = sha256_of(1);
     let bad = [
         "org,example)/ 20240101000000 {\"url\": \"http://example.org/\", \"length\": \"100\"}".to_owned(),
@@ -279,14 +221,14 @@ fn lines_that_cannot_be_used_are_counted_and_shown() {
         format!("org,example)/ 20240101000000 {{\"url\": \"http://example.org/\", \"digest\": \"{digest}\", \"length\": 1"),
         "garbage".to_owned(),
     ];
-    let mut lines: Vec<String> = (0..200).map(good).collect();
+    let mut lines: Vec<String> = (0..200).map(|n| good_line(n, 1000 + n)).collect();
     for (n, line) in bad.iter().enumerate() {
         lines.insert(n * 30 + 5, line.clone());
     }
     // A line that stands there twice is one capture; an empty one is none.
     lines.push(lines[lines.len() - 1].clone());
     lines.push(String::new());
-    let mut folder = redis_tests::archive::Folder::new();
+    let mut folder = Folder::new();
     let text = lines.join("\n").into_bytes();
     folder.put("lines.wacz", "lines", &[("indexes/index.cdxj", text)]);
     let import = stage.import_of(&folder.manifest()).prefix("{lines}:");
@@ -309,27 +251,17 @@ fn lines_that_cannot_be_used_are_counted_and_shown() {
 
 #[test]
 fn all_layouts_of_an_index_say_the_same() {
-    let stage = Stage::with(
-        "layouts",
-        Options::new(),
-        1,
-        Shape {
-            waczs: 1,
-            ..plain()
-        },
-    );
+    let stage = Stage::with("layouts", Options::new(), 1, but!(plain(), waczs: 1));
     let records = format!("h:{}", stage.crawls[0].id);
     let of = |prefix: &str| plain_hash(&mut stage.server.wire(), prefix, &records);
-    let live = of(crate::indexer::stage::LIVE);
+    let live = of(LIVE);
     assert!(!live.is_empty());
     for (n, layout) in Layout::ALL.into_iter().enumerate() {
-        let mut folder = redis_tests::archive::Folder::new();
+        let mut folder = Folder::new();
         folder.write_as(&stage.crawls[0], layout);
         let prefix = format!("{{layout-{n}}}:");
-        stage
-            .import_of(&folder.manifest())
-            .prefix(&prefix)
-            .succeeds();
+        let import = stage.import_of(folder.manifest());
+        import.prefix(&prefix).succeeds();
         assert_eq!(of(&prefix), live, "{layout:?}");
     }
 }

@@ -5,12 +5,15 @@ use std::fs;
 
 use redis_tests::archive::{Crawl, Kind, Shape};
 use redis_tests::{
-    Options, Relay, Reply, Server, Wire, assert_contains, counts, int, ok, set_key, until,
+    Options, Relay, Reply, Server, Wire, assert_contains, assert_starts, counts, int, ok, set_key,
+    until,
 };
 use serde_json::{Value, json};
 
 use crate::indexer::guards::larger;
-use crate::indexer::stage::{COPY, LIVE, Stage, assert_over, report, succeeded};
+use crate::indexer::stage::{
+    COPY, LIVE, Stage, assert_over, in_the_middle, killed, report, succeeded,
+};
 
 /// What a revisit is taken to have, in bytes.
 const REVISIT: u64 = 1000;
@@ -47,18 +50,14 @@ fn packages_that_browsertrix_queued_are_committed_whatever_the_manifest_lists() 
     let is_last = |n: &usize| stage.folder.entries[*n].crawl == *last;
     let (listed, queued): (Vec<_>, Vec<_>) = (0..stage.folder.entries.len()).partition(is_last);
     queue(&mut c, &stage, queued.into_iter());
-    let files: Vec<_> = listed
-        .iter()
-        .map(|&n| stage.folder.entries[n].clone())
-        .collect();
+    let files = listed.iter().map(|&n| stage.folder.entries[n].clone());
+    let files: Vec<_> = files.collect();
     let source = stage.folder.manifest_of("last.json", &files);
     stage.import_of(&source).succeeds();
     assert_over(&mut c, COPY);
     assert_eq!(set_key(&mut c, &format!("{COPY}allcrawls")).len(), 3);
-    assert_eq!(
-        set_key(&mut c, &format!("{COPY}uncommittedcrawls")).len(),
-        0
-    );
+    let uncommitted = set_key(&mut c, &format!("{COPY}uncommittedcrawls"));
+    assert_eq!(uncommitted.len(), 0);
     let [live, copy] = stage.both();
     assert_eq!(copy.count("removedCrawls"), 2, "two are not listed");
     copy.without_removed().assert_same(&live, "queued by both");
@@ -84,12 +83,8 @@ fn entries_of_the_queue_that_cannot_be_read_are_named_and_the_others_are_importe
         let push = if n % 2 == 0 { "LPUSH" } else { "RPUSH" };
         ok!(c, push, format!("{COPY}src:q"), item);
     }
-    ok!(
-        c,
-        "LPUSH",
-        format!("{COPY}pending:q"),
-        b"\xff\xfe".as_slice()
-    );
+    let pending = format!("{COPY}pending:q");
+    ok!(c, "LPUSH", pending, b"\xff\xfe".as_slice());
     let ended = stage.import().jobs(2).run();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
     let report = report(&ended);
@@ -98,10 +93,7 @@ fn entries_of_the_queue_that_cannot_be_read_are_named_and_the_others_are_importe
     assert_eq!(failed.len(), bad.len() + 1, "{failed:?}");
     for one in failed {
         let reason = one["reason"].as_str().expect("a text");
-        assert!(
-            reason.starts_with("it stands in src:q, and cannot be read: "),
-            "{one}"
-        );
+        assert_starts(reason, "it stands in src:q, and cannot be read: ");
     }
     let named = failed.iter().filter(|one| one["name"] == "lost.wacz");
     assert_eq!(named.count(), 1, "{failed:?}");
@@ -117,13 +109,9 @@ fn browsertrix_finds_in_our_entries_where_the_file_is_and_who_is_at_work_on_it()
     let stage = Stage::with("entries of ours", Options::new(), 3, larger());
     let relay = Relay::to(&stage.server);
     relay.hold_after(60_000);
-    let mut import = stage
-        .import_over(&relay, COPY)
-        .with("--lease", "600")
-        .start();
-    until("it is in the middle", || {
-        relay.holds() || import.ended().is_some()
-    });
+    let import = stage.import_over(&relay, COPY);
+    let mut import = import.with("--lease", "600").start();
+    in_the_middle(&relay, &mut import);
     let mut c = stage.server.wire();
     let mut items = |queue: &str| -> Vec<Value> {
         let items = ok!(c, "LRANGE", format!("{COPY}{queue}"), 0, -1);
@@ -140,8 +128,7 @@ fn browsertrix_finds_in_our_entries_where_the_file_is_and_who_is_at_work_on_it()
         let id = item["id"].as_str().expect("a text");
         assert_eq!(ok!(c, "EXISTS", format!("{COPY}pending:q:{id}")), int(1));
     }
-    import.kill9();
-    relay.cut();
+    killed(import, &relay);
 }
 
 /// An import that waits for a package which Browsertrix's importer has: it took it out of the queue, and keeps a guard.
@@ -173,11 +160,8 @@ fn a_package_whose_browsertrix_importer_died_is_taken_over() {
     let stage = Stage::new("taken over from Browsertrix");
     let name = &stage.folder.entries[1].name;
     let import = waiting(&stage, name);
-    ok!(
-        stage.server.wire(),
-        "DEL",
-        format!("{COPY}pending:q:{name}")
-    );
+    let guard = format!("{COPY}pending:q:{name}");
+    ok!(stage.server.wire(), "DEL", guard);
     succeeded(&import.end());
     stage.assert_once();
 }
@@ -197,12 +181,8 @@ fn redundant(c: &mut Wire, crawls: &[Crawl]) -> (i64, i64) {
     let mut records: BTreeMap<(u64, &str, &str, &str), (String, u64)> = BTreeMap::new();
     for crawl in crawls {
         for capture in crawl.captures.iter().filter(|c| c.kind == Kind::Response) {
-            let key = (
-                capture.payload,
-                &crawl.id[..],
-                &capture.date[..],
-                &capture.url[..],
-            );
+            let (date, url) = (&capture.date[..], &capture.url[..]);
+            let key = (capture.payload, &crawl.id[..], date, url);
             records.insert(key, (capture.hash(), capture.size));
         }
     }
@@ -238,11 +218,8 @@ fn redundant_responses_are_counted_once_in_the_browsertrix_profile() {
             // Cut off somewhere, and shared by two.
             relay.hold_after(20_000 + stage.rng.below(400_000));
             let mut first = stage.import_over(&relay, COPY).jobs(2).start();
-            until("it is in the middle", || {
-                relay.holds() || first.ended().is_some()
-            });
-            first.kill9();
-            relay.cut();
+            in_the_middle(&relay, &mut first);
+            killed(first, &relay);
         }
         let import = stage.import().jobs(2);
         for one in [import.start(), import.start()] {
@@ -273,15 +250,9 @@ fn computed_hashes_of_files_are_spelled_as_the_profile_spells_them() {
     for (stage, algorithm) in [(&documents, "sha256:"), (&theirs, "")] {
         let entry = &stage.folder.entries[0];
         let path = stage.folder.file(&entry.path);
-        let source = path.to_str().expect("a plain path");
-        stage.import_of(source).with("--crawl-id", "one").succeeds();
-        let list = ok!(
-            stage.server.wire(),
-            "LRANGE",
-            format!("{COPY}c:one:wacz"),
-            0,
-            -1
-        );
+        stage.import_of(&path).with("--crawl-id", "one").succeeds();
+        let list = format!("LRANGE {COPY}c:one:wacz 0 -1");
+        let list = stage.server.wire().ok_line(list);
         let written: Value = serde_json::from_slice(list.items()[0].bytes()).expect("JSON");
         let hash = entry.hash.replace("sha256:", algorithm);
         assert_eq!(written["hash"], hash);
@@ -292,27 +263,19 @@ fn computed_hashes_of_files_are_spelled_as_the_profile_spells_them() {
 fn the_options_of_browsertrix_mean_ours() {
     let stage = Stage::new("options of Browsertrix");
     let source = stage.folder.manifest();
-    let import = stage
-        .import()
-        .without("--source-url")
-        .without("--redis")
-        .with("--sourceUrl", &source)
-        .with("--redisDedupeUrl", &stage.server.url())
-        .flag("--removing");
+    let import = stage.import().without("--source-url").without("--redis");
+    let import = import.with("--sourceUrl", &source);
+    let import = import.with("--redisDedupeUrl", &stage.server.url());
+    let import = import.flag("--removing");
     import.succeeds();
     stage.assert_once();
     let one = &stage.folder.entries[0];
     let path = stage.folder.file(&one.path);
-    import
-        .without("--removing")
-        .with("--prefix", "{one}:")
-        .with("--sourceUrl", path.to_str().expect("a plain path"))
-        .with("--sourceCrawlId", "one")
-        .succeeds();
-    assert_eq!(
-        set_key(&mut stage.server.wire(), "{one}:allcrawls"),
-        ["one"]
-    );
+    let import = import.without("--removing").prefix("{one}:");
+    let import = import.with("--sourceUrl", &path.to_string_lossy());
+    import.with("--sourceCrawlId", "one").succeeds();
+    let crawls = set_key(&mut stage.server.wire(), "{one}:allcrawls");
+    assert_eq!(crawls, ["one"]);
 }
 
 #[test]
@@ -321,17 +284,9 @@ fn a_crawl_is_committed_or_cancelled_and_again_without_harm() {
     let mut c = stage.server.wire();
     for crawl in ["good", "bad"] {
         let hash = format!("sha256:{crawl:0>64}").replace(['g', 'o'], "a");
-        ok!(
-            c,
-            "DEDUPE.ADD",
-            COPY,
-            crawl,
-            hash,
-            0,
-            "20260319102015",
-            "https://e/",
-            10
-        );
+        c.ok_line(format!(
+            "DEDUPE.ADD {COPY} {crawl} {hash} 0 20260319102015 https://e/ 10"
+        ));
     }
     let command = stage.import().without("--source-url").without("--lease");
     let commit_it = command.clone().with("--commitCrawlId", "good");
@@ -366,19 +321,10 @@ fn failed_packages_can_be_no_failure_of_the_import() {
     let source = stage.folder.manifest();
     fs::remove_file(stage.folder.file(&gone.path)).expect("it was there");
     let ended = stage.import_of(&source).flag("--ignore-failed").run();
-    assert_eq!(
-        ended.status.code(),
-        Some(0),
-        "{}{}",
-        ended.out,
-        ended.errors
-    );
-    let report = report(&ended);
+    let report = succeeded(&ended);
     assert_eq!(report["failed"][0]["name"], gone.name);
     assert_contains(&ended.errors, &gone.name);
     // Other failures stay what they are.
-    stage
-        .import_of("/nothing/there.json")
-        .flag("--ignore-failed")
-        .fails();
+    let import = stage.import_of("/nothing/there.json");
+    import.flag("--ignore-failed").fails();
 }

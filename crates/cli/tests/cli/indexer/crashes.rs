@@ -4,7 +4,7 @@ use redis_tests::archive::Shape;
 use redis_tests::{Ended, Options, Program, Relay, Rng, assert_contains, ok, until, with};
 
 use crate::indexer::guards::larger;
-use crate::indexer::stage::{COPY, Indexer, Stage, report};
+use crate::indexer::stage::{COPY, Indexer, Stage, in_the_middle, killed, report};
 
 /// How many bytes an import sends that nothing disturbs.
 fn undisturbed(stage: &Stage, relay: &Relay) -> u64 {
@@ -14,8 +14,8 @@ fn undisturbed(stage: &Stage, relay: &Relay) -> u64 {
     relay.sent() - before
 }
 
-/// Starts an import again and again. `strike` is called when it has sent a random number of bytes, each time in
-/// a new place, and gives how it ended, after which it is started anew. The last time nothing strikes.
+/// Starts an import over the relay again and again. `strike` is called when it has sent a random number of bytes, each
+/// time in a new place, and gives how it ended, after which it is started anew. The last time nothing strikes.
 fn until_done(
     import: &Indexer,
     relay: &Relay,
@@ -29,9 +29,7 @@ fn until_done(
         let farthest = all / rng.pick(&[2, 6, 12]);
         relay.hold_after(1 + rng.below(farthest));
         let mut program = import.start();
-        until("it is in the middle, or has ended", || {
-            relay.holds() || program.ended().is_some()
-        });
+        in_the_middle(relay, &mut program);
         if relay.holds() {
             struck += 1;
             last = strike(program, rng).errors;
@@ -48,22 +46,44 @@ fn until_done(
     assert!(ended.status.success(), "{}\nbefore: {last}", ended.errors);
 }
 
+/// Fails unless imports that are killed again and again count everything once, in so many rounds.
+fn killed_again_and_again(mut stage: Stage, jobs: u32, rounds: u32) {
+    let relay = Relay::to(&stage.server);
+    let all = undisturbed(&stage, &relay);
+    for round in 0..rounds {
+        let prefix = format!("{{killed-{round}}}:");
+        let import = stage.import_over(&relay, &prefix).jobs(jobs);
+        until_done(&import, &relay, all, &mut stage.rng, |program, _| {
+            killed(program, &relay)
+        });
+        stage.assert_once_in(&prefix);
+    }
+}
+
+/// Strikes a program that goes on after each strike, until it has ended.
+fn until_ended(
+    mut program: Program,
+    relay: &Relay,
+    farthest: u64,
+    rng: &mut Rng,
+    mut strike: impl FnMut(),
+) -> Ended {
+    for strikes in 1.. {
+        strike();
+        relay.hold_after(1 + rng.below(farthest));
+        in_the_middle(relay, &mut program);
+        if program.ended().is_some() {
+            println!("struck {strikes} times");
+            break;
+        }
+    }
+    program.end()
+}
+
 #[test]
 fn killed_again_and_again_it_counts_everything_once() {
     for jobs in [1, 3] {
-        let mut stage = Stage::with("killed", Options::new(), 3, larger());
-        let relay = Relay::to(&stage.server);
-        let all = undisturbed(&stage, &relay);
-        for round in 0..2 {
-            let prefix = format!("{{killed-{round}}}:");
-            let import = stage.import_over(&relay, &prefix).jobs(jobs);
-            until_done(&import, &relay, all, &mut stage.rng, |program, _| {
-                let ended = program.kill9();
-                relay.cut();
-                ended
-            });
-            stage.assert_once_in(&prefix);
-        }
+        killed_again_and_again(Stage::with("killed", Options::new(), 3, larger()), jobs, 2);
     }
 }
 
@@ -71,19 +91,7 @@ fn killed_again_and_again_it_counts_everything_once() {
 fn killed_while_files_are_small_and_many_it_counts_everything_once() {
     // Most of what is sent are the steps of the queue, the lists of files and commits.
     let shape = with!(Shape, captures: 40, waczs: 20, known: 60);
-    let mut stage = Stage::with("small", Options::new(), 4, shape);
-    let relay = Relay::to(&stage.server);
-    let all = undisturbed(&stage, &relay);
-    for round in 0..4 {
-        let prefix = format!("{{small-{round}}}:");
-        let import = stage.import_over(&relay, &prefix);
-        until_done(&import, &relay, all, &mut stage.rng, |program, _| {
-            let ended = program.kill9();
-            relay.cut();
-            ended
-        });
-        stage.assert_once_in(&prefix);
-    }
+    killed_again_and_again(Stage::with("small", Options::new(), 4, shape), 1, 4);
 }
 
 #[test]
@@ -92,20 +100,9 @@ fn connections_that_break_count_nothing_twice() {
     let relay = Relay::to(&stage.server);
     let all = undisturbed(&stage, &relay);
     let import = stage.import_over(&relay, COPY).jobs(2);
-    until_done(&import, &relay, all, &mut stage.rng, |mut program, rng| {
+    until_done(&import, &relay, all, &mut stage.rng, |program, rng| {
         // It connects again, and so there is more to be cut.
-        for cuts in 1.. {
-            relay.cut();
-            relay.hold_after(1 + rng.below(all / 3));
-            until("it is in the middle again, or has ended", || {
-                relay.holds() || program.ended().is_some()
-            });
-            if program.ended().is_some() {
-                println!("cut {cuts} times");
-                break;
-            }
-        }
-        program.end()
+        until_ended(program, &relay, all / 3, rng, || relay.cut())
     });
     stage.assert_once();
 }
@@ -117,23 +114,14 @@ fn a_server_that_is_killed_and_comes_back_has_everything_once() {
     let all = undisturbed(&stage, &relay);
     let import = stage.import_over(&relay, COPY).jobs(2);
     let Stage { server, rng, .. } = &mut stage;
-    until_done(&import, &relay, all, rng, |mut program, rng| {
+    until_done(&import, &relay, all, rng, |program, rng| {
         // It connects again, and so there is more to be done while the server dies.
-        for deaths in 1.. {
+        until_ended(program, &relay, all / 3, rng, || {
             // What is held back never arrives: it was on its way when the power went.
             server.kill9();
             relay.cut();
             server.restart();
-            relay.hold_after(1 + rng.below(all / 3));
-            until("it is in the middle again, or has ended", || {
-                relay.holds() || program.ended().is_some()
-            });
-            if program.ended().is_some() {
-                println!("died {deaths} times");
-                break;
-            }
-        }
-        program.end()
+        })
     });
     stage.assert_once();
 }

@@ -1,6 +1,6 @@
 //! What was crawled live, and what an import makes of the files.
 
-use redis_tests::archive::{Entry, Shape};
+use redis_tests::archive::Shape;
 use redis_tests::{Cluster, Options, is_packed, ok, plain_hash, with};
 use serde_json::json;
 
@@ -79,14 +79,8 @@ fn a_second_import_changes_nothing() {
 fn crawls_that_come_one_by_one_give_what_all_at_once_give() {
     let stage = Stage::with("one by one", Options::new(), 4, Shape::default());
     for crawls in 1..=stage.crawls.len() {
-        let listed = |entry: &&Entry| stage.crawls[..crawls].iter().any(|c| c.id == entry.crawl);
-        let files: Vec<Entry> = stage
-            .folder
-            .entries
-            .iter()
-            .filter(listed)
-            .cloned()
-            .collect();
+        let listed = &stage.crawls[..crawls];
+        let files = stage.files_that(|entry| listed.iter().any(|c| c.id == entry.crawl));
         let source = stage.folder.manifest_of("growing.json", &files);
         stage.import_of(&source).succeeds();
     }
@@ -137,10 +131,7 @@ fn the_browsertrix_profile_has_its_own_names() {
     let resources: Vec<_> = entries
         .map(|e| json!({"name": e.name, "path": e.path, "hash": e.hash, "crawlId": e.crawl}))
         .collect();
-    let source = stage.folder.file("hashed.json");
-    let manifest = json!({ "resources": resources }).to_string();
-    std::fs::write(&source, manifest).expect("the folder is writable");
-    let import = stage.import_of(source.to_str().expect("a plain path"));
+    let import = stage.import_list("hashed.json", &resources);
     import.succeeds();
     // Figures of imports alone, which live crawls do not count.
     let mut c = stage.server.wire();
@@ -171,10 +162,8 @@ fn an_index_may_lie_in_a_cluster() {
     let cluster = Cluster::start(3);
     let stage = Stage::new("cluster");
     let live = Outcome::of(&mut stage.server.wire(), LIVE);
-    for (at, prefix) in ["{coll-1}:", "{coll-2}:", "{coll-3}:", "{coll-7}:"]
-        .iter()
-        .enumerate()
-    {
+    let prefixes = ["{coll-1}:", "{coll-2}:", "{coll-3}:", "{coll-7}:"];
+    for (at, prefix) in prefixes.iter().enumerate() {
         let first = &cluster.nodes()[at % 3];
         let import = Indexer::new(&stage.folder.manifest()).redis(&first.url());
         import.prefix(prefix).jobs(2).succeeds();

@@ -3,7 +3,7 @@
 use redis_tests::archive::Shape;
 use redis_tests::{Options, Relay, ok, until, with};
 
-use crate::indexer::stage::{Stage, succeeded};
+use crate::indexer::stage::{Stage, in_the_middle, killed, succeeded};
 
 /// Larger crawls, so that there is a middle to be interrupted in.
 pub fn larger() -> Shape {
@@ -15,10 +15,8 @@ fn four_indexers_at_once_count_everything_once() {
     let stage = Stage::with("four", Options::new(), 4, larger());
     let import = stage.import().jobs(2);
     let started: Vec<_> = (0..4).map(|_| import.start()).collect();
-    let reports: Vec<_> = started
-        .into_iter()
-        .map(|one| succeeded(&one.end()))
-        .collect();
+    let ended = started.into_iter().map(|one| succeeded(&one.end()));
+    let reports: Vec<_> = ended.collect();
     stage.assert_once();
     // Each package was imported by one of them.
     let imported = |report: &serde_json::Value| report["imported"].as_u64();
@@ -34,16 +32,13 @@ fn another_indexer_takes_over_what_a_killed_one_had() {
         let prefix = format!("{{over-{round}}}:");
         relay.hold_after(20_000 + stage.rng.below(200_000));
         let mut first = stage.import_over(&relay, &prefix).start();
-        until("it is in the middle", || {
-            relay.holds() || first.ended().is_some()
-        });
+        in_the_middle(&relay, &mut first);
         // The other one is there before the first one dies, and has no reason to touch what that one has.
         let mut second = stage.import().prefix(&prefix).start();
         until("the other one has begun", || {
             second.errors().contains("waiting") || second.ended().is_some()
         });
-        first.kill9();
-        relay.cut();
+        killed(first, &relay);
         succeeded(&second.end());
         stage.assert_once_in(&prefix);
     }
@@ -59,9 +54,7 @@ fn an_indexer_that_wakes_up_beyond_its_lease_changes_nothing() {
         // What it had sent arrives when the others are done, too: the network was slow.
         relay.hold_after(5_000 + stage.rng.below(300_000));
         let mut first = stage.import_over(&relay, &prefix).start();
-        until("it is in the middle", || {
-            relay.holds() || first.ended().is_some()
-        });
+        in_the_middle(&relay, &mut first);
         first.pause();
         succeeded(&import.run());
         stage.assert_once_in(&prefix);
@@ -87,13 +80,9 @@ fn whatever_it_was_about_to_do_is_not_done_when_it_wakes_up() {
     while at < all {
         let prefix = format!("{{step-{at}}}:");
         relay.hold_after(at);
-        let mut first = stage
-            .import_over(&relay, &prefix)
-            .with("--lease", "60")
-            .start();
-        until("it is in the middle", || {
-            relay.holds() || first.ended().is_some()
-        });
+        let first = stage.import_over(&relay, &prefix);
+        let mut first = first.with("--lease", "60").start();
+        in_the_middle(&relay, &mut first);
         first.pause();
         // It has slept for longer than its lease.
         let mut c = stage.server.wire();

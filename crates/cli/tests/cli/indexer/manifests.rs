@@ -2,14 +2,16 @@
 
 use std::fs;
 
-use redis_tests::archive::{Crawl, Crawler, Entry, Folder, Layout, Shape, crawl};
+use redis_tests::archive::{Crawl, Crawler, Entry, Folder, Kind, Layout, Shape, crawl};
 use redis_tests::{
-    Options, Relay, Rng, Server, assert_contains, ok, plain_hash, rows, set_key, until, with,
+    Options, Relay, Rng, Server, assert_contains, but, ok, plain_hash, rows, set_key, with,
 };
 use serde_json::json;
 
 use crate::indexer::guards::larger;
-use crate::indexer::stage::{COPY, Indexer, Outcome, Stage, assert_over, succeeded};
+use crate::indexer::stage::{
+    COPY, Indexer, Outcome, Stage, assert_over, in_the_middle, killed, succeeded, unsized_entry,
+};
 
 /// A server, and one file of a plain crawl of so many captures in a folder.
 fn one_file(captures: u64) -> (Server, Folder, Crawl) {
@@ -22,13 +24,8 @@ fn one_file(captures: u64) -> (Server, Folder, Crawl) {
 
 /// Names of the WACZ files of a crawl.
 fn waczs(server: &Server, crawl: &str) -> Vec<String> {
-    let list = ok!(
-        server.wire(),
-        "LRANGE",
-        format!("{COPY}c:{crawl}:wacz"),
-        0,
-        -1
-    );
+    let key = format!("{COPY}c:{crawl}:wacz");
+    let list = ok!(server.wire(), "LRANGE", key, 0, -1);
     let name = |entry: &redis_tests::Reply| {
         let entry: serde_json::Value = serde_json::from_slice(entry.bytes()).expect("JSON");
         entry["filename"].as_str().expect("a name").to_owned()
@@ -44,7 +41,7 @@ fn crawls(server: &Server) -> Vec<String> {
 fn one_file_is_a_crawl_by_its_own_name_or_by_the_one_given() {
     let (server, folder, _) = one_file(50);
     let source = folder.file("0.wacz");
-    let import = Indexer::new(source.to_str().expect("a plain path"));
+    let import = Indexer::new(&source);
     let import = import.redis(&server.url()).prefix(COPY);
     import.succeeds();
     assert_eq!(crawls(&server), ["0.wacz"]);
@@ -63,9 +60,8 @@ fn the_source_may_be_spelled_as_the_crawler_spells_it() {
     let source = folder.file("0.wacz");
     let import = Indexer::new("").redis(&server.url()).prefix(COPY);
     let import = import.without("--source-url");
-    import
-        .with("--sourceUrl", source.to_str().expect("a plain path"))
-        .succeeds();
+    let source = source.to_string_lossy();
+    import.with("--sourceUrl", &source).succeeds();
     assert_eq!(crawls(&server), ["0.wacz"]);
 }
 
@@ -89,7 +85,7 @@ fn what_an_entry_does_not_say_is_taken_from_its_path() {
         {"path": absolute, "crawlId": "b", "name": "d", "size": size},
     ]});
     fs::write(&manifest, resources.to_string()).expect("it is written");
-    let import = Indexer::new(manifest.to_str().expect("a plain path"));
+    let import = Indexer::new(&manifest);
     let import = import.redis(&server.url()).prefix(COPY);
     import.succeeds();
     assert_eq!(crawls(&server), ["a.wacz", "b", "named"]);
@@ -102,10 +98,8 @@ fn what_an_entry_does_not_say_is_taken_from_its_path() {
     import.with("--crawl-id", "rest").succeeds();
     assert_eq!(crawls(&server), ["b", "rest"]);
     assert_eq!(waczs(&server, "rest"), ["a.wacz", "named"]);
-    let responses = crawl
-        .captures
-        .iter()
-        .filter(|c| c.kind == redis_tests::archive::Kind::Response);
+    let responses = crawl.captures.iter();
+    let responses = responses.filter(|c| c.kind == Kind::Response);
     let records = plain_hash(&mut server.wire(), COPY, "h:b");
     assert_eq!(records.len(), responses.count());
 }
@@ -113,23 +107,13 @@ fn what_an_entry_does_not_say_is_taken_from_its_path() {
 #[test]
 fn a_name_is_imported_once_wherever_it_lies() {
     let stage = Stage::new("moved");
-    let twice: Vec<Entry> = stage
-        .folder
-        .entries
-        .iter()
-        .flat_map(|entry| {
-            let moved = Entry {
-                path: format!("moved {}.wacz", entry.size),
-                ..entry.clone()
-            };
-            fs::copy(
-                stage.folder.file(&entry.path),
-                stage.folder.file(&moved.path),
-            )
-            .expect("a copy");
-            [entry.clone(), moved]
-        })
-        .collect();
+    let twice = stage.folder.entries.iter().flat_map(|entry| {
+        let moved = but!(entry.clone(), path: format!("moved {}.wacz", entry.size));
+        let [from, to] = [&entry.path, &moved.path].map(|path| stage.folder.file(path));
+        fs::copy(from, to).expect("a copy");
+        [entry.clone(), moved]
+    });
+    let twice: Vec<Entry> = twice.collect();
     let source = stage.folder.manifest_of("twice.json", &twice);
     stage.import_of(&source).jobs(2).succeeds();
     stage.assert_once();
@@ -152,6 +136,18 @@ pub fn reordered(made: &Crawl, order: &[usize]) -> Crawl {
     crawl
 }
 
+/// The files of a crawl in the order in which they are listed, and where each stood in the crawl.
+pub fn files_in_order(made: &Crawl, listed: &[Entry]) -> (Vec<Entry>, Vec<usize>) {
+    let files = listed.iter().filter(|entry| entry.crawl == made.id);
+    let files: Vec<Entry> = files.cloned().collect();
+    let place = |file: &Entry| made.waczs.iter().position(|name| *name == file.name);
+    let order = files
+        .iter()
+        .map(|file| place(file).expect("it is the crawl's"));
+    let order = order.collect();
+    (files, order)
+}
+
 #[test]
 fn files_have_the_numbers_of_their_places_in_the_manifest_whoever_is_quickest() {
     let shape = with!(Shape, waczs: 8, captures: 900);
@@ -169,20 +165,7 @@ fn files_have_the_numbers_of_their_places_in_the_manifest_whoever_is_quickest() 
         }
         listed.extend(rest);
         for made in &stage.crawls {
-            let files: Vec<Entry> = listed
-                .iter()
-                .filter(|entry| entry.crawl == made.id)
-                .cloned()
-                .collect();
-            let order: Vec<usize> = files
-                .iter()
-                .map(|file| {
-                    made.waczs
-                        .iter()
-                        .position(|name| *name == file.name)
-                        .expect("it is the crawl's")
-                })
-                .collect();
+            let (files, order) = files_in_order(made, &listed);
             crawl(&mut c, &live, &reordered(made, &order), &files);
         }
         let source = stage.folder.manifest_of("shuffled.json", &listed);
@@ -202,36 +185,20 @@ fn what_a_crashed_import_left_is_finished_by_the_next_one_whatever_it_lists() {
     let relay = Relay::to(&stage.server);
     relay.hold_after(100_000);
     let mut first = stage.import_over(&relay, COPY).start();
-    until("it is in the middle", || {
-        relay.holds() || first.ended().is_some()
-    });
-    first.kill9();
-    relay.cut();
+    in_the_middle(&relay, &mut first);
+    killed(first, &relay);
     // Of the last crawl only, which has been queued already.
-    let last = &stage.crawls[3].id;
-    let files: Vec<Entry> = stage
-        .folder
-        .entries
-        .iter()
-        .filter(|entry| entry.crawl == *last)
-        .cloned()
-        .collect();
-    let source = stage.folder.manifest_of("last.json", &files);
+    let source = stage.folder.manifest_of("last.json", &stage.files_of(3));
     stage.import_of(&source).succeeds();
     let mut c = stage.server.wire();
     assert_over(&mut c, COPY);
     let [live, copy] = stage.both();
     assert_eq!(copy.count("removedCrawls"), 3, "three are not listed");
-    let size: i64 = stage
-        .folder
-        .entries
-        .iter()
-        .filter(|e| e.crawl != *last)
-        .map(|e| e.size as i64)
-        .sum();
+    let not_listed = stage.files_that(|entry| entry.crawl != stage.crawls[3].id);
+    let size: i64 = not_listed.iter().map(|entry| entry.size as i64).sum();
     assert_eq!(copy.count("removedCrawlSize"), size);
-    copy.without_removed()
-        .assert_same(&live, "finished by another manifest");
+    let copy = copy.without_removed();
+    copy.assert_same(&live, "finished by another manifest");
 }
 
 #[test]
@@ -240,18 +207,13 @@ fn one_file_after_a_crash_finishes_what_was_left_too() {
     let relay = Relay::to(&stage.server);
     relay.hold_after(150_000);
     let mut first = stage.import_over(&relay, COPY).start();
-    until("it is in the middle", || {
-        relay.holds() || first.ended().is_some()
-    });
-    first.kill9();
-    relay.cut();
+    in_the_middle(&relay, &mut first);
+    killed(first, &relay);
     let (server, folder, _) = one_file(20);
     drop(server);
     let source = folder.file("0.wacz");
-    stage
-        .import_of(source.to_str().expect("a plain path"))
-        .with("--crawl-id", "one more")
-        .succeeds();
+    let import = stage.import_of(&source);
+    import.with("--crawl-id", "one more").succeeds();
     ok!(stage.server.wire(), "DEDUPE.REMOVE", COPY, "one more");
     stage.assert_once();
 }
@@ -260,9 +222,7 @@ fn one_file_after_a_crash_finishes_what_was_left_too() {
 fn one_file_that_is_not_there_is_named() {
     let stage = Stage::new("no file");
     let source = stage.folder.file("nothing.wacz");
-    let failed = stage
-        .import_of(source.to_str().expect("a plain path"))
-        .fails_some();
+    let failed = stage.import_of(&source).fails_some();
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["nothing.wacz"]);
     stage.import().succeeds();
     stage.assert_once();
@@ -286,10 +246,8 @@ fn a_source_that_cannot_be_read_is_named() {
         "ftp://example.org/a.json".into(), "ftp";
     ] {
         let errors = Indexer::new(&source).redis(&server.url()).fails();
-        assert!(
-            errors.contains(&source) && errors.contains(why),
-            "{source}: {errors}"
-        );
+        assert_contains(&errors, &source);
+        assert_contains(&errors, why);
         assert_eq!(ok!(server.wire(), "DBSIZE").int(), 0, "{source}");
     }
 }
@@ -299,17 +257,16 @@ fn a_source_that_is_no_regular_file_is_refused_and_not_waited_for() {
     let (server, folder, _) = one_file(10);
     let pipe = folder.file("pipe.json");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
-    let source = pipe.to_str().expect("a plain path");
-    for source in [source, folder.path().to_str().expect("a plain path")] {
+    for source in [&*pipe, folder.path()] {
         let errors = Indexer::new(source).redis(&server.url()).fails();
-        let told = format!("{source}: it is not a regular file");
+        let told = format!("{}: it is not a regular file", source.display());
         assert_contains(&errors, &told);
     }
     // Also as a list within a list.
     let outer = folder.file("outer.json");
     let manifest = json!({"resources": [{"path": "pipe.json"}, {"path": "0.wacz"}]});
     fs::write(&outer, manifest.to_string()).expect("it is written");
-    let import = Indexer::new(outer.to_str().expect("a plain path"));
+    let import = Indexer::new(&outer);
     let failed = import.redis(&server.url()).prefix(COPY).fails_some();
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["pipe.json"]);
     assert_contains(&failed["pipe.json"], "not a regular file");
@@ -326,18 +283,11 @@ fn a_name_may_have_a_kibibyte_and_no_more() {
     let import = Indexer::new(&folder.manifest()).redis(&server.url());
     let import = import.prefix(COPY);
     import.succeeds();
-    assert_eq!(
-        waczs(&server, &"c".repeat(1024)),
-        std::slice::from_ref(&long)
-    );
-    let revisits = made
-        .captures
-        .iter()
-        .any(|c| c.kind == redis_tests::archive::Kind::Revisit);
-    assert!(
-        revisits,
-        "the name of the file is part of what is noted of these"
-    );
+    let listed = waczs(&server, &"c".repeat(1024));
+    assert_eq!(listed, std::slice::from_ref(&long));
+    // The name of the file is part of what is noted of these.
+    let mut kinds = made.captures.iter().map(|c| c.kind);
+    assert!(kinds.any(|kind| kind == Kind::Revisit));
 
     let (name, crawl) = (format!("{long}n"), "c".repeat(1025));
     folder.list(&name, &path, "c");
@@ -353,15 +303,9 @@ fn lists_in_a_manifest_are_part_of_it_and_nothing_is_removed_while_one_cannot_be
     let entries = &stage.folder.entries;
     let half = entries.len() / 2;
     let inner = stage.folder.manifest_of("inner.json", &entries[half..]);
-    let outer = stage.folder.file("outer.json");
-    let mut resources: Vec<_> = entries[..half]
-        .iter()
-        .map(|e| json!({"name": e.name, "path": e.path, "crawlId": e.crawl}))
-        .collect();
+    let mut resources: Vec<_> = entries[..half].iter().map(unsized_entry).collect();
     resources.push(json!({"path": "inner.json"}));
-    let manifest = json!({"resources": resources}).to_string();
-    fs::write(&outer, manifest).expect("it is written");
-    let import = stage.import_of(outer.to_str().expect("a plain path"));
+    let import = stage.import_list("outer.json", &resources);
     let import = import.flag("--remove");
     import.succeeds();
     stage.assert_once();

@@ -31,19 +31,14 @@ fn package(folder: &Folder, name: &str, lines: u64, mut line: impl FnMut(u64) ->
     }
     let packed = packed.finish().expect("memory takes it");
     store_in(&folder.file(name), &[("indexes/index.cdx.gz", &packed)]);
-    println!(
-        "{} MiB of text in {} MiB",
-        text / MIB,
-        packed.len() as u64 / MIB
-    );
+    let [plain, gzipped] = [text, packed.len() as u64].map(|bytes| bytes / MIB);
+    println!("{plain} MiB of text in {gzipped} MiB");
     text
 }
 
 fn line(url: &str, n: u64, payload: u64, mime: &str) -> String {
-    let (hash, date) = (
-        sha256_of(payload),
-        20_240_101_000_000 + n / 60 % 24 * 10_000 + n % 60,
-    );
+    let hash = sha256_of(payload);
+    let date = 20_240_101_000_000 + n / 60 % 24 * 10_000 + n % 60;
     format!(
         "com,example)/ {date} {{\"url\": \"{url}\", \"mime\": \"{mime}\", \"status\": \"200\", \"digest\": \"{hash}\", \
          \"length\": \"{}\", \"offset\": \"{n}\", \"filename\": \"data-{}.warc.gz\"}}\n",
@@ -55,7 +50,7 @@ fn line(url: &str, n: u64, payload: u64, mime: &str) -> String {
 fn import(folder: &Folder, name: &str) -> (Server, Ended, bool) {
     let server = Server::start();
     let source = folder.file(name);
-    let import = Indexer::new(source.to_str().expect("a plain path")).redis(&server.url());
+    let import = Indexer::new(&source).redis(&server.url());
     let mut program = import.prefix(COPY).with("--crawl-id", "large").start();
     let mut c = server.wire();
     let guard = format!("{COPY}pending:q:{name}");
@@ -71,10 +66,7 @@ fn import(folder: &Folder, name: &str) -> (Server, Ended, bool) {
         }
         program.ended().is_some()
     });
-    assert!(
-        holders.len() < 2,
-        "it lost its package to itself: {holders:?}"
-    );
+    assert!(holders.len() < 2, "it lost it to itself: {holders:?}");
     assert_consistent(&mut c, COPY);
     (server, program.end(), outlived)
 }
@@ -89,11 +81,7 @@ fn an_index_of_any_size_takes_the_same_memory() {
     let folder = Folder::new();
     let revisits = |n: u64| n % 5 == 4;
     let text = package(&folder, "large.wacz", LINES, |n| {
-        let mime = if revisits(n) {
-            "warc/revisit"
-        } else {
-            "text/html"
-        };
+        let mime = ["text/html", "warc/revisit"][usize::from(revisits(n))];
         let url = format!("https://www.example.com/a/page/of/usual/length/{n}.html");
         // Every payload has been stored before it is spared.
         line(&url, n, n / 5 % 1000, mime)
@@ -151,7 +139,7 @@ fn a_manifest_of_many_files_takes_little_memory() {
     write("]}".into());
     manifest.into_inner().expect("it is written");
     let server = Server::start();
-    let import = Indexer::new(path.to_str().expect("a plain path")).redis(&server.url());
+    let import = Indexer::new(&path).redis(&server.url());
     let ended = import.prefix(COPY).start().end();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
     println!("peak {} MiB", ended.peak / MIB);

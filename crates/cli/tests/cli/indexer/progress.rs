@@ -2,11 +2,12 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crawlspace_archive::timestamp::Timestamp;
 use redis_tests::archive::{Entry, Shape};
 use redis_tests::{Options, Relay, ok, until, with};
 
 use crate::indexer::guards::larger;
-use crate::indexer::stage::{COPY, Stage, succeeded};
+use crate::indexer::stage::{COPY, Stage, killed, succeeded};
 
 #[test]
 fn progress_goes_from_nothing_to_all_and_never_back() {
@@ -38,15 +39,7 @@ fn progress_goes_from_nothing_to_all_and_never_back() {
 #[test]
 fn progress_of_a_second_import_is_its_own() {
     let stage = Stage::with("second progress", Options::new(), 3, larger());
-    let id = &stage.crawls[0].id;
-    let files: Vec<_> = stage
-        .folder
-        .entries
-        .iter()
-        .filter(|entry| entry.crawl == *id)
-        .cloned()
-        .collect();
-    let first = stage.folder.manifest_of("first.json", &files);
+    let first = stage.folder.manifest_of("first.json", &stage.files_of(0));
     stage.import_of(&first).succeeds();
     let mut c = stage.server.wire();
     let counts = format!("{COPY}allcounts");
@@ -62,8 +55,7 @@ fn progress_of_a_second_import_is_its_own() {
         if queued() {
             break program;
         }
-        program.kill9();
-        relay.cut();
+        killed(program, &relay);
         bytes += 500;
     };
     let progress = ok!(c, "HGET", counts, "updateProgress").text();
@@ -113,10 +105,8 @@ fn the_time_of_the_last_import_is_noted() {
     stage.import().succeeds();
     let (noted, to) = (noted(&stage), now());
     // In milliseconds, so the first one may be cut off.
-    assert!(
-        noted + Duration::from_millis(1) > from && noted <= to,
-        "{from:?} {noted:?} {to:?}"
-    );
+    let is_within = noted + Duration::from_millis(1) > from && noted <= to;
+    assert!(is_within, "{from:?} {noted:?} {to:?}");
     let mut again = self::noted(&stage);
     until("another import has another time", || {
         stage.import().succeeds();
@@ -128,36 +118,14 @@ fn the_time_of_the_last_import_is_noted() {
 /// `last_update_ts`, which has the form `2026-03-19T10:20:15.123Z`.
 fn noted(stage: &Stage) -> Duration {
     let text = ok!(stage.server.wire(), "GET", format!("{COPY}last_update_ts")).text();
-    let shape: String = text
-        .chars()
-        .map(|c| if c.is_ascii_digit() { '0' } else { c })
-        .collect();
+    let zero = |c: char| if c.is_ascii_digit() { '0' } else { c };
+    let shape: String = text.chars().map(zero).collect();
     assert_eq!(shape, "0000-00-00T00:00:00.000Z", "{text}");
-    let number = |at: std::ops::Range<usize>| text[at].parse::<u64>().expect("digits");
-    let (year, month, day) = (number(0..4), number(5..7), number(8..10));
-    let leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let months = |year| {
-        [
-            31,
-            28 + u64::from(leap(year)),
-            31,
-            30,
-            31,
-            30,
-            31,
-            31,
-            30,
-            31,
-            30,
-            31,
-        ]
-    };
-    let years: u64 = (1970..year).map(|year| 365 + u64::from(leap(year))).sum();
-    let days = years + months(year)[..month as usize - 1].iter().sum::<u64>() + day - 1;
-    let seconds = (days * 24 + number(11..13)) * 3600 + number(14..16) * 60 + number(17..19);
-    Duration::from_millis(seconds * 1000 + number(20..23))
+    let (seconds, rest) = text.split_once('.').expect("it is there");
+    let digits = seconds.replace(['-', 'T', ':'], "");
+    let date = Timestamp::earliest(digits.as_bytes()).expect("a date");
+    let millis = rest[..3].parse().expect("digits");
+    Duration::from_secs(date.seconds() as u64) + Duration::from_millis(millis)
 }
 
 #[test]
@@ -170,25 +138,18 @@ fn the_queue_is_that_of_the_documents() {
     // Held where one file is in work and others wait.
     let program = loop {
         relay.hold_after(bytes);
-        let program = stage
-            .import_over(&relay, COPY)
-            .with("--lease", "30")
-            .start();
+        let import = stage.import_over(&relay, COPY);
+        let program = import.with("--lease", "30").start();
         until("it is held", || relay.holds());
         if ok!(c, "LLEN", key("pending:q")).int() == 1 && ok!(c, "LLEN", key("src:q")).int() > 0 {
             break program;
         }
-        program.kill9();
-        relay.cut();
+        killed(program, &relay);
         bytes += 5_000;
         ok!(c, "FLUSHALL");
     };
-    let mut names: Vec<String> = stage
-        .folder
-        .entries
-        .iter()
-        .map(|entry| entry.name.clone())
-        .collect();
+    let entries = stage.folder.entries.iter();
+    let mut names: Vec<String> = entries.map(|entry| entry.name.clone()).collect();
     names.sort();
     assert_eq!(redis_tests::set_key(&mut c, &key("src:qset")), names);
     let [pending, queued] = ["pending:q", "src:q"].map(|list| ok!(c, "LRANGE", key(list), 0, -1));
@@ -218,14 +179,8 @@ fn the_queue_is_that_of_the_documents() {
         panic!("one file in work: {guards:?}");
     };
     let left = ok!(c, "PTTL", guard.bytes()).int();
-    assert!(
-        (1..=30_000).contains(&left),
-        "a guard goes by itself: {left} ms"
-    );
-    assert_eq!(
-        ok!(c, "SCARD", key("src:d")).int(),
-        0,
-        "nothing is committed"
-    );
+    assert!((1..=30_000).contains(&left), "it goes by itself: {left} ms");
+    let committed = ok!(c, "SCARD", key("src:d"));
+    assert_eq!(committed.int(), 0, "nothing is committed");
     drop(program);
 }

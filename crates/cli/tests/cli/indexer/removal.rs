@@ -3,15 +3,15 @@
 use std::fs;
 
 use redis_tests::archive::{Entry, Shape};
-use redis_tests::{Options, assert_contains, ok, plain_hash};
+use redis_tests::{Options, assert_contains, but, ok, plain_hash};
+use serde_json::json;
 
 use crate::indexer::stage::{COPY, Indexer, LIVE, Outcome, Stage, assert_over};
 
 impl Stage {
     /// The files of all crawls but these.
     fn without(&self, crawls: &[usize]) -> Vec<Entry> {
-        let gone = |entry: &&Entry| !crawls.iter().any(|&n| self.crawls[n].id == entry.crawl);
-        self.folder.entries.iter().filter(gone).cloned().collect()
+        self.files_that(|entry| !crawls.iter().any(|&n| self.crawls[n].id == entry.crawl))
     }
 
     /// An import of the files of all crawls but these.
@@ -40,8 +40,8 @@ fn crawls_that_are_not_listed_are_tracked_and_stay() {
         let copy = Outcome::of(&mut stage.server.wire(), COPY);
         assert_eq!(copy.count("removedCrawls") as usize, gone.len());
         assert_eq!(copy.count("removedCrawlSize"), stage.size_of(gone));
-        copy.without_removed()
-            .assert_same(&live, "nothing is removed");
+        let copy = copy.without_removed();
+        copy.assert_same(&live, "nothing is removed");
     }
 }
 
@@ -58,10 +58,8 @@ fn removing_leaves_what_the_rest_alone_would_have_made() {
         }
         stage.assert_once();
         let copy = Outcome::of(&mut c, COPY);
-        assert_eq!(
-            [copy.count("removedCrawls"), copy.count("removedCrawlSize")],
-            [0, 0]
-        );
+        let counts = ["removedCrawls", "removedCrawlSize"].map(|name| copy.count(name));
+        assert_eq!(counts, [0, 0]);
         // Built anew of the files that are left, it has the same hashes and owners.
         stage.import_without(gone).prefix("{anew}:").succeeds();
         let hashes = |c: &mut redis_tests::Wire, p| plain_hash(c, p, "allhashes");
@@ -88,16 +86,12 @@ fn removing_the_last_crawls_is_as_if_they_had_never_been() {
 fn what_could_not_be_loaded_is_not_removed() {
     let stage = Stage::with("failed", Options::new(), 3, Shape::default());
     stage.import().succeeds();
-    let files: Vec<Entry> = stage
-        .without(&[2])
-        .into_iter()
-        .map(|entry| Entry {
-            // Another name, so that it is looked for again.
-            name: format!("new {}", entry.name),
-            path: format!("missing/{}", entry.path),
-            ..entry
-        })
-        .collect();
+    let mut files = stage.without(&[2]);
+    for entry in &mut files {
+        // Another name, so that it is looked for again.
+        entry.name.insert_str(0, "new ");
+        entry.path.insert_str(0, "missing/");
+    }
     let source = stage.folder.manifest_of("missing.json", &files);
     let failed = stage.import_of(&source).flag("--remove").fails_some();
     let names: Vec<&String> = failed.keys().collect();
@@ -109,14 +103,8 @@ fn what_could_not_be_loaded_is_not_removed() {
     stage.assert_once();
 
     // An entry of which only the crawl can be read keeps it as well.
-    let manifest = stage.folder.file("bad.json");
-    let id = redis_tests::archive::json_text(&stage.crawls[0].id);
-    fs::write(
-        &manifest,
-        format!("{{\"resources\": [{{\"name\": \"x\", \"crawlId\": {id}}}]}}"),
-    )
-    .expect("it is written");
-    let import = stage.import_of(manifest.to_str().expect("a plain path"));
+    let entry = json!({"name": "x", "crawlId": stage.crawls[0].id});
+    let import = stage.import_list("bad.json", &[entry]);
     let failed = import.flag("--remove").fails_some();
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["x"]);
     ok!(c, "DEDUPE.REMOVE", LIVE, stage.crawls[1].id);
@@ -142,16 +130,13 @@ fn a_file_that_is_listed_for_another_crawl_keeps_the_one_that_it_was_imported_fo
     names.sort();
     let source = stage.folder.manifest_of("moved.json", &files);
     for flags in [&[][..], &["--remove"]] {
-        let import = flags
-            .iter()
-            .fold(stage.import_of(&source), |i, f| i.flag(f));
-        let failed = import.fails_some();
+        let import = stage.import_of(&source);
+        let failed = flags.iter().fold(import, |i, f| i.flag(f)).fails_some();
         let expected = names.iter().collect::<Vec<_>>();
         assert_eq!(failed.keys().collect::<Vec<_>>(), expected);
-        assert!(
-            failed.values().all(|reason| reason.contains("another")),
-            "{failed:?}"
-        );
+        for reason in failed.values() {
+            assert_contains(reason, "another");
+        }
         stage.assert_once();
     }
 }
@@ -172,7 +157,7 @@ fn nothing_is_removed_while_a_listed_file_might_be_of_any_crawl() {
         let manifest = stage.folder.file("whose.json");
         let listed = two.replacen('[', &format!("[{entry}, "), 1);
         fs::write(&manifest, listed).expect("it is written");
-        let import = stage.import_of(manifest.to_str().expect("a plain path"));
+        let import = stage.import_of(&manifest);
         let failed = import.flag("--remove").fails_some();
         assert_eq!(failed.len(), 1, "{entry}: {failed:?}");
         stage.assert_once();
@@ -180,7 +165,7 @@ fn nothing_is_removed_while_a_listed_file_might_be_of_any_crawl() {
     // Listed twice, the list is none.
     let manifest = stage.folder.file("twice.json");
     fs::write(&manifest, "{\"resources\": [], \"resources\": []}").expect("it is written");
-    let import = stage.import_of(manifest.to_str().expect("a plain path"));
+    let import = stage.import_of(&manifest);
     let refused = import.flag("--remove").flag("--allow-empty").fails();
     assert_contains(&refused, "duplicate");
     stage.assert_once();
@@ -191,16 +176,14 @@ fn one_file_is_no_list_of_a_collection() {
     let stage = Stage::new("one file");
     stage.import().succeeds();
     let file = stage.folder.file(&stage.folder.entries[0].path);
-    let one = stage.import_of(file.to_str().expect("a path"));
+    let one = stage.import_of(&file);
     let errors = one.clone().flag("--remove").fails();
     assert_contains(&errors, "manifest");
     stage.assert_once();
     one.with("--crawl-id", "one more").succeeds();
     let copy = Outcome::of(&mut stage.server.wire(), COPY);
-    assert_eq!(
-        [copy.count("removedCrawls"), copy.count("removedCrawlSize")],
-        [0, 0]
-    );
+    let counts = ["removedCrawls", "removedCrawlSize"].map(|name| copy.count(name));
+    assert_eq!(counts, [0, 0]);
 }
 
 #[test]
@@ -245,8 +228,8 @@ fn a_manifest_of_which_nothing_is_there_removes_nothing_unless_that_is_meant() {
     let errors = import.fails();
     assert_contains(&errors, "empty");
     let [live, copy] = stage.both();
-    copy.without_removed()
-        .assert_same(&live, "nothing was removed");
+    let copy = copy.without_removed();
+    copy.assert_same(&live, "nothing was removed");
     let failed = import.flag("--allow-empty").fails_some();
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["new.wacz"]);
     let copy = Outcome::of(&mut stage.server.wire(), COPY);
@@ -265,13 +248,8 @@ fn an_empty_manifest_that_is_meant_removes_what_browsertrix_put_aside_too() {
         (&stage.crawls[1].id, "to-remove-crawls"),
         (&stage.crawls[2].id, "canceledcrawls"),
     ] {
-        let moved = ok!(
-            c,
-            "SMOVE",
-            format!("{COPY}allcrawls"),
-            format!("{COPY}{aside}"),
-            crawl
-        );
+        let [from, to] = ["allcrawls", aside].map(|name| format!("{COPY}{name}"));
+        let moved = ok!(c, "SMOVE", from, to, crawl);
         assert_eq!(moved.int(), 1);
     }
     let report = empty.succeeds();
@@ -298,17 +276,9 @@ fn uncommitted_crawls_of_others_are_left_alone() {
     let stage = Stage::new("others");
     let mut c = stage.server.wire();
     let hash = redis_tests::sha256_of(1 << 40);
-    ok!(
-        c,
-        "DEDUPE.ADD",
-        COPY,
-        "running",
-        hash,
-        0,
-        "20240101000000",
-        "http://example.com/",
-        100
-    );
+    c.ok_line(format!(
+        "DEDUPE.ADD {COPY} running {hash} 0 20240101000000 http://example.com/ 100"
+    ));
     stage.import().flag("--remove").succeeds();
     assert_over(&mut c, COPY);
     let running = redis_tests::set_key(&mut c, &format!("{COPY}uncommittedcrawls"));
@@ -322,28 +292,20 @@ fn a_file_that_is_listed_for_another_crawl_keeps_the_crawl_that_it_came_with() {
     let stage = Stage::new("another crawl");
     stage.import().succeeds();
     let other = stage.crawls[0].id.clone();
-    let files: Vec<Entry> = stage
-        .folder
-        .entries
-        .iter()
-        .map(|entry| match &entry.crawl {
-            crawl if *crawl == stage.crawls[1].id => Entry {
-                crawl: other.clone(),
-                ..entry.clone()
-            },
-            _ => entry.clone(),
-        })
-        .collect();
+    let mut files = stage.folder.entries.clone();
+    for entry in &mut files {
+        if entry.crawl == stage.crawls[1].id {
+            entry.crawl.clone_from(&other);
+        }
+    }
     let source = stage.folder.manifest_of("another.json", &files);
     let failed = stage.import_of(&source).flag("--remove").fails_some();
     let mut names: Vec<&String> = stage.crawls[1].waczs.iter().collect();
     names.sort();
     assert_eq!(failed.keys().collect::<Vec<_>>(), names);
     for reason in failed.values() {
-        assert!(
-            reason.contains(&stage.crawls[1].id) && reason.contains(&other),
-            "{reason}"
-        );
+        assert_contains(reason, &stage.crawls[1].id);
+        assert_contains(reason, &other);
     }
     stage.assert_once();
 }
@@ -354,10 +316,7 @@ fn a_name_that_is_listed_for_two_crawls_belongs_to_the_first() {
     let mut files = stage.folder.entries.clone();
     // Once more at the end, as part of another crawl.
     let again = files[0].clone();
-    files.push(Entry {
-        crawl: "another".into(),
-        ..again
-    });
+    files.push(but!(again, crawl: "another".into()));
     let source = stage.folder.manifest_of("two.json", &files);
     for _ in 0..2 {
         let ended = stage.import_of(&source).flag("--remove").run();
@@ -371,14 +330,9 @@ fn a_name_that_is_listed_for_two_crawls_belongs_to_the_first() {
 fn while_nobody_knows_whose_an_entry_is_nothing_is_removed() {
     let stage = Stage::new("whose");
     stage.import().succeeds();
-    let id = redis_tests::archive::json_text(&stage.crawls[0].id);
-    let manifest = stage.folder.file("whose.json");
+    let missing = json!({"path": "missing.wacz", "crawlId": stage.crawls[0].id});
     // The second entry might be any file of any crawl.
-    let json = format!(
-        "{{\"resources\": [{{\"path\": \"missing.wacz\", \"crawlId\": {id}}}, {{\"name\": \"x\"}}]}}"
-    );
-    fs::write(&manifest, json).expect("it is written");
-    let import = stage.import_of(manifest.to_str().expect("a plain path"));
+    let import = stage.import_list("whose.json", &[missing, json!({"name": "x"})]);
     for import in [import.clone(), import.flag("--remove")] {
         let ended = import.run();
         assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);

@@ -1,10 +1,12 @@
 //! Revisits and their originals, in whatever order they come.
 
-use redis_tests::archive::{Entry, Kind, Shape, crawl};
+use redis_tests::archive::{Kind, Shape, crawl};
 use redis_tests::{Options, Relay, ok, until, with};
 
-use crate::indexer::manifests::reordered;
-use crate::indexer::stage::{COPY, Indexer, Outcome, Stage, assert_over, import_keys, succeeded};
+use crate::indexer::manifests::{files_in_order, reordered};
+use crate::indexer::stage::{
+    COPY, Indexer, Outcome, Stage, assert_over, import_keys, in_the_middle, killed, succeeded,
+};
 
 /// Crawls in which no payload is stored twice, so that it does not matter which of them is taken for the first.
 fn plain() -> Shape {
@@ -13,21 +15,9 @@ fn plain() -> Shape {
 
 /// An import of the files of one crawl alone.
 fn import_of(stage: &Stage, crawl: usize) -> Indexer {
-    let files = files_of(stage, crawl);
-    let source = stage
-        .folder
-        .manifest_of(&format!("crawl {crawl}.json"), &files);
-    stage.import_of(&source)
-}
-
-fn files_of(stage: &Stage, crawl: usize) -> Vec<Entry> {
-    let id = &stage.crawls[crawl].id;
-    let files = stage
-        .folder
-        .entries
-        .iter()
-        .filter(|entry| entry.crawl == *id);
-    files.cloned().collect()
+    let files = stage.files_of(crawl);
+    let name = format!("crawl {crawl}.json");
+    stage.import_of(stage.folder.manifest_of(&name, &files))
 }
 
 /// How many revisits of a crawl are of payloads that only these other crawls stored.
@@ -55,21 +45,12 @@ fn the_order_of_the_manifest_does_not_matter_to_revisits() {
             _ => stage.rng.shuffle(&mut listed),
         }
         for made in &stage.crawls {
-            let files: Vec<Entry> = listed
-                .iter()
-                .filter(|e| e.crawl == made.id)
-                .cloned()
-                .collect();
-            let place = |file: &Entry| made.waczs.iter().position(|name| *name == file.name);
-            let order: Vec<usize> = files.iter().filter_map(place).collect();
+            let (files, order) = files_in_order(made, &listed);
             crawl(&mut c, &live, &reordered(made, &order), &files);
         }
         let source = stage.folder.manifest_of("any.json", &listed);
-        stage
-            .import_of(&source)
-            .prefix(&copy)
-            .jobs(round + 1)
-            .succeeds();
+        let import = stage.import_of(&source).prefix(&copy);
+        import.jobs(round + 1).succeeds();
         let live = Outcome::of(&mut c, &live);
         Outcome::of(&mut c, &copy).assert_same(&live, "in any order");
         assert_over(&mut c, &copy);
@@ -86,11 +67,8 @@ fn a_revisit_waits_for_an_original_that_a_later_import_brings() {
     let mut c = stage.server.wire();
     let alone = Outcome::of(&mut c, COPY);
     let own = revisits_of(&stage, 1, &[1]);
-    assert_eq!(
-        alone.count("dupeUrls") as usize,
-        own,
-        "revisits with an original"
-    );
+    let counted = alone.count("dupeUrls") as usize;
+    assert_eq!(counted, own, "revisits with an original");
     assert!(import_keys(&mut c, COPY).contains(&"src:later".to_owned()));
 
     // The same again brings nothing, and loses nothing.
@@ -127,16 +105,13 @@ fn a_killed_import_settles_nothing_twice() {
         loop {
             relay.hold_after(stage.rng.below(bytes));
             let mut program = stage.import_over(&relay, &prefix).start();
-            until("it is in the middle, or has ended", || {
-                relay.holds() || program.ended().is_some()
-            });
+            in_the_middle(&relay, &mut program);
             if !relay.holds() {
                 relay.go_on();
                 succeeded(&program.end());
                 break;
             }
-            program.kill9();
-            relay.cut();
+            killed(program, &relay);
             // Farther each time, so that it comes to an end.
             bytes = bytes * 3 / 2 + 1_000;
         }
@@ -184,8 +159,7 @@ fn a_crawl_removed_before_its_revisits_are_counted_stays_away_until_it_is_import
             program.ended().is_some() || ok!(c, "SCARD", format!("{COPY}allcrawls")).int() == 3
         });
         relay.hold_after(0);
-        program.kill9();
-        relay.cut();
+        killed(program, &relay);
         let counted = ok!(c, "HGET", format!("{COPY}h:{id}:counts"), "dupeUrls");
         if !counted.is_nil() {
             for key in ok!(c, "KEYS", format!("{COPY}*")).items() {
@@ -207,22 +181,16 @@ fn a_crawl_removed_before_its_revisits_are_counted_stays_away_until_it_is_import
 fn assert_over_with_waiting(c: &mut redis_tests::Wire) {
     let queues = ["src:q", "src:r", "pending:q", "pending:r", "src:qset"];
     let left = import_keys(c, COPY);
-    assert!(
-        !left.iter().any(|key| queues.contains(&&key[..])),
-        "{left:?}"
-    );
+    let is_queue = |key: &String| queues.contains(&&key[..]);
+    assert!(!left.iter().any(is_queue), "{left:?}");
 }
 
 #[test]
 fn a_file_removed_and_imported_again_has_its_revisits_once() {
     let stage = Stage::with("again", Options::new(), 3, plain());
     import_of(&stage, 1).succeeds();
-    ok!(
-        stage.server.wire(),
-        "DEDUPE.REMOVE",
-        COPY,
-        stage.crawls[1].id
-    );
+    let id = &stage.crawls[1].id;
+    ok!(stage.server.wire(), "DEDUPE.REMOVE", COPY, id);
     import_of(&stage, 1).succeeds();
     stage.import().succeeds();
     stage.assert_once();

@@ -1,9 +1,9 @@
 //! Servers that are full, gone, locked, or none of ours.
 
-use redis_tests::{Options, Relay, assert_contains, assert_lacks, ok, until};
+use redis_tests::{Options, Relay, assert_contains, assert_lacks, ok};
 
 use crate::indexer::guards::larger;
-use crate::indexer::stage::{COPY, Indexer, Stage};
+use crate::indexer::stage::{COPY, Indexer, LIVE, Outcome, Stage, in_the_middle};
 
 #[test]
 fn a_server_that_goes_away_is_named_and_the_import_can_go_on() {
@@ -12,9 +12,7 @@ fn a_server_that_goes_away_is_named_and_the_import_can_go_on() {
     for bytes in [0, 3_000, 60_000, 300_000] {
         relay.hold_after(bytes);
         let mut program = stage.import_over(&relay, COPY).jobs(2).start();
-        until("it is in the middle", || {
-            relay.holds() || program.ended().is_some()
-        });
+        in_the_middle(&relay, &mut program);
         stage.server.kill9();
         relay.refuse(true);
         relay.cut();
@@ -37,25 +35,16 @@ fn a_server_that_is_full_says_so_and_the_import_can_go_on() {
     for round in 0..4 {
         relay.hold_after(1 + stage.rng.below(300_000));
         let mut program = stage.import_over(&relay, COPY).start();
-        until("it is in the middle", || {
-            relay.holds() || program.ended().is_some()
-        });
+        in_the_middle(&relay, &mut program);
         let used = stage.server.info_number("used_memory");
         ok!(c, "CONFIG", "SET", "maxmemory", used - 1);
         relay.go_on();
         let ended = program.end();
-        assert_eq!(
-            ended.status.code(),
-            Some(1),
-            "round {round}: {}",
-            ended.errors
-        );
+        let code = ended.status.code();
+        assert_eq!(code, Some(1), "round {round}: {}", ended.errors);
         let last = ended.errors.lines().last().unwrap_or_default();
-        assert!(
-            last.contains("OOM") && last.contains("maxmemory"),
-            "{}",
-            ended.errors
-        );
+        assert_contains(last, "OOM");
+        assert_contains(last, "maxmemory");
         ok!(c, "CONFIG", "SET", "maxmemory", 0);
     }
     stage.import().succeeds();
@@ -68,11 +57,8 @@ fn what_cannot_be_an_index_is_refused_with_a_reason() {
     let plain = Options::new().no_module().start();
     let errors = stage.import().redis(&plain.url()).fails();
     assert_contains(&errors, "module");
-    assert_eq!(
-        ok!(plain.wire(), "DBSIZE").int(),
-        0,
-        "nothing is left there"
-    );
+    let keys = ok!(plain.wire(), "DBSIZE").int();
+    assert_eq!(keys, 0, "nothing is left there");
 
     let locked = Options::new().start();
     ok!(locked.wire(), "CONFIG", "SET", "requirepass", "s3cret");
@@ -84,17 +70,13 @@ fn what_cannot_be_an_index_is_refused_with_a_reason() {
         ("http://127.0.0.1/".to_owned(), ""),
     ] {
         let errors = stage.import().redis(&url).fails();
-        assert!(
-            errors.to_lowercase().contains(&why.to_lowercase()) || why == "WRONGPASS",
-            "{url}: {errors}"
-        );
+        let is_named = errors.to_lowercase().contains(&why.to_lowercase());
+        assert!(is_named || why == "WRONGPASS", "{url}: {errors}");
         assert_lacks(&errors, "wr0ng");
         assert_lacks(&errors, "s3cret");
     }
-    stage
-        .import()
-        .redis(&format!("redis://:s3cret@127.0.0.1:{port}/"))
-        .succeeds();
+    let url = format!("redis://:s3cret@127.0.0.1:{port}/");
+    stage.import().redis(&url).succeeds();
 
     let mut c = stage.server.wire();
     ok!(c, "SET", format!("{COPY}src:q"), "no list");
@@ -106,15 +88,10 @@ fn what_cannot_be_an_index_is_refused_with_a_reason() {
 
     let replica = Options::new().replica_of(&stage.server).start();
     stage.server.wait_for_replica_offset(&replica);
-    let errors = stage
-        .import()
-        .redis(&replica.url())
-        .prefix("{other}:")
-        .fails();
-    assert!(
-        errors.contains("READONLY") || errors.contains("replica"),
-        "{errors}"
-    );
+    let import = stage.import().redis(&replica.url());
+    let errors = import.prefix("{other}:").fails();
+    let is_named = errors.contains("READONLY") || errors.contains("replica");
+    assert!(is_named, "{errors}");
 }
 
 #[test]
@@ -131,15 +108,14 @@ fn an_index_may_be_in_another_database() {
     let stage = Stage::new("database");
     let url = format!("{}3", stage.server.url());
     stage.import().redis(&url).succeeds();
-    let live =
-        crate::indexer::stage::Outcome::of(&mut stage.server.wire(), crate::indexer::stage::LIVE);
+    let live = Outcome::of(&mut stage.server.wire(), LIVE);
     let mut c = stage.server.wire();
     ok!(c, "SELECT", 3);
-    crate::indexer::stage::Outcome::of(&mut c, COPY).assert_same(&live, "in database 3");
+    Outcome::of(&mut c, COPY).assert_same(&live, "in database 3");
     let socket = format!("unix://{}?db=5", stage.server.unix_path().display());
     stage.import().redis(&socket).succeeds();
     ok!(c, "SELECT", 5);
-    crate::indexer::stage::Outcome::of(&mut c, COPY).assert_same(&live, "over a socket");
+    Outcome::of(&mut c, COPY).assert_same(&live, "over a socket");
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! A server, crawls as WACZ files, and the index that they made while they ran.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
-use redis_tests::archive::{Crawl, Crawler, Folder, Shape, crawl};
+use redis_tests::archive::{Crawl, Crawler, Entry, Folder, Shape, crawl};
 use redis_tests::{
     Ended, Options, Program, Relay, Reply, Rng, Server, Snapshot, Wire, assert_consistent, counts,
-    ok, plain_view, set_key,
+    ok, plain_view, set_key, until,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Where the crawls were made live.
 pub const LIVE: &str = "{live}:";
@@ -60,8 +61,28 @@ impl Stage {
         self.import_of(&self.folder.manifest())
     }
 
+    /// The files of a crawl.
+    pub fn files_of(&self, crawl: usize) -> Vec<Entry> {
+        let id = &self.crawls[crawl].id;
+        self.files_that(|entry| entry.crawl == *id)
+    }
+
+    /// The files of which this holds.
+    pub fn files_that(&self, holds: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        let entries = self.folder.entries.iter();
+        entries.filter(|entry| holds(entry)).cloned().collect()
+    }
+
+    /// An import of a manifest that lists these.
+    pub fn import_list(&self, name: &str, resources: &[Value]) -> Indexer {
+        let manifest = self.folder.file(name);
+        let text = json!({"resources": resources}).to_string();
+        std::fs::write(&manifest, text).expect("it is written");
+        self.import_of(&manifest)
+    }
+
     /// An import of this manifest or file into the other index.
-    pub fn import_of(&self, source: &str) -> Indexer {
+    pub fn import_of(&self, source: impl AsRef<Path>) -> Indexer {
         Indexer::new(source).redis(&self.server.url()).prefix(COPY)
     }
 
@@ -99,21 +120,18 @@ pub struct Indexer {
 
 impl Indexer {
     /// Of this source, into no server yet, with `--lease 1` and `--json`.
-    pub fn new(source: &str) -> Indexer {
-        let indexer = Indexer {
-            arguments: Vec::new(),
-        };
-        indexer
-            .with("--source-url", source)
-            .with("--lease", "1")
-            .flag("--json")
+    pub fn new(source: impl AsRef<Path>) -> Indexer {
+        let source = source.as_ref().to_str().expect("a plain path");
+        let (arguments, lease) = (Vec::new(), "1");
+        let indexer = Indexer { arguments }.with("--source-url", source);
+        indexer.with("--lease", lease).flag("--json")
     }
 
     /// With this option in place of what was said before.
     pub fn with(mut self, name: &str, value: &str) -> Indexer {
         self.arguments.retain(|(other, _)| other != name);
-        self.arguments
-            .push((name.to_owned(), Some(value.to_owned())));
+        let option = (name.to_owned(), Some(value.to_owned()));
+        self.arguments.push(option);
         self
     }
 
@@ -170,28 +188,26 @@ impl Indexer {
     /// Runs it to its end, with exit status 1. Gives what it complained about.
     #[track_caller]
     pub fn fails(&self) -> String {
+        self.fails_with_report().errors
+    }
+
+    #[track_caller]
+    fn fails_with_report(&self) -> Ended {
         let ended = self.run();
-        assert_eq!(
-            ended.status.code(),
-            Some(1),
-            "{}{}",
-            ended.out,
-            ended.errors
-        );
-        ended.errors
+        let Ended {
+            status,
+            out,
+            errors,
+            ..
+        } = &ended;
+        assert_eq!(status.code(), Some(1), "{out}{errors}");
+        ended
     }
 
     /// Runs it to its end: some packages could not be imported. Gives name and reason of each, by name.
     #[track_caller]
     pub fn fails_some(&self) -> BTreeMap<String, String> {
-        let ended = self.run();
-        assert_eq!(
-            ended.status.code(),
-            Some(1),
-            "{}{}",
-            ended.out,
-            ended.errors
-        );
+        let ended = self.fails_with_report();
         let report = report(&ended);
         let failed = report["failed"].as_array().expect("an array").iter();
         let pairs = failed.map(|failed| (text(&failed["name"]), text(&failed["reason"])));
@@ -202,6 +218,25 @@ impl Indexer {
         }
         failed
     }
+}
+
+/// An entry of a manifest with no size or hash, which would tell at once.
+pub fn unsized_entry(entry: &Entry) -> Value {
+    json!({"name": entry.name, "path": entry.path, "crawlId": entry.crawl})
+}
+
+/// Waits until an import over a relay is held there, unless it ends before.
+pub fn in_the_middle(relay: &Relay, import: &mut Program) {
+    until("it is in the middle, or has ended", || {
+        relay.holds() || import.ended().is_some()
+    });
+}
+
+/// Kills an import over a relay, and cuts what it had sent and is held there.
+pub fn killed(import: Program, relay: &Relay) -> Ended {
+    let ended = import.kill9();
+    relay.cut();
+    ended
 }
 
 /// The report of an import in which everything went well.
@@ -246,11 +281,8 @@ impl Outcome {
         let (mut requires, mut required_by) = (BTreeMap::new(), BTreeMap::new());
         for crawl in set_key(c, &format!("{p}allcrawls")) {
             let required = ok!(c, "DEDUPE.REQUIRES", p, crawl).text();
-            let mut by: Vec<String> = ok!(c, "DEDUPE.REQUIREDBY", p, crawl)
-                .items()
-                .iter()
-                .map(|item| format!("{item:?}"))
-                .collect();
+            let by = ok!(c, "DEDUPE.REQUIREDBY", p, crawl);
+            let mut by: Vec<_> = by.items().iter().map(|it| format!("{it:?}")).collect();
             by.sort();
             requires.insert(crawl.clone(), required);
             required_by.insert(crawl, by);
@@ -301,20 +333,18 @@ impl Outcome {
 
 /// Whether a key says something of crawls, and not of how it came about: numbers of calls and of commits.
 fn is_outcome(key: &[u8]) -> bool {
-    const NAMES: [&[u8]; 5] = [
-        b"allhashes",
-        b"alldupes",
-        b"allcrawls",
-        b"uncommittedcrawls",
-        b"src:d",
+    let key = String::from_utf8_lossy(key);
+    let names = [
+        "allhashes",
+        "alldupes",
+        "allcrawls",
+        "uncommittedcrawls",
+        "src:d",
     ];
-    const ENDS: [&[u8]; 3] = [b":reqCrawls", b":duperefs", b":duperef"];
-    let of_crawl =
-        key.starts_with(b"h:") && !key.ends_with(b":seq") && !key.ends_with(b":baseline");
-    NAMES.contains(&key)
-        || of_crawl
-        || key.starts_with(b"c:")
-        || ENDS.iter().any(|end| key.ends_with(end))
+    let ends = [":reqCrawls", ":duperefs", ":duperef"];
+    let of_crawl = key.starts_with("h:") && !key.ends_with(":seq") && !key.ends_with(":baseline");
+    let is_named = names.contains(&&*key) || ends.iter().any(|end| key.ends_with(end));
+    of_crawl || key.starts_with("c:") || is_named
 }
 
 /// Fails unless nothing of an import is left but what stays: names, and the time.

@@ -2,11 +2,13 @@
 
 use std::fs;
 
-use redis_tests::archive::{Entry, Shape, store};
-use redis_tests::{FileHost, Manners, Options, assert_contains, assert_lacks, ok, rows, with};
+use redis_tests::archive::{Entry, Layout, Shape, store};
+use redis_tests::{
+    FileHost, Manners, Options, assert_contains, assert_lacks, but, ok, plain_hash, rows, with,
+};
 use serde_json::json;
 
-use crate::indexer::stage::{COPY, Indexer, Stage};
+use crate::indexer::stage::{COPY, Indexer, LIVE, Stage, assert_over};
 
 /// Crawls in which no payload is stored twice, so that it does not matter which file came first.
 fn plain() -> Shape {
@@ -44,7 +46,6 @@ fn a_collection_on_a_web_server_is_as_good_as_one_here() {
     manifest(&stage, &host, relative).jobs(3).succeeds();
     stage.assert_once();
     // By URLs of their own, from a manifest here.
-    let path = stage.folder.file("urls.json");
     let entries = stage.folder.entries.iter().enumerate();
     let resources: Vec<_> = entries
         .map(|(n, e)| {
@@ -52,8 +53,7 @@ fn a_collection_on_a_web_server_is_as_good_as_one_here() {
             json!({"name": e.name, "path": url, "crawlId": e.crawl, "hash": e.hash, "size": e.size})
         })
         .collect();
-    fs::write(&path, json!({"resources": resources}).to_string()).expect("it is written");
-    let import = stage.import_of(path.to_str().expect("a plain path"));
+    let import = stage.import_list("urls.json", &resources);
     import.prefix("{urls}:").succeeds();
     stage.assert_once_in("{urls}:");
 }
@@ -77,50 +77,33 @@ fn what_a_server_does_badly_but_not_wrongly_does_no_harm() {
 
 #[test]
 fn of_a_large_file_only_the_index_is_fetched() {
-    let stage = Stage::with(
-        "large",
-        Options::new(),
-        1,
-        Shape {
-            waczs: 1,
-            ..plain()
-        },
-    );
-    let layout = redis_tests::archive::Layout::CdxjGzip;
+    let stage = Stage::with("large", Options::new(), 1, but!(plain(), waczs: 1));
     let captures: Vec<_> = stage.crawls[0].captures.iter().collect();
-    let indexes = layout.members(&captures);
+    let indexes = Layout::CdxjGzip.members(&captures);
     let warc = vec![0x5a; 8 << 20];
     let mut members: Vec<(&str, &[u8])> = vec![("archive/data.warc.gz", &warc)];
     members.extend(indexes.iter().map(|(name, bytes)| (*name, &bytes[..])));
     members.push(("archive/more.warc.gz", &warc));
     let host = FileHost::start();
     host.put("/large.wacz", &store(&members), Manners::default());
-    let import = stage.import_of(&host.url("/large.wacz"));
-    import
-        .clone()
-        .with("--crawl-id", &stage.crawls[0].id)
-        .succeeds();
+    let (import, id) = (
+        stage.import_of(&host.url("/large.wacz")),
+        &stage.crawls[0].id,
+    );
+    import.with("--crawl-id", id).succeeds();
     let sent = host.sent();
     assert!(sent < 1 << 20, "{sent} bytes were fetched");
     let mut c = stage.server.wire();
-    let records = |c: &mut redis_tests::Wire, p: &str| {
-        redis_tests::plain_hash(c, p, &format!("h:{}", stage.crawls[0].id))
-    };
-    let live = records(&mut c, crate::indexer::stage::LIVE);
+    let [live, copy] = [LIVE, COPY].map(|prefix| plain_hash(&mut c, prefix, &format!("h:{id}")));
     assert!(!live.is_empty());
-    assert_eq!(records(&mut c, COPY), live);
+    assert_eq!(copy, live);
     // Its hash is not known, and so the list of files has none.
-    let list = ok!(
-        c,
-        "LINDEX",
-        format!("{COPY}c:{}:wacz", stage.crawls[0].id),
-        0
-    );
+    let list = ok!(c, "LINDEX", format!("{COPY}c:{id}:wacz"), 0);
     let entry: serde_json::Value = serde_json::from_slice(list.bytes()).expect("JSON");
     assert_eq!(entry["filename"], "large.wacz");
     assert_eq!(entry["hash"], serde_json::Value::Null, "{entry}");
     assert!(entry["size"].as_u64() > Some(16 << 20), "{entry}");
-    crate::indexer::stage::assert_over(&mut c, COPY);
+    assert_over(&mut c, COPY);
 }
 
 #[test]
@@ -136,21 +119,19 @@ fn a_file_that_a_server_does_not_give_is_named_and_the_others_are_imported() {
     ];
     for (n, (what, bad)) in ways.into_iter().enumerate() {
         let prefix = format!("{{web-{n}}}:");
-        upload(&stage, &host, |n| {
+        let only_one = |n| {
             if n == 1 {
                 bad.clone()
             } else {
                 Manners::default()
             }
-        });
+        };
+        upload(&stage, &host, only_one);
         let import = manifest(&stage, &host, relative).prefix(&prefix);
         let failed = import.fails_some();
         println!("{what}: {failed:?}");
-        assert_eq!(
-            failed.keys().collect::<Vec<_>>(),
-            [&stage.folder.entries[1].name],
-            "{what}"
-        );
+        let expected = [&stage.folder.entries[1].name];
+        assert_eq!(failed.keys().collect::<Vec<_>>(), expected, "{what}");
         let done = ok!(stage.server.wire(), "SCARD", format!("{prefix}src:d")).int();
         assert_eq!(done as usize, stage.folder.entries.len() - 1, "{what}");
         upload(&stage, &host, |_| Manners::default());
@@ -171,11 +152,8 @@ fn a_manifest_from_elsewhere_has_no_say_over_files_here() {
             if n == 0 { path.clone() } else { relative(n, e) }
         });
         let failed = import.fails_some();
-        assert_eq!(
-            failed.keys().collect::<Vec<_>>(),
-            [&stage.folder.entries[0].name],
-            "{path}"
-        );
+        let expected = [&stage.folder.entries[0].name];
+        assert_eq!(failed.keys().collect::<Vec<_>>(), expected, "{path}");
     }
 }
 

@@ -41,6 +41,26 @@ fn open(path: &Path) -> Wacz {
     Wacz::open(&Location::from(path), &Options::default()).unwrap()
 }
 
+fn index(server: &Server) -> Index {
+    Index::open(&server.url(), INDEX).unwrap()
+}
+
+/// Adds the n-th response to a crawl, as one in the package of this number.
+fn add(index: &Index, crawl: &str, n: u64, wacz_index: u64) {
+    let (hash, url) = (sha256_of(n), format!("https://example.com/{n}"));
+    let [hash, date, url] = [&hash, DATE, &url].map(str::as_bytes);
+    let size = 5000;
+    let record = Added {
+        hash,
+        wacz_index,
+        date,
+        url,
+        size,
+    };
+    let counts = index.add(crawl.as_bytes(), &Adding::default(), &[record]);
+    counts.unwrap();
+}
+
 /// Puts a package with these responses into the index, as the only one of its crawl, and gives what others need of it.
 pub fn archive(
     server: &Server,
@@ -48,33 +68,16 @@ pub fn archive(
     path: &Path,
     hashes: std::ops::Range<u64>,
 ) -> Required {
-    let index = Index::open(&server.url(), INDEX).unwrap();
+    let index = index(server);
     let name = path.file_name().unwrap().to_str().unwrap();
     let number = index.wacz_open(crawl.as_bytes(), name.as_bytes()).unwrap();
     for n in hashes {
-        let (hash, url) = (sha256_of(n), format!("https://example.com/{n}"));
-        let record = Added {
-            hash: hash.as_bytes(),
-            wacz_index: number,
-            date: DATE.as_bytes(),
-            url: url.as_bytes(),
-            size: 5000,
-        };
-        index
-            .add(crawl.as_bytes(), &Adding::default(), &[record])
-            .unwrap();
+        add(&index, crawl, n, number);
     }
     let wacz = open(path);
     let (hash, size) = (wacz.digest(|_| ()).unwrap(), wacz.size());
-    index
-        .wacz_close(
-            crawl.as_bytes(),
-            number,
-            name.as_bytes(),
-            hash.as_bytes(),
-            size,
-        )
-        .unwrap();
+    let [id, file, digest] = [crawl, name, &hash].map(str::as_bytes);
+    index.wacz_close(id, number, file, digest, size).unwrap();
     Required {
         filename: name.to_owned(),
         hash: Some(hash),
@@ -86,23 +89,13 @@ pub fn archive(
 /// Both packages in `crawls/`, and the first one in the index, committed.
 pub fn collection(server: &Server, folder: &Path) -> Required {
     let crawls = folder.join("crawls");
-    let first = write(
-        &crawls.join("2026-02-0.wacz"),
-        (0..3).map(|n| line(n, "text/html")),
-    );
-    write(
-        &crawls.join("2026-03-0.wacz"),
-        [
-            line(0, "warc/revisit"),
-            line(2, "warc/revisit"),
-            line(7, "text/html"),
-        ],
-    );
+    let pages = (0..3).map(|n| line(n, "text/html"));
+    let first = write(&crawls.join("2026-02-0.wacz"), pages);
+    let lines = [(0, "warc/revisit"), (2, "warc/revisit"), (7, "text/html")];
+    let lines = lines.map(|(n, mime)| line(n, mime));
+    write(&crawls.join("2026-03-0.wacz"), lines);
     let required = archive(server, "2026-02", &first, 0..3);
-    Index::open(&server.url(), INDEX)
-        .unwrap()
-        .commit(b"2026-02")
-        .unwrap();
+    index(server).commit(b"2026-02").unwrap();
     required
 }
 
@@ -145,10 +138,8 @@ fn the_originals_of_revisits_make_the_list_that_is_written() {
     let one = check(&path);
     assert_eq!(one.status, 1, "{one:?}");
     assert_eq!(one.object()["complete"], false, "{one:?}");
-    assert_eq!(
-        one.object()["packages"][0]["requires"][0]["state"],
-        "missing"
-    );
+    let needed = &one.object()["packages"][0]["requires"][0];
+    assert_eq!(needed["state"], "missing");
 }
 
 #[test]
@@ -157,11 +148,8 @@ fn an_unknown_original_lets_nothing_be_written_unless_that_is_meant() {
     let folder = tempfile::tempdir().unwrap();
     let required = collection(&server, folder.path());
     let unreadable = line(50, "warc/revisit").replace(&sha256_of(50), "none");
-    let lines = [
-        line(1, "warc/revisit"),
-        unreadable,
-        line(99, "warc/revisit"),
-    ];
+    let [first, last] = [1, 99].map(|n| line(n, "warc/revisit"));
+    let lines = [first, unreadable, last];
     let path = write(&folder.path().join("new.wacz"), lines);
     let bytes = fs::read(&path).unwrap();
     let refused = requires(&server, &path, "--write --json").exits(1);
@@ -179,26 +167,18 @@ fn an_unknown_original_lets_nothing_be_written_unless_that_is_meant() {
 fn files_of_the_crawl_itself_are_not_listed_and_each_other_one_once() {
     let server = Server::start();
     let folder = tempfile::tempdir().unwrap();
-    let first = folder.path().join("a-0.wacz");
-    let second = folder.path().join("a-1.wacz");
-    let own = folder.path().join("2026-03-0.wacz");
+    let names = ["a-0.wacz", "a-1.wacz", "2026-03-0.wacz"];
+    let [first, second, own] = names.map(|name| folder.path().join(name));
     for (path, hashes) in [(&first, 0..400), (&second, 400..900), (&own, 900..1300)] {
         write(path, hashes.map(|n| line(n, "text/html")));
     }
-    let needed = [
-        archive(&server, "a", &first, 0..400),
-        archive(&server, "a", &second, 400..900),
-    ];
-    Index::open(&server.url(), INDEX)
-        .unwrap()
-        .commit(b"a")
-        .unwrap();
+    let needed = [(&first, 0..400), (&second, 400..900)];
+    let needed = needed.map(|(path, hashes)| archive(&server, "a", path, hashes));
+    index(&server).commit(b"a").unwrap();
     // Not committed, and known to its own revisits.
     archive(&server, "2026-03", &own, 900..1300);
-    let path = write(
-        &folder.path().join("2026-03-1.wacz"),
-        (0..1300).map(|n| line(n, "warc/revisit")),
-    );
+    let revisits = (0..1300).map(|n| line(n, "warc/revisit"));
+    let path = write(&folder.path().join("2026-03-1.wacz"), revisits);
     let shown = requires(&server, &path, "--json --write").exits(0);
     assert_eq!(shown.object()["revisits"], 1300);
     assert_eq!(list_in(&path), needed);
@@ -208,24 +188,14 @@ fn files_of_the_crawl_itself_are_not_listed_and_each_other_one_once() {
 fn a_file_that_its_crawl_does_not_list_or_that_is_not_finished_is_told() {
     let server = Server::start();
     let folder = tempfile::tempdir().unwrap();
-    let index = Index::open(&server.url(), INDEX).unwrap();
+    let index = index(&server);
     index.wacz_open(b"old", b"old-0.wacz").unwrap();
     for (n, wacz_index) in [(1, 0), (2, 5)] {
-        let (hash, url) = (sha256_of(n), format!("https://example.com/{n}"));
-        let record = Added {
-            hash: hash.as_bytes(),
-            wacz_index,
-            date: DATE.as_bytes(),
-            url: url.as_bytes(),
-            size: 5000,
-        };
-        index.add(b"old", &Adding::default(), &[record]).unwrap();
+        add(&index, "old", n, wacz_index);
     }
     index.commit(b"old").unwrap();
-    let path = write(
-        &folder.path().join("new.wacz"),
-        (1..3).map(|n| line(n, "warc/revisit")),
-    );
+    let revisits = (1..3).map(|n| line(n, "warc/revisit"));
+    let path = write(&folder.path().join("new.wacz"), revisits);
     let shown = requires(&server, &path, "--json").exits(1);
     let told = shown.object();
     let expected = json!([{"filename": "old-0.wacz", "crawlId": "old"}]);
@@ -241,16 +211,8 @@ fn what_the_crawler_noted_is_asked_for_by_its_id() {
     let folder = tempfile::tempdir().unwrap();
     let required = collection(&server, folder.path());
     let hash = sha256_of(1);
-    let revisit = [
-        "DEDUPE.REVISIT",
-        INDEX,
-        "2026-03",
-        "REF",
-        "5c0a2b7e",
-        &hash,
-        "620",
-    ];
-    server.wire().expect_ok(&revisit);
+    let revisit = format!("DEDUPE.REVISIT {INDEX} 2026-03 REF 5c0a2b7e {hash} 620");
+    server.wire().ok_line(revisit);
     let path = write(&folder.path().join("new.wacz"), [line(99, "warc/revisit")]);
     let words = format!("wacz requires {} --ref 5c0a2b7e --write", path.display());
     crawlspace(&server, INDEX, &words).exits(0);
@@ -307,34 +269,21 @@ fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
     let required = collection(&server, folder.path());
     let path = folder.path().join("large.wacz");
     let mut wacz = Writer::create(&path, "2026-03-19T10:20:15Z").unwrap();
-    wacz.warc("data.warc.gz", std::io::repeat(7).take(60_000_000))
-        .unwrap();
-    wacz.index(wacz::Index::Plain, [line(1, "warc/revisit")])
-        .unwrap();
+    let warc = std::io::repeat(7).take(60_000_000);
+    wacz.warc("data.warc.gz", warc).unwrap();
+    let lines = [line(1, "warc/revisit")];
+    wacz.index(wacz::Index::Plain, lines).unwrap();
     wacz.finish().unwrap();
     let old = fs::read(&path).unwrap();
     let mut rng = Rng::new("whoever_is_killed_while_writing");
     let (mut killed, mut finished) = (0, 0);
     while killed < 8 {
         fs::write(&path, &old).unwrap();
-        let mut program = tool("");
-        program.args([
-            "wacz",
-            "requires",
-            "--write",
-            "--crawl",
-            "2026-03",
-            "--prefix",
-            INDEX,
-            "--redis",
-            &server.url(),
-        ]);
-        let mut running = program
-            .arg(&path)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let (url, file) = (server.url(), path.display());
+        let words = format!("--write --crawl 2026-03 --prefix {INDEX} --redis {url} {file}");
+        let mut program = tool(format!("wacz requires {words}"));
+        program.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut running = program.spawn().unwrap();
         // The file beside it shows that it is at work; then after as long as it takes, or somewhat less.
         let begun = until_some("a file beside it, or the end", || {
             let beside = fs::read_dir(folder.path()).unwrap().count() > 2;
@@ -353,17 +302,10 @@ fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
         } else {
             assert_eq!(list, std::slice::from_ref(&required))
         }
-        for beside in fs::read_dir(folder.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-        {
-            if beside
-                .file_name()
-                .unwrap()
-                .to_string_lossy()
-                .starts_with(".wacz-")
-            {
-                fs::remove_file(beside).unwrap();
+        for beside in fs::read_dir(folder.path()).unwrap() {
+            let beside = beside.unwrap();
+            if beside.file_name().to_string_lossy().starts_with(".wacz-") {
+                fs::remove_file(beside.path()).unwrap();
             }
         }
         assert!(finished < 1000, "it cannot be killed in time");
@@ -386,42 +328,24 @@ fn a_server_behind_tls_is_believed_if_the_system_believes_it() {
     let path = write(&folder.path().join("a.wacz"), [line(1, "text/html")]);
     let key = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=crawlspace-test \
         -addext subjectAltName=DNS:localhost -addext basicConstraints=CA:FALSE -keyout key.pem -out cert.pem";
-    ends(
-        Command::new("sh")
-            .args(["-c", key])
-            .current_dir(folder.path()),
-        0,
-    );
-    let serve = [
-        "s_server",
-        "-WWW",
-        "-accept",
-        "127.0.0.1:0",
-        "-key",
-        "key.pem",
-        "-cert",
-        "cert.pem",
-    ];
-    let mut server = Command::new("openssl");
-    server
-        .args(serve)
-        .current_dir(folder.path())
-        .stdin(Stdio::null())
-        .stderr(Stdio::null());
+    let mut sh = Command::new("sh");
+    ends(sh.args(["-c", key]).current_dir(folder.path()), 0);
+    let serve = "openssl s_server -WWW -accept 127.0.0.1:0 -key key.pem -cert cert.pem";
+    let mut server = redis_tests::program(serve);
+    server.current_dir(folder.path());
+    server.stdin(Stdio::null()).stderr(Stdio::null());
     let mut server = Tls(server.stdout(Stdio::piped()).spawn().unwrap());
     let told = BufReader::new(server.0.stdout.take().unwrap());
     let mut told = told.lines().map_while(Result::ok);
-    let port =
-        told.find_map(|line| Some(line.strip_prefix("ACCEPT ")?.rsplit_once(':')?.1.to_owned()));
+    let port = |line: String| Some(line.strip_prefix("ACCEPT ")?.rsplit_once(':')?.1.to_owned());
+    let port = told.find_map(port);
     // What it says later goes nowhere, and must not make it wait.
     std::thread::spawn(move || told.for_each(drop));
     let url = format!("https://localhost:{}/a.wacz", port.unwrap());
     let check = |authority: &str| {
-        outcome(
-            tool(format!("wacz check --json {url}"))
-                .env_remove("SSL_CERT_DIR")
-                .env("SSL_CERT_FILE", folder.path().join(authority)),
-        )
+        let mut tool = tool(format!("wacz check --json {url}"));
+        tool.env_remove("SSL_CERT_DIR");
+        outcome(tool.env("SSL_CERT_FILE", folder.path().join(authority)))
     };
     let believed = check("cert.pem").exits(0);
     assert_eq!(believed.object()["packages"][0]["name"], "a.wacz");

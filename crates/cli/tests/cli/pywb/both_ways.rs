@@ -62,7 +62,7 @@ fn records_are_the_same_as_those_of_pywb() {
         for collection in ["north", "both"] {
             let (url, time) = (&capture.url, &capture.timestamp);
             let path = format!("/{collection}/resource?url={}&closest={time}", encoded(url));
-            let answer = get(ours.address(), &path);
+            let answer = ours.get(&path);
             let record = checked.record(&answer);
             let other = get(theirs.address(), &path);
             assert_eq!(record.payload, payload_of(capture), "{path}");
@@ -91,17 +91,14 @@ fn records_are_the_same_as_those_of_pywb() {
     // Without a moment it is that of the first row.
     for more in ["", "&sort=reverse", "&from=2018", "&filter=%3Dstatus:200"] {
         let path = format!("/north/resource?url=http://example.com/{more}");
-        let (answer, other) = (get(ours.address(), &path), get(theirs.address(), &path));
+        let (answer, other) = (ours.get(&path), get(theirs.address(), &path));
         checked.record(&answer);
         for name in ["memento-datetime", "warc-target-uri"] {
             assert_eq!(answer.field(name), other.field(name), "{path}: {name}");
         }
     }
     checked.are_valid();
-    let nothing = get(
-        ours.address(),
-        "/north/resource?url=http://nothing.example.net/",
-    );
+    let nothing = ours.get("/north/resource?url=http://nothing.example.net/");
     assert_eq!(nothing.status, 404);
     assert_eq!(nothing.media_type(), "application/json");
 }
@@ -195,7 +192,7 @@ fn pywb_is_a_source_of_rows_and_of_records() {
          \x20     south: memento+{base}/south/\n"
     ));
     let times = |collection: &str, query: &str| -> Vec<String> {
-        let answer = get(ours.address(), &format!("/{collection}/index?{query}"));
+        let answer = ours.get(format!("/{collection}/index?{query}"));
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_eq!(answer.field("source-errors"), None, "{answer:?}");
         let times = lines(&answer).into_iter().map(|line| match line {
@@ -245,7 +242,7 @@ fn pywb_is_a_source_of_rows_and_of_records() {
         let (url, time) = (&capture.url, &capture.timestamp);
         for collection in ["short", "memento"] {
             let path = format!("/{collection}/resource?url={}&closest={time}", encoded(url));
-            let answer = get(ours.address(), &path);
+            let answer = ours.get(&path);
             let record = checked.record(&answer);
             assert_eq!(&record.target, url, "{path}");
             assert_eq!(

@@ -150,9 +150,9 @@ fn pywb_and_ours_replay_every_kind_of_capture_by_memento() {
         same(&remote, &local, &path);
         let row = get(theirs.address(), &format!("/rows/{path}"));
         same(&row, &local, &path);
-        let first = get(ours.address(), &format!("/north/{path}"));
+        let first = ours.get(format!("/north/{path}"));
         for collection in ["mementos", "place"] {
-            let again = get(second.address(), &format!("/{collection}/{path}"));
+            let again = second.get(format!("/{collection}/{path}"));
             same(&again, &first, &path);
             for name in [
                 "content-length",
@@ -175,7 +175,7 @@ fn pywb_and_ours_replay_every_kind_of_capture_by_memento() {
     let answer = get(theirs.address(), &path);
     assert_eq!(answer.text(), format!("this is {SEMICOLON}"));
     for url in ODD {
-        let answer = get(second.address(), &format!("/odd_mementos/{TIME}id_/{url}"));
+        let answer = second.get(format!("/odd_mementos/{TIME}id_/{url}"));
         assert_eq!(answer.text(), format!("this is {url}"));
     }
     let page = "timemap/link/http://example.com/";
@@ -246,7 +246,7 @@ fn records_of_a_pywb_warcserver_are_taken() {
     for capture in samples(&odd.data.north.captures) {
         let (url, time) = (&capture.url, &capture.timestamp);
         let path = format!("/north/resource?url={}&closest={time}", encoded(url));
-        let record = checked.record(&get(ours.address(), &path));
+        let record = checked.record(&ours.get(&path));
         assert_eq!(&record.target, url, "{path}");
         assert_eq!(record.payload, payload_of(capture), "{path}");
     }
@@ -268,7 +268,7 @@ fn records_of_a_pywb_warcserver_are_taken() {
         );
     }
     let path = format!("/odd/resource?url={AGAIN}&closest={TIME}");
-    let record = checked.record(&get(ours.address(), &path));
+    let record = checked.record(&ours.get(&path));
     assert_eq!(record.payload, format!("this is {}", ODD[0]).as_bytes());
     assert_contains(&record.head, "X-Again: yes");
     checked.are_valid();

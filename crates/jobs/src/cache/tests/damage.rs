@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,7 +11,7 @@ use nix::unistd::mkfifo;
 
 use super::super::seen::{self, Seen};
 use super::super::{FileSum, Form, Manifest, Work, with_end};
-use super::{FORMS, square, squares, text_of};
+use super::{FORMS, built, has, square, squares, text_of};
 use crate::JobId;
 
 /// Each byte of each file, in both forms; also with the times of the file set back, as a careless copy does.
@@ -19,12 +20,7 @@ fn every_damaged_byte_is_found_and_the_entry_built_anew() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
         let cache = squares(root.path(), form);
-        let build = || {
-            cache
-                .cache(&JobId(7), &Work::default(), square(JobId(7)))
-                .expect("an entry")
-        };
-        let entry = build();
+        let entry = built(&cache);
         let (text, manifest) = (text_of(&entry), entry.manifest_path());
         let mut paths: Vec<_> = entry.files().map(|(_, path, _)| path).collect();
         paths.push(manifest);
@@ -33,51 +29,23 @@ fn every_damaged_byte_is_found_and_the_entry_built_anew() {
         for path in &paths {
             let size = fs::metadata(path).expect("a file").len();
             for at in 0..size {
-                let file = fs::File::options()
-                    .read(true)
-                    .write(true)
-                    .open(path)
-                    .expect("a file");
-                let before = file
-                    .metadata()
-                    .expect("metadata")
-                    .modified()
-                    .expect("a time");
+                let before = modified(path);
+                let file = open(path);
                 let mut byte = [0];
                 file.read_exact_at(&mut byte, at).expect("a byte");
                 file.write_all_at(&[byte[0] ^ 1], at).expect("a byte");
                 file.set_modified(before).expect("a time");
-                let found = cache.hit(&JobId(7), &Work::default()).expect("a look");
-                assert!(found.is_none(), "byte {at} of {}", path.display());
+                assert!(!has(&cache, JobId(7)), "byte {at} of {}", path.display());
                 damaged += 1;
-                assert_eq!(text_of(&build()), text);
-                assert!(
-                    cache
-                        .hit(&JobId(7), &Work::default())
-                        .expect("a look")
-                        .is_some()
-                );
+                assert_eq!(text_of(&built(&cache)), text);
+                assert!(has(&cache, JobId(7)));
             }
-            fs::File::options()
-                .write(true)
-                .open(path)
-                .and_then(|file| file.set_len(size / 2))
-                .expect("cut");
-            assert!(
-                cache
-                    .hit(&JobId(7), &Work::default())
-                    .expect("a look")
-                    .is_none()
-            );
-            assert_eq!(text_of(&build()), text);
+            open(path).set_len(size / 2).expect("cut");
+            assert!(!has(&cache, JobId(7)));
+            assert_eq!(text_of(&built(&cache)), text);
             fs::remove_file(path).expect("removed");
-            assert!(
-                cache
-                    .hit(&JobId(7), &Work::default())
-                    .expect("a look")
-                    .is_none()
-            );
-            assert_eq!(text_of(&build()), text);
+            assert!(!has(&cache, JobId(7)));
+            assert_eq!(text_of(&built(&cache)), text);
         }
         assert!(damaged > 300);
         assert!(cache.figures.counts().damaged > damaged);
@@ -91,60 +59,40 @@ fn damage_is_found_after_the_entry_was_seen_whole() {
         let root = tempfile::tempdir().expect("a folder");
         let path = {
             let cache = squares(root.path(), form);
-            let entry = cache
-                .cache(&JobId(7), &Work::default(), square(JobId(7)))
-                .expect("an entry");
-            let (_, path, _) = entry.files().next().expect("a file");
+            let (_, path, _) = built(&cache).files().next().expect("a file");
             path
         };
         // Until the stamps tell, by the clock of the file system.
         let seen = with_end(&root.path().join("squares/7-cache"), ".seen");
         let cache = squares(root.path(), form);
         until(|| {
-            assert!(
-                cache
-                    .hit(&JobId(7), &Work::default())
-                    .expect("a look")
-                    .is_some()
-            );
+            assert!(has(&cache, JobId(7)));
             fs::metadata(&seen).is_ok_and(|seen| seen.len() > 0)
         });
         // Both what this one remembers, and what another one reads.
         for cache in [&cache, &squares(root.path(), form)] {
             let bytes = fs::read(&path).expect("a file");
-            let before = fs::metadata(&path)
-                .expect("a file")
-                .modified()
-                .expect("a time");
+            let before = modified(&path);
             let mut other = bytes.clone();
             other[0] ^= 1;
-            fs::File::options()
-                .write(true)
-                .open(&path)
-                .and_then(|file| {
-                    file.write_all_at(&other, 0)
-                        .and_then(|()| file.set_modified(before))
-                })
-                .expect("written");
-            assert!(
-                cache
-                    .hit(&JobId(7), &Work::default())
-                    .expect("a look")
-                    .is_none()
-            );
-            fs::File::options()
-                .write(true)
-                .open(&path)
-                .and_then(|file| file.write_all_at(&bytes, 0))
-                .expect("written");
-            assert!(
-                cache
-                    .hit(&JobId(7), &Work::default())
-                    .expect("a look")
-                    .is_some()
-            );
+            let file = open(&path);
+            file.write_all_at(&other, 0).expect("written");
+            file.set_modified(before).expect("a time");
+            assert!(!has(cache, JobId(7)));
+            file.write_all_at(&bytes, 0).expect("written");
+            assert!(has(cache, JobId(7)));
         }
     }
+}
+
+fn open(path: &Path) -> fs::File {
+    let file = fs::File::options().read(true).write(true).open(path);
+    file.expect("a file")
+}
+
+fn modified(path: &Path) -> SystemTime {
+    let metadata = fs::metadata(path).expect("a file");
+    metadata.modified().expect("a time")
 }
 
 /// Waits until something is true; fails after a minute.
@@ -160,19 +108,11 @@ fn until(mut is: impl FnMut() -> bool) {
 fn an_entry_of_another_name_is_not_taken_for_this_one() {
     let root = tempfile::tempdir().expect("a folder");
     let cache = squares(root.path(), Form::Folder);
-    cache
-        .cache(&JobId(7), &Work::default(), square(JobId(7)))
-        .expect("an entry");
+    drop(built(&cache));
     fs::rename(cache.path(&JobId(7)), cache.path(&JobId(8))).expect("renamed");
-    assert!(
-        cache
-            .hit(&JobId(8), &Work::default())
-            .expect("a look")
-            .is_none()
-    );
-    let entry = cache
-        .cache(&JobId(8), &Work::default(), square(JobId(8)))
-        .expect("an entry");
+    assert!(!has(&cache, JobId(8)));
+    let entry = cache.cache(&JobId(8), &Work::default(), square(JobId(8)));
+    let entry = entry.expect("an entry");
     assert!(text_of(&entry).ends_with("b 8 64\n"));
 }
 
@@ -223,12 +163,7 @@ fn what_is_no_file_is_damage_and_nobody_waits_for_it() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
         let cache = squares(root.path(), form);
-        let build = || {
-            cache
-                .cache(&JobId(7), &Work::default(), square(JobId(7)))
-                .expect("an entry")
-        };
-        let entry = build();
+        let entry = built(&cache);
         let (text, manifest) = (text_of(&entry), entry.manifest_path());
         let mut paths: Vec<_> = entry.files().map(|(_, path, _)| path).collect();
         drop(entry);
@@ -240,9 +175,8 @@ fn what_is_no_file_is_damage_and_nobody_waits_for_it() {
             for put in [&put_a_pipe as &dyn Fn(), &put_a_link] {
                 let _ = fs::remove_file(path);
                 put();
-                assert_eq!(text_of(&build()), text, "{}", path.display());
-                let hit = cache.hit(&JobId(7), &Work::default());
-                assert!(hit.expect("a look").is_some());
+                assert_eq!(text_of(&built(&cache)), text, "{}", path.display());
+                assert!(has(&cache, JobId(7)));
             }
             let _ = fs::remove_file(path);
         }

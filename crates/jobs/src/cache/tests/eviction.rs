@@ -18,9 +18,8 @@ fn leftovers_are_cleaned_unless_somebody_builds() {
     let path = cache.path(&JobId(7));
     let draft = draft::temporary(&path);
     fs::create_dir(&draft).expect("a folder");
-    let lock = Lock::try_acquire(&path)
-        .expect("a lock file")
-        .expect("a lock");
+    let lock = Lock::try_acquire(&path).expect("a lock file");
+    let lock = lock.expect("a lock");
     assert!(!clean(&path).expect("a look"));
     assert!(draft.exists());
     drop(lock);
@@ -34,9 +33,8 @@ fn an_entry_in_use_stays_and_one_that_is_not_goes() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
         let (cache, other) = (squares(root.path(), form), squares(root.path(), form));
-        let entry = cache
-            .cache(&JobId(7), &Work::default(), square(JobId(7)))
-            .expect("an entry");
+        let entry = cache.cache(&JobId(7), &Work::default(), square(JobId(7)));
+        let entry = entry.expect("an entry");
         let path = cache.path(&JobId(7));
         let now = |grace| evict(&path, form, grace).expect("evicted");
         assert_eq!(now(Duration::ZERO), Eviction::InUse);
@@ -49,9 +47,8 @@ fn an_entry_in_use_stays_and_one_that_is_not_goes() {
         assert!(text_of(&second).ends_with("b 7 49\n"));
         drop(second);
         assert_eq!(now(Duration::from_secs(3600)), Eviction::InUse);
-        let lock = Lock::try_acquire(&path)
-            .expect("a lock file")
-            .expect("a lock");
+        let lock = Lock::try_acquire(&path).expect("a lock file");
+        let lock = lock.expect("a lock");
         assert_eq!(now(Duration::ZERO), Eviction::BeingBuilt);
         drop(lock);
         assert_eq!(now(Duration::ZERO), Eviction::Gone);
@@ -106,9 +103,8 @@ fn eviction_under_load_takes_nothing_from_anybody() {
 fn files_of_the_future_count_as_used_now() {
     let root = tempfile::tempdir().expect("a folder");
     let cache = squares(root.path(), Form::Folder);
-    let entry = cache
-        .cache(&JobId(7), &Work::default(), square(JobId(7)))
-        .expect("an entry");
+    let entry = cache.cache(&JobId(7), &Work::default(), square(JobId(7)));
+    let entry = entry.expect("an entry");
     let manifest = entry.manifest_path();
     drop(entry);
     let path = cache.path(&JobId(7));

@@ -35,9 +35,8 @@ fn waiting_ends_and_says_who_builds() {
     let root = tempfile::tempdir().expect("a folder");
     let cache = squares(root.path(), Form::File).waiting(Duration::from_millis(20));
     let path = cache.path(&JobId(7));
-    let lock = Lock::try_acquire(&path)
-        .expect("a lock file")
-        .expect("a lock");
+    let lock = Lock::try_acquire(&path).expect("a lock file");
+    let lock = lock.expect("a lock");
     lock.sign();
     let error = cache
         .cache(&JobId(7), &Work::default(), |_| unreachable!())
@@ -121,15 +120,13 @@ fn a_builder_whose_lock_file_was_removed_publishes_nothing() {
 fn a_lock_of_a_file_that_was_removed_is_none() {
     let root = tempfile::tempdir().expect("a folder");
     let entry = root.path().join("7-cache");
-    let first = Lock::try_acquire(&entry)
-        .expect("a lock file")
-        .expect("a lock");
+    let first = Lock::try_acquire(&entry).expect("a lock file");
+    let first = first.expect("a lock");
     assert!(first.is_valid());
     fs::remove_file(with_end(&entry, ".working")).expect("removed");
     assert!(!first.is_valid());
-    let second = Lock::try_acquire(&entry)
-        .expect("a lock file")
-        .expect("a lock");
+    let second = Lock::try_acquire(&entry).expect("a lock file");
+    let second = second.expect("a lock");
     second.sign();
     drop(first);
     assert!(second.is_valid() && owner(&entry).is_some_and(|owner| owner.contains("process")));

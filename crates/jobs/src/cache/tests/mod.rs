@@ -30,25 +30,30 @@ fn square(id: JobId) -> impl FnOnce(&mut Draft) -> Result<(), Error> {
     }
 }
 
+/// The entry of job 7, built unless it is there.
+fn built(cache: &FileBasedCache<JobId>) -> Entry {
+    let entry = cache.cache(&JobId(7), &Work::default(), square(JobId(7)));
+    entry.expect("an entry")
+}
+
+/// Whether there is an entry of that job.
+fn has(cache: &FileBasedCache<JobId>, job: JobId) -> bool {
+    let hit = cache.hit(&job, &Work::default());
+    hit.expect("a look").is_some()
+}
+
 fn text_of(entry: &Entry) -> String {
-    let files = entry.files();
-    files
-        .map(|(_, path, _)| fs::read_to_string(path).expect("a file"))
-        .collect()
+    let text = |path| fs::read_to_string(path).expect("a file");
+    entry.files().map(|(_, path, _)| text(path)).collect()
 }
 
 /// Names of what is in the folder of the cache, without lock files and marks.
 fn names(cache: &FileBasedCache<JobId>) -> Vec<String> {
     let files = fs::read_dir(cache.folder()).expect("a folder");
-    let names = files.map(|file| {
-        file.expect("a file")
-            .file_name()
-            .into_string()
-            .expect("text")
-    });
-    let mut names: Vec<_> = names
-        .filter(|name| !name.ends_with(".working") && !name.ends_with(".seen"))
-        .collect();
+    let names = files.map(|file| file.expect("a file").file_name().into_string());
+    let names = names.map(|name| name.expect("text"));
+    let is_entry = |name: &String| !name.ends_with(".working") && !name.ends_with(".seen");
+    let mut names: Vec<_> = names.filter(is_entry).collect();
     names.sort();
     names
 }
@@ -85,10 +90,8 @@ fn an_item_is_built_once_however_many_threads_ask() {
         });
         let built: Vec<_> = built.into_iter().map(AtomicUsize::into_inner).collect();
         assert_eq!(built, [1; 5]);
-        let builds: u64 = caches
-            .iter()
-            .map(|cache| cache.figures.counts().builds)
-            .sum();
+        let builds = caches.iter().map(|cache| cache.figures.counts().builds);
+        let builds: u64 = builds.sum();
         assert_eq!(builds, 5);
     }
 }
@@ -104,12 +107,7 @@ fn nothing_is_left_of_what_failed() {
         });
         assert!(matches!(failed, Err(Error::Request(_))));
         assert_eq!(names(&cache), [""; 0]);
-        assert!(
-            cache
-                .hit(&JobId(7), &Work::default())
-                .expect("a look")
-                .is_none()
-        );
+        assert!(!has(&cache, JobId(7)));
         assert_eq!(cache.figures.counts().failures, 1);
         let panicked = thread::scope(|scope| {
             let cache = &cache;
@@ -118,10 +116,7 @@ fn nothing_is_left_of_what_failed() {
         });
         assert!(panicked);
         assert_eq!(names(&cache), [""; 0]);
-        let entry = cache
-            .cache(&JobId(7), &Work::default(), square(JobId(7)))
-            .expect("an entry");
-        assert!(text_of(&entry).ends_with("b 7 49\n"));
+        assert!(text_of(&built(&cache)).ends_with("b 7 49\n"));
     }
 }
 
@@ -139,16 +134,8 @@ fn what_a_dead_builder_left_is_in_nobodys_way() {
             Form::File => fs::write(&path, "half").expect("a file"),
             Form::Folder => fs::create_dir(&path).expect("a folder"),
         }
-        assert!(
-            cache
-                .hit(&JobId(7), &Work::default())
-                .expect("a look")
-                .is_none()
-        );
-        let entry = cache
-            .cache(&JobId(7), &Work::default(), square(JobId(7)))
-            .expect("an entry");
-        assert!(text_of(&entry).ends_with("b 7 49\n"));
+        assert!(!has(&cache, JobId(7)));
+        assert!(text_of(&built(&cache)).ends_with("b 7 49\n"));
         assert!(!draft.exists());
     }
 }

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use crawlspace_jobs::{Index, IndexCaches, IndexKind, Missing, MissingJob, Options, Work};
+use crawlspace_jobs::{Index, IndexCaches, IndexKind, Missing, MissingJob, Work};
 use redis_tests::harvest;
 use redis_tests::metadata::Form;
-use redis_tests::{Rng, assert_contains};
+use redis_tests::{Rng, assert_contains, but};
 
 use crate::durability::state::{State, assert_clean, state};
 use crate::stage::{Ask, Stage, set};
@@ -49,10 +49,7 @@ fn of_others(stage: &Stage) -> State {
 fn second(stage: &Stage, others: &State) -> Result<Index, Missing> {
     let cache_dir = stage.path().join("cache");
     let _ = fs::remove_dir_all(&cache_dir);
-    let options = Options {
-        retry_missing: std::time::Duration::ZERO,
-        ..stage.options_in(&cache_dir)
-    };
+    let options = but!(stage.options_in(&cache_dir), retry_missing: std::time::Duration::ZERO);
     let caches = IndexCaches::open(options).expect("caches");
     let index = get(&caches, IndexKind::Full, "1-3");
     let there = state(&cache_dir);
@@ -336,10 +333,7 @@ fn a_job_that_was_repaired_is_there_the_next_time() {
     let path = stage.add_logs(2, &crawl_log, Some(&cdx), Form::WarcGz);
     let bytes = fs::read(&path).expect("a file");
     let cache_dir = stage.path().join("repaired");
-    let options = Options {
-        retry_missing: std::time::Duration::ZERO,
-        ..stage.options_in(&cache_dir)
-    };
+    let options = but!(stage.options_in(&cache_dir), retry_missing: std::time::Duration::ZERO);
     let caches = IndexCaches::open(options).expect("caches");
     fs::write(&path, &bytes[..bytes.len() / 2]).expect("a file");
     assert_eq!(get(&caches, IndexKind::Full, "1-3").found, set("1,3"));

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use crawlspace_jobs::{Error, IndexCaches, Missing, Options, Work};
 use redis_tests::packages::left_out;
-use redis_tests::{Rng, assert_contains};
+use redis_tests::{Rng, assert_contains, but};
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 use crate::durability::processes::{Process, Told};
@@ -26,10 +26,7 @@ const NOBODY: u32 = 65_534;
 /// All that there can be, made where nothing is in the way, and the size of the largest file of an index.
 fn undisturbed(told: &Told) -> (State, u64) {
     let folder = folder();
-    let options = Options {
-        cache_dir: folder.path().to_owned(),
-        ..told.options.clone()
-    };
+    let options = but!(told.options.clone(), cache_dir: folder.path().to_owned());
     let caches = IndexCaches::open(options).expect("caches");
     let mut largest = 0;
     for ask in [asks(BEFORE), asks(ASKS)].concat() {
@@ -79,7 +76,7 @@ fn disturbed<T>(
     );
     if let Err(error) = &attempted {
         let text = error.to_string();
-        assert!(text.contains(&*cache_dir.to_string_lossy()), "{text}");
+        assert_contains(&text, &*cache_dir.to_string_lossy());
         let figures = caches.figures();
         assert_eq!(figures.damaged, 0, "{text}");
     }
@@ -288,9 +285,8 @@ fn what_may_not_be_read_is_named_and_nothing_else_suffers() {
 pub fn unreadable(told: &Told) {
     let caches = told.caches();
     let kind = asks(ASKS)[0].kind;
-    let index = caches
-        .get_index(kind, &set("1-3"), &Work::default())
-        .expect("an index");
+    let index = caches.get_index(kind, &set("1-3"), &Work::default());
+    let index = index.expect("an index");
     assert_eq!(index.found, set("1,3"));
     let [missing] = &index.missing[..] else {
         panic!("{:?}", index.missing)
@@ -345,9 +341,8 @@ pub fn few_descriptors(told: &Told) {
     assert!(failed > 3);
     let caches = told.caches();
     for ask in &kinds {
-        let index = caches
-            .get_index(ask.kind, &jobs, &Work::default())
-            .expect("an index");
+        let index = caches.get_index(ask.kind, &jobs, &Work::default());
+        let index = index.expect("an index");
         assert_eq!((&index.found, index.missing), (&jobs, Vec::new()));
     }
     // Raw data of both kinds, segments, and the two sets: of no other set is there anything.

@@ -1,5 +1,6 @@
 //! Folders, and lists of files.
 
+use redis_tests::but;
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -176,10 +177,7 @@ fn new_files_are_found_when_it_is_time_to_look_again() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let places = [root.to_str().unwrap().to_owned()];
-    let seldom = Options {
-        rescan: Duration::from_secs(3600),
-        ..options()
-    };
+    let seldom = but!(options(), rescan: Duration::from_secs(3600));
     let seldom = Archive::open_with(&places, seldom).unwrap();
     let often = archive_at(root);
     assert!(!found(&often, 7) && !found(&seldom, 7));
@@ -221,10 +219,7 @@ fn the_same_failure_comes_until_it_is_time_to_look_again() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("later");
     let places = [place.to_str().unwrap().to_owned()];
-    let seldom = Options {
-        rescan: Duration::from_secs(3600),
-        ..options()
-    };
+    let seldom = but!(options(), rescan: Duration::from_secs(3600));
     let seldom = Archive::open_with(&places, seldom).unwrap();
     let often = archive_at(&place);
     let first = failure(&seldom, 7);

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io::Write;
 
-use redis_tests::harvest;
 use redis_tests::metadata::{Form, Metadata, cdx_url, crawl_log_url, metadata, write_metadata};
+use redis_tests::{harvest, rows};
 
 use super::*;
 
@@ -43,13 +43,8 @@ fn both_records_come_in_one_pass_from_every_form() {
         let path = folder.path().join(&name);
         write_metadata(&path, 117, 3, &crawl_log, Some(&cdx), form);
         let (found, records) = read(&archive_at(folder.path()), 117).unwrap();
-        assert_eq!(
-            records,
-            [
-                (Kind::CrawlLog, crawl_log.clone()),
-                (Kind::Cdx, cdx.clone())
-            ]
-        );
+        let expected = [(Kind::CrawlLog, &crawl_log), (Kind::Cdx, &cdx)];
+        assert_eq!(records, expected.map(|(kind, text)| (kind, text.clone())));
         assert_eq!(files(&found), [&name]);
         assert_eq!(found.files[0].size, fs::metadata(&path).unwrap().len());
         assert_eq!(found.notes, [""; 0]);
@@ -70,21 +65,15 @@ fn a_file_that_was_compressed_as_a_whole_is_read() {
 #[test]
 fn the_version_block_of_old_arc_files_may_count_its_line_end() {
     let folder = folder();
-    let version =
-        "1 0 InternetArchive\nURL IP-address Archive-date Content-type Archive-length\n\n";
-    let mut bytes = format!(
-        "filedesc://4-metadata-1.arc 0.0.0.0 20130522091849 text/plain {}\n{version}",
-        version.len()
-    );
-    let url = crawl_log_url(4, 2);
-    bytes.push_str(&format!(
-        "{url} 172.16.13.127 20130522091849 text/plain 1\n3\n"
-    ));
+    let names = "URL IP-address Archive-date Content-type Archive-length";
+    let version = format!("1 0 InternetArchive\n{names}\n\n");
+    let (log, cdx, length) = (crawl_log_url(4, 2), cdx_url(4, 2), version.len());
     // The last record may lack its line end.
-    bytes.push_str(&format!(
-        "{} 172.16.13.127 20130522091849 application/x-cdx 2\nab",
-        cdx_url(4, 2)
-    ));
+    let bytes = format!(
+        "filedesc://4-metadata-1.arc 0.0.0.0 20130522091849 text/plain {length}\n{version}\
+         {log} 172.16.13.127 20130522091849 text/plain 1\n3\n\
+         {cdx} 172.16.13.127 20130522091849 application/x-cdx 2\nab"
+    );
     fs::write(folder.path().join("4-metadata-1.arc"), bytes).unwrap();
     let expected = [(Kind::CrawlLog, b"3".to_vec()), (Kind::Cdx, b"ab".to_vec())];
     assert_eq!(read(&archive_at(folder.path()), 4).unwrap().1, expected);
@@ -95,12 +84,11 @@ fn a_job_without_files_and_one_without_records_are_told_apart() {
     let folder = folder();
     let path = folder.path().join("7-metadata-1.warc");
     write_metadata(&path, 7, 3, CRAWL_LOG, None, Form::Warc);
-    let reports = file_of(
-        Form::Warc,
-        &[("metadata://a.example/crawl/reports/x", "text/plain", b"x")],
-    );
-    fs::write(folder.path().join("8-metadata-1.warc"), &reports).unwrap();
-    fs::write(folder.path().join("8-metadata-2.warc"), &reports).unwrap();
+    let url = "metadata://a.example/crawl/reports/x";
+    let reports = file_of(Form::Warc, &[(url, "text/plain", b"x")]);
+    for name in ["8-metadata-1.warc", "8-metadata-2.warc"] {
+        fs::write(folder.path().join(name), &reports).unwrap();
+    }
     let archive = archive_at(folder.path());
 
     let (found, _) = read(&archive, 7).unwrap();
@@ -116,11 +104,10 @@ fn a_job_without_files_and_one_without_records_are_told_apart() {
 #[test]
 fn the_url_of_a_record_decides_whose_it_is() {
     let folder = folder();
-    for name in [
-        "coll-117-3-metadata-2.warc",
-        "12-harvest-118-metadata-1.warc",
+    for (job, name) in [
+        (117, "coll-117-3-metadata-2.warc"),
+        (118, "12-harvest-118-metadata-1.warc"),
     ] {
-        let job = if name.contains("117") { 117 } else { 118 };
         let path = folder.path().join(name);
         write_metadata(&path, job, 3, CRAWL_LOG, Some(CDX), Form::Warc);
     }
@@ -148,32 +135,14 @@ fn the_url_of_a_record_decides_whose_it_is() {
 fn without_a_job_in_the_url_the_name_decides_if_it_can() {
     for form in [Form::Warc, Form::ArcGz] {
         let folder = folder();
-        let bytes = file_of(
-            form,
-            &[
-                (
-                    "metadata://a.example/crawl/logs/crawl.log",
-                    "text/plain",
-                    CRAWL_LOG,
-                ),
-                (
-                    "metadata://a.example/crawl/index/cdx?x=1",
-                    "application/x-cdx",
-                    CDX,
-                ),
-            ],
-        );
-        let ending = form.ending();
-        fs::write(
-            folder.path().join(format!("coll-7-metadata-1{ending}")),
-            &bytes,
-        )
-        .unwrap();
-        fs::write(
-            folder.path().join(format!("8-3-metadata-1{ending}")),
-            &bytes,
-        )
-        .unwrap();
+        let log = "metadata://a.example/crawl/logs/crawl.log";
+        let cdx = "metadata://a.example/crawl/index/cdx?x=1";
+        let records = rows![log, "text/plain", CRAWL_LOG; cdx, "application/x-cdx", CDX];
+        let bytes = file_of(form, &records);
+        for name in ["coll-7-metadata-1", "8-3-metadata-1"] {
+            let path = folder.path().join(format!("{name}{}", form.ending()));
+            fs::write(path, &bytes).unwrap();
+        }
         let archive = archive_at(folder.path());
         assert_eq!(read(&archive, 7).unwrap().1, both());
         for job in [8, 3] {
@@ -186,10 +155,8 @@ fn without_a_job_in_the_url_the_name_decides_if_it_can() {
 #[test]
 fn a_job_that_is_no_number_is_nobodys() {
     let folder = folder();
-    for (n, job) in ["x", "", "+7", "7x", "99999999999999999999"]
-        .iter()
-        .enumerate()
-    {
+    let jobs = ["x", "", "+7", "7x", "99999999999999999999"];
+    for (n, job) in jobs.iter().enumerate() {
         let url = format!("metadata://a.example/crawl/logs/crawl.log?jobid={job}");
         let bytes = file_of(Form::Warc, &[(&url, "text/plain", CRAWL_LOG)]);
         fs::write(folder.path().join(format!("7-metadata-{n}.warc")), bytes).unwrap();
@@ -200,57 +167,19 @@ fn a_job_that_is_no_number_is_nobodys() {
 #[test]
 fn records_of_other_urls_and_types_are_passed_over() {
     let folder = folder();
-    let bytes = file_of(
-        Form::Warc,
-        &[
-            (
-                "metadata://a.example/crawl/logs/crawl.logs",
-                "text/plain; charset=UTF-8",
-                b"1",
-            ),
-            (
-                "metadata://a.example/crawl/logs/crawl.log?jobid=7",
-                "TEXT/PLAIN",
-                b"2",
-            ),
-            (
-                "metadata://a.example/crawl/logs/crawl.log?a=b&jobid=7&c",
-                "text/html",
-                b"3",
-            ),
-            (
-                "metadata://a.example/x/crawl/logs/crawl.log?jobid=7",
-                "text/plain",
-                b"4",
-            ),
-            (
-                "http://a.example/crawl/logs/crawl.log?jobid=7",
-                "text/plain",
-                b"5",
-            ),
-            (
-                "metadata://a.example/crawl/logs/xcrawl.log?jobid=7",
-                "text/plain",
-                b"6",
-            ),
-            (
-                "metadata://a.example/crawl/index/cdx?jobid=7",
-                "text/plain",
-                b"7",
-            ),
-            (
-                "metadata://a.example/crawl/index/cdx?jobid=8",
-                "application/x-cdx",
-                b"8",
-            ),
-            ("metadata://a.example", "application/x-cdx", b"9"),
-            (
-                "metadata://a.example/crawl/index/cdx?jobid=7",
-                "application/x-cdx",
-                b"",
-            ),
-        ],
-    );
+    let records = rows![
+        "metadata://a.example/crawl/logs/crawl.logs", "text/plain; charset=UTF-8", &b"1"[..];
+        "metadata://a.example/crawl/logs/crawl.log?jobid=7", "TEXT/PLAIN", b"2";
+        "metadata://a.example/crawl/logs/crawl.log?a=b&jobid=7&c", "text/html", b"3";
+        "metadata://a.example/x/crawl/logs/crawl.log?jobid=7", "text/plain", b"4";
+        "http://a.example/crawl/logs/crawl.log?jobid=7", "text/plain", b"5";
+        "metadata://a.example/crawl/logs/xcrawl.log?jobid=7", "text/plain", b"6";
+        "metadata://a.example/crawl/index/cdx?jobid=7", "text/plain", b"7";
+        "metadata://a.example/crawl/index/cdx?jobid=8", "application/x-cdx", b"8";
+        "metadata://a.example", "application/x-cdx", b"9";
+        "metadata://a.example/crawl/index/cdx?jobid=7", "application/x-cdx", b"";
+    ];
+    let bytes = file_of(Form::Warc, &records);
     fs::write(folder.path().join("7-metadata-1.warc"), bytes).unwrap();
     let (found, records) = read(&archive_at(folder.path()), 7).unwrap();
     let expected = [
@@ -260,50 +189,37 @@ fn records_of_other_urls_and_types_are_passed_over() {
     ];
     assert_eq!(records, expected);
     assert_eq!(found.notes.len(), 2, "{:?}", found.notes);
-    assert_says(
-        &found.notes[0],
-        &["7-metadata-1.warc", "offset", "text/html", "text/plain"],
-    );
+    let parts = ["7-metadata-1.warc", "offset", "text/html", "text/plain"];
+    assert_says(&found.notes[0], &parts);
 }
 
 #[test]
 fn a_header_of_http_is_no_part_of_the_log() {
     let url = "WARC-Target-URI: metadata://a.example/crawl/logs/crawl.log?jobid=7";
-    let fields =
-        format!("WARC-Type: response\r\n{url}\r\nContent-Type: application/http; msgtype=response");
+    let media_type = "Content-Type: application/http; msgtype=response";
+    let fields = format!("WARC-Type: response\r\n{url}\r\n{media_type}");
     let folder = folder();
-    let block = [
-        &b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"[..],
-        CRAWL_LOG,
-    ]
-    .concat();
-    fs::write(
-        folder.path().join("7-metadata-1.warc"),
-        record(&fields, &block),
-    )
-    .unwrap();
-    let coded = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
-    fs::write(
-        folder.path().join("8-metadata-1.warc"),
-        record(&fields.replace("=7", "=8"), coded),
-    )
-    .unwrap();
+    let plain = &b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"[..];
+    let block = [plain, b"\r\n", CRAWL_LOG].concat();
+    let coded = [plain, b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"].concat();
+    for (job, block) in [("7", block), ("8", coded)] {
+        let bytes = record(&fields.replace("=7", &format!("={job}")), &block);
+        let name = format!("{job}-metadata-1.warc");
+        fs::write(folder.path().join(name), bytes).unwrap();
+    }
     let archive = archive_at(folder.path());
     let expected = [(Kind::CrawlLog, CRAWL_LOG.to_vec())];
     assert_eq!(read(&archive, 7).unwrap().1, expected);
-    assert_says(
-        &failure(&archive, 8),
-        &["8-metadata-1.warc", "offset 0", "coding"],
-    );
+    let parts = ["8-metadata-1.warc", "offset 0", "coding"];
+    assert_says(&failure(&archive, 8), &parts);
 }
 
 #[test]
 fn a_digest_that_the_header_states_is_held_against_the_block() {
     let url = "WARC-Target-URI: metadata://a.example/crawl/logs/crawl.log?jobid=7";
     let digest = sha1_smol::Sha1::from(CRAWL_LOG).digest();
-    let fields = format!(
-        "WARC-Type: resource\r\n{url}\r\nContent-Type: text/plain\r\nWARC-Block-Digest: sha1:{digest}"
-    );
+    let fields = format!("WARC-Type: resource\r\n{url}\r\nContent-Type: text/plain");
+    let fields = format!("{fields}\r\nWARC-Block-Digest: sha1:{digest}");
     let folder = folder();
     let path = folder.path().join("7-metadata-1.warc");
     fs::write(&path, record(&fields, CRAWL_LOG)).unwrap();
@@ -313,10 +229,8 @@ fn a_digest_that_the_header_states_is_held_against_the_block() {
     let mut changed = CRAWL_LOG.to_vec();
     changed[30] ^= 1;
     fs::write(&path, record(&fields, &changed)).unwrap();
-    assert_says(
-        &failure(&archive, 7),
-        &["7-metadata-1.warc", "offset 0", "WARC-Block-Digest"],
-    );
+    let parts = ["7-metadata-1.warc", "offset 0", "WARC-Block-Digest"];
+    assert_says(&failure(&archive, 7), &parts);
     // Also when nobody reads it.
     let unread = archive.read(JobId(7), &Work::default(), &mut |_, _| Ok(()));
     assert_says(&unread.unwrap_err().to_string(), &["WARC-Block-Digest"]);
@@ -328,18 +242,12 @@ fn a_part_of_a_record_is_not_taken_for_all_of_it() {
     let fields = format!("WARC-Type: resource\r\n{url}\r\nContent-Type: text/plain\r\n");
     let folder = folder();
     let path = folder.path().join("7-metadata-1.warc");
-    fs::write(
-        &path,
-        record(&format!("{fields}WARC-Segment-Number: 1"), CRAWL_LOG),
-    )
-    .unwrap();
+    let bytes = record(&format!("{fields}WARC-Segment-Number: 1"), CRAWL_LOG);
+    fs::write(&path, bytes).unwrap();
     let archive = archive_at(folder.path());
     assert_says(&failure(&archive, 7), &["offset 0", "a part of a record"]);
-    fs::write(
-        &path,
-        record(&format!("{fields}WARC-Truncated: length"), CRAWL_LOG),
-    )
-    .unwrap();
+    let bytes = record(&format!("{fields}WARC-Truncated: length"), CRAWL_LOG);
+    fs::write(&path, bytes).unwrap();
     let (found, _) = read(&archive, 7).unwrap();
     assert_says(&found.notes.concat(), &["WARC-Truncated"]);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use redis_tests::metadata::{Form, metadata};
-use redis_tests::{FileHost, Manners, ScriptedHost, answer, assert_lacks, with};
+use redis_tests::{FileHost, Manners, ScriptedHost, answer, assert_lacks, but, with};
 
 use super::*;
 
@@ -301,10 +301,7 @@ fn however_many_ask_one_of_them_looks() {
     let host = FileHost::start();
     list(&host, "/a/", page(&["7-metadata-1.warc.gz"]));
     put(&host, "/a/7-metadata-1.warc.gz", 7, Manners::default());
-    let seldom = Options {
-        rescan: Duration::from_secs(3600),
-        ..options()
-    };
+    let seldom = but!(options(), rescan: Duration::from_secs(3600));
     let archive = Archive::open_with(&[host.url("/a/")], seldom).unwrap();
     std::thread::scope(|scope| {
         for job in 0..8 {

@@ -1,9 +1,10 @@
 //! Sets of jobs, whole and in part.
 
+use redis_tests::but;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crawlspace_jobs::{IndexCaches, IndexKind, JobSet, Missing, Options};
+use crawlspace_jobs::{IndexCaches, IndexKind, JobSet, Missing};
 use redis_tests::metadata::Form;
 
 use crate::stage::{Stage, entries, get, lines, members};
@@ -76,10 +77,7 @@ fn a_cdx_index_has_all_lines_sorted() {
 #[test]
 fn a_part_is_never_kept_under_the_name_of_the_whole() {
     let stage = Stage::with_jobs("1,2,4", 50);
-    let options = Options {
-        retry_missing: Duration::ZERO,
-        ..stage.options()
-    };
+    let options = but!(stage.options(), retry_missing: Duration::ZERO);
     let caches = IndexCaches::open(options).expect("caches");
     for kind in IndexKind::ALL {
         let index = get(&caches, kind, "1-4");
@@ -222,10 +220,7 @@ fn what_was_missing_a_moment_ago_is_not_read_for_again() {
     let (crawl_log, _) = stage.logs(2, 20);
     let path = stage.add_logs(2, &crawl_log, None, Form::WarcGz);
     let patient = stage.caches();
-    let at_once = IndexCaches::open(Options {
-        retry_missing: Duration::ZERO,
-        ..stage.options()
-    });
+    let at_once = IndexCaches::open(but!(stage.options(), retry_missing: Duration::ZERO));
     let at_once = at_once.expect("caches");
     let why = |caches: &IndexCaches| {
         let index = get(caches, IndexKind::Cdx, "1,2");

@@ -1,5 +1,6 @@
 //! Archives of every kind in short and long forms, which mean the same.
 
+use redis_tests::but;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -139,10 +140,7 @@ collections:
 collections:
     rhiz: cdx+http://webenact.rhizome.org/all-cdx
 ",
-        &cdx(
-            "http://webenact.rhizome.org/all-cdx",
-            Some("http://webenact.rhizome.org/all/"),
-        ),
+        &remote_three()[2].kind,
         &[Loader::Live],
     );
 }
@@ -159,10 +157,7 @@ collections:
 
        resource: $live
 ";
-    let kind = cdx(
-        "http://web.archive.org/cdx",
-        Some("http://web.archive.org/web/"),
-    );
+    let kind = remote_three()[0].kind.clone();
     for prefix in ["/web/", "/web", "http://web.archive.org/web", "web/"] {
         let short = format!(
             "
@@ -221,19 +216,18 @@ collections:
 }
 
 fn remote_three() -> [Source; 3] {
-    let rhizome = "http://webenact.rhizome.org/all";
+    let server = |name, api: &str, replay| source(name, cdx(api, Some(replay)));
     [
-        source(
+        server(
             "ia",
-            cdx(
-                "http://web.archive.org/cdx",
-                Some("http://web.archive.org/web/"),
-            ),
+            "http://web.archive.org/cdx",
+            "http://web.archive.org/web/",
         ),
         source("aqpt", memento("http://arquivo.pt/wayback/")),
-        source(
+        server(
             "rhiz",
-            cdx(&format!("{rhizome}-cdx"), Some(&format!("{rhizome}/"))),
+            "http://webenact.rhizome.org/all-cdx",
+            "http://webenact.rhizome.org/all/",
         ),
     ]
 }
@@ -261,10 +255,8 @@ collections:
     let [ia, aqpt, rhiz] = remote_three();
     let local = source("local", file("/etc/archive/local/index"));
     assert_eq!(step.sources, [ia, aqpt, rhiz, local]);
-    assert_eq!(
-        step.resource,
-        [Loader::Live, folder("/etc/archive/local/warcs")]
-    );
+    let resource = [Loader::Live, folder("/etc/archive/local/warcs")];
+    assert_eq!(step.resource, resource);
 }
 
 #[test]
@@ -296,10 +288,7 @@ collections:
     let local = source("seq_fallback.1", file("/etc/archive/local/index"));
     assert_eq!(first.sources, [local]);
     assert_eq!(first.resource, [folder("/etc/archive/local/warcs")]);
-    let three = remote_three().map(|source| Source {
-        timeout: Duration::from_secs(3),
-        ..source
-    });
+    let three = remote_three().map(|source| but!(source, timeout: Duration::from_secs(3)));
     assert!(second.is_group);
     assert_eq!(second.sources, three);
     assert_eq!(second.resource, [Loader::Live]);

@@ -6,6 +6,7 @@ use super::examples::{folder, step, web};
 use super::{good, parse};
 use crate::config::{Dialect, Loader, SourceKind};
 use crawlspace_archive::net::Network;
+use redis_tests::rows;
 
 #[test]
 fn loaders_of_every_kind() {
@@ -53,41 +54,23 @@ collections:
 
 #[test]
 fn sources_of_every_kind_in_short_and_long() {
-    for (long, short) in [
-        ("type: file, path: x.cdxj", "./x.cdxj"),
-        ("type: file, path: /a b/c", "file:///a%20b/c"),
-        ("type: file, path: ../x", "file://../x"),
-        (
-            "type: redis, redis_url: 'redis://h:6379/0/k'",
-            "redis://h/k",
-        ),
-        (
-            "type: redis, redis_url: 'rediss://u:p@h:6379/2/{coll}:cdxj'",
-            "rediss://u:p@h/2/{coll}:cdxj",
-        ),
-        ("type: zipnum, path: /cluster", "zipnum+/cluster"),
-        ("type: zipnum, path: /cluster", "zipnum+file:///cluster/"),
-        ("type: zipnum, path: /c/cluster.idx", "/c/cluster.idx"),
-        (
-            "type: cdx, api_url: 'http://h/', replay_url: 'http://h/web/{timestamp}id_/{url}'",
-            "cdx+http://h /web",
-        ),
-        (
-            "type: cdx, api_url: 'http://h-cdx?a=b'",
-            "cdx+http://h-cdx?a=b",
-        ),
-        (
-            "type: upstream, url: 'http://h:8080/many'",
-            "upstream+http://h:8080/many/",
-        ),
-        (
-            "type: cdx, api_url: 'http://h/{coll}-cdx', replay_url: 'http://h/{coll}/{timestamp}id_/{url}'",
-            "cdx+http://h/{coll}-cdx",
-        ),
-        (
-            "type: cdx, api_url: 'http://h/a/cdx?key=1&', replay_url: 'http://h/w/{timestamp}id_/{url}'",
-            "cdx+http://h/a/cdx?key=1& /w",
-        ),
+    for (long, short) in rows![
+        "type: file, path: x.cdxj", "./x.cdxj";
+        "type: file, path: /a b/c", "file:///a%20b/c";
+        "type: file, path: ../x", "file://../x";
+        "type: redis, redis_url: 'redis://h:6379/0/k'", "redis://h/k";
+        "type: redis, redis_url: 'rediss://u:p@h:6379/2/{coll}:cdxj'", "rediss://u:p@h/2/{coll}:cdxj";
+        "type: zipnum, path: /cluster", "zipnum+/cluster";
+        "type: zipnum, path: /cluster", "zipnum+file:///cluster/";
+        "type: zipnum, path: /c/cluster.idx", "/c/cluster.idx";
+        "type: cdx, api_url: 'http://h/', replay_url: 'http://h/web/{timestamp}id_/{url}'",
+            "cdx+http://h /web";
+        "type: cdx, api_url: 'http://h-cdx?a=b'", "cdx+http://h-cdx?a=b";
+        "type: upstream, url: 'http://h:8080/many'", "upstream+http://h:8080/many/";
+        "type: cdx, api_url: 'http://h/{coll}-cdx', replay_url: 'http://h/{coll}/{timestamp}id_/{url}'",
+            "cdx+http://h/{coll}-cdx";
+        "type: cdx, api_url: 'http://h/a/cdx?key=1&', replay_url: 'http://h/w/{timestamp}id_/{url}'",
+            "cdx+http://h/a/cdx?key=1& /w";
     ] {
         let resource = "resource: [$live, /warcs]";
         let long = format!("collections: {{c: {{index: {{{long}}}, {resource}}}}}");
@@ -115,13 +98,8 @@ collections:
     };
     assert_eq!(a.timeout, Duration::from_millis(250));
     assert_eq!((a.max_bytes, a.max_rows), (Some(1000), Some(7)));
-    assert!(matches!(
-        a.kind,
-        SourceKind::Cdx {
-            dialect: Some(Dialect::Outback),
-            ..
-        }
-    ));
+    let outback = Some(Dialect::Outback);
+    assert!(matches!(&a.kind, SourceKind::Cdx { dialect, .. } if *dialect == outback));
     assert_eq!(b.timeout, Duration::from_millis(1500));
     assert_eq!(c.timeout, Duration::from_secs(2));
 }
@@ -189,24 +167,15 @@ collections:
         address: address.parse().unwrap(),
         bits,
     };
-    assert_eq!(
-        config.allow_private,
-        [
-            network("127.0.0.1", 32),
-            network("::1", 128),
-            network("10.0.0.0", 8)
-        ]
-    );
+    let three = [("127.0.0.1", 32), ("::1", 128), ("10.0.0.0", 8)];
+    let three = three.map(|(address, bits)| network(address, bits));
+    assert_eq!(config.allow_private, three);
     let collection = &config.collections[0];
-    assert_eq!(
-        collection.tags.as_deref(),
-        Some("redis://h:6379/0/tags:{coll}")
-    );
+    let tags = collection.tags.as_deref();
+    assert_eq!(tags, Some("redis://h:6379/0/tags:{coll}"));
     assert_eq!(collection.access_point.as_deref(), Some("public"));
-    assert_eq!(
-        good("{allow_private: ::1, collections: {c: $live}}").allow_private,
-        [network("::1", 128)]
-    );
+    let one = good("{allow_private: ::1, collections: {c: $live}}");
+    assert_eq!(one.allow_private, [network("::1", 128)]);
 }
 
 #[test]

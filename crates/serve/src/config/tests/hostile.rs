@@ -1,6 +1,7 @@
 //! Files that are not what anybody would write: nothing panics, nothing grows, nothing takes its time.
 
 use proptest::prelude::*;
+use redis_tests::{assert_contains, assert_starts, rows};
 
 use super::super::{Config, Position, Secrets, SourceKind, yaml};
 use super::{parse, refusal};
@@ -13,24 +14,11 @@ fn what_grows_without_end_is_refused() {
         let ten = vec![format!("*l{before}"); 10].join(", ");
         laughs.push_str(&format!("l{level}: &l{level} [{ten}]\n"));
     }
-    assert!(
-        refusal(&laughs).contains("more than 200000 values"),
-        "{}",
-        refusal(&laughs)
-    );
-    for deep in [
-        "[".repeat(100_000),
-        "{a: ".repeat(100_000),
-        "- ".repeat(100_000),
-        "? ".repeat(100_000),
-    ] {
-        let text = refusal(&deep);
-        assert!(
-            ["invalid YAML", "levels deep", "must be a text"]
-                .iter()
-                .any(|why| text.contains(why)),
-            "{text}"
-        );
+    assert_contains(refusal(&laughs), "more than 200000 values");
+    for deep in ["[", "{a: ", "- ", "? "] {
+        let text = refusal(&deep.repeat(100_000));
+        let mut reasons = ["invalid YAML", "levels deep", "must be a text"].iter();
+        assert!(reasons.any(|why| text.contains(why)), "{text}");
     }
     for long in [
         "x".repeat(yaml::MAX_TEXT + 1),
@@ -46,24 +34,15 @@ fn a_file_that_cannot_be_read_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing.yaml");
     let text = Config::load(&missing).unwrap_err().to_string();
-    assert!(
-        text.starts_with(&format!(
-            "{}: this file cannot be read: ",
-            missing.display()
-        )),
-        "{text}"
-    );
+    let expected = format!("{}: this file cannot be read: ", missing.display());
+    assert_starts(&text, &expected);
     let file = folder.path().join("config.yaml");
-    for (bytes, what) in [
-        (b"a\nb: \xff\n".to_vec(), "line 2 is not valid UTF-8"),
-        (
-            vec![b'x'; yaml::MAX_TEXT + 1],
-            "this file has more than 4194304 bytes",
-        ),
+    for (bytes, what) in rows![
+        b"a\nb: \xff\n".to_vec(), "line 2 is not valid UTF-8";
+        vec![b'x'; yaml::MAX_TEXT + 1], "this file has more than 4194304 bytes";
     ] {
         std::fs::write(&file, bytes).unwrap();
-        let text = Config::load(&file).unwrap_err().to_string();
-        assert!(text.contains(what), "{text}");
+        assert_contains(Config::load(&file).unwrap_err(), what);
     }
     std::fs::write(&file, "\u{feff}collections:\r\n  a: ./x.cdxj\r\n").unwrap();
     let config = Config::load(&file).unwrap();

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use redis_tests::{assert_contains, assert_starts, rows};
+
 use super::super::{Config, Loader, Remark, Secrets};
 use super::examples::{file, folder, memento, source};
 use super::parse;
@@ -38,41 +40,28 @@ collections:
 ",
     )
     .unwrap();
-    let lines: Vec<_> = warnings
-        .iter()
-        .filter_map(|it| Some(it.position?.line))
-        .collect();
+    let lines = warnings.iter().filter_map(|it| Some(it.position?.line));
+    let lines: Vec<_> = lines.collect();
     assert_eq!(lines, [2, 3, 4, 5, 6, 7, 8, 15], "{warnings:?}");
     let [_, ours, many, seq] = &*config.collections else {
         panic!("{config:?}");
     };
-    assert_eq!(
-        ours.steps[0].sources,
-        [source("ours", file("/etc/archive/index"))]
-    );
+    let [ours, many] = [ours, many].map(|collection| &collection.steps[0]);
+    let expected = [source("ours", file("/etc/archive/index"))];
+    assert_eq!(ours.sources, expected);
     // In pywb the live web is there for every row that says where on it.
-    assert_eq!(
-        ours.steps[0].resource,
-        [folder("/etc/archive/warcs"), Loader::Live]
-    );
-    assert_eq!(
-        many.steps[0].sources[1].kind,
-        memento("http://arquivo.pt/wayback/")
-    );
-    assert_eq!(many.steps[0].sources[0].timeout, Duration::from_secs(10));
+    let expected = [folder("/etc/archive/warcs"), Loader::Live];
+    assert_eq!(ours.resource, expected);
+    let arquivo = memento("http://arquivo.pt/wayback/");
+    assert_eq!(many.sources[1].kind, arquivo);
+    assert_eq!(many.sources[0].timeout, Duration::from_secs(10));
     assert_eq!(seq.steps[0].sources, [source("one", file("/srv/index"))]);
 }
 
 /// A folder as pywb keeps it: collections `a` and `b`, and something that is none.
 fn kept() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    for path in [
-        "a/indexes",
-        "a/archive",
-        "b/indexes",
-        "b/acl",
-        "none/archive",
-    ] {
+    for path in "a/indexes a/archive b/indexes b/acl none/archive".split(' ') {
         std::fs::create_dir_all(dir.path().join("collections").join(path)).unwrap();
     }
     std::fs::write(dir.path().join("collections/c"), "").unwrap();
@@ -101,44 +90,26 @@ fn folders_are_collections_when_the_configuration_says_so() {
         let (config, remarks) = read(dir.path(), text).unwrap();
         assert_eq!(names(&config), ["a", "b"], "{text}");
         let step = &config.collections[0].steps[0];
-        assert_eq!(
-            step.sources,
-            [source("a", file(&at("collections/a/indexes")))]
-        );
-        assert_eq!(
-            step.resource,
-            [folder(&at("collections/a/archive")), Loader::Live]
-        );
+        let index = file(&at("collections/a/indexes"));
+        assert_eq!(step.sources, [source("a", index)]);
+        let archive = folder(&at("collections/a/archive"));
+        assert_eq!(step.resource, [archive, Loader::Live]);
         let [remark] = &*remarks else {
             panic!("{remarks:?}");
         };
-        assert!(
-            remark.what.ends_with("new ones after a restart: a, b"),
-            "{remark:?}"
-        );
+        let what = &remark.what;
+        assert!(what.ends_with("new ones after a restart: a, b"), "{what}");
     }
     // One that is written down goes before a folder of that name.
-    let (config, _) = read(
-        dir.path(),
-        "collections_root: collections\ncollections: {b: $live, z: $live}",
-    )
-    .unwrap();
+    let text = "collections_root: collections\ncollections: {b: $live, z: $live}";
+    let (config, _) = read(dir.path(), text).unwrap();
     assert_eq!(names(&config), ["b", "z", "a"]);
     // Where nothing asks for them they are spoken of.
     let (config, remarks) = read(dir.path(), "collections: {z: $live}").unwrap();
     assert_eq!(names(&config), ["z"]);
-    assert!(
-        remarks[0]
-            .what
-            .starts_with("pywb would serve the collections in "),
-        "{remarks:?}"
-    );
-    let (_, remarks) = read(
-        dir.path(),
-        "enable_auto_colls: false\ncollections: {z: $live}",
-    )
-    .unwrap();
-    assert_eq!(remarks, []);
+    assert_starts(&remarks[0].what, "pywb would serve the collections in ");
+    let text = "enable_auto_colls: false\ncollections: {z: $live}";
+    assert_eq!(read(dir.path(), text).unwrap().1, []);
 }
 
 #[test]
@@ -149,93 +120,41 @@ fn all_folders_can_be_one_collection() {
     assert_eq!(names(&config), ["all", "a", "b"]);
     let step = &config.collections[0].steps[0];
     assert!(step.is_group);
-    assert_eq!(
-        step.sources,
-        [
-            source("a", file(&at("a/indexes"))),
-            source("b", file(&at("b/indexes")))
-        ]
-    );
-    assert_eq!(
-        step.resource,
-        [
-            folder(&at("a/archive")),
-            folder(&at("b/archive")),
-            Loader::Live
-        ]
-    );
-    let refused = read(
-        dir.path(),
-        "enable_auto_colls: false\ncollections: {all: $all}",
-    )
-    .unwrap_err();
-    assert!(refused.contains("2:20: $all are "), "{refused}");
+    let index = |name: &str| source(name, file(&at(&format!("{name}/indexes"))));
+    assert_eq!(step.sources, [index("a"), index("b")]);
+    let [a, b] = ["a/archive", "b/archive"].map(|path| folder(&at(path)));
+    assert_eq!(step.resource, [a, b, Loader::Live]);
+    let text = "enable_auto_colls: false\ncollections: {all: $all}";
+    let refused = read(dir.path(), text).unwrap_err();
+    assert_contains(&refused, "2:20: $all are ");
     // There may be none yet.
     let (config, remarks) = parse("collections: {all: $all}").unwrap();
     assert_eq!(names(&config), ["all"]);
-    assert!(
-        remarks
-            .iter()
-            .any(|one| one.what.contains("there are none")),
-        "{remarks:?}"
-    );
+    let says = |what| remarks.iter().any(|one| one.what.contains(what));
+    assert!(says("there are none"), "{remarks:?}");
     assert_eq!(parse(&config.to_yaml(Secrets::Shown)).unwrap().0, config);
 }
 
 /// What is said of each line of a configuration that is taken.
 #[test]
 fn what_pywb_gives_a_meaning_and_this_does_not_is_named() {
-    let cases = [
-        (
-            "transclusions_version: 1",
-            "",
-            "transclusions_version has no effect",
-        ),
-        ("surt_ordered: false", "", "surt_ordered has no effect"),
-        (
-            "",
-            "x: {index: $live, query_html: q.html}",
-            "query_html has no effect",
-        ),
-        (
-            "",
-            "x: {index: {type: zipnum, path: /c, max_blocks: 9}}",
-            "max_blocks has no effect",
-        ),
-        (
-            "",
-            "x: {index: {type: zipnum, path: /c, shard_index_loc: {match: x, replace: y}}}",
-            "shard_index_loc has no effect",
-        ),
-        ("", "$root: $live", "here it is at /$root/"),
-        (
-            "",
-            "x: 'redis://h/0/{user}:cdxj'",
-            "{user} stands for nothing here",
-        ),
-        ("", "x: 'redis://h/0/*:cdxj'", "* stands for nothing here"),
-        ("", "x: '/indexes/*/x.cdxj'", "* stands for nothing here"),
-        (
-            "",
-            "x: {index: $live, archive_paths: '/a/{user}/*/'}",
-            "{user} stands for nothing here",
-        ),
-        (
-            "",
-            "x: {index: $live, archive_paths: 'redis://h/{user}'}",
-            "{user} stands for nothing here",
-        ),
-        (
-            "archive_paths: './*/'",
-            "x: $live",
-            "* stands for nothing here",
-        ),
-    ];
-    for (top, collection, what) in cases {
-        let (_, remarks) = parse(&format!(
-            "{top}\ncollections:\n  {collection}\n  y: $live\n"
-        ))
-        .unwrap_or_else(|errors| panic!("{top}{collection}: {errors}"));
+    for (top, collection, what) in rows![
+        "transclusions_version: 1", "", "transclusions_version has no effect";
+        "surt_ordered: false", "", "surt_ordered has no effect";
+        "", "x: {index: $live, query_html: q.html}", "query_html has no effect";
+        "", "x: {index: {type: zipnum, path: /c, max_blocks: 9}}", "max_blocks has no effect";
+        "", "x: {index: {type: zipnum, path: /c, shard_index_loc: {match: x, replace: y}}}",
+            "shard_index_loc has no effect";
+        "", "$root: $live", "here it is at /$root/";
+        "", "x: 'redis://h/0/{user}:cdxj'", "{user} stands for nothing here";
+        "", "x: 'redis://h/0/*:cdxj'", "* stands for nothing here";
+        "", "x: '/indexes/*/x.cdxj'", "* stands for nothing here";
+        "", "x: {index: $live, archive_paths: '/a/{user}/*/'}", "{user} stands for nothing here";
+        "", "x: {index: $live, archive_paths: 'redis://h/{user}'}", "{user} stands for nothing here";
+        "archive_paths: './*/'", "x: $live", "* stands for nothing here";
+    ] {
+        let text = format!("{top}\ncollections:\n  {collection}\n  y: $live\n");
+        let (_, remarks) = parse(&text).unwrap_or_else(|errors| panic!("{text}: {errors}"));
         let about = if top.is_empty() { 3 } else { 1 };
         let found = |one: &Remark| {
             one.what.contains(what) && one.position.is_some_and(|position| position.line == about)
@@ -261,10 +180,8 @@ fn sources_of_pywb_are_sources_here() {
         "xmlquery+http://h/q",
         "{index: {type: xmlquery, api_url: 'http://h/q'}}",
     ] {
-        let refused = parse(&format!("collections: {{x: {xml}}}"))
-            .unwrap_err()
-            .to_string();
-        assert!(refused.contains("cannot be asked"), "{refused}");
+        let refused = parse(&format!("collections: {{x: {xml}}}")).unwrap_err();
+        assert_contains(&refused, "cannot be asked");
     }
 }
 
@@ -272,27 +189,17 @@ fn sources_of_pywb_are_sources_here() {
 fn rules_about_folders_are_not_passed_over() {
     let dir = kept();
     std::fs::write(dir.path().join("collections/b/acl/rules.aclj"), "").unwrap();
-    let refused = read(dir.path(), "collections_root: collections").unwrap_err();
-    assert!(
-        refused.starts_with("config.yaml:1:1: ") && refused.contains("b/acl hides captures"),
-        "{refused}"
-    );
-    let refused = read(dir.path(), "default_access: block\nenable_auto_colls: true").unwrap_err();
-    assert!(
-        refused.contains("config.yaml:1:1: default_access hides captures"),
-        "{refused}"
-    );
+    let refused = |text: &str| read(dir.path(), text).unwrap_err();
+    let told = refused("collections_root: collections");
+    assert_starts(&told, "config.yaml:1:1: ");
+    assert_contains(&told, "b/acl hides captures");
+    let told = refused("default_access: block\nenable_auto_colls: true");
+    assert_contains(&told, "config.yaml:1:1: default_access hides captures");
     std::fs::create_dir_all(dir.path().join("collections/x y/indexes")).unwrap();
-    let refused = read(dir.path(), "enable_auto_colls: yes").unwrap_err();
-    assert!(
-        refused.contains("a collection cannot be called \"x y\""),
-        "{refused}"
-    );
-    let refused = read(dir.path(), "enable_auto_colls: yes\nindex_paths: [a, b]").unwrap_err();
-    assert!(
-        refused.contains("2:14: index_paths is one folder here"),
-        "{refused}"
-    );
+    let told = refused("enable_auto_colls: yes");
+    assert_contains(&told, "a collection cannot be called \"x y\"");
+    let told = refused("enable_auto_colls: yes\nindex_paths: [a, b]");
+    assert_contains(&told, "2:14: index_paths is one folder here");
 }
 
 /// A relative one is meant from the file in a collection, and from its folder in one that is a folder.
@@ -317,10 +224,8 @@ collections: {x: {index: ./x.cdxj}, all: $all}
     };
     let resource = |n: usize| config.collections[n].steps[0].resource.clone();
     assert_eq!(resource(0), loaders(&["warcs"]));
-    assert_eq!(
-        resource(1),
-        loaders(&["collections/a/warcs", "collections/b/warcs"])
-    );
+    let both = ["collections/a/warcs", "collections/b/warcs"];
+    assert_eq!(resource(1), loaders(&both));
     assert_eq!(resource(2), loaders(&["collections/a/warcs"]));
 }
 
@@ -338,14 +243,8 @@ collections:
     let [x, y] = &*config.collections else {
         panic!("{config:?}");
     };
-    assert_eq!(
-        x.steps[0].resource,
-        [
-            folder("/etc/archive/archive"),
-            folder("/warcs"),
-            Loader::Web("http://h/".to_owned()),
-            Loader::Live
-        ]
-    );
+    let [archive, warcs] = ["/etc/archive/archive", "/warcs"].map(folder);
+    let web = Loader::Web("http://h/".to_owned());
+    assert_eq!(x.steps[0].resource, [archive, warcs, web, Loader::Live]);
     assert_eq!(y.steps[0].resource, [folder("/etc/archive/y")]);
 }

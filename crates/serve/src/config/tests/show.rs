@@ -58,11 +58,8 @@ collections:
 "#
     );
     assert!(!config.to_json(Secrets::Masked).contains("secret"));
-    assert!(
-        config
-            .to_json(Secrets::Shown)
-            .contains("redis://user:secret@h:6379/0/key")
-    );
+    let shown = config.to_json(Secrets::Shown);
+    assert!(shown.contains("redis://user:secret@h:6379/0/key"));
 }
 
 fn name() -> impl Strategy<Value = String> {
@@ -73,18 +70,10 @@ fn name() -> impl Strategy<Value = String> {
 
 /// Also words that mean something else without quotes.
 fn source_name() -> impl Strategy<Value = String> {
-    let word = prop_oneof![
-        Just("null"),
-        Just("<<"),
-        Just("~"),
-        Just("true"),
-        Just("1.5"),
-        Just("${PLACE}"),
-        Just("-"),
-        Just("#"),
-        Just("&a"),
-        Just("name:"),
+    let words = [
+        "null", "<<", "~", "true", "1.5", "${PLACE}", "-", "#", "&a", "name:",
     ];
+    let word = prop::sample::select(words.to_vec());
     let any = "[^\\s\\pC,]{1,20}".prop_filter("marks", |name: &String| {
         !name.starts_with('!') && name != "*"
     });
@@ -106,11 +95,7 @@ fn redis() -> impl Strategy<Value = String> {
 }
 
 fn kind() -> impl Strategy<Value = SourceKind> {
-    let dialect = prop_oneof![
-        Just(Dialect::Pywb),
-        Just(Dialect::Outback),
-        Just(Dialect::Ia)
-    ];
+    let dialect = prop::sample::select(vec![Dialect::Pywb, Dialect::Outback, Dialect::Ia]);
     prop_oneof![
         path().prop_map(|path| SourceKind::File { path }),
         path().prop_map(|path| SourceKind::ZipNum { path }),

@@ -1,7 +1,7 @@
 use std::io::Write as _;
 
 use futures_util::{StreamExt, stream};
-use redis_tests::Rng;
+use redis_tests::{Rng, assert_contains, rows};
 
 use super::*;
 use crate::resource::digest::{Algorithm, of};
@@ -25,11 +25,8 @@ fn header_end(bytes: &[u8]) -> usize {
 
 fn digests(block: &[u8], payload: &[u8]) -> String {
     let sha1 = |bytes: &[u8]| of(Algorithm::Sha1, bytes).text();
-    format!(
-        "WARC-Block-Digest: {}\r\nWARC-Payload-Digest: {}\r\n",
-        sha1(block),
-        sha1(payload)
-    )
+    let [block, payload] = [block, payload].map(sha1);
+    format!("WARC-Block-Digest: {block}\r\nWARC-Payload-Digest: {payload}\r\n")
 }
 
 fn with_digests(payload: &[u8]) -> Vec<u8> {
@@ -45,18 +42,16 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
 
 /// Bytes that come in pieces of this size.
 fn input(bytes: &[u8], piece: usize) -> Input {
-    let pieces: Vec<_> = bytes
+    let pieces = bytes
         .chunks(piece)
-        .map(|piece| Ok(Bytes::copy_from_slice(piece)))
-        .collect();
+        .map(|piece| Ok(Bytes::copy_from_slice(piece)));
+    let pieces: Vec<_> = pieces.collect();
     Input::Record(stream::iter(pieces).boxed())
 }
 
 async fn read(bytes: &[u8], piece: usize) -> Result<Vec<u8>, LoadError> {
-    let record = Stored::read(input(bytes, piece), b"id")
-        .await?
-        .into_record()?;
-    all(record).await
+    let stored = Stored::read(input(bytes, piece), b"id").await?;
+    all(stored.into_record()?).await
 }
 
 async fn all(record: Record) -> Result<Vec<u8>, LoadError> {
@@ -73,19 +68,14 @@ async fn all(record: Record) -> Result<Vec<u8>, LoadError> {
 fn assert_valid(bytes: &[u8]) {
     let shown = || String::from_utf8_lossy(&bytes[..bytes.len().min(1000)]).into_owned();
     let mut reader = crawlspace_warc::Reader::new("record", bytes);
-    let record = reader
-        .next()
-        .unwrap_or_else(|error| panic!("{error}: {}", shown()))
-        .unwrap();
+    let failed = |error| -> ! { panic!("{error}: {}", shown()) };
+    let record = reader.next().unwrap_or_else(|error| failed(error)).unwrap();
     let header = record.header().clone();
-    record
-        .finish()
-        .unwrap_or_else(|error| panic!("{error}: {}", shown()));
+    record.finish().unwrap_or_else(|error| failed(error));
     assert!(reader.next().unwrap().is_none());
     let block = &bytes[header_end(bytes)..bytes.len() - END.len()];
-    let is_http = header
-        .target_uri()
-        .is_some_and(|uri| uri.starts_with(b"http:") || uri.starts_with(b"https:"));
+    let is_web = |uri: &[u8]| uri.starts_with(b"http:") || uri.starts_with(b"https:");
+    let is_http = header.target_uri().is_some_and(is_web);
     let is_http = is_http && header.get("WARC-Type") == Some(b"response");
     let payload = match http::end_of_head(block) {
         Some(end) if is_http => &block[end..],
@@ -113,11 +103,8 @@ async fn what_is_right_comes_as_it_is_stored() {
         &vec![7; MAX_IN_MEMORY as usize + 5],
     ] {
         let record = with_digests(payload);
-        for piece in [
-            if payload.len() > 1000 { 60_000 } else { 1 },
-            64 * 1024,
-            1 << 24,
-        ] {
+        let small = if payload.len() > 1000 { 60_000 } else { 1 };
+        for piece in [small, 64 * 1024, 1 << 24] {
             assert_eq!(read(&record, piece).await.unwrap(), record);
             assert_eq!(read(&packed(&record), piece).await.unwrap(), record);
         }
@@ -129,19 +116,14 @@ async fn what_is_right_comes_as_it_is_stored() {
 async fn a_record_ends_where_its_file_does() {
     let record = with_digests(b"hello");
     let next = [&record[..], &record[..]].concat();
-    for bytes in [
-        next.clone(),
-        packed(&next),
-        [packed(&record), packed(&record)].concat(),
-    ] {
+    let members = [packed(&record), packed(&record)].concat();
+    for bytes in [next.clone(), packed(&next), members] {
         assert_eq!(read(&bytes, 100).await.unwrap(), record);
     }
     // Indexes may leave the line ends out.
     for left_out in 1..=4 {
-        assert_eq!(
-            read(&record[..record.len() - left_out], 100).await.unwrap(),
-            record
-        );
+        let found = read(&record[..record.len() - left_out], 100).await;
+        assert_eq!(found.unwrap(), record);
     }
     let wrong = String::from_utf8(record.clone()).unwrap();
     for (from, to) in [
@@ -149,7 +131,7 @@ async fn a_record_ends_where_its_file_does() {
         ("Length: 50", "Length: 51"),
         ("Length: 50", "Length: 5000000"),
     ] {
-        assert!(wrong.contains(from), "{wrong}");
+        assert_contains(&wrong, from);
         let wrong = wrong.replace(from, to).into_bytes();
         assert!(read(&wrong, 100).await.is_err());
         assert!(read(&packed(&wrong), 100).await.is_err());
@@ -164,7 +146,7 @@ async fn a_wrong_digest_is_an_error_and_never_a_whole_record() {
         for name in ["WARC-Block-Digest", "WARC-Payload-Digest"] {
             let record = warc(&format!("{name}: {right}\r\n"), &block);
             let error = read(&record, 1 << 16).await.unwrap_err();
-            assert!(error.to_string().contains(name), "{error}");
+            assert_contains(&error, name);
         }
     }
 }
@@ -174,18 +156,13 @@ async fn digests_are_put_so_that_everybody_understands_them() {
     let block = [HTTP.as_bytes(), b"hello"].concat();
     let (right, of_block) = (of(Algorithm::Sha1, b"hello"), of(Algorithm::Sha1, &block));
     let bare = right.text().replace("sha1:", "");
-    for (stated, put) in [
-        (right.text().to_lowercase(), Some(right.text())),
-        (bare, Some(right.text())),
-        (
-            format!("sha1:{}", data_encoding::HEXLOWER.encode(&right.value)),
-            Some(format!(
-                "sha1:{}",
-                data_encoding::HEXLOWER.encode(&right.value)
-            )),
-        ),
-        ("md5:5d41402abc4b2a76b9719d911017c592".to_owned(), None),
-        ("nonsense".to_owned(), None),
+    for (stated, put) in rows![
+        right.text().to_lowercase(), Some(right.text());
+        bare, Some(right.text());
+        format!("sha1:{}", data_encoding::HEXLOWER.encode(&right.value)),
+            Some(format!("sha1:{}", data_encoding::HEXLOWER.encode(&right.value)));
+        "md5:5d41402abc4b2a76b9719d911017c592".to_owned(), None;
+        "nonsense".to_owned(), None;
     ] {
         let record = warc(&format!("WARC-Payload-Digest: {stated}\r\n"), &block);
         let out = read(&record, 1000).await.unwrap();
@@ -195,17 +172,12 @@ async fn digests_are_put_so_that_everybody_understands_them() {
     }
     // Of what is not in the chunks, and a few bytes of something else.
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
-    let record = warc(
-        &format!("WARC-Payload-Digest: {}\r\n", right.text()),
-        chunked,
-    );
+    let stated = |digest: &Digest| format!("WARC-Payload-Digest: {}\r\n", digest.text());
+    let record = warc(&stated(&right), chunked);
     let out = read(&record, 1000).await.unwrap();
     assert_valid(&out);
     assert!(!String::from_utf8_lossy(&out).contains("Payload-Digest"));
-    let record = warc(
-        &format!("WARC-Payload-Digest: {}\r\n", of_block.text()),
-        chunked,
-    );
+    let record = warc(&stated(&of_block), chunked);
     assert!(read(&record, 1000).await.is_err());
 }
 
@@ -216,16 +188,11 @@ async fn what_is_missing_is_added() {
     let out = read(without.as_bytes(), 1000).await.unwrap();
     assert_valid(&out);
     assert!(String::from_utf8_lossy(&out).contains("WARC-Record-ID: <urn:uuid:"));
-    assert_eq!(
-        read(without.as_bytes(), 1000).await.unwrap(),
-        out,
-        "it is the same each time"
-    );
+    let again = read(without.as_bytes(), 1000).await.unwrap();
+    assert_eq!(again, out, "it is the same each time");
     let line_ends = record.replacen("\r\nWARC-Type", "\nWARC-Type", 1);
-    assert_eq!(
-        read(line_ends.as_bytes(), 1000).await.unwrap(),
-        record.as_bytes()
-    );
+    let found = read(line_ends.as_bytes(), 1000).await.unwrap();
+    assert_eq!(found, record.as_bytes());
     for name in ["WARC-Date", "WARC-Target-URI"] {
         let without = record.replace(name, "X");
         assert!(read(without.as_bytes(), 1000).await.is_err(), "{name}");
@@ -235,44 +202,21 @@ async fn what_is_missing_is_added() {
 #[tokio::test]
 async fn arc_records_become_warc_records() {
     let block = [HTTP.as_bytes(), b"hello"].concat();
-    for (line, kind, uri, address) in [
-        (
-            "http://example.com/ 192.0.2.1 20160102030405 text/plain",
-            "response",
-            "http://example.com/",
-            Some("192.0.2.1"),
-        ),
-        (
-            "http://example.com/a b 0.0.0.0 20160102030405 text/plain",
-            "response",
-            "http://example.com/a%20b",
-            None,
-        ),
-        (
-            "http://example.com/ 2001:db8::1 20160102030405 text/html 200 checksum - 123 a.arc.gz",
-            "response",
-            "http://example.com/",
-            Some("2001:db8::1"),
-        ),
-        (
-            "dns:example.com 192.0.2.1 20160102030405 text/dns",
-            "response",
-            "dns:example.com",
-            Some("192.0.2.1"),
-        ),
+    for (line, kind, uri, address) in rows![
+        "http://example.com/ 192.0.2.1 20160102030405 text/plain", "response", "http://example.com/",
+            Some("192.0.2.1");
+        "http://example.com/a b 0.0.0.0 20160102030405 text/plain", "response",
+            "http://example.com/a%20b", None;
+        "http://example.com/ 2001:db8::1 20160102030405 text/html 200 checksum - 123 a.arc.gz",
+            "response", "http://example.com/", Some("2001:db8::1");
+        "dns:example.com 192.0.2.1 20160102030405 text/dns", "response", "dns:example.com",
+            Some("192.0.2.1");
     ] {
         for end in ["\n", ""] {
-            let arc = [
-                format!("{line} {}\n", block.len()).as_bytes(),
-                &block,
-                end.as_bytes(),
-            ]
-            .concat();
-            let next = [
-                &arc[..],
-                b"http://other.example/ 192.0.2.1 20160102030405 text/plain 0\n",
-            ]
-            .concat();
+            let head = format!("{line} {}\n", block.len());
+            let arc = [head.as_bytes(), &block, end.as_bytes()].concat();
+            let other = b"http://other.example/ 192.0.2.1 20160102030405 text/plain 0\n";
+            let next = [&arc[..], other].concat();
             let out = read(&arc, 7).await.unwrap();
             assert_valid(&out);
             assert_eq!(read(&packed(&arc), 1000).await.unwrap(), out);
@@ -289,10 +233,8 @@ async fn arc_records_become_warc_records() {
     }
     let file = b"http://example.com/ 192.0.2.1 20160102030405 text/plain 5\nhello\n";
     let out = String::from_utf8(read(file, 1000).await.unwrap()).unwrap();
-    assert!(
-        out.contains("WARC-Type: resource\r\n") && out.contains("Content-Type: text/plain\r\n"),
-        "{out}"
-    );
+    assert_contains(&out, "WARC-Type: resource\r\n");
+    assert_contains(&out, "Content-Type: text/plain\r\n");
     for wrong in [
         "filedesc://a.arc 0.0.0.0 20160102030405 text/plain 2\n1 \n",
         "http://example.com/ 192.0.2.1 20160102030405 text/plain\nhello\n",
@@ -309,15 +251,10 @@ async fn arc_records_become_warc_records() {
 #[tokio::test]
 async fn damaged_files_give_errors_or_valid_records() {
     let mut rng = Rng::new("damaged_files_give_errors_or_valid_records");
-    let large: Vec<u8> = (0..MAX_IN_MEMORY + 1000)
-        .map(|i| ((i * i) >> 8) as u8)
-        .collect();
-    let arc = [
-        b"http://example.com/ 192.0.2.1 20160102030405 text/plain 50\n",
-        HTTP.as_bytes(),
-        b"hello\n",
-    ]
-    .concat();
+    let large = (0..MAX_IN_MEMORY + 1000).map(|i| ((i * i) >> 8) as u8);
+    let large: Vec<u8> = large.collect();
+    let head = "http://example.com/ 192.0.2.1 20160102030405 text/plain 50\n";
+    let arc = format!("{head}{HTTP}hello\n").into_bytes();
     let bare = warc("", &[HTTP.as_bytes(), b"hello"].concat());
     for (bytes, tries) in [
         (with_digests(b"hello"), 2000),
@@ -331,12 +268,9 @@ async fn damaged_files_give_errors_or_valid_records() {
         for _ in 0..tries {
             let mut bytes = bytes.clone();
             for _ in 0..=rng.below(3) {
-                let near = if rng.chance(50) {
-                    700
-                } else {
-                    bytes.len() as u64
-                };
-                let at = rng.below(near.min(bytes.len() as u64)) as usize;
+                let size = bytes.len() as u64;
+                let near = if rng.chance(50) { 700 } else { size };
+                let at = rng.below(near.min(size)) as usize;
                 match rng.below(5) {
                     0 => bytes[at] = rng.bits() as u8,
                     1 => bytes[at] ^= 1 << rng.below(8),

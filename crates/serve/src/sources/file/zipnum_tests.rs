@@ -8,7 +8,7 @@ use std::sync::Arc;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::StreamExt;
-use redis_tests::Rng;
+use redis_tests::{Rng, assert_contains, but, rows};
 
 use super::super::file::FileSource;
 use super::super::file::tests::{
@@ -98,10 +98,7 @@ fn clusters_say_what_a_naive_reader_finds() {
 
 /// All pages, one after the other, are the whole answer.
 fn assert_paged(source: &FileSource, blocks: &dyn Blocks, lookup: &Arc<Lookup>, size: u64) {
-    let lookup = Arc::new(Lookup {
-        order: Order::Ascending,
-        ..(**lookup).clone()
-    });
+    let lookup = Arc::new(but!((**lookup).clone(), order: Order::Ascending));
     let expected = ask(source, &lookup).0;
     runtime().block_on(async {
         let count = blocks.count(Arc::clone(&lookup)).await.unwrap();
@@ -192,7 +189,7 @@ fn as_many_places_of_a_part_are_tried_as_are_of_use() {
     for more in [16, 400] {
         let (_folder, many) = source(more);
         let error = problem_of(&many).to_string();
-        assert!(error.contains("none: there is no such file"), "{error}");
+        assert_contains(&error, "none: there is no such file");
     }
 }
 
@@ -232,47 +229,19 @@ fn a_damaged_block_is_named() {
     let length = damaged.len();
     damaged[length / 2] ^= 0x55;
     let line = |offset: u64, length: u64| format!("com,a)/ 2016\tp.gz\t{offset}\t{length}\n");
-    for (index, part, expected) in [
-        (
-            line(0, length as u64),
-            damaged.clone(),
-            "p.gz: block at byte 0: ",
-        ),
-        (
-            line(3, 9),
-            b"123no gzip at all".to_vec(),
-            "p.gz: block at byte 3: ",
-        ),
-        (
-            line(5, 9),
-            b"123".to_vec(),
-            "p.gz: block at byte 5: the file ends before",
-        ),
-        (
-            line(u64::MAX, 9),
-            b"123".to_vec(),
-            "block at byte 18446744073709551615: ",
-        ),
-        (line(0, u64::MAX), b"123".to_vec(), "which is more than"),
-        (line(0, 1 << 40), b"123".to_vec(), "which is more than"),
-        (
-            line(0, 9).replace("p.gz", "q.gz"),
-            Vec::new(),
-            "q.gz: there is no such file",
-        ),
-        (
-            line(0, 9).replace("p.gz", "../q.gz"),
-            Vec::new(),
-            "does not name a file in the folder",
-        ),
-        (
-            line(0, 9).replace("p.gz", "/etc/passwd"),
-            Vec::new(),
-            "does not name a file in the folder",
-        ),
+    for (index, part, expected) in rows![
+        line(0, length as u64), damaged.clone(), "p.gz: block at byte 0: ";
+        line(3, 9), b"123no gzip at all".to_vec(), "p.gz: block at byte 3: ";
+        line(5, 9), b"123".to_vec(), "p.gz: block at byte 5: the file ends before";
+        line(u64::MAX, 9), b"123".to_vec(), "block at byte 18446744073709551615: ";
+        line(0, u64::MAX), b"123".to_vec(), "which is more than";
+        line(0, 1 << 40), b"123".to_vec(), "which is more than";
+        line(0, 9).replace("p.gz", "q.gz"), Vec::new(), "q.gz: there is no such file";
+        line(0, 9).replace("p.gz", "../q.gz"), Vec::new(), "does not name a file in the folder";
+        line(0, 9).replace("p.gz", "/etc/passwd"), Vec::new(), "does not name a file in the folder";
     ] {
         let error = problem(index.as_bytes(), &part).to_string();
-        assert!(error.contains(expected), "{error}");
+        assert_contains(&error, expected);
     }
 }
 

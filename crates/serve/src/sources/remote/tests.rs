@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
-use redis_tests::{Asked, Part, ScriptedHost, answer};
+use redis_tests::{Asked, Part, ScriptedHost, answer, assert_starts, once, rows, then};
 
 use super::*;
 use crate::config::Dialect;
@@ -76,6 +76,15 @@ fn cdx(api_url: &str, dialect: Option<Dialect>) -> CdxSource {
     CdxSource::new(net(), identity("cdx", false), api_url, None, dialect)
 }
 
+/// What comes of asking the CDX server at a path for this.
+fn ask_cdx(
+    host: &ScriptedHost,
+    path: &str,
+    given: &[(&str, &str)],
+) -> Result<(Vec<Row>, bool), SourceError> {
+    run(ask(&cdx(&host.url(path), None), &lookup(given)))
+}
+
 fn line(time: u64) -> String {
     format!("com,a)/ {time} {{\"url\": \"http://a.com/\", \"status\": \"200\"}}\n")
 }
@@ -105,49 +114,30 @@ fn a_cdx_server_gets_what_it_understands() {
     assert_eq!(asked(None, &[]), format!("{plain}&showResumeKey=true"));
     assert_eq!(asked(Some(Pywb), &[]), plain);
     assert_eq!(asked(Some(Outback), &[]), plain);
-    assert_eq!(
-        asked(None, &[("from", "2016"), ("to", "2017")]),
-        format!("{plain}&from=20160101000000&to=20171231235959&showResumeKey=true")
-    );
-    assert_eq!(
-        asked(Some(Outback), &[("matchType", "host"), ("from", "2016")]),
-        "key=%20k&matchType=host"
-    );
-    assert_eq!(
-        asked(Some(Ia), &[("matchType", "prefix"), ("from", "2016")]),
-        "key=%20k&matchType=prefix&from=20160101000000&showResumeKey=true"
-    );
-    // A limit only when it is theirs as well, and their order is the one that is wanted.
-    assert_eq!(asked(None, &[("limit", "5")]), format!("{plain}&limit=5"));
-    assert_eq!(
-        asked(Some(Pywb), &[("limit", "5"), ("sort", "reverse")]),
-        format!("{plain}&sort=reverse&limit=5")
-    );
-    assert_eq!(asked(None, &[("limit", "5"), ("sort", "reverse")]), plain);
-    assert_eq!(
-        asked(Some(Pywb), &[("limit", "5"), ("filter", "=status:200")]),
-        format!("{plain}&filter=%3Dstatus%3A200")
-    );
-    assert_eq!(
-        asked(
-            Some(Ia),
-            &[
-                ("filter", "=status:200"),
-                ("filter", "=x:y"),
-                ("filter", "!mime:html")
-            ]
-        ),
-        format!("{plain}&filter=statuscode%3A200&filter=~%21mimetype%3Ahtml&showResumeKey=true")
-    );
-    assert_eq!(
-        asked(None, &[("filter", "=status:200")]),
-        format!("{plain}&showResumeKey=true")
-    );
+    let exact = "matchType=exact";
+    let span = ["from=20160101000000", "to=20171231235959"].join("&");
+    let (from, to, reverse) = (("from", "2016"), ("to", "2017"), ("sort", "reverse"));
+    let (limit, status) = (("limit", "5"), ("filter", "=status:200"));
+    let three = [status, ("filter", "=x:y"), ("filter", "!mime:html")];
+    for (dialect, given, expected) in rows![
+        None, &[from, to][..], format!("{exact}&{span}&showResumeKey=true");
+        Some(Outback), &[("matchType", "host"), from], "matchType=host".into();
+        Some(Ia), &[("matchType", "prefix"), from],
+            "matchType=prefix&from=20160101000000&showResumeKey=true".into();
+        // A limit only when it is theirs as well, and their order is the one that is wanted.
+        None, &[limit], format!("{exact}&limit=5");
+        Some(Pywb), &[limit, reverse], format!("{exact}&sort=reverse&limit=5");
+        None, &[limit, reverse], exact.into();
+        Some(Pywb), &[limit, status], format!("{exact}&filter=%3Dstatus%3A200");
+        Some(Ia), &three,
+            format!("{exact}&filter=statuscode%3A200&filter=~%21mimetype%3Ahtml&showResumeKey=true");
+        None, &[status], format!("{exact}&showResumeKey=true");
+    ] {
+        assert_eq!(asked(dialect, given), format!("key=%20k&{expected}"));
+    }
     let closest = asked(None, &[("closest", "20160102030405"), ("limit", "5")]);
-    assert!(
-        closest.starts_with("closest=20160102030405&sort=closest&key=%20k&matchType=exact"),
-        "{closest}"
-    );
+    let expected = "closest=20160102030405&sort=closest&key=%20k&matchType=exact";
+    assert_starts(&closest, expected);
 }
 
 #[test]
@@ -170,11 +160,8 @@ fn rows_are_in_the_order_that_is_wanted_as_far_as_they_are_few() {
             let lookup = lookup(&[("url", "a.com"), given]);
             let (rows, ordered) = run(ask(&source, &lookup)).unwrap();
             assert!(ordered);
-            assert_eq!(
-                times(&rows),
-                expected.map(|year| format!("{year}0101000000")),
-                "{path} {given:?}"
-            );
+            let expected = expected.map(|year| format!("{year}0101000000"));
+            assert_eq!(times(&rows), expected, "{path} {given:?}");
         }
     }
 }
@@ -195,22 +182,15 @@ fn many_rows_stream_and_must_be_in_order() {
         }
         answer(200, &[], text)
     });
-    let asked = |path: &str| {
-        run(ask(
-            &cdx(&host.url(path), None),
-            &lookup(&[("url", "a.com")]),
-        ))
-    };
+    let asked = |path: &str| ask_cdx(&host, path, &[("url", "a.com")]);
     let (rows, ordered) = asked("/good").unwrap();
     assert!(ordered && rows.len() == 5001);
     // Whoever asked sorts them.
     let (rows, ordered) = asked("/soon").unwrap();
     assert!(!ordered && rows.len() == 5002);
     let error = asked("/late").unwrap_err();
-    assert!(
-        matches!(&error, SourceError::Answer(why) if why.contains("order")),
-        "{error}"
-    );
+    let is_order = matches!(&error, SourceError::Answer(why) if why.contains("order"));
+    assert!(is_order, "{error}");
 }
 
 #[test]
@@ -240,11 +220,8 @@ fn an_answer_that_was_cut_is_gone_on_with() {
                 _ => None,
             };
             let last = rows.len() - 1;
-            let mut text: String = rows
-                .into_iter()
-                .enumerate()
-                .map(|(i, time)| row(time, i == last))
-                .collect();
+            let rows = rows.into_iter().enumerate();
+            let mut text: String = rows.map(|(i, time)| row(time, i == last)).collect();
             match (json, key) {
                 (false, Some(key)) => text += &format!("\n{key}\n"),
                 (true, Some(key)) => text += &format!(",\n[],\n[\"{key}\"]"),
@@ -258,11 +235,9 @@ fn an_answer_that_was_cut_is_gone_on_with() {
             answer(200, &[], text)
         });
         for match_type in ["exact", "prefix"] {
-            let lookup = lookup(&[("url", "a.com"), ("matchType", match_type)]);
-            let (rows, _) = run(ask(&cdx(&host.url("/cdx"), None), &lookup)).unwrap();
-            let expected: Vec<_> = (20160101000000u64..20160101000005)
-                .map(|time| time.to_string())
-                .collect();
+            let given = [("url", "a.com"), ("matchType", match_type)];
+            let (rows, _) = ask_cdx(&host, "/cdx", &given).unwrap();
+            let expected = [0, 1, 2, 3, 4].map(|i| format!("2016010100000{i}"));
             assert_eq!(times(&rows), expected, "{match_type}, json {json}");
         }
         assert_eq!(host.asked().len(), 6);
@@ -272,55 +247,41 @@ fn an_answer_that_was_cut_is_gone_on_with() {
 #[test]
 fn an_answer_of_a_round_number_of_rows_is_asked_on_by_time() {
     // Three captures a second, and never more than a thousand rows.
-    let all: Vec<u64> = (0..2600)
-        .map(|i| 20160101000000 + i / 3 / 60 * 100 + i / 3 % 60)
-        .collect();
+    let all = (0..2600).map(|i| 20160101000000 + i / 3 / 60 * 100 + i / 3 % 60);
+    let all: Vec<u64> = all.collect();
     let served = all.clone();
     let host = ScriptedHost::start(move |asked| {
         let from = asked.parameter("from").parse().unwrap_or(0);
-        let rows = served
-            .iter()
-            .enumerate()
-            .filter(|(_, time)| **time >= from)
-            .take(1000);
-        let text: String = rows
-            .map(|(i, time)| {
-                format!("com,a)/ {time} {{\"url\": \"http://a.com/\", \"digest\": \"{i}\"}}\n")
-            })
-            .collect();
-        answer(200, &[], text)
+        let rows = served.iter().enumerate().filter(|(_, time)| **time >= from);
+        let row = |(i, time)| {
+            format!("com,a)/ {time} {{\"url\": \"http://a.com/\", \"digest\": \"{i}\"}}\n")
+        };
+        answer(200, &[], rows.take(1000).map(row).collect::<String>())
     });
-    let source = cdx(&host.url("/cdx"), None);
-    let (rows, ordered) = run(ask(&source, &lookup(&[("url", "a.com")]))).unwrap();
+    let (rows, ordered) = ask_cdx(&host, "/cdx", &[("url", "a.com")]).unwrap();
     assert!(ordered);
-    assert_eq!(
-        times(&rows),
-        all.iter().map(u64::to_string).collect::<Vec<_>>()
-    );
+    let all: Vec<_> = all.iter().map(u64::to_string).collect();
+    assert_eq!(times(&rows), all);
     assert_eq!(host.asked().len(), 3);
 }
 
 #[test]
 fn a_server_that_repeats_itself_is_not_asked_for_ever() {
     let host = ScriptedHost::start(|asked| {
-        let lines: String = (0..1000)
-            .map(|i| line(20160101000000 + i / 60 * 100 + i % 60))
-            .collect();
+        let lines = (0..1000).map(|i| line(20160101000000 + i / 60 * 100 + i % 60));
+        let lines: String = lines.collect();
         if asked.target.starts_with("/key") {
             answer(200, &[], format!("{lines}\nagain\n"))
         } else {
             answer(200, &[], lines)
         }
     });
-    let lookup = lookup(&[("url", "a.com")]);
-    let (rows, _) = run(ask(&cdx(&host.url("/time"), None), &lookup)).unwrap();
-    assert_eq!(rows.len(), 1000);
+    let given = [("url", "a.com")];
+    assert_eq!(ask_cdx(&host, "/time", &given).unwrap().0.len(), 1000);
     assert_eq!(host.asked().len(), 2);
-    let key = run(ask(&cdx(&host.url("/key"), None), &lookup));
-    assert!(
-        matches!(&key, Err(SourceError::Answer(why)) if why.contains("repeats")),
-        "{key:?}"
-    );
+    let key = ask_cdx(&host, "/key", &given).unwrap_err();
+    let repeats = matches!(&key, SourceError::Answer(why) if why.contains("repeats"));
+    assert!(repeats, "{key}");
     assert_eq!(host.asked().len(), 4);
 }
 
@@ -333,58 +294,47 @@ fn a_server_that_refuses_is_asked_for_less() {
             answer(400, &[], "from= is for exact matches")
         }
     });
-    let lookup = lookup(&[("url", "a.com/*"), ("from", "2016")]);
-    let (rows, _) = run(ask(&cdx(&host.url("/cdx"), None), &lookup)).unwrap();
+    let given = [("url", "a.com/*"), ("from", "2016")];
+    let (rows, _) = ask_cdx(&host, "/cdx", &given).unwrap();
     // What was not said to it still counts.
     assert_eq!(times(&rows), ["20160101000000"]);
     assert_eq!(parameters(&host.asked()[1]), "matchType=prefix");
     let host = ScriptedHost::start(|_| answer(400, &[], "no"));
-    let refused = run(ask(&cdx(&host.url("/cdx"), None), &lookup));
+    let refused = ask_cdx(&host, "/cdx", &given);
     assert_eq!(refused.unwrap_err(), SourceError::Status(400));
     assert_eq!(host.asked().len(), 2);
 }
 
 #[test]
 fn an_answer_without_rows_is_empty_or_an_error() {
-    let host = ScriptedHost::start(|asked| match asked.target.split('?').next().unwrap() {
-        "/empty" => answer(200, &[], ""),
-        "/none" => answer(204, &[], ""),
-        "/array" => answer(200, &[], "[]"),
-        "/header" => answer(200, &[], " CDX N b a m s k S\n"),
-        "/others" => answer(200, &[], "com,b)/ 2016 {\"url\": \"http://b.com/\"}\n"),
-        "/said" => answer(
-            404,
-            &[],
-            r#"{"message": "No Captures found for: http://a.com/"}"#,
-        ),
-        "/html" => answer(
-            200,
-            &[("Content-Type", "text/html")],
-            "\n <!doctype html><html>",
-        ),
-        "/page" => answer(404, &[], "<html>no captures"),
-        "/gone" => answer(404, &[], "not found"),
-        "/message" => answer(200, &[], r#"{"message": "closed today"}"#),
-        "/text" => answer(200, &[], "Service is\nunavailable\n"),
-        "/cut" => answer(
-            200,
-            &[],
-            line(20160101000000) + "com,a)/ 2016 {\"url\": \"htt",
-        ),
-        "/warning" => answer(
-            200,
-            &[],
-            line(20160101000000) + "warning: output may be incomplete\n",
-        ),
-        "/json" => answer(200, &[], r#"[["com,a)/", "2016"#),
-        _ => answer(503, &[], ""),
+    let first = line(20160101000000);
+    let host = ScriptedHost::start(move |asked| {
+        let (status, text) = match asked.target.split('?').next().unwrap() {
+            "/empty" => (200, String::new()),
+            "/none" => (204, String::new()),
+            "/array" => (200, "[]".into()),
+            "/header" => (200, " CDX N b a m s k S\n".into()),
+            "/others" => (200, "com,b)/ 2016 {\"url\": \"http://b.com/\"}\n".into()),
+            "/said" => (
+                404,
+                r#"{"message": "No Captures found for: http://a.com/"}"#.into(),
+            ),
+            "/html" => {
+                let html = [("Content-Type", "text/html")];
+                return answer(200, &html, "\n <!doctype html><html>");
+            }
+            "/page" => (404, "<html>no captures".into()),
+            "/gone" => (404, "not found".into()),
+            "/message" => (200, r#"{"message": "closed today"}"#.into()),
+            "/text" => (200, "Service is\nunavailable\n".into()),
+            "/cut" => (200, format!("{first}com,a)/ 2016 {{\"url\": \"htt")),
+            "/warning" => (200, format!("{first}warning: output may be incomplete\n")),
+            "/json" => (200, r#"[["com,a)/", "2016"#.into()),
+            _ => (503, String::new()),
+        };
+        answer(status, &[], text)
     });
-    let asked = |path: &str| {
-        run(ask(
-            &cdx(&host.url(path), None),
-            &lookup(&[("url", "a.com")]),
-        ))
-    };
+    let asked = |path: &str| ask_cdx(&host, path, &[("url", "a.com")]);
     for path in ["/empty", "/none", "/array", "/header", "/others", "/said"] {
         assert_eq!(asked(path), Ok((Vec::new(), true)), "{path}");
     }
@@ -404,47 +354,33 @@ fn an_answer_without_rows_is_empty_or_an_error() {
     }
 }
 
+/// A row that leads to replay, from a source of the type TYPE.
+const REPLAYED: &str = r#"{"url": "http://a.com/", "live_url": "http://h/20160101000000id_/http://a.com/", "load_url": "http://h/20160101000000id_/http://a.com/", "source": "far", "source_type": "TYPE"}"#;
+
 #[test]
 fn rows_lead_to_replay_or_to_files() {
-    let host = ScriptedHost::start(|_| {
-        answer(
-            200,
-            &[],
-            r#"com,a)/ 2016 {"url": "http://a.com/", "filename": "a.warc", "offset": 1, "length": 2}"#,
-        )
-    });
+    let line =
+        r#"com,a)/ 2016 {"url": "http://a.com/", "filename": "a.warc", "offset": 1, "length": 2}"#;
+    let host = ScriptedHost::start(move |_| answer(200, &[], line));
+    let api = host.url("/cdx");
     let row = |live, replay| {
-        let source = CdxSource::new(
-            net(),
-            identity("cdx", live),
-            &host.url("/cdx"),
-            replay,
-            None,
-        );
+        let source = CdxSource::new(net(), identity("cdx", live), &api, replay, None);
         let (rows, _) = run(ask(&source, &lookup(&[("url", "a.com")]))).unwrap();
         String::from_utf8(rows[0].json().to_vec()).unwrap()
     };
     let replay = Some("http://h/{timestamp}id_/{url}");
-    assert_eq!(
-        row(true, replay),
-        r#"{"url": "http://a.com/", "live_url": "http://h/20160101000000id_/http://a.com/", "load_url": "http://h/20160101000000id_/http://a.com/", "source": "far", "source_type": "cdx"}"#
-    );
+    assert_eq!(row(true, replay), REPLAYED.replace("TYPE", "cdx"));
+    let expected = r#"{"url": "http://a.com/", "length": "2", "offset": "1", "filename": "a.warc", "source": "far", "source_type": "cdx"}"#;
     for (live, replay) in [(false, replay), (true, None), (false, None)] {
-        assert_eq!(
-            row(live, replay),
-            r#"{"url": "http://a.com/", "length": "2", "offset": "1", "filename": "a.warc", "source": "far", "source_type": "cdx"}"#
-        );
+        assert_eq!(row(live, replay), expected);
     }
 }
 
 #[test]
 fn limits_are_kept() {
     let host = ScriptedHost::start(|_| {
-        let begin = b"HTTP/1.1 200 X\r\n\r\n".to_vec();
-        vec![
-            Part::Bytes(begin),
-            Part::Endless(line(20160101000000).into_bytes()),
-        ]
+        let lines = line(20160101000000).into_bytes();
+        then("HTTP/1.1 200 X\r\n\r\n", Part::Endless(lines))
     });
     for (rows, bytes) in [(3000, u64::MAX), (u64::MAX, 1 << 20)] {
         let mut identity = identity("cdx", false);
@@ -456,21 +392,27 @@ fn limits_are_kept() {
     }
 }
 
-fn memento(host: &ScriptedHost) -> MementoSource {
-    MementoSource::new(
-        net(),
-        identity("memento", true),
-        &host.url("/gate/{url}"),
-        &host.url("/map/{url}"),
-        "http://h/{timestamp}id_/{url}",
-    )
+fn memento(host: &ScriptedHost, gate: &str) -> MementoSource {
+    let (gate, map) = (
+        host.url(&format!("/{gate}/{{url}}")),
+        host.url("/map/{url}"),
+    );
+    let replay = "http://h/{timestamp}id_/{url}";
+    MementoSource::new(net(), identity("memento", true), &gate, &map, replay)
+}
+
+/// What comes of asking a Memento archive with the timegate `/gate/` for this.
+fn ask_memento(
+    host: &ScriptedHost,
+    given: &[(&str, &str)],
+) -> Result<(Vec<Row>, bool), SourceError> {
+    run(ask(&memento(host, "gate"), &lookup(given)))
 }
 
 fn mementos(years: &[u32]) -> String {
     let one = |year: &u32| {
-        format!(
-            ",\n<http://h/{year}/http://a.com/>; rel=\"memento\"; datetime=\"Fri, 01 Jan {year} 00:00:00 GMT\""
-        )
+        let date = format!("Fri, 01 Jan {year} 00:00:00 GMT");
+        format!(",\n<http://h/{year}/http://a.com/>; rel=\"memento\"; datetime=\"{date}\"")
     };
     let all: String = years.iter().map(one).collect();
     format!("<http://a.com/>; rel=\"original\"{all}")
@@ -484,29 +426,17 @@ fn a_timemap_names_all_captures() {
         "/map/http://page.com/" => answer(200, &[], "<!doctype html>\n<html><a href=\"x\">"),
         _ => answer(500, &[], ""),
     });
-    let asked = |given: &[(&str, &str)]| run(ask(&memento(&host), &lookup(given)));
-    let (rows, _) = asked(&[("url", "http://a.com/"), ("from", "2016")]).unwrap();
+    let (rows, _) = ask_memento(&host, &[("url", "http://a.com/"), ("from", "2016")]).unwrap();
     assert_eq!(times(&rows), ["20160101000000", "20170101000000"]);
-    assert_eq!(
-        rows[0].json(),
-        br#"{"url": "http://a.com/", "live_url": "http://h/20160101000000id_/http://a.com/", "load_url": "http://h/20160101000000id_/http://a.com/", "source": "far", "source_type": "memento"}"#
-    );
-    assert_eq!(
-        asked(&[("url", "http://none.com/")]),
-        Ok((Vec::new(), true))
-    );
-    assert!(matches!(
-        asked(&[("url", "http://page.com/")]),
-        Err(SourceError::Answer(_))
-    ));
-    assert_eq!(
-        asked(&[("url", "http://c.com/")]),
-        Err(SourceError::Status(500))
-    );
-    assert!(matches!(
-        asked(&[("url", "http://a.com/*")]),
-        Err(SourceError::Unsupported(_))
-    ));
+    let expected = REPLAYED.replace("TYPE", "memento");
+    assert_eq!(rows[0].json(), expected.as_bytes());
+    let asked = |url| ask_memento(&host, &[("url", url)]);
+    assert_eq!(asked("http://none.com/"), Ok((Vec::new(), true)));
+    let page = asked("http://page.com/");
+    assert!(matches!(page, Err(SourceError::Answer(_))));
+    assert_eq!(asked("http://c.com/"), Err(SourceError::Status(500)));
+    let many = asked("http://a.com/*");
+    assert!(matches!(many, Err(SourceError::Unsupported(_))));
 }
 
 #[test]
@@ -534,18 +464,10 @@ fn timemaps_of_timemaps_are_read_once_each() {
         };
         answer(200, &[], text)
     });
-    let (rows, _) = run(ask(
-        &memento(&host),
-        &lookup(&[("url", "http://a.com/"), ("to", "2018")]),
-    ))
-    .unwrap();
+    let (rows, _) = ask_memento(&host, &[("url", "http://a.com/"), ("to", "2018")]).unwrap();
     assert_eq!(times(&rows), ["20150101000000", "20160101000000"]);
     assert_eq!(host.asked().len(), 3);
-    let (_, _) = run(ask(
-        &memento(&host),
-        &lookup(&[("url", "http://deep.com/")]),
-    ))
-    .unwrap();
+    ask_memento(&host, &[("url", "http://deep.com/")]).unwrap();
     assert!(host.asked().len() < 20);
 }
 
@@ -583,16 +505,9 @@ fn a_timegate_names_the_closest() {
             _ => answer(500, &[], ""),
         }
     });
-    let asked = |host_name: &str| {
-        let url = match host_name {
-            // What the archive says of the URL has to be of the URL that was asked for.
-            "302.com" | "200.com" | "far.com" | "get.com" => format!("http://{host_name}/"),
-            other => format!("http://{other}/"),
-        };
-        run(ask(
-            &memento(&host),
-            &lookup(&[("url", &url), ("closest", "20160301000000")]),
-        ))
+    let asked = |name: &str| {
+        let url = format!("http://{name}/");
+        ask_memento(&host, &[("url", &url), ("closest", "20160301000000")])
     };
     // All of those links are about another URL, which was not asked for.
     assert_eq!(asked("302.com"), Ok((Vec::new(), true)));
@@ -614,10 +529,8 @@ fn a_timegate_answers_in_any_of_its_styles() {
     let host = ScriptedHost::start(|asked| {
         let links = mementos(&[2015, 2016, 2017, 2016]).replace('\n', "");
         let date = "Fri, 01 Jan 2016 00:00:00 GMT";
-        assert_eq!(
-            asked.fields["accept-datetime"],
-            "Tue, 01 Mar 2016 00:00:00 GMT"
-        );
+        let expected = "Tue, 01 Mar 2016 00:00:00 GMT";
+        assert_eq!(asked.fields["accept-datetime"], expected);
         let style = asked.target.split('/').nth(1).unwrap().to_owned();
         match (style.as_str(), asked.method.as_str()) {
             ("302", "HEAD") => answer(302, &[("Link", &links), ("Location", "/nowhere")], ""),
@@ -629,21 +542,11 @@ fn a_timegate_answers_in_any_of_its_styles() {
         }
     });
     for style in ["302", "200", "far", "get"] {
-        let source = MementoSource::new(
-            net(),
-            identity("memento", true),
-            &host.url(&format!("/{style}/{{url}}")),
-            &host.url("/map/{url}"),
-            "http://h/{timestamp}id_/{url}",
-        );
         let lookup = lookup(&[("url", "http://a.com/"), ("closest", "20160301000000")]);
-        let (rows, ordered) = run(ask(&source, &lookup)).unwrap();
+        let (rows, ordered) = run(ask(&memento(&host, style), &lookup)).unwrap();
         assert!(ordered);
-        assert_eq!(
-            times(&rows),
-            ["20160101000000", "20170101000000", "20150101000000"],
-            "{style}"
-        );
+        let expected = ["20160101000000", "20170101000000", "20150101000000"];
+        assert_eq!(times(&rows), expected, "{style}");
     }
 }
 
@@ -658,35 +561,25 @@ fn the_live_web_has_one_capture_of_every_url() {
     assert_eq!(rows[0].field("load_url"), "http://A.com/b");
     assert_eq!(rows[0].field("source_type"), "live");
     assert_eq!(rows[0].timestamp().len(), 14);
-    assert_eq!(
-        asked(&[("url", "a.com/b")])[0].field("live_url"),
-        "http://a.com/b"
-    );
+    let expected = "http://a.com/b";
+    assert_eq!(asked(&[("url", "a.com/b")])[0].field("live_url"), expected);
     assert!(asked(&[("url", "ftp://a.com/")]).is_empty());
     assert!(asked(&[("url", "http://a.com/*")]).is_empty());
     assert!(asked(&[("url", "http://a.com/"), ("to", "2016")]).is_empty());
-    assert_eq!(
-        asked(&[
-            ("url", "http://a.com/"),
-            ("from", "2016"),
-            ("closest", "2016")
-        ])
-        .len(),
-        1
-    );
+    let given = [
+        ("url", "http://a.com/"),
+        ("from", "2016"),
+        ("closest", "2016"),
+    ];
+    assert_eq!(asked(&given).len(), 1);
 }
 
 #[test]
 fn a_server_of_our_own_kind_is_asked_everything() {
-    let host = ScriptedHost::start(|_| {
-        answer(
-            200,
-            &[],
-            r#"com,a)/ 20160102030405 {"url": "http://a.com/", "source": "theirs", "source_type": "file", "filename": "../../etc/passwd", "offset": "0"}
+    let lines = r#"com,a)/ 20160102030405 {"url": "http://a.com/", "source": "theirs", "source_type": "file", "filename": "../../etc/passwd", "offset": "0"}
 com,a)/ 20170102030405 {"url": "http://a.com/", "source": "live", "source_type": "live", "live_url": "http://a.com/"}
-"#,
-        )
-    });
+"#;
+    let host = ScriptedHost::start(move |_| answer(200, &[], lines));
     let source = UpstreamSource::new(net(), identity("upstream", true), &host.url("/many/"));
     let lookup = lookup(&[
         ("url", "http://a.com/"),
@@ -697,41 +590,27 @@ com,a)/ 20170102030405 {"url": "http://a.com/", "source": "live", "source_type":
     ]);
     let (rows, _) = run(ask(&source, &lookup)).unwrap();
     let asked = &host.asked()[0];
-    assert!(
-        asked.target.starts_with("/many/index?url="),
-        "{}",
-        asked.target
-    );
-    assert_eq!(
-        parameters(asked),
-        "matchType=exact&from=20140101000000&closest=20150102030405&filter=%21%3Dstatus%3A404"
-    );
+    assert_starts(&asked.target, "/many/index?url=");
+    let expected =
+        "matchType=exact&from=20140101000000&closest=20150102030405&filter=%21%3Dstatus%3A404";
+    assert_eq!(parameters(asked), expected);
     let upstream = host.url("/many");
-    let of = |row: &Row| String::from_utf8(row.json().to_vec()).unwrap();
-    assert_eq!(
-        of(&rows[0]),
-        format!(
-            r#"{{"url": "http://a.com/", "source": "far:theirs", "source_type": "upstream", "upstream_url": "{upstream}"}}"#
-        )
-    );
+    let row = String::from_utf8(rows[0].json().to_vec()).unwrap();
+    let expected = r#"{"url": "http://a.com/", "source": "far:theirs", "source_type": "upstream", "upstream_url": "UPSTREAM"}"#;
+    assert_eq!(row, expected.replace("UPSTREAM", &upstream));
     assert_eq!(rows[1].field("live_url"), "http://a.com/");
 }
 
 #[test]
 fn rows_that_came_are_of_use_when_no_more_come() {
     let host = ScriptedHost::start(|asked| {
+        let line = line(20160101000000);
         if asked.target.starts_with("/cut") {
-            vec![
-                Part::Bytes(b"HTTP/1.1 200 X\r\nContent-Length: 1000\r\n\r\n".to_vec()),
-                Part::Bytes(line(20160101000000).into_bytes()),
-                Part::Close,
-            ]
+            once(format!(
+                "HTTP/1.1 200 X\r\nContent-Length: 1000\r\n\r\n{line}"
+            ))
         } else {
-            vec![
-                Part::Bytes(b"HTTP/1.1 200 X\r\n\r\n".to_vec()),
-                Part::Bytes(line(20160101000000).into_bytes()),
-                Part::Silence,
-            ]
+            then(format!("HTTP/1.1 200 X\r\n\r\n{line}"), Part::Silence)
         }
     });
     for (path, word) in [("/cut", "broke off"), ("/silent", "timeout")] {
@@ -742,10 +621,8 @@ fn rows_that_came_are_of_use_when_no_more_come() {
         let (first, then) = run(async {
             let mut rows = source.rows(lookup(&[("url", "a.com")])).await.unwrap();
             assert!(rows.ordered);
-            (
-                rows.batches.next().await.unwrap(),
-                rows.batches.next().await.unwrap(),
-            )
+            let first = rows.batches.next().await.unwrap();
+            (first, rows.batches.next().await.unwrap())
         });
         assert_eq!(times(&first.unwrap()), ["20160101000000"], "{path}");
         assert!(then.unwrap_err().to_string().contains(word), "{path}");

@@ -2,7 +2,6 @@
 
 mod samples;
 mod sources;
-mod stub;
 mod whole;
 
 use std::path::Path;

@@ -17,38 +17,11 @@ use crawlspace_serve::source::{Lookup, Source};
 use crawlspace_serve::sources::{Identity, open};
 use futures_util::StreamExt;
 use redis_tests::fuzz::Fuzz;
-use redis_tests::with;
+use redis_tests::{ScriptedHost, with};
 use tokio::runtime::Runtime;
 
 use crate::fuzz::samples::Samples;
-use crate::fuzz::stub::Stub;
-
-const WORDS: [&str; 24] = [
-    "com,example)/ 20180601120000 {",
-    "\"url\": \"http://example.com/\"",
-    "\"filename\": \"../../etc/passwd\"",
-    "\"offset\": ",
-    "\"source\": ",
-    "\"live_url\": ",
-    "\"status\": 200",
-    "warc/revisit",
-    " CDX N b a m s k r M S V g",
-    " CDX ",
-    "20180601120000",
-    "99999999999999",
-    "\u{2028}",
-    "\t1\t",
-    "cdx-00000.gz",
-    "!meta 0 {}",
-    "<http://example.com/>; rel=\"original\"",
-    "; rel=\"first memento\"; datetime=\"Fri, 01 Jun 2018 12:00:00 GMT\"",
-    "rel=memento",
-    "Content-Length: ",
-    "Transfer-Encoding: chunked\r\n",
-    "Content-Encoding: gzip\r\n",
-    "Location: /\r\n",
-    "HTTP/1.1 100 Continue\r\n\r\n",
-];
+use crate::words::{inputs, list};
 
 fn source(kind: SourceKind, net: &Arc<Net>) -> Arc<dyn Source> {
     let word = kind.word();
@@ -169,7 +142,7 @@ pub fn lines(fuzz: &mut Fuzz, samples: &Samples) {
         "requestBody",
     ]
     .map(|name| Field::named(name.as_bytes()));
-    fuzz.target("line", &lines, &WORDS, |input| {
+    fuzz.target("line", &lines, &list("source words"), |input| {
         for format in [Format::Auto, Format::Cdxj, Format::Cdx] {
             if let Ok(Read::Capture(line)) = Line::read(input, format) {
                 for field in &fields {
@@ -196,7 +169,7 @@ pub fn indexes(fuzz: &mut Fuzz, samples: &Samples) {
     let mut indexes = samples.indexes();
     // A file that is not sorted, and small enough for samples to show it.
     indexes.push(include_bytes!("corpus/unsorted.cdxj").to_vec());
-    fuzz.target("index", &indexes, &WORDS, |input| {
+    fuzz.target("index", &indexes, &list("source words"), |input| {
         put(&path, input);
         let file = SourceKind::File { path: path.clone() };
         ask(&runtime, &source(file, &net), &QUERIES)
@@ -229,7 +202,7 @@ pub fn clusters(fuzz: &mut Fuzz, samples: &Samples) {
         fuzz.target(
             &name.replace('.', "_"),
             std::slice::from_ref(&right),
-            &WORDS,
+            &list("source words"),
             |input| {
                 put(&file, input);
                 let cluster = SourceKind::ZipNum {
@@ -242,27 +215,18 @@ pub fn clusters(fuzz: &mut Fuzz, samples: &Samples) {
     }
 }
 
-const TIME_MAP: &str = "<http://example.com/>; rel=\"original\",\n\
-    <http://a.example.net/timemap/link/http://example.com/>; rel=\"self\"; type=\"application/link-format\"; \
-    from=\"Fri, 01 Jan 2016 00:00:00 GMT\"; until=\"Fri, 01 Jun 2018 12:00:00 GMT\",\n\
-    <http://a.example.net/20160101000000/http://example.com/>; rel=\"first memento\"; datetime=\"Fri, 01 Jan 2016 00:00:00 GMT\",\n\
-    <http://a.example.net/20180601120000/http://example.com/>; rel=\"last memento\"; datetime=\"Fri, 01 Jun 2018 12:00:00 GMT\"\n";
-
 /// TimeMaps, and the links in the header of a timegate's answer.
 pub fn time_maps(fuzz: &mut Fuzz) {
     let runtime = Runtime::new().unwrap();
-    let (net, stub) = (net(), Stub::start());
-    let at = stub.address;
+    let (net, stub) = (net(), ScriptedHost::answering(""));
+    let at = stub.address();
     let memento = SourceKind::Memento {
         timegate_url: format!("http://{at}/{{url}}"),
         timemap_url: format!("http://{at}/timemap/link/{{url}}"),
         replay_url: format!("http://{at}/{{timestamp}}id_/{{url}}"),
     };
-    let samples = [
-        TIME_MAP.as_bytes().to_vec(),
-        b"<http://example.com/>; rel=original".to_vec(),
-    ];
-    fuzz.target("timemap", &samples, &WORDS, |input| {
+    let samples = inputs("TimeMap samples");
+    fuzz.target("timemap", &samples, &list("source words"), |input| {
         let line = String::from_utf8_lossy(input).replace(['\r', '\n'], " ");
         let mut answer = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: application/link-format\r\nLink: {line}\r\nContent-Length: {}\r\n\r\n",
@@ -270,7 +234,7 @@ pub fn time_maps(fuzz: &mut Fuzz) {
         )
         .into_bytes();
         answer.extend_from_slice(input);
-        stub.answers(&answer);
+        stub.answers(answer);
         let queries = ["url=http://example.com/", "url=http://example.com/&closest=20180601"];
         ask(&runtime, &source(memento.clone(), &net), &queries)
     });
@@ -279,8 +243,8 @@ pub fn time_maps(fuzz: &mut Fuzz) {
 /// Answers of a CDX server, head and all.
 pub fn http_answers(fuzz: &mut Fuzz, samples: &Samples) {
     let runtime = Runtime::new().unwrap();
-    let (net, stub) = (net(), Stub::start());
-    let at = stub.address;
+    let (net, stub) = (net(), ScriptedHost::answering(""));
+    let at = stub.address();
     let cdx = SourceKind::Cdx {
         api_url: format!("http://{at}/a-cdx?url={{url}}"),
         replay_url: Some(format!("http://{at}/a/{{timestamp}}id_/{{url}}")),
@@ -300,83 +264,19 @@ pub fn http_answers(fuzz: &mut Fuzz, samples: &Samples) {
         })
         .map(String::into_bytes)
         .collect();
-    fuzz.target("cdxanswer", &answers, &WORDS, |input| {
+    fuzz.target("cdxanswer", &answers, &list("source words"), |input| {
         stub.answers(input);
         ask(&runtime, &source(cdx.clone(), &net), &QUERIES[..2])
     });
 }
 
-const CONFIG: &str = "\
-allow_private: [127.0.0.0/8, '::1']
-collections:
-  local:
-    index:
-      type: file
-      path: file:///local/index/
-    resource:
-      - file:///local/warcs
-      - http://remote/path/to/warcs
-  aqpt:
-    index:
-      type: memento
-      timegate_url: http://arquivo.pt/wayback/{url}
-      timemap_url: http://arquivo.pt/wayback/timemap/link/{url}
-      replay_url: http://arquivo.pt/wayback/{timestamp}id_/{url}
-    resource: $live
-  rhiz: cdx+http://webenact.rhizome.org/all-cdx
-  live: $live
-  many:
-    index_group:
-      ia: cdx+http://web.archive.org/cdx /web
-      local: ./local/index
-      other: {type: redis, redis_url: 'redis://localhost/0/key'}
-    resource: [$live, warc-prefix+file:///local/warcs, warc-index+redis://redis/0/hash_key]
-    index_timeout: 5.0
-  seq_fallback:
-    sequence:
-      - index: zipnum+./local/index/
-        resource: ./local/warcs
-      - index: $live
-";
-
 /// Configurations.
 pub fn configurations(fuzz: &mut Fuzz) {
-    let words = [
-        "&a",
-        "*a",
-        "<<: *a",
-        "!!binary",
-        "? ",
-        "---\n",
-        "|\n",
-        ">-\n",
-        "index: ",
-        "sequence:\n",
-        "index_group: ",
-        "$live",
-        "cdx+",
-        "memento+",
-        "redis://",
-        "zipnum+",
-        "{url}",
-        "{coll}",
-        "{",
-        "}",
-        "[",
-        "]",
-        "- ",
-        "  ",
-        "index_timeout: -1",
-        "index_timeout: .inf",
-        "\t",
-        "#",
-        "x: &x [*x, *x]",
-    ];
     let samples = [
-        CONFIG.as_bytes().to_vec(),
+        include_bytes!("corpus/config.yaml").to_vec(),
         b"collections:\n  a: $live\n".to_vec(),
     ];
-    fuzz.target("config", &samples, &words, |input| {
+    fuzz.target("config", &samples, &list("configuration words"), |input| {
         let text = String::from_utf8_lossy(input);
         match Config::parse(&text, "config.yaml", Path::new("/srv/archive")) {
             Ok((config, _)) => {
@@ -397,30 +297,9 @@ pub fn configurations(fuzz: &mut Fuzz) {
 
 /// Query strings.
 pub fn queries(fuzz: &mut Fuzz) {
-    let samples: Vec<Vec<u8>> = [
-        "url=http://example.com/&from=2016&to=2018&closest=20170101&limit=5&output=json",
-        "url=*.example.com&filter=!~status:[45]..&filter==mime:text/html&collapseTime=8&sort=reverse",
-        "url=http://example.com/*&fl=url,timestamp&resolveRevisits=true&page=1&pageSize=50&showNumPages=false",
-        "url=http://b\u{fc}cher.example/%7Ea?b=c&matchType=domain&sources=!a,b&collapse=timestamp:6",
-    ]
-    .iter()
-    .map(|text| text.as_bytes().to_vec())
-    .collect();
-    let words = [
-        "&url=",
-        "&filter=",
-        "~url:(a*)*b",
-        "(?i)",
-        "matchType=prefix",
-        "[::1]",
-        "http://",
-        "xn--",
-        "%00",
-        "&limit=",
-        "user:pw@",
-        ":99999",
-    ];
-    fuzz.target("query", &samples, &words, |input| {
+    let samples = inputs("query samples");
+
+    fuzz.target("query", &samples, &list("query words"), |input| {
         let text = String::from_utf8_lossy(input);
         let parameters = text.split('&').filter_map(|pair| pair.split_once('='));
         match Query::parse(parameters, None) {

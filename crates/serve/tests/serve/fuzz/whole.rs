@@ -9,13 +9,14 @@ use std::time::Duration;
 use crawlspace_serve::config::Config;
 use crawlspace_serve::{Federation, server};
 use crawlspace_warc::Reader;
+use redis_tests::ScriptedHost;
 use redis_tests::fuzz::Fuzz;
 use redis_tests::http::{Answer, ask, get};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use crate::fuzz::samples::Samples;
-use crate::fuzz::stub::Stub;
+use crate::words::{inputs, list};
 
 /// A server, until it is dropped.
 struct Server {
@@ -84,24 +85,7 @@ fn check_replay(answer: &Answer) -> Result<(), String> {
 
 /// Files of records, WARC and ARC, packed and plain.
 pub fn records(fuzz: &mut Fuzz, samples: &Samples) {
-    let words = [
-        "WARC/1.0\r\n",
-        "WARC/1.1\r\n",
-        "WARC/9.9\r\n",
-        "WARC-Type: revisit\r\n",
-        "WARC-Type: response\r\n",
-        "Content-Length: ",
-        "WARC-Refers-To-Date: ",
-        "WARC-Truncated: length\r\n",
-        "WARC-Segment-Number: 2\r\n",
-        "HTTP/1.1 200 OK\r\n",
-        "Transfer-Encoding: chunked\r\n",
-        "filedesc://",
-        "\r\n\r\n",
-        "WARC-Target-URI: urn:x\r\n",
-        "WARC-Date: 0000-00-00T99:99:99Z\r\n",
-        "Content-Type: text/html\r\n",
-    ];
+    let words = list("record words");
     for ending in [".warc.gz", ".warc", ".arc.gz"] {
         let (file, places) = samples.file(ending);
         let dir = tempfile::tempdir().unwrap();
@@ -162,37 +146,8 @@ pub fn requests(fuzz: &mut Fuzz) {
         "collections:\n  a:\n    index: index.cdxj\n    resource: ./\n",
         dir.path(),
     );
-    let samples: Vec<Vec<u8>> = [
-        "GET /a/index?url=http%3A%2F%2Fexample.com%2F*&filter=~status:2..&output=json HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(),
-        "GET /a/timemap/link/http://example.com/ HTTP/1.1\r\nHost: x\r\n\r\n".into(),
-        "GET /a/20180601id_/http://example.com/?a=b+c HTTP/1.1\r\nHost: x\r\n\r\n".into(),
-        "GET /a/timegate/http://example.com/ HTTP/1.1\r\nHost: x\r\nAccept-Datetime: Fri, 01 Jun 2018 12:00:00 GMT\r\n\r\n".into(),
-        "HEAD /a/ap/public/resource?url=http://example.com/ HTTP/1.1\r\nHost: x\r\nRange: bytes=0-1\r\n\r\n".into(),
-        "POST /a/resource?url=http://example.com/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 7\r\n\r\na=1&b=2".into(),
-        "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /_status HTTP/1.1\r\nHost: x\r\n\r\nGET /_metrics HTTP/1.1\r\nHost: x\r\n\r\n".into(),
-    ]
-    .into_iter()
-    .map(String::into_bytes)
-    .collect();
-    let words = [
-        "%00",
-        "%ff",
-        "+",
-        "/a/",
-        "/ap/",
-        "/resource-post",
-        "/resource/postreq",
-        "HTTP/1.0",
-        "HTTP/9.9",
-        "Transfer-Encoding: chunked\r\n",
-        "Expect: 100-continue\r\n",
-        "Content-Type: multipart/form-data; boundary=x\r\n",
-        "Content-Type: application/json\r\n",
-        "Content-Length: 0\r\n",
-        "closest=",
-        "url=",
-        "\r\n",
-    ];
+    let samples = inputs("request samples");
+    let words = list("request words");
     fuzz.target("request", &samples, &words, |input| {
         let mut stream = TcpStream::connect(server.address).map_err(|why| why.to_string())?;
         stream
@@ -209,17 +164,7 @@ pub fn requests(fuzz: &mut Fuzz) {
         }
     });
 
-    let messages: Vec<Vec<u8>> = [
-        "GET / HTTP/1.1\r\nHost: example.com\r\nUser-Agent: x\r\n\r\n",
-        "GET /\r\nUser-Agent: x\r\n\r\n",
-        "POST / HTTP/1.0\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b",
-        "POST / HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=x\r\nTransfer-Encoding: chunked\r\n\r\n\
-         2c\r\n--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x--\r\n\r\n0\r\n\r\n",
-        "PUT / HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"a\": [1, \"b\"]}\n",
-    ]
-    .iter()
-    .map(|text| text.as_bytes().to_vec())
-    .collect();
+    let messages = inputs("message samples");
     fuzz.target("message", &messages, &words, |input| {
         match ask(
             server.address,
@@ -238,34 +183,11 @@ pub fn requests(fuzz: &mut Fuzz) {
 
 /// Answers of the live web that become records.
 pub fn live(fuzz: &mut Fuzz) {
-    let stub = Stub::start();
+    let stub = ScriptedHost::answering("");
     let server = Server::start("collections:\n  live: $live\n", Path::new("/nowhere"));
-    let samples: Vec<Vec<u8>> = [
-        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: A\r\n\r\n5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nA: b\r\n\r\n",
-        "HTTP/1.0 404 Nothing\r\n\r\nnothing here",
-        "HTTP/1.1 301 Moved\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n",
-        "HTTP/1.1 304 Same\r\nETag: \"a\"\r\nContent-Length: 17\r\n\r\n",
-        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 None\r\nX-Folded: a\r\n b\r\n\r\n",
-    ]
-    .iter()
-    .map(|text| text.as_bytes().to_vec())
-    .collect();
-    let words = [
-        "HTTP/1.1 200\r\n",
-        "HTTP/2 200 OK\r\n",
-        "Content-Length: ",
-        "Transfer-Encoding: gzip, chunked\r\n",
-        "Content-Encoding: br\r\n",
-        "WARC/1.0\r\n",
-        "Memento-Datetime: Fri, 01 Jun 2018 12:00:00 GMT\r\n",
-        "Set-Cookie: a=b\r\n",
-        "\n\n",
-        ": \r\n",
-        "ffffffffffffffff\r\n",
-        "Link: <x>; rel=original\r\n",
-    ];
-    let target = format!("/live/resource?url=http://{}/page", stub.address);
+    let samples = inputs("live answer samples");
+    let words = list("live answer words");
+    let target = format!("/live/resource?url=http://{}/page", stub.address());
     fuzz.target("answer", &samples, &words, |input| {
         stub.answers(input);
         match ask(server.address, "GET", &target, &[], b"") {

@@ -7,9 +7,8 @@ use flate2::write::GzEncoder;
 use http::Method;
 
 use crate::live::warcio::{digest, verdicts};
-use crate::live::{bytes_of, header_and_block, limits, load_live};
-use redis_tests::stub::Stub;
-use redis_tests::{rows, with};
+use crate::live::{bytes_of, header_and_block, limits, load_live, load_page, text};
+use redis_tests::{Part, ScriptedHost, but, rows, with};
 
 /// An answer, and what is to be in the record.
 struct Case {
@@ -216,10 +215,9 @@ fn cases() -> Vec<Case> {
         "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
         packed.len()
     );
-    cases.push(Case {
-        content: b"hello hello hello".to_vec(),
-        ..plain("gzip", head.as_bytes(), &packed)
-    });
+    cases.push(
+        but!(plain("gzip", head.as_bytes(), &packed), content: b"hello hello hello".to_vec()),
+    );
     let sent = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n";
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nX-Archive-Orig-Transfer-Encoding: chunked\r\n\
@@ -255,12 +253,12 @@ async fn every_answer_becomes_a_record_that_warcio_finds_valid() {
             if case.sent.len() < 5000 { 3 } else { 65_537 },
         ];
         for step in steps {
-            let sent = case.sent.clone();
-            let stub = Stub::start(move |_, stream| {
-                for piece in sent.chunks(step) {
-                    redis_tests::stub::send(stream, piece);
-                }
-            });
+            let pieces = case
+                .sent
+                .chunks(step.max(1))
+                .map(|piece| Part::Bytes(piece.to_vec()));
+            let parts: Vec<Part> = pieces.chain([Part::Close]).collect();
+            let stub = ScriptedHost::start(move |_| parts.clone());
             let request = with!(ClientRequest, method: case.method.clone());
             let url = stub.url("/a?b=c");
             let loaded = load_live(&url, &request, &limits()).await;
@@ -273,32 +271,21 @@ async fn every_answer_becomes_a_record_that_warcio_finds_valid() {
             files.push(file);
 
             let (header, block) = header_and_block(&warc);
-            let text = |name: &str| {
-                header
-                    .get(name)
-                    .map(|value| String::from_utf8_lossy(value).into_owned())
-            };
             let (http, payload) = block.split_at(case.head.len());
             // As text first, for the sake of whoever reads it.
-            assert_eq!(
-                String::from_utf8_lossy(http),
-                String::from_utf8_lossy(&case.head),
-                "{}",
-                case.name
-            );
-            assert!(
-                http == case.head && payload == case.payload,
-                "{}",
-                case.name
-            );
-            assert_eq!(text("WARC-Type").as_deref(), Some("response"));
-            assert_eq!(text("WARC-Target-URI"), Some(url));
-            assert_eq!(text("WARC-Date"), Some(date));
-            assert_eq!(text("WARC-IP-Address").as_deref(), Some("127.0.0.1"));
-            assert_eq!(
-                text("Content-Type").as_deref(),
-                Some("application/http; msgtype=response")
-            );
+            let [is, expected] = [http, &case.head].map(String::from_utf8_lossy);
+            assert_eq!(is, expected, "{}", case.name);
+            assert!(http == case.head, "{}", case.name);
+            assert!(payload == case.payload, "{}", case.name);
+            for (name, value) in [
+                ("WARC-Type", "response"),
+                ("WARC-Target-URI", &url),
+                ("WARC-Date", &date),
+                ("WARC-IP-Address", "127.0.0.1"),
+                ("Content-Type", "application/http; msgtype=response"),
+            ] {
+                assert_eq!(text(&header, name).as_deref(), Some(value), "{}", case.name);
+            }
             let expected = (case.head.len() + case.payload.len()) as u64;
             assert_eq!(header.content_length(), expected);
         }
@@ -320,10 +307,8 @@ async fn every_answer_becomes_a_record_that_warcio_finds_valid() {
 
 #[tokio::test]
 async fn warcio_would_have_noticed() {
-    let stub = Stub::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
-    let record = load_live(&stub.url("/"), &ClientRequest::default(), &limits())
-        .await
-        .unwrap();
+    let stub = ScriptedHost::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+    let record = load_page(&stub.url("/")).await.unwrap();
     let mut warc = bytes_of(record).await.unwrap();
     let at = warc.windows(5).position(|five| five == b"hello").unwrap();
     warc[at] = b'j';

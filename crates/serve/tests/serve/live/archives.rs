@@ -12,14 +12,13 @@ use flate2::write::GzEncoder;
 use redis_tests::archive::collection::sha1_base32;
 
 use crate::live::warcio::{digest, verdicts};
-use crate::live::{bytes_of, limits, net, row, taken_apart};
-use redis_tests::rows;
-use redis_tests::stub::{Stub, send};
+use crate::live::{bytes_of, limits, net, refusal, row, taken_apart, text};
+use redis_tests::{ScriptedHost, once, rows};
 
 const URL: &str = "http://example.com/";
 
 /// A row of a capture that the stub replays.
-fn replayed(stub: &Stub, source_type: &str, status: &str) -> Row {
+fn replayed(stub: &ScriptedHost, source_type: &str, status: &str) -> Row {
     let replay = stub.url(&format!("/web/20160101000000id_/{URL}"));
     let fields = [("url", URL), ("status", status), ("live_url", &replay)];
     row(source_type, "20160101000000", &fields)
@@ -66,7 +65,7 @@ async fn captures_are_recorded_as_they_were_captured() {
         ),
     ];
     for (name, answer, head) in &cases {
-        let stub = Stub::answering(answer.as_str());
+        let stub = ScriptedHost::answering(answer.as_str());
         let record = load(&replayed(&stub, "memento", "")).await.unwrap();
         assert_eq!(record.target_uri, URL);
         assert_eq!(record.date.to_string(), "20160102030405");
@@ -77,25 +76,20 @@ async fn captures_are_recorded_as_they_were_captured() {
         let (header, http, payload) = taken_apart(&warc);
         assert_eq!(String::from_utf8_lossy(&http), *head, "{name}");
         assert_eq!(payload, b"hello", "{name}");
-        let text = |name: &str| {
-            header
-                .get(name)
-                .map(|value| String::from_utf8_lossy(value).into_owned())
-        };
-        assert_eq!(text("WARC-Target-URI").as_deref(), Some(URL));
-        assert_eq!(text("WARC-Date").as_deref(), Some("2016-01-02T03:04:05Z"));
-        assert_eq!(
-            text("WARC-Source-URI"),
-            Some(stub.url(&format!("/web/20160101000000id_/{URL}")))
-        );
-        // The address is that of the archive, which is not who was recorded.
-        assert_eq!(text("WARC-IP-Address"), None);
-        let asked = stub.asked();
-        assert_eq!(asked[0].target(), format!("/web/20160101000000id_/{URL}"));
-        assert_eq!(
-            asked[0].field("Accept-Datetime"),
-            Some("Fri, 01 Jan 2016 00:00:00 GMT")
-        );
+        let target = format!("/web/20160101000000id_/{URL}");
+        for (name, value) in [
+            ("WARC-Target-URI", Some(URL)),
+            ("WARC-Date", Some("2016-01-02T03:04:05Z")),
+            ("WARC-Source-URI", Some(&*stub.url(&target))),
+            // The address is that of the archive, which is not who was recorded.
+            ("WARC-IP-Address", None),
+        ] {
+            assert_eq!(text(&header, name).as_deref(), value, "{name}");
+        }
+        let asked = &stub.asked()[0];
+        assert_eq!(asked.target, target);
+        let moment = asked.field("Accept-Datetime");
+        assert_eq!(moment, Some("Fri, 01 Jan 2016 00:00:00 GMT"));
     }
     let Some(verdicts) = verdicts(&files) else {
         return;
@@ -108,19 +102,17 @@ async fn captures_are_recorded_as_they_were_captured() {
 
 #[tokio::test]
 async fn an_archive_may_send_on_to_another_moment() {
-    let stub = Stub::start(|asked, stream| {
-        let moment = asked.target().split('/').nth(2).unwrap_or_default();
-        match moment {
-            "20160101000000id_" => send(
-                stream,
-                b"HTTP/1.1 302 Found\r\nLocation: /web/20150101000000id_/http://www.example.com/\r\nContent-Length: 0\r\n\r\n",
-            ),
-            _ => send(
-                stream,
-                b"HTTP/1.1 301 Moved\r\nMemento-Datetime: Thu, 01 Jan 2015 00:00:00 GMT\r\n\
-                  Location: /web/20150101000000id_/https://example.com/\r\nContent-Length: 0\r\n\r\n",
-            ),
-        }
+    let stub = ScriptedHost::start(|asked| {
+        once(match asked.target.split('/').nth(2) {
+            Some("20160101000000id_") => {
+                "HTTP/1.1 302 Found\r\nLocation: /web/20150101000000id_/http://www.example.com/\r\n\
+                 Content-Length: 0\r\n\r\n"
+            }
+            _ => {
+                "HTTP/1.1 301 Moved\r\nMemento-Datetime: Thu, 01 Jan 2015 00:00:00 GMT\r\n\
+                 Location: /web/20150101000000id_/https://example.com/\r\nContent-Length: 0\r\n\r\n"
+            }
+        })
     });
     for source_type in ["memento", "cdx"] {
         let record = load(&replayed(&stub, source_type, "200")).await.unwrap();
@@ -137,17 +129,15 @@ async fn an_archive_may_send_on_to_another_moment() {
 
 #[tokio::test]
 async fn an_archive_may_not_send_on_for_ever() {
-    let stub = Stub::start(|asked, stream| {
-        let moment: u64 = asked.target().split('/').nth(2).unwrap()[..14]
-            .parse()
-            .unwrap();
-        let next = format!(
-            "HTTP/1.1 302 Found\r\nLocation: /web/{}id_/{URL}\r\nContent-Length: 0\r\n\r\n",
-            moment + 1
-        );
-        send(stream, next.as_bytes());
+    let stub = ScriptedHost::start(|asked| {
+        let moment = &asked.target.split('/').nth(2).unwrap()[..14];
+        let next = moment.parse::<u64>().unwrap() + 1;
+        let location = format!("Location: /web/{next}id_/{URL}");
+        once(format!(
+            "HTTP/1.1 302 Found\r\n{location}\r\nContent-Length: 0\r\n\r\n"
+        ))
     });
-    let error = load(&replayed(&stub, "cdx", "")).await.err().unwrap();
+    let error = refusal(load(&replayed(&stub, "cdx", "")).await);
     assert!(
         matches!(error, LoadError::Net(SourceError::Answer(_))),
         "{error}"
@@ -158,7 +148,7 @@ async fn an_archive_may_not_send_on_for_ever() {
 #[tokio::test]
 async fn every_hop_is_checked() {
     // The same host at another port, which is not allowed to be asked.
-    let stub = Stub::answering(format!(
+    let stub = ScriptedHost::answering(format!(
         "HTTP/1.1 302 Found\r\nLocation: http://localhost:1/web/20150101000000id_/{URL}\r\nContent-Length: 0\r\n\r\n"
     ));
     let replay = stub.url(&format!("/web/20160101000000id_/{URL}"));
@@ -170,10 +160,7 @@ async fn every_hop_is_checked() {
     assert!(http.starts_with(b"HTTP/1.1 302 Found\r\n"));
     assert_eq!(stub.asked().len(), 1);
     let strict = Net::new(&[]).unwrap();
-    let error = live::load(&strict, &limits(), &row, &ClientRequest::default())
-        .await
-        .err()
-        .unwrap();
+    let error = refusal(live::load(&strict, &limits(), &row, &ClientRequest::default()).await);
     assert!(
         matches!(error, LoadError::Net(SourceError::Forbidden(_))),
         "{error}"
@@ -195,22 +182,19 @@ async fn what_an_archive_says_about_itself_is_no_capture() {
         ("cdx", "200", "302 Found", "answer"),
         ("cdx", "301", "200 OK", "answer"),
     ] {
-        let stub = Stub::answering(page(answered));
-        let error = load(&replayed(&stub, source_type, in_row)).await.err();
-        let error = error.unwrap_or_else(|| panic!("{source_type} {in_row} {answered}"));
-        assert_eq!(
-            error.word(),
-            expected,
-            "{source_type} {in_row} {answered}: {error}"
-        );
+        let stub = ScriptedHost::answering(page(answered));
+        let what = format!("{source_type} {in_row} {answered}");
+        let error = refusal(load(&replayed(&stub, source_type, in_row)).await);
+        assert_eq!(error.word(), expected, "{what}: {error}");
     }
+    let not_found = ("404", "404 Not Found");
     for (in_row, answered) in [
         ("200", "200 OK"),
         ("", "200 OK"),
         ("-", "200 OK"),
-        ("404", "404 Not Found"),
+        not_found,
     ] {
-        let stub = Stub::answering(page(answered));
+        let stub = ScriptedHost::answering(page(answered));
         let record = load(&replayed(&stub, "cdx", in_row)).await.unwrap();
         assert_eq!(record.date.to_string(), "20160101000000");
     }
@@ -225,10 +209,7 @@ async fn rows_without_a_place_are_for_other_loaders() {
         &[("url", URL), ("live_url", "data:,x")],
         &[("url", URL), ("live_url", "not a url")],
     ] {
-        let error = load(&row("cdx", "20160101000000", fields))
-            .await
-            .err()
-            .unwrap();
+        let error = refusal(load(&row("cdx", "20160101000000", fields)).await);
         assert_eq!(error.word(), "unfit", "{fields:?}: {error}");
     }
 }
@@ -254,7 +235,7 @@ async fn what_an_archive_packs_for_the_way_is_unpacked() {
              Content-Length: {}\r\n\r\n",
             sent.len()
         );
-        let stub = Stub::answering([head.as_bytes(), &sent[..]].concat());
+        let stub = ScriptedHost::answering([head.as_bytes(), &sent[..]].concat());
         let replay = stub.url(&format!("/web/20160101000000id_/{URL}"));
         let fields = [("url", URL), ("digest", &digest), ("live_url", &replay)];
         let record = load(&row("cdx", "20160101000000", &fields)).await.unwrap();
@@ -262,15 +243,10 @@ async fn what_an_archive_packs_for_the_way_is_unpacked() {
         let (_, http, payload) = taken_apart(&warc);
         let http = String::from_utf8(http).unwrap();
         assert_eq!(payload, expected, "{what}");
-        assert_eq!(
-            http.contains("Content-Encoding: gzip\r\n"),
-            expected != text,
-            "{what}: {http}"
-        );
-        assert!(
-            http.contains(&format!("Content-Length: {}\r\n", expected.len())),
-            "{what}: {http}"
-        );
+        let is_packed = http.contains("Content-Encoding: gzip\r\n");
+        assert_eq!(is_packed, expected != text, "{what}: {http}");
+        let length = format!("Content-Length: {}\r\n", expected.len());
+        assert!(http.contains(&length), "{what}: {http}");
         assert_eq!(stub.asked()[0].field("Accept-Encoding"), Some("gzip"));
         files.push(folder.path().join(format!("{what}.warc")));
         std::fs::write(files.last().unwrap(), &warc).unwrap();

@@ -1,6 +1,6 @@
 //! Answers that never end, lie, or are none: an error within the limits, and never a record.
 
-use std::io::{Read, Write};
+use std::io::{Read, Write, copy, sink};
 use std::net::TcpListener;
 use std::time::Duration;
 
@@ -12,16 +12,12 @@ use crawlspace_serve::resource::record::LoadError;
 use crawlspace_warc::http::MAX_HEAD;
 use http::Method;
 
-use crate::live::{limits, live_row, load_live};
-use redis_tests::stub::{Stub, be_silent, send, send_for_ever};
-use redis_tests::{rows, with};
+use crate::live::{limits, live_row, load_live, load_page, refusal};
+use redis_tests::{Part, ScriptedHost, but, rows, with};
 
-/// Why there is no record of what the stub answers.
-async fn refused(stub: &Stub, limits: &Limits) -> LoadError {
-    match load_live(&stub.url("/"), &ClientRequest::default(), limits).await {
-        Ok(record) => panic!("{:?}", String::from_utf8_lossy(&record.head)),
-        Err(error) => error,
-    }
+/// Why there is no record of what the host answers.
+async fn refused(host: &ScriptedHost, limits: &Limits) -> LoadError {
+    refusal(load_live(&host.url("/"), &ClientRequest::default(), limits).await)
 }
 
 #[track_caller]
@@ -45,11 +41,8 @@ async fn what_is_cut_off_is_no_record() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nA: b\r\n",
         "HTTP/1.1 100 Continue\r\n\r\n",
     ] {
-        must_be(
-            &refused(&Stub::answering(answer), &limits()).await,
-            "connection",
-            answer,
-        );
+        let error = refused(&ScriptedHost::answering(answer), &limits()).await;
+        must_be(&error, "connection", answer);
     }
 }
 
@@ -80,26 +73,17 @@ async fn what_is_not_http_is_no_record() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\nhello\n0\n\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n",
     ] {
-        must_be(
-            &refused(&Stub::answering(answer), &limits()).await,
-            "answer",
-            answer,
-        );
+        let error = refused(&ScriptedHost::answering(answer), &limits()).await;
+        must_be(&error, "answer", answer);
     }
     let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(100);
-    must_be(
-        &refused(&Stub::answering(interim), &limits()).await,
-        "answer",
-        "interim answers",
-    );
+    let error = refused(&ScriptedHost::answering(interim), &limits()).await;
+    must_be(&error, "answer", "interim answers");
 }
 
 #[tokio::test]
 async fn what_never_ends_is_cut() {
-    let few = Limits {
-        bytes: 1_000_000,
-        ..limits()
-    };
+    let few = but!(limits(), bytes: 1_000_000);
     type Endless = (&'static str, &'static [u8], &'static [u8], &'static str);
     let endless: [Endless; 8] = rows![
         "body", b"HTTP/1.1 200 OK\r\n\r\n", &[b'x'; 8192], "too-large";
@@ -116,42 +100,32 @@ async fn what_never_ends_is_cut() {
     ];
     for (what, begin, more, word) in endless {
         let more = more.repeat(8192 / more.len());
-        let stub = Stub::start(move |_, stream| {
-            send(stream, begin);
-            send_for_ever(stream, &more);
+        let stub = ScriptedHost::start(move |_| {
+            vec![Part::Bytes(begin.to_vec()), Part::Endless(more.clone())]
         });
         must_be(&refused(&stub, &few).await, word, what);
     }
-    let announced = "HTTP/1.1 200 OK\r\nContent-Length: 1000001\r\n\r\n";
-    must_be(
-        &refused(&Stub::answering(announced), &few).await,
-        "too-large",
-        announced,
-    );
+    let announced = "HTTP/1.1 200 OK\r\nContent-Length: 1000001\r\n\r\n".to_owned();
     let header = format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "x".repeat(MAX_HEAD));
-    must_be(
-        &refused(&Stub::answering(header), &few).await,
-        "too-large",
-        "long header",
-    );
+    for answer in [announced, header] {
+        let error = refused(&ScriptedHost::answering(&*answer), &few).await;
+        must_be(&error, "too-large", &answer);
+    }
 }
 
 #[tokio::test]
 async fn what_falls_silent_is_given_up() {
+    let soon = Duration::from_millis(50);
     for (sent, impatient) in rows![
-        "", Limits { first: Duration::from_millis(50), ..limits() };
-        "HTTP/1.1 200 OK\r\n", Limits { first: Duration::from_millis(50), ..limits() };
-        "HTTP/1.1 100 Continue\r\n\r\n", Limits { first: Duration::from_millis(50), ..limits() };
-        "HTTP/1.1 200 OK\r\n\r\nhello", Limits { silence: Duration::from_millis(50), ..limits() };
-        "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
-            Limits { silence: Duration::from_millis(50), ..limits() };
-        "HTTP/1.1 200 OK\r\n\r\nhello", Limits { total: Duration::from_millis(50), ..limits() };
-        "", Limits { total: Duration::from_millis(50), ..limits() };
+        "", Limits { first: soon, ..limits() };
+        "HTTP/1.1 200 OK\r\n", Limits { first: soon, ..limits() };
+        "HTTP/1.1 100 Continue\r\n\r\n", Limits { first: soon, ..limits() };
+        "HTTP/1.1 200 OK\r\n\r\nhello", Limits { silence: soon, ..limits() };
+        "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", Limits { silence: soon, ..limits() };
+        "HTTP/1.1 200 OK\r\n\r\nhello", Limits { total: soon, ..limits() };
+        "", Limits { total: soon, ..limits() };
     ] {
-        let stub = Stub::start(move |_, stream| {
-            send(stream, sent.as_bytes());
-            be_silent(stream);
-        });
+        let stub = ScriptedHost::start(move |_| vec![Part::Bytes(sent.into()), Part::Silence]);
         must_be(&refused(&stub, &impatient).await, "timeout", sent);
     }
 }
@@ -163,18 +137,12 @@ async fn what_drips_is_cut_when_its_time_is_up() {
         "HTTP/1.1 200 OK\r\nA: ",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;",
     ] {
-        let stub = Stub::start(move |_, stream| {
-            send(stream, begin.as_bytes());
-            // As slow as it likes to be: it is never silent for as long as it may.
-            while stream.write_all(b"x").is_ok() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
-        let limits = Limits {
-            total: Duration::from_millis(100),
-            ..limits()
-        };
-        must_be(&refused(&stub, &limits).await, "timeout", begin);
+        // As slow as it likes to be: it is never silent for as long as it may.
+        let drip = Part::Drip(b"x".to_vec(), Duration::from_millis(1));
+        let stub = ScriptedHost::start(move |_| vec![Part::Bytes(begin.into()), drip.clone()]);
+        let total = Duration::from_millis(100);
+        let error = refused(&stub, &Limits { total, ..limits() }).await;
+        must_be(&error, "timeout", begin);
     }
 }
 
@@ -188,29 +156,20 @@ async fn a_connection_that_is_reset_is_no_end() {
         stream.read_exact(&mut [0; 10]).unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhello").unwrap();
     });
-    let Err(error) = load_live(&url, &ClientRequest::default(), &limits()).await else {
-        panic!("a record")
-    };
-    must_be(&error, "connection", "reset");
+    must_be(&refusal(load_page(&url).await), "connection", "reset");
     server.join().unwrap();
 }
 
 #[tokio::test]
 async fn nothing_is_where_nobody_listens() {
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let url = format!("http://{free}/");
-    let Err(error) = load_live(&url, &ClientRequest::default(), &limits()).await else {
-        panic!("a record")
-    };
-    must_be(&error, "connection", "refused");
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+    let url = format!("http://{}/", free.unwrap());
+    must_be(&refusal(load_page(&url).await), "connection", "refused");
 }
 
 #[tokio::test]
 async fn private_addresses_are_not_fetched_from() {
-    let stub = Stub::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let stub = ScriptedHost::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     let strict = Net::new(&[]).unwrap();
     let port = stub.address().port();
     for host in [
@@ -223,10 +182,8 @@ async fn private_addresses_are_not_fetched_from() {
         "0",
     ] {
         let row = live_row(&format!("http://{host}:{port}/"));
-        let Err(error) = live::load(&strict, &limits(), &row, &ClientRequest::default()).await
-        else {
-            panic!("{host}: a record")
-        };
+        let loaded = live::load(&strict, &limits(), &row, &ClientRequest::default()).await;
+        let error = refusal(loaded);
         assert!(
             matches!(error, LoadError::Net(SourceError::Forbidden(_))),
             "{host}: {error}"
@@ -237,12 +194,10 @@ async fn private_addresses_are_not_fetched_from() {
 
 #[tokio::test]
 async fn methods_that_are_for_proxies_are_refused() {
-    let stub = Stub::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let stub = ScriptedHost::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     for method in [Method::CONNECT, Method::TRACE] {
         let request = with!(ClientRequest, method);
-        let Err(error) = load_live(&stub.url("/"), &request, &limits()).await else {
-            panic!("a record")
-        };
+        let error = refusal(load_live(&stub.url("/"), &request, &limits()).await);
         must_be(&error, "request", "method");
     }
     assert!(stub.asked().is_empty());
@@ -253,20 +208,19 @@ async fn a_fetch_that_is_dropped_closes_its_connection() {
     let (begun, has_begun) = tokio::sync::oneshot::channel();
     let begun = std::sync::Mutex::new(Some(begun));
     let (gone, is_gone) = std::sync::mpsc::channel();
-    let gone = std::sync::Mutex::new(gone);
-    let stub = Stub::start(move |_, stream| {
-        send(stream, b"HTTP/1.1 200 OK\r\n\r\nhello");
+    let stub = ScriptedHost::handling(move |_, mut stream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhello")?;
         begun.lock().unwrap().take().unwrap().send(()).unwrap();
-        be_silent(stream);
-        gone.lock().unwrap().send(()).unwrap();
+        drop(copy(&mut stream, &mut sink()));
+        gone.send(()).unwrap();
+        Ok(false)
     });
     let (url, request, limits) = (stub.url("/"), ClientRequest::default(), limits());
     tokio::select! {
         _ = load_live(&url, &request, &limits) => panic!("it ended"),
         begun = has_begun => begun.unwrap(),
     }
-    // The stub would wait for ever otherwise.
-    tokio::task::spawn_blocking(move || is_gone.recv().unwrap())
-        .await
-        .unwrap();
+    // The host would wait for ever otherwise.
+    let gone = tokio::task::spawn_blocking(move || is_gone.recv().unwrap());
+    gone.await.unwrap();
 }

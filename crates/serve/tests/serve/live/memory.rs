@@ -2,12 +2,10 @@
 
 use std::io::Write;
 
-use crawlspace_serve::resource::client_request::ClientRequest;
 use futures_util::StreamExt;
 
-use crate::live::{limits, load_live};
-use redis_tests::stub::{Stub, send};
-use redis_tests::{alone, peak_memory_of};
+use crate::live::load_page;
+use redis_tests::{ScriptedHost, alone, peak_memory_of};
 
 const SIZE: usize = 200 << 20;
 /// What a record may take, of any size.
@@ -28,39 +26,35 @@ fn measured() {
         .unwrap();
     runtime.block_on(async {
         for chunked in [true, false] {
-            let stub = Stub::start(move |asked, stream| {
-                let size: usize = asked.target()[1..].parse().unwrap();
-                let mut left = size;
+            let stub = ScriptedHost::handling(move |asked, mut stream| {
+                let size: usize = asked.target[1..].parse().unwrap();
                 let piece = vec![b'x'; 1 << 20];
-                let head = if chunked {
-                    "Transfer-Encoding: chunked".to_owned()
+                if chunked {
+                    write!(
+                        stream,
+                        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    )?;
                 } else {
-                    format!("Content-Length: {size}")
-                };
-                send(
-                    stream,
-                    format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n").as_bytes(),
-                );
-                while left > 0 {
-                    let now = left.min(piece.len());
+                    write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n")?;
+                }
+                for at in (0..size).step_by(piece.len()) {
+                    let now = (size - at).min(piece.len());
                     if chunked {
-                        send(stream, format!("{now:x}\r\n").as_bytes());
+                        write!(stream, "{now:x}\r\n")?;
                     }
-                    let _ = stream.write_all(&piece[..now]);
+                    stream.write_all(&piece[..now])?;
                     if chunked {
-                        send(stream, b"\r\n");
+                        stream.write_all(b"\r\n")?;
                     }
-                    left -= now;
                 }
                 if chunked {
-                    send(stream, b"0\r\n\r\n");
+                    stream.write_all(b"0\r\n\r\n")?;
                 }
+                Ok(false)
             });
             let fetched = async |size: usize| {
                 let url = stub.url(&format!("/{size}"));
-                let record = load_live(&url, &ClientRequest::default(), &limits())
-                    .await
-                    .unwrap();
+                let record = load_page(&url).await.unwrap();
                 let mut length = record.head.len() as u64;
                 let mut body = record.body;
                 while let Some(piece) = body.next().await {

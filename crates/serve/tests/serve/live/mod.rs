@@ -67,6 +67,25 @@ async fn load_live(
     live::load(&net(), limits, &live_row(url), request).await
 }
 
+/// What comes of a page of the live web that is asked for with nothing special.
+async fn load_page(url: &str) -> Result<Record, LoadError> {
+    load_live(url, &ClientRequest::default(), &limits()).await
+}
+
+/// The reason why there is no record.
+fn refusal(loaded: Result<Record, LoadError>) -> LoadError {
+    match loaded {
+        Ok(record) => panic!("a record: {:?}", String::from_utf8_lossy(&record.head)),
+        Err(error) => error,
+    }
+}
+
+/// The value of a field of a header, as text.
+fn text(header: &Header, name: &str) -> Option<String> {
+    let value = header.get(name)?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
 /// All bytes of a record.
 async fn bytes_of(record: Record) -> Result<Vec<u8>, LoadError> {
     let mut bytes = record.head.to_vec();
@@ -93,11 +112,7 @@ fn header_and_block(warc: &[u8]) -> (Header, Vec<u8>) {
 /// The header of the record, the HTTP header and the payload of what must be one record.
 fn taken_apart(warc: &[u8]) -> (Header, Vec<u8>, Vec<u8>) {
     let (header, mut block) = header_and_block(warc);
-    let end = block
-        .windows(4)
-        .position(|four| four == b"\r\n\r\n")
-        .unwrap()
-        + 4;
-    let payload = block.split_off(end);
+    let end = block.windows(4).position(|four| four == b"\r\n\r\n");
+    let payload = block.split_off(end.unwrap() + 4);
     (header, block, payload)
 }

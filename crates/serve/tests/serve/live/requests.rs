@@ -7,18 +7,16 @@ use crawlspace_serve::resource::spool::Spooled;
 use futures_util::stream::{self, StreamExt};
 use http::{HeaderMap, Method};
 
-use crate::live::{bytes_of, limits, load_live, taken_apart};
-use redis_tests::stub::{Asked, Stub, send};
-use redis_tests::with;
+use crate::live::{bytes_of, limits, load_live, load_page, taken_apart};
+use redis_tests::{Asked, ScriptedHost, with};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// What a server is asked when this is requested.
 async fn asked(path: &str, request: &ClientRequest) -> Asked {
-    let stub = Stub::answering(OK);
-    load_live(&stub.url(path), request, &limits())
-        .await
-        .unwrap();
+    let stub = ScriptedHost::answering(OK);
+    let loaded = load_live(&stub.url(path), request, &limits()).await;
+    loaded.unwrap();
     let mut asked = stub.asked();
     assert_eq!(asked.len(), 1);
     let host = stub.address().to_string();
@@ -102,12 +100,8 @@ async fn a_large_body_is_sent_as_a_whole_and_more_than_once() {
 #[tokio::test]
 async fn an_empty_body_is_not_the_same_as_none() {
     let with = |body| with!(ClientRequest, method: Method::POST, body);
-    assert_eq!(
-        asked("/", &with(Some(Spooled::default())))
-            .await
-            .field("Content-Length"),
-        Some("0")
-    );
+    let empty = asked("/", &with(Some(Spooled::default()))).await;
+    assert_eq!(empty.field("Content-Length"), Some("0"));
     assert_eq!(asked("/", &with(None)).await.field("Content-Length"), None);
 }
 
@@ -118,18 +112,13 @@ async fn an_answer_before_the_request_was_read_counts() {
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        send(
-            &mut stream,
-            b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno",
-        );
+        let answer = b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno";
+        std::io::Write::write_all(&mut stream, answer).unwrap();
         // Until the other end has enough.
         std::io::copy(&mut stream, &mut std::io::sink()).ok();
     });
-    let request = ClientRequest {
-        method: Method::POST,
-        body: Some(Spooled::from(Bytes::from(vec![b'x'; 50_000_000]))),
-        ..ClientRequest::default()
-    };
+    let body = Some(Spooled::from(Bytes::from(vec![b'x'; 50_000_000])));
+    let request = with!(ClientRequest, method: Method::POST, body);
     let record = load_live(&url, &request, &limits()).await.unwrap();
     let (_, http, payload) = taken_apart(&bytes_of(record).await.unwrap());
     assert!(http.starts_with(b"HTTP/1.1 413 "));
@@ -139,13 +128,9 @@ async fn an_answer_before_the_request_was_read_counts() {
 
 #[tokio::test]
 async fn user_and_password_of_a_url_go_nowhere() {
-    let stub = Stub::answering(OK);
-    let url = stub
-        .url("/a#fragment")
-        .replace("http://", "http://user:secret@");
-    let record = load_live(&url, &ClientRequest::default(), &limits())
-        .await
-        .unwrap();
+    let stub = ScriptedHost::answering(OK);
+    let url = stub.url("/a#fragment").replace("://", "://user:secret@");
+    let record = load_page(&url).await.unwrap();
     assert_eq!(record.target_uri, stub.url("/a"));
     let warc = bytes_of(record).await.unwrap();
     assert!(!String::from_utf8_lossy(&warc).contains("secret"));
@@ -155,16 +140,11 @@ async fn user_and_password_of_a_url_go_nowhere() {
 
 #[tokio::test]
 async fn redirects_of_the_live_web_are_the_record() {
-    let stub = Stub::start(|asked, stream| match asked.target() {
-        "/" => send(
-            stream,
-            b"HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n",
-        ),
-        _ => send(stream, OK.as_bytes()),
+    let moved = "HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n";
+    let stub = ScriptedHost::start(move |asked| {
+        redis_tests::once(if asked.target == "/" { moved } else { OK })
     });
-    let record = load_live(&stub.url("/"), &ClientRequest::default(), &limits())
-        .await
-        .unwrap();
+    let record = load_page(&stub.url("/")).await.unwrap();
     let (_, http, _) = taken_apart(&bytes_of(record).await.unwrap());
     assert!(http.starts_with(b"HTTP/1.1 302 Found\r\nLocation: /next\r\n"));
     assert_eq!(stub.asked().len(), 1);

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use crawlspace_serve::resource::client_request::ClientRequest;
 use crawlspace_serve::resource::record::LoadError;
 use redis_tests::{alone_with, certificates};
 use rustls::ServerConfig;
@@ -15,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::live::{bytes_of, limits, load_live, taken_apart};
+use crate::live::{bytes_of, load_page, taken_apart};
 
 #[test]
 fn certificates_are_verified_and_ends_are_real() {
@@ -87,8 +86,7 @@ fn fetched() {
             ("elsewhere.example", LENGTH, true, false),
         ] {
             let (url, server) = serve(dir, name, answer, farewell).await;
-            let loaded = load_live(&url, &ClientRequest::default(), &limits()).await;
-            match loaded {
+            match load_page(&url).await {
                 Ok(record) => {
                     assert!(is_record, "{name} {answer:?} {farewell}");
                     assert_eq!(record.target_uri, url);
@@ -97,10 +95,8 @@ fn fetched() {
                 }
                 Err(error) => {
                     assert!(!is_record, "{name} {answer:?} {farewell}: {error}");
-                    assert!(
-                        matches!(error, LoadError::Net(_)) && error.word() == "connection",
-                        "{error}"
-                    );
+                    assert!(matches!(error, LoadError::Net(_)), "{error}");
+                    assert_eq!(error.word(), "connection", "{error}");
                 }
             }
             server.await.unwrap();

@@ -2,9 +2,11 @@
 
 use redis_tests::Rng;
 
+use crate::words::{list, word};
+
 /// At least `count` URLs from a seeded generator: some fixed ones, then random ones up to the count.
 pub fn some(rng: &mut Rng, count: usize) -> Vec<String> {
-    let mut urls: Vec<String> = FIXED.iter().map(|url| (*url).to_owned()).collect();
+    let mut urls: Vec<String> = list("url fixed").into_iter().map(str::to_owned).collect();
     urls.push(format!("http://{}/", "1".repeat(4300)));
     urls.push(format!("http://{}/", "1".repeat(4301)));
     urls.push(format!("http://{}/", "0".repeat(5000)));
@@ -28,27 +30,23 @@ pub fn some(rng: &mut Rng, count: usize) -> Vec<String> {
     urls
 }
 
-fn one<'a>(rng: &mut Rng, of: &[&'a str]) -> &'a str {
-    of[rng.below(of.len() as u64) as usize]
-}
-
 fn url(rng: &mut Rng) -> String {
     let mut url = String::new();
-    url += one(rng, SCHEMES);
+    url += word(rng, "url schemes");
     if rng.chance(5) {
-        url += one(rng, SCHEMES);
+        url += word(rng, "url schemes");
     }
     if rng.chance(10) {
-        url += one(rng, USERS);
+        url += word(rng, "url users");
     }
     url += &host(rng);
     if rng.chance(20) {
-        url += one(rng, PORTS);
+        url += word(rng, "url ports");
     }
     if rng.chance(90) {
         for _ in 0..rng.below(5) {
             url.push('/');
-            url += &part(rng, PATHS);
+            url += &part(rng, "url paths");
         }
         if rng.chance(40) {
             url.push('/');
@@ -64,19 +62,19 @@ fn url(rng: &mut Rng) -> String {
             url += &parameter(rng);
         }
         if rng.chance(10) {
-            url += one(rng, &["&", "?", "&&", "=", "#"]);
+            url += *rng.pick(&["&", "?", "&&", "=", "#"]);
         }
     }
     if rng.chance(10) {
         url.push('#');
-        url += &part(rng, PATHS);
+        url += &part(rng, "url paths");
     }
     url
 }
 
 fn host(rng: &mut Rng) -> String {
     match rng.below(10) {
-        0 => one(rng, HOSTS).to_owned(),
+        0 => word(rng, "url hosts").to_owned(),
         1 => {
             let count = 1 + rng.below(5);
             let numbers: Vec<String> = (0..count).map(|_| number(rng)).collect();
@@ -88,25 +86,12 @@ fn host(rng: &mut Rng) -> String {
             .to_owned(),
         _ => {
             let mut host = String::new();
-            host += one(
-                rng,
-                &[
-                    "", "", "", "www.", "www.", "WWW.", "www1.", "www23.", "wwwx.", "www..", "www",
-                ],
-            );
+            host += word(rng, "www");
             for _ in 0..1 + rng.below(3) {
-                host += &part(rng, LABELS);
-                host += one(
-                    rng,
-                    &[".", ".", ".", ".", ".", ".", "..", "...", "%2e", "\u{3002}"],
-                );
+                host += &part(rng, "url labels");
+                host += word(rng, "dots");
             }
-            host += one(
-                rng,
-                &[
-                    "com", "org", "co.uk", "COM", "no", "com.", "", "xn--p1ai", "museum",
-                ],
-            );
+            host += word(rng, "top names");
             host
         }
     }
@@ -147,12 +132,12 @@ fn script(rng: &mut Rng) -> String {
     url
 }
 
-fn part(rng: &mut Rng, parts: &[&str]) -> String {
+fn part(rng: &mut Rng, parts: &str) -> String {
     match rng.below(12) {
         0 => text(rng, 6),
-        1 => one(rng, parts).to_owned() + one(rng, parts),
+        1 => word(rng, parts).to_owned() + word(rng, parts),
         2 => escapes(rng),
-        _ => one(rng, parts).to_owned(),
+        _ => word(rng, parts).to_owned(),
     }
 }
 
@@ -163,25 +148,9 @@ fn escapes(rng: &mut Rng) -> String {
             0 => text += &format!("%{:02x}", rng.below(256)),
             1 => text += &format!("%{:02X}", rng.below(256)),
             2 => text += &format!("%25{:02x}", rng.below(256)),
-            3 => {
-                text += one(
-                    rng,
-                    &[
-                        "%", "%%", "%g1", "%1", "%2525", "%%34%31", "%u00e9", "%c3%a9", "%e9",
-                        "%00", "%0a", "%ff%fe",
-                    ],
-                )
-            }
-            4 => {
-                text += one(
-                    rng,
-                    &[
-                        "%2f", "%2F", "%3f", "%3F", "%23", "%26", "%3d", "%2e", "%40", "%3a",
-                        "%20", "%2b", "%5c",
-                    ],
-                )
-            }
-            _ => text += one(rng, &["a", "B", "1", "."]),
+            3 => text += word(rng, "escapes"),
+            4 => text += word(rng, "reserved escapes"),
+            _ => text += *rng.pick(&["a", "B", "1", "."]),
         }
     }
     text
@@ -206,43 +175,22 @@ fn parameter(rng: &mut Rng) -> String {
     if rng.chance(25) {
         return session(rng);
     }
-    let name = part(rng, NAMES);
+    let name = part(rng, "url names");
     match rng.below(5) {
         0 => name,
         1 => format!("{name}="),
-        _ => format!("{name}={}", part(rng, VALUES)),
+        _ => format!("{name}={}", part(rng, "url values")),
     }
 }
 
 fn session(rng: &mut Rng) -> String {
-    let name = one(
-        rng,
-        &[
-            "jsessionid=",
-            "JSESSIONID=",
-            "phpsessid=",
-            "PHPSESSID=",
-            "sid=",
-            "Sid=",
-            "xsid=",
-            "jsessionid==",
-            "ASPSESSIONIDABCDEFGH=",
-            "aspsessionidabcdefg1=",
-            "cfid=12&cftoken=",
-            "CFID=&CFTOKEN=",
-            "cfid=a=b&cftoken=",
-            "cfid=1&x=2&cftoken=",
-            "cftoken=",
-            "cfid=",
-        ],
-    );
+    let name = word(rng, "session ids");
     let length = *rng.pick(&[0, 1, 8, 23, 24, 25, 31, 32, 32, 32, 33]);
     let letters = rng
         .pick(&["0123456789abcdef", "ABCDEFGHIJKLMNOP", "abcdefgh01-._&=~"])
         .as_bytes();
-    let value: String = (0..length)
-        .map(|_| char::from(*rng.pick(letters)))
-        .collect();
+    let value = (0..length).map(|_| char::from(*rng.pick(letters)));
+    let value: String = value.collect();
     format!("{name}{value}")
 }
 
@@ -263,347 +211,3 @@ fn spoilt(rng: &mut Rng, url: &str) -> String {
     }
     chars.into_iter().collect()
 }
-
-const SCHEMES: &[&str] = &[
-    "http://",
-    "http://",
-    "http://",
-    "http://",
-    "https://",
-    "https://",
-    "",
-    "HTTP://",
-    "Https://",
-    "http:/",
-    "http:",
-    "http:///",
-    "http://////",
-    "https:////",
-    "//",
-    "ftp://",
-    "gopher://",
-    "rtsp://",
-    "ws://",
-    "urn:",
-    "urn:uuid:",
-    "dns:",
-    "dns://",
-    "mailto:",
-    "warcinfo:",
-    "filedesc:",
-    "filedesc://",
-    "metadata:",
-    "screenshot:",
-    "whois://",
-    "javascript:",
-    "data:",
-    "about:",
-    "x-a+b.c://",
-    "httpx://",
-    "http-a:",
-    "1http://",
-    ":",
-    "://",
-    "file:///",
-    " http://",
-    "\thttp://",
-    "http://http://",
-    "http://https://",
-    "http://http",
-    "http://HTTP://",
-];
-
-const USERS: &[&str] = &[
-    "user@",
-    "user:pass@",
-    "a@b@",
-    ":@",
-    "@",
-    "u%40x:p@",
-    "u:p:q@",
-    "us/er@",
-    "us?er@",
-    "[@",
-];
-
-const HOSTS: &[&str] = &[
-    "",
-    ".",
-    "..",
-    "...",
-    "localhost",
-    "www",
-    "www.",
-    "www.com",
-    "www1.www2.com",
-    "[::1]",
-    "[2001:DB8::1]",
-    "[fe80::1%25eTH0]",
-    "[::1",
-    "::1]",
-    "[]",
-    "a[b]c",
-    "127.0.0.1",
-    "1.2.3.4.5",
-    "1.2.3.4.",
-    ".1.2.3.4",
-    "256.1.1.1",
-    "255.255.255.255",
-    "0",
-    "0.0.0.0",
-    "00",
-    "017700000001",
-    "0x7f.1",
-    "2130706433",
-    "4294967296",
-    "99999999999999999999",
-    "127.1",
-    "127.65535",
-    "127.65536",
-    "1.16777215",
-    "1.16777216",
-    "01.02.03.04",
-    "08.1.1.1",
-    "1.08.1.1",
-    "0.9.9",
-    "1.2.3.4%0a",
-    "1234%0A",
-    "%31%32%37.0.0.1",
-    "%77ww.example.com",
-    "ex%41mple.com",
-    "example%2ecom",
-    "ex ample.com",
-    "ex%20ample.com",
-    "b\u{fc}cher.example",
-    "B\u{dc}CHER.example",
-    "b%c3%bccher.example",
-    "b%fccher.example",
-    "xn--bcher-kva.example",
-    "XN--bcher-kva.\u{e9}",
-    "stra\u{df}e.de",
-    "\u{130}stanbul.com.tr",
-    "\u{5d0}\u{5d1}.com",
-    "\u{5d0}a.com",
-    "\u{444}.\u{440}\u{444}",
-    "\u{ff21}\u{ff0e}com",
-    "a\u{ad}.com",
-    "\u{ad}.com",
-    "a\u{301}.com",
-    "_dmarc.example.com",
-    "a,b.com",
-    "a)b.com",
-    "example.com:",
-    "example.com::",
-    "-.com",
-    "ex_ample.com",
-    "*.example.com",
-    "%",
-    "%2",
-    "%25",
-];
-
-const PORTS: &[&str] = &[
-    ":80",
-    ":443",
-    ":8080",
-    ":0",
-    ":00080",
-    ":65535",
-    ":65536",
-    ":99999999999",
-    ":",
-    "::",
-    ":80:",
-    ":8o",
-    ":-1",
-    ":+80",
-    ": 80",
-    ":\u{661}",
-    ":21",
-    ":80:80",
-];
-
-const PATHS: &[&str] = &[
-    "a",
-    "b",
-    "Index.HTML",
-    "index.html",
-    ".",
-    "..",
-    "...",
-    "",
-    "",
-    "%2e",
-    "%2e%2e",
-    "%2f",
-    "a b",
-    "a%20b",
-    "a+b",
-    ";jsessionid=ABC",
-    "a;b=c",
-    "\u{e9}",
-    "%C3%A9",
-    "%e9",
-    "~user",
-    "(x)",
-    "a:b",
-    "@",
-    "a=b&c",
-    "*",
-    "$",
-    "'",
-    "\"",
-    "<a>",
-    "{b}",
-    "|",
-    "^",
-    "`",
-    "\\",
-    "(S(123456789012345678901234))",
-    "(S(123456789012345678901234)F(abcdefghijklmnopqrstuvwx))",
-    "(123456789012345678901234)",
-    "(a(123456789012345678901234))",
-    "(12345678901234567890123)",
-    "default.aspx",
-    ".aspx",
-    "Page.ASPX",
-    "x%3fy.aspx",
-    "a.aspx.b.aspx",
-    "http://example.com",
-    "http:",
-    "www.example.com",
-];
-
-const LABELS: &[&str] = &[
-    "example",
-    "Example",
-    "a",
-    "b-c",
-    "archive",
-    "xn--bcher-kva",
-    "EXAMPLE",
-    "www",
-    "www2",
-    "1",
-    "01",
-    "",
-    "\u{fc}",
-    "%41",
-    "%c3%bc",
-];
-
-const NAMES: &[&str] = &[
-    "a",
-    "b",
-    "A",
-    "aa",
-    "a.b",
-    "a[]",
-    "",
-    "id",
-    "q",
-    "z",
-    "%61",
-    "\u{e9}",
-    "a%3db",
-    "a%26b",
-    "utm_source",
-    "ab",
-    "a-b",
-];
-
-const VALUES: &[&str] = &[
-    "1",
-    "2",
-    "10",
-    "",
-    "x",
-    "X",
-    "a b",
-    "a+b",
-    "%20",
-    "=",
-    "==",
-    "b=c",
-    "\u{e9}",
-    "%25",
-    "%2B",
-    "http://x.com/?a=b",
-    "?",
-    "/",
-];
-
-const FIXED: &[&str] = &[
-    "",
-    " ",
-    "\n",
-    "-",
-    "/",
-    "?",
-    "#",
-    "%",
-    ":",
-    "//",
-    "a",
-    "http",
-    "http:",
-    "http:/",
-    "http://",
-    "http:///",
-    "http:////",
-    "http://?",
-    "http://#",
-    "http:?a",
-    "http:#a",
-    "http://?a",
-    "http://a?",
-    "http://a?#",
-    "http://a/?",
-    "http://a#",
-    "http://a/??",
-    "http://a/?&",
-    "http://a/?&&",
-    "http://a/?a&",
-    "http://a?b/c",
-    "http://a#b?c",
-    "filedesc",
-    "filedesc://x Y",
-    "FILEDESC:x",
-    "urn:",
-    "urn:X:%41",
-    "urn://a:b/",
-    "URN://a:b/",
-    "dns:www.Example.com",
-    "dns://www.example.com",
-    "mailto:A@B.com?x=Y",
-    "mailto:?a",
-    "foo:/",
-    "foo://",
-    "foo:///",
-    "foo:a//b/../c",
-    "http://@/a/b",
-    "http://@:80/a",
-    "http://a@:81/b/c",
-    "http://https/order.1and1.com",
-    "http://www.example.com:80:80/",
-    "http:example.com:80/",
-    "https:////www.example.com:443/a",
-    "example.com:80/a",
-    "localhost:8080/",
-    "http://a/..",
-    "http://a/../..",
-    "http://a/../../b",
-    "http://a/../../../b",
-    "http://a/b/./",
-    "http://a/b/.",
-    "http://a/b/..",
-    "http://a/b/../",
-    "http://a//b//c",
-    "http://a//",
-    "http://a/b//",
-    "http://a/b//..//c",
-    "http://a/%2e%2e/b",
-    "http://a/b%2fc/../d",
-    "http://a/(123456789012345678901234)/.aspx",
-    "http://a/(123456789012345678901234)/.aspx.aspx",
-];

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use redis_tests::http::get;
 use redis_tests::packages::left_out;
 use redis_tests::{assert_contains, assert_lacks};
 
@@ -105,8 +104,8 @@ const MEASURE: &str = "<script>
 fn on_a_phone_the_ways_to_captures_are_in_sight() {
     let (_dir, stage) = archive();
     let target = search("both", "example.com/*", "2015");
-    let html = get(stage.address(), &target).text();
-    let style = get(stage.address(), "/static/page.css").text();
+    let html = stage.get(&target).text();
+    let style = stage.get("/static/page.css").text();
     // The policy of the page allows no script, so a copy of it is measured.
     let link = "<link rel=\"stylesheet\" href=\"./static/page.css\">";
     assert_contains(&html, link);

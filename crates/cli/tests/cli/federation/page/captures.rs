@@ -1,22 +1,11 @@
 //! The list of captures: all of them can be reached, and each links to itself.
 
-use redis_tests::http::get;
 use redis_tests::{assert_contains, assert_lacks};
 
 use super::{link_with, links, page, search};
 use crate::federation::shelf::{Shelf, iso};
-use crate::serving::Stage;
 
 const URL: &str = "http://example.com/";
-
-/// A collection `c` with what is on a shelf.
-fn serve(shelf: &mut Shelf) -> Stage {
-    let index = shelf.write_index("index.cdxj");
-    Stage::start(&format!(
-        "collections:\n  c:\n    index: {index}\n    resource: {}\n",
-        shelf.warcs()
-    ))
-}
 
 fn times(html: &str) -> Vec<String> {
     let cells = html.split("<td class=\"time\">").skip(1);
@@ -33,7 +22,7 @@ fn all_captures_of_a_day_can_be_reached() {
         let json = format!("{{\"url\": \"{URL}\", \"digest\": \"{number}\"}}");
         shelf.index += &format!("com,example)/ {time} {json}\n");
     }
-    let stage = serve(&mut shelf);
+    let stage = shelf.serve();
     let first = page(&stage, &search("c", "example.com", "20160102"), 200);
     assert_contains(&first, "250 captures of");
     let mut seen = times(&first);
@@ -82,12 +71,12 @@ fn each_capture_links_to_its_own_record() {
     shelf.line(URL, time, &slot, ", \"status\": \"301\"");
     shelf.capture("a.warc.gz", URL, time, b"a page");
     shelf.capture("a.warc.gz", URL, "20160102030406", b"another page");
-    let stage = serve(&mut shelf);
+    let stage = shelf.serve();
     let html = page(&stage, &search("c", "example.com", ""), 200);
     let records: Vec<String> = links(&html)
         .into_iter()
         .filter(|link| link.starts_with("/c/resource?"))
-        .map(|link| get(stage.address(), &link).text())
+        .map(|link| stage.get(&link).text())
         .collect();
     assert_eq!(records.len(), 3, "{html}");
     for end in [
@@ -100,6 +89,6 @@ fn each_capture_links_to_its_own_record() {
     }
     let content = link_with(&html, "/20160102030406id_/http://example.com/");
     assert_eq!(content, "/c/20160102030406id_/http://example.com/");
-    let content = get(stage.address(), &content);
+    let content = stage.get(&content);
     assert_eq!((content.status, &*content.text()), (200, "another page"));
 }

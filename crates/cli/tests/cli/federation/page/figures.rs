@@ -21,10 +21,8 @@ fn status(stage: &Stage) -> Value {
 fn metrics(stage: &Stage) -> HashMap<String, f64> {
     let answer = get(stage.operator(), "/_metrics");
     assert_eq!(answer.status, 200);
-    assert_eq!(
-        answer.field("content-type"),
-        Some("text/plain; version=0.0.4; charset=utf-8")
-    );
+    let expected = Some("text/plain; version=0.0.4; charset=utf-8");
+    assert_eq!(answer.field("content-type"), expected);
     let text = answer.text();
     assert!(text.ends_with('\n'));
     let mut kinds = HashMap::new();
@@ -62,7 +60,7 @@ fn what_was_asked_is_counted() {
         ("/good/nothing", 1),
     ] {
         for _ in 0..times {
-            get(stage.address(), target);
+            stage.get(target);
         }
     }
     let status = status(&stage);
@@ -113,10 +111,7 @@ fn what_was_asked_is_counted() {
 fn a_source_that_is_missing_or_keeps_failing_is_seen() {
     let (dir, stage) = hostile_archive();
     for page in 0..7 {
-        let answer = get(
-            stage.address(),
-            &format!("/both/index?url=example.com/{page}"),
-        );
+        let answer = stage.get(format!("/both/index?url=example.com/{page}"));
         assert_eq!(answer.status, 200);
         assert!(answer.field("source-errors").is_some());
     }

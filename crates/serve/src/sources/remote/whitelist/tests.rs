@@ -1,6 +1,6 @@
 //! What is believed, and what is not.
 
-use redis_tests::Rng;
+use redis_tests::{Rng, assert_lacks, rows};
 
 use super::super::claim::header;
 use super::*;
@@ -53,7 +53,7 @@ fn a_row_says_what_it_may_and_nothing_else() {
         .concat()
     );
     let given = row_of(line, RecordLocation::Given).unwrap();
-    assert!(!given.contains("_url"), "{given}");
+    assert_lacks(&given, "_url");
     assert!(
         given.ends_with(r#""source": "a\"b:evil", "source_type": "cdx"}"#),
         "{given}"
@@ -86,10 +86,8 @@ fn the_urlkey_is_that_of_the_url() {
     );
     // What was sent with it is nowhere but in the key.
     let post = line("com,a)/?__wb_method=post&b=c", "http://a.com/");
-    assert_eq!(
-        key("a.com/?__wb_method=post&b=c", &post).unwrap(),
-        "com,a)/?__wb_method=post&b=c"
-    );
+    let expected = "com,a)/?__wb_method=post&b=c";
+    assert_eq!(key("a.com/?__wb_method=post&b=c", &post).unwrap(), expected);
     let lie = line("com,a)/secret?__wb_method=post", "http://a.com/");
     assert_eq!(key("a.com/*", &lie).unwrap(), "com,a)/");
 }
@@ -225,19 +223,13 @@ fn every_form_of_an_answer_makes_the_same_row() {
             "{line}"
         );
     }
-    for (header_of, element) in [
-        (
-            "[]",
-            r#"["com,a)/", 20160102030405, "http://a.com/", "text/html", 200, "ABC", "-", "-", 12, 34, "a.warc.gz"]"#,
-        ),
-        (
-            "[]",
-            r#"["com,a)/", "20160102030405", "http://a.com/", "text/html", "200", "ABC", "12", "34", "a.warc.gz"]"#,
-        ),
-        (
-            r#"["timestamp", "original", "filename", "offset", "length", "statuscode", "mimetype", "digest", "more"]"#,
-            r#"["20160102030405", "http://a.com/", "a.warc.gz", "34", "12", "200", "text/html", "ABC", "x"]"#,
-        ),
+    for (header_of, element) in rows![
+        "[]",
+            r#"["com,a)/", 20160102030405, "http://a.com/", "text/html", 200, "ABC", "-", "-", 12, 34, "a.warc.gz"]"#;
+        "[]",
+            r#"["com,a)/", "20160102030405", "http://a.com/", "text/html", "200", "ABC", "12", "34", "a.warc.gz"]"#;
+        r#"["timestamp", "original", "filename", "offset", "length", "statuscode", "mimetype", "digest", "more"]"#,
+            r#"["20160102030405", "http://a.com/", "a.warc.gz", "34", "12", "200", "text/html", "ABC", "x"]"#;
     ] {
         let columns = header(header_of.as_bytes()).unwrap_or_default();
         let claim = Claim::of_element(element.as_bytes(), &columns).unwrap();

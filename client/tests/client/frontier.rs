@@ -1,0 +1,350 @@
+//! The calls of `CHG.*` commands, against a live server.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crawlspace_client::Code;
+use crawlspace_client::frontier::{
+    Budget, Facts, Fetched, Frontier, Held, Lease, Limits, Next, Pause, Sequence, Uri, Wait,
+};
+use redis_tests::{Reply, Server, assert_starts, but, until, with};
+
+use crate::refused;
+use crate::server::vandal::{Cut, Vandal};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// A pause that is over at once.
+const NONE: Pause = Pause::For(Duration::ZERO);
+/// The page of a lease in a frontier that only counts.
+const ONE_DONE: Fetched = Fetched::Done {
+    execution: b"crawl",
+    count: 1,
+};
+
+fn open(server: &Server) -> Frontier {
+    Frontier::open(&server.url(), "{f}:").unwrap()
+}
+
+fn seed<'a>(chg: &'a str, uri: &'a str) -> Uri<'a> {
+    let (chg, uri) = (chg.as_bytes(), uri.as_bytes());
+    Uri {
+        chg,
+        at: 0,
+        depth: 0,
+        uri,
+    }
+}
+
+/// One lease of a minute, which must be there.
+fn take(frontier: &Frontier) -> Lease {
+    let next = with!(Next, lease: Some(MINUTE));
+    let mut leases = frontier.next(&next).unwrap();
+    assert_eq!(leases.len(), 1, "{leases:?}");
+    leases.remove(0)
+}
+
+fn up_to(ms: u64) -> Next {
+    with!(Next, lease: Some(MINUTE), wait: Wait::UpTo(Duration::from_millis(ms)))
+}
+
+#[test]
+fn a_page_goes_through_the_frontier_once() {
+    let server = Server::start();
+    let frontier = open(&server);
+    let pages = ["https://a.example/", "https://a.example/2"];
+    let uris = pages.map(|page| seed("a.example", page));
+    let counts = frontier.add_uris(b"crawl", Some(2), &uris).unwrap();
+    assert_eq!(counts, [Some(1), Some(2)]);
+    let counts = frontier.add_uris(b"crawl", None, &uris[..1]).unwrap();
+    assert_eq!(counts, [Some(2)]);
+
+    let lease = take(&frontier);
+    assert_eq!(&lease.chg, b"a.example");
+    assert_eq!(lease.uri.as_deref(), Some(&b"https://a.example/"[..]));
+    assert_eq!(lease.execution.as_deref(), Some(&b"crawl"[..]));
+    assert_eq!((lease.count, lease.deadline > lease.due), (2, true));
+    assert_eq!(frontier.next(&Next::default()).unwrap(), []);
+
+    let deadline = frontier.extend(&lease, 2 * MINUTE).unwrap();
+    assert!(deadline > lease.deadline + 50_000);
+    let facts = Facts {
+        elapsed: Duration::from_millis(3),
+        factor: Some(2.5),
+        min: Some(Duration::from_millis(40)),
+        max: Some(Duration::from_millis(90)),
+        crawl_delay: Some(Duration::from_millis(50)),
+        retry_after: Some(Duration::from_millis(60)),
+        status: Some(200),
+    };
+    let released = Instant::now();
+    let next = frontier.release_and_next(&lease, &facts.into(), &lease.done(), &up_to(5000));
+    let (due, next) = next.unwrap();
+    let next = next.expect("the second page is due after the pause");
+    let pause = released.elapsed();
+    assert!(pause >= Duration::from_millis(58), "{pause:?}");
+    assert_eq!((next.due, next.count), (due, 1));
+    assert_eq!(next.uri.as_deref(), Some(&b"https://a.example/2"[..]));
+
+    let due = frontier.release(&next, &NONE, &Fetched::Retry(0));
+    due.unwrap();
+    let again = take(&frontier);
+    assert_eq!(again.uri, next.uri);
+    let due = frontier.release(&again, &Pause::Until(0), &again.done());
+    due.unwrap();
+    let check = frontier.check().unwrap();
+    assert!(check.consistent, "{check:?}");
+    assert_eq!((check.total, check.sum_groups), (0, 0));
+}
+
+#[test]
+fn a_frontier_that_only_counts_is_told_whose_pages_are_done() {
+    let server = Server::start();
+    let frontier = open(&server);
+    let three: [(&[u8], u64); 3] = [(b"a", 0), (b"a", 0), (b"b", 0)];
+    let expected = [Some(1), Some(2), Some(1)];
+    assert_eq!(frontier.add(b"crawl", None, &three).unwrap(), expected);
+    let lease = take(&frontier);
+    assert_eq!(lease.uri.as_deref(), None);
+    assert_eq!(lease.execution.as_deref(), None);
+    let (execution, count) = (b"crawl", 2);
+    let done = Fetched::Done { execution, count };
+    frontier.release(&lease, &NONE, &done).unwrap();
+    assert_eq!(frontier.info().unwrap().uris, 1);
+}
+
+#[test]
+fn who_waits_for_ever_gets_what_comes_and_is_not_sent_away() {
+    let server = Server::start();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let for_ever = with!(Next, wait: Wait::ForEver);
+            open(&server).next(&for_ever).unwrap()
+        });
+        let mut wire = server.wire();
+        let blocked = || -> Vec<String> {
+            let list = server.wire().ok_line("CLIENT LIST TYPE normal").text();
+            let is_blocked =
+                |line: &&str| line.contains("cmd=chg.next") && line.contains(" flags=b");
+            let id = |line: &str| Some(line.strip_prefix("id=")?.split(' ').next()?.to_owned());
+            list.lines().filter(is_blocked).filter_map(id).collect()
+        };
+        until("the client is blocked", || !blocked().is_empty());
+        // Somebody sends it home; it stays.
+        let woken = wire.expect_ok(&["CLIENT", "UNBLOCK", &blocked()[0]]);
+        assert_eq!(woken, Reply::Int(1));
+        until("the client is blocked again", || !blocked().is_empty());
+        let counts = open(&server).add(b"crawl", None, &[(b"late.example", 0)]);
+        counts.unwrap();
+        let leases = waiter.join().unwrap();
+        assert_eq!(leases.len(), 1);
+        assert_eq!(&leases[0].chg, b"late.example");
+    });
+}
+
+#[test]
+fn a_wait_in_vain_takes_as_long_as_was_said() {
+    let server = Server::start();
+    let begun = Instant::now();
+    assert_eq!(open(&server).next(&up_to(120)).unwrap(), []);
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(120), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+}
+
+#[test]
+fn a_lease_that_is_over_is_stale() {
+    let server = Server::start();
+    let frontier = open(&server);
+    let two: [(&[u8], u64); 2] = [(b"a", 0), (b"a", 0)];
+    frontier.add(b"crawl", None, &two).unwrap();
+    let first = take(&frontier);
+    let release = |lease: &Lease| frontier.release(lease, &NONE, &Fetched::Nothing);
+    let due = release(&first).unwrap();
+    assert_eq!(release(&first).unwrap(), due);
+    take(&frontier);
+    refused(release(&first), Code::Stale);
+    refused(frontier.extend(&first, MINUTE), Code::Stale);
+    let nowhere = but!(first, chg: b"nowhere".to_vec());
+    let error = refused(release(&nowhere), Code::NoChg);
+    assert_starts(&error, "CHG.RELEASE: NOCHG ");
+}
+
+/// The frontier by way of somebody who cuts connections.
+fn past(vandal: &Vandal) -> Frontier {
+    Frontier::open(&vandal.url(), "{f}:").unwrap()
+}
+
+#[test]
+fn what_may_not_arrive_twice_is_not_sent_twice() {
+    let server = Server::start();
+    let vandal = Vandal::of(&server, "CHG.ADD", Cut::After, 1);
+    let frontier = past(&vandal);
+    let error = frontier.add(b"crawl", None, &[(b"a", 0)]).unwrap_err();
+    assert!(vandal.is_done());
+    assert_eq!(error.code(), None);
+    assert_starts(&error, "CHG.ADD at redis://127.0.0.1:");
+    // It was counted, once, and the next call finds a way.
+    let counts = frontier.add(b"crawl", None, &[(b"a", 0)]).unwrap();
+    assert_eq!(counts, [Some(2)]);
+}
+
+#[test]
+fn what_is_sent_again_counts_once() {
+    let server = Server::start();
+    let calm = open(&server);
+
+    let vandal = Vandal::of(&server, "CHG.ADD", Cut::After, 2);
+    let (writer, number) = (b"writer", 1);
+    let sequence = Some(Sequence { writer, number });
+    let counts = past(&vandal).add(b"crawl", sequence, &[(b"a", 0)]);
+    assert_eq!(counts.unwrap(), [Some(1)]);
+    assert!(vandal.is_done());
+    assert_eq!(calm.info().unwrap().uris, 1);
+
+    let vandal = Vandal::of(&server, "CHG.ADDURI", Cut::After, 2);
+    let uris = [seed("b", "u:1"), seed("b", "u:2")];
+    let counts = past(&vandal).add_uris(b"crawl", None, &uris);
+    assert_eq!(counts.unwrap(), [Some(2), Some(2)]);
+    assert!(vandal.is_done());
+    assert_eq!(calm.info().unwrap().uris, 3);
+
+    let (a, b) = (take(&calm), take(&calm));
+    let vandal = Vandal::of(&server, "CHG.RELEASE", Cut::After, 2);
+    let pause = Pause::For(MINUTE);
+    let due = past(&vandal).release(&a, &pause, &ONE_DONE).unwrap();
+    assert!(vandal.is_done());
+    assert_eq!(calm.release(&a, &pause, &ONE_DONE).unwrap(), due);
+    assert_eq!(calm.info().unwrap().uris, 2);
+
+    // The lease that went down with the connection is the one that comes.
+    let vandal = Vandal::of(&server, "CHG.RELEASE", Cut::After, 1);
+    let next = past(&vandal).release_and_next(&b, &NONE, &b.done(), &up_to(3000));
+    let next = next.unwrap().1.expect("the other URI of b");
+    assert!(vandal.is_done());
+    assert_eq!(next.uri.as_deref(), Some(&b"u:2"[..]));
+    calm.release(&next, &NONE, &next.done()).unwrap();
+    let check = calm.check().unwrap();
+    assert_eq!((check.consistent, check.total), (true, 0), "{check:?}");
+}
+
+#[test]
+fn a_next_that_was_cut_off_leases_nothing_twice() {
+    let server = Server::start();
+    let calm = open(&server);
+    calm.add(b"crawl", None, &[(b"a", 0), (b"b", 0)]).unwrap();
+    let vandal = Vandal::of(&server, "CHG.NEXT", Cut::After, 1);
+    let leases = past(&vandal).next(&up_to(3000)).unwrap();
+    assert!(vandal.is_done());
+    assert_eq!(&leases[0].chg, b"b");
+    assert_eq!(calm.why(b"a").unwrap().state, "busy");
+}
+
+#[test]
+fn operators_hold_and_limit_and_move_and_drop() {
+    let server = Server::start();
+    let frontier = open(&server);
+    let limits = Limits {
+        parallel: Some(2),
+        gap: Some(MINUTE),
+        delay: Some(Some(MINUTE / 2)),
+        budget: Some(Budget::Left(2)),
+    };
+    frontier.limit(b"a", &limits).unwrap();
+    let four: [(&[u8], u64); 4] = [(b"a", 0), (b"a", 0), (b"a", 0), (b"b", 0)];
+    let expected = [Some(1), Some(2), None, Some(1)];
+    assert_eq!(frontier.add(b"crawl", None, &four).unwrap(), expected);
+    let unlimited = with!(Limits, budget: Some(Budget::Unlimited));
+    frontier.limit(b"a", &unlimited).unwrap();
+    refused(frontier.limit(b"a", &Limits::default()), Code::Err);
+    let why = frontier.why(b"a").unwrap();
+    assert_eq!((why.parallel, why.gap, why.budget), (2, 60_000, None));
+    assert_eq!((why.delay, why.more_executions), (Some(30_000), false));
+    assert_eq!(why.executions[0].execution, b"crawl");
+    assert_eq!((why.count, why.executions[0].uris), (2, 2));
+
+    for held in [Held::Everything, Held::Execution(b"crawl")] {
+        frontier.pause(held).unwrap();
+        assert_eq!(frontier.next(&Next::default()).unwrap(), [], "{held:?}");
+        frontier.resume(held).unwrap();
+    }
+    frontier.pause(Held::Group(b"a")).unwrap();
+    assert!(frontier.why(b"a").unwrap().paused);
+    let lease = take(&frontier);
+    assert_eq!(&lease.chg, b"b");
+    let why = frontier.why(b"b").unwrap();
+    assert_eq!((&why.state[..], why.leases.len()), ("busy", 1));
+    assert_eq!(why.leases[0].token, lease.token);
+    assert_eq!(why.leases[0].deadline, lease.deadline);
+    frontier.resume(Held::Group(b"a")).unwrap();
+
+    refused(frontier.move_uris(b"b", b"c"), Code::Leased);
+    frontier.release(&lease, &NONE, &Fetched::Nothing).unwrap();
+    assert_eq!(frontier.move_uris(b"b", b"c").unwrap(), (1, 1));
+    frontier.share_gate(b"192.0.2.7", &[b"a", b"c"]).unwrap();
+    let group = frontier.why(b"c").unwrap().group;
+    assert_eq!(group.as_deref(), Some(&b"192.0.2.7"[..]));
+    frontier.share_gate(b"", &[b"a", b"c"]).unwrap();
+    frontier.block(b"c", 4_102_444_800_000).unwrap_err();
+    let in_a_minute = frontier.why(b"c").unwrap().due + 60_000;
+    frontier.block(b"c", in_a_minute).unwrap();
+    assert_eq!(frontier.why(b"c").unwrap().state, "blocked");
+    frontier.block(b"c", 0).unwrap();
+
+    assert_eq!(frontier.drop_execution(b"crawl").unwrap(), (2, 3));
+    assert_eq!(frontier.drop_execution(b"crawl").unwrap(), (0, 0));
+    refused(frontier.why(b"nowhere"), Code::NoChg);
+    assert!(frontier.check().unwrap().consistent);
+    assert_eq!(frontier.sweep(None).unwrap(), (0, 0));
+}
+
+#[test]
+fn replies_of_either_protocol_are_understood() {
+    let server = Server::start();
+    for protocol in ["resp2", "resp3"] {
+        let url = format!("{}?protocol={protocol}", server.url());
+        let frontier = Frontier::open(&url, format!("{{{protocol}}}:")).unwrap();
+        let uris = [seed("a", "u:1"), seed("b", "u:2")];
+        frontier.add_uris(b"crawl", None, &uris).unwrap();
+        let lease = take(&frontier);
+        let why = frontier.why(b"a").unwrap();
+        assert_eq!(why.leases[0].uri, lease.uri, "{protocol}");
+        let next = frontier.release_and_next(&lease, &NONE, &lease.done(), &Next::default());
+        assert_eq!(next.unwrap().1.unwrap().chg, b"b", "{protocol}");
+        let info = frontier.info().unwrap();
+        assert_eq!((info.uris, info.smallest_pause_ms), (1, None), "{protocol}");
+        assert!(frontier.check().unwrap().consistent, "{protocol}");
+    }
+}
+
+#[test]
+fn leases_that_ran_out_are_reported_once() {
+    let server = Server::start();
+    let frontier = open(&server);
+    let uris = [seed("a", "u:1")];
+    frontier.add_uris(b"crawl", None, &uris).unwrap();
+    let short = with!(Next, lease: Some(Duration::from_millis(1)));
+    assert_eq!(frontier.next(&short).unwrap().len(), 1);
+    let mut reports = Vec::new();
+    until("the lease has run out", || {
+        reports = frontier.expired(10).unwrap();
+        !reports.is_empty()
+    });
+    assert_eq!((&reports[0].chg[..], reports[0].times), (&b"a"[..], 1));
+    assert_eq!(reports[0].uri.as_deref(), Some(&b"u:1"[..]));
+    assert_eq!(frontier.expired(10).unwrap(), []);
+    assert_eq!(frontier.info().unwrap().expired, 1);
+}
+
+#[test]
+fn what_plain_clients_left_behind_is_found_and_mended() {
+    let server = Server::start();
+    let frontier = open(&server);
+    frontier.add(b"crawl", None, &[(b"a", 0)]).unwrap();
+    server.wire().ok_line("HINCRBY {f}:CHG:a c 3");
+    let check = frontier.check().unwrap();
+    assert!(!check.consistent);
+    assert_eq!((check.total, check.sum_groups), (1, 4));
+    assert!(!check.problems.is_empty());
+    assert!(frontier.repair().unwrap().mended.is_some_and(|n| n > 0));
+    assert!(frontier.check().unwrap().consistent);
+}
