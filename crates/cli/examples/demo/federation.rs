@@ -36,10 +36,8 @@ pub fn serve(
     editions: [&Site; 2],
     checks: &mut Checks,
 ) -> Outcome<()> {
-    step(
-        9,
-        "Both crawls over HTTP: an index of each, and one server for both",
-    );
+    let title = "Both crawls over HTTP: an index of each, and one server for both";
+    step(9, title);
     for crawl in ["crawl-1", "crawl-2"] {
         let lines = index(&shell.folder.join(format!("{crawl}.warc.gz")))?;
         fs::write(shell.folder.join(format!("{crawl}.cdxj")), lines.concat())?;
@@ -55,20 +53,18 @@ pub fn serve(
     let page = format!("{site}article/7.html");
     let wget = |shown: &str| format!("wget --quiet --no-proxy --output-document=- '{shown}'");
     let rows = shell.show(&wget(&format!("{base}/both/index?url={page}&output=json")))?;
-    let rows: Vec<Value> = rows
-        .lines()
-        .map(serde_json::from_str)
-        .collect::<Result<_, _>>()?;
+    let rows: Result<Vec<Value>, _> = rows.lines().map(serde_json::from_str).collect();
+    let rows = rows?;
     println!("  The record of each, whichever file it lies in (its first lines):");
     let mut bodies = Vec::new();
     for row in &rows {
         let second = row["timestamp"].as_str().unwrap_or_default();
         let source = row["source"].as_str().unwrap_or_default();
         let name = format!("{source}.warc");
-        let ask = format!(
-            "wget --quiet --no-proxy --output-document={name} '{base}/both/resource?url={page}&closest={second}&sources={source}'"
-        );
-        shell.show(&ask)?;
+        let record = format!("{base}/both/resource?url={page}&closest={second}&sources={source}");
+        shell.show(&format!(
+            "wget --quiet --no-proxy --output-document={name} '{record}'"
+        ))?;
         shell.show(&format!("head -n 6 {name}"))?;
         bodies.push(payload(&shell.folder.join(name))?);
     }
@@ -76,44 +72,28 @@ pub fn serve(
     let column =
         |name: &str| -> Vec<&str> { rows.iter().filter_map(|row| row[name].as_str()).collect() };
     let sources = column("source").join(" ");
-    checks.equal(
-        "sources of a page that is in both crawls",
-        &sources[..],
-        "crawl-1 crawl-2",
-    );
+    let what = "sources of a page that is in both crawls";
+    checks.equal(what, &sources[..], "crawl-1 crawl-2");
     let digests = column("digest");
-    checks.equal(
-        "its payload changed between them",
-        digests.first() != digests.last(),
-        true,
-    );
+    let changed = digests.first() != digests.last();
+    checks.equal("its payload changed between them", changed, true);
     for (number, (edition, body)) in editions.into_iter().zip(&bodies).enumerate() {
-        let there = edition
-            .get("/article/7.html")
-            .is_some_and(|file| &file.payload == body);
+        let file = edition.get("/article/7.html");
+        let there = file.is_some_and(|file| &file.payload == body);
         let what = format!("record of crawl-{}: the page as it was then", number + 1);
         checks.equal(&what, there, true);
     }
     checks.equal("records of that page", bodies.len(), 2);
-    let all = shell.quiet(&wget(&format!(
-        "{base}/both/index?url={site}*&fl=url&output=json"
-    )))?;
+    let all = format!("{base}/both/index?url={site}*&fl=url&output=json");
+    let all = shell.quiet(&wget(&all))?.lines().count() as u64;
     let captures = editions.map(Site::urls).into_iter().sum::<u64>();
-    checks.equal(
-        "rows of the whole site: server, site",
-        all.lines().count() as u64,
-        captures,
-    );
+    checks.equal("rows of the whole site: server, site", all, captures);
     Ok(())
 }
 
 /// Lines of CDXJ for the responses in a file, in order.
 fn index(warc: &Path) -> Outcome<Vec<String>> {
-    let name = warc
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let name = warc.file_name().unwrap_or_default().to_string_lossy();
     let mut reader = Reader::open(warc)?;
     let mut lines = Vec::new();
     while let Some(mut record) = reader.next()? {
@@ -122,24 +102,18 @@ fn index(warc: &Path) -> Outcome<Vec<String>> {
         }
         let head = String::from_utf8_lossy(&record.http_head()?).into_owned();
         let status = head.split(' ').nth(1).unwrap_or_default().to_owned();
-        let mime = head
-            .lines()
-            .find_map(|line| line.strip_prefix("Content-Type: "));
-        let mime = mime
-            .and_then(|value| value.split(';').next())
-            .unwrap_or("unk")
-            .to_owned();
+        let field = |line: &'_ str| Some(line.strip_prefix("Content-Type: ")?.to_owned());
+        let mime = head.lines().find_map(field).unwrap_or("unk".to_owned());
+        let mime = mime.split(';').next().unwrap_or_default();
         let (header, extent) = record.into_header()?;
         let field =
             |name: &str| String::from_utf8_lossy(header.get(name).unwrap_or_default()).into_owned();
         // wget puts the URL between pointed brackets, as early versions of the standard said.
         let url = field("WARC-Target-URI");
         let url = url.trim_matches(['<', '>']);
-        let digits: String = field("WARC-Date")
-            .chars()
-            .filter(char::is_ascii_digit)
-            .take(14)
-            .collect();
+        let date = field("WARC-Date");
+        let digits = date.chars().filter(char::is_ascii_digit).take(14);
+        let digits: String = digits.collect();
         let digest = field("WARC-Payload-Digest");
         let row = json!({
             "url": url,

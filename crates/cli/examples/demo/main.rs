@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
-use redis_tests::Server;
+use redis_tests::{Server, rows};
 use serde_json::Value;
 use site::Site;
 use stage::{Outcome, Shell, crawlspace_tool, indent, step};
@@ -43,9 +43,7 @@ fn demo() -> Outcome<bool> {
     let folder = tempfile::Builder::new()
         .prefix("crawlspace-demo-")
         .tempdir()?;
-    let mut shell = Shell {
-        folder: folder.path().to_owned(),
-    };
+    let mut shell = Shell::in_folder(&folder);
     let mut checks = Checks { all_right: true };
     let tool = crawlspace_tool()?;
 
@@ -60,24 +58,18 @@ fn demo() -> Outcome<bool> {
         tomorrow.payloads().difference(&today.payloads()).count(),
     );
 
-    step(
-        2,
-        "The first crawl: wget follows every link and writes a WARC file",
-    );
+    let title = "The first crawl: wget follows every link and writes a WARC file";
+    step(2, title);
     shell.wget("crawl-1", &web.url())?;
 
-    step(
-        3,
-        "A Redis server with the module; the first crawl goes into the dedupe index",
-    );
+    let title = "A Redis server with the module; the first crawl goes into the dedupe index";
+    step(3, title);
     let server = Server::start();
     let url = format!("redis://127.0.0.1:{}", server.port());
     let first = shell.index(&tool, &url, "crawl-1", true)?;
 
-    step(
-        4,
-        "The next day: some pages have changed, and the site is crawled again",
-    );
+    let title = "The next day: some pages have changed, and the site is crawled again";
+    step(4, title);
     web.serve(tomorrow.clone());
     shell.wget("crawl-2", &web.url())?;
 
@@ -118,83 +110,39 @@ fn demo() -> Outcome<bool> {
 
     step(8, "Is that right? The same figures, found in other ways");
     let new = tomorrow.payloads().difference(&today.payloads()).count() as u64;
-    checks.equal(
-        "responses of the first crawl: tool, site",
-        figure(&first, "responses"),
-        today.urls(),
-    );
-    checks.equal(
-        "responses of the second crawl: tool, site",
-        figure(&second, "responses"),
-        tomorrow.urls(),
-    );
     let unique = today.payloads().len() as u64;
-    checks.equal(
-        "unique payloads of the first crawl: tool, site",
-        figure(&first, "unique"),
-        unique,
-    );
-    let digests_1 = shell.digests("crawl-1")?;
-    let digests_2 = shell.digests("crawl-2")?;
-    checks.equal(
-        "… and zcat | grep | sort -u",
-        digests_1.len() as u64,
-        unique,
-    );
-    checks.equal("… and HLEN allhashes", number(&all_hashes), unique);
-    checks.equal(
-        "payloads new in the second crawl: tool, site",
-        figure(&second, "unique"),
-        new,
-    );
-    checks.equal(
-        "… and zcat | grep | sort -u",
-        digests_2.difference(&digests_1).count() as u64,
-        new,
-    );
-    checks.equal("… and HLEN h:crawl-2", number(&new_hashes), new);
     let duplicates = tomorrow.urls() - new;
-    checks.equal(
-        "duplicates in the second crawl: tool, site",
-        figure(&second, "duplicates"),
-        duplicates,
-    );
-
+    let [digests_1, digests_2] = [shell.digests("crawl-1")?, shell.digests("crawl-2")?];
+    let new_digests = digests_2.difference(&digests_1).count() as u64;
     let count = |crawl: &str, field: &str| -> Outcome<u64> {
-        Ok(number(
-            &shell.quiet(&cli(&format!("HGET h:{crawl}:counts {field}")))?,
-        ))
+        let command = cli(&format!("HGET h:{crawl}:counts {field}"));
+        Ok(number(&shell.quiet(&command)?))
     };
-    checks.equal("… and dupeUrls", count("crawl-2", "dupeUrls")?, duplicates);
-    checks.equal(
-        "totalUrls of the second crawl",
-        count("crawl-2", "totalUrls")?,
-        tomorrow.urls(),
-    );
-    checks.equal(
-        "conservedSize of the second crawl: module, tool",
-        count("crawl-2", "conservedSize")?,
-        figure(&second, "bytesSaved"),
-    );
     let all_counts = number(&shell.quiet(&cli("HGET allcounts totalUrls"))?);
-    checks.equal(
-        "totalUrls in allcounts: committed crawls only",
-        all_counts,
-        today.urls(),
-    );
     let on_disk = |crawl: &str| -> Outcome<u64> {
-        Ok(std::fs::metadata(folder.path().join(format!("{crawl}.warc.gz")))?.len())
+        let file = folder.path().join(format!("{crawl}.warc.gz"));
+        Ok(std::fs::metadata(file)?.len())
     };
-    checks.equal(
-        "bytes of the first crawl: tool, file",
-        figure(&first, "bytes"),
-        on_disk("crawl-1")?,
-    );
-    checks.equal(
-        "bytes of the second crawl: tool, file",
-        figure(&second, "bytes"),
-        on_disk("crawl-2")?,
-    );
+    for (what, found, expected) in rows![
+        "responses of the first crawl: tool, site", figure(&first, "responses"), today.urls();
+        "responses of the second crawl: tool, site", figure(&second, "responses"), tomorrow.urls();
+        "unique payloads of the first crawl: tool, site", figure(&first, "unique"), unique;
+        "… and zcat | grep | sort -u", digests_1.len() as u64, unique;
+        "… and HLEN allhashes", number(&all_hashes), unique;
+        "payloads new in the second crawl: tool, site", figure(&second, "unique"), new;
+        "… and zcat | grep | sort -u", new_digests, new;
+        "… and HLEN h:crawl-2", number(&new_hashes), new;
+        "duplicates in the second crawl: tool, site", figure(&second, "duplicates"), duplicates;
+        "… and dupeUrls", count("crawl-2", "dupeUrls")?, duplicates;
+        "totalUrls of the second crawl", count("crawl-2", "totalUrls")?, tomorrow.urls();
+        "conservedSize of the second crawl: module, tool", count("crawl-2", "conservedSize")?,
+            figure(&second, "bytesSaved");
+        "totalUrls in allcounts: committed crawls only", all_counts, today.urls();
+        "bytes of the first crawl: tool, file", figure(&first, "bytes"), on_disk("crawl-1")?;
+        "bytes of the second crawl: tool, file", figure(&second, "bytes"), on_disk("crawl-2")?;
+    ] {
+        checks.equal(what, found, expected);
+    }
     checks.equal("committed crawls", &committed[..], "crawl-1");
     checks.equal("crawls under way", &running[..], "crawl-2");
 
@@ -206,26 +154,18 @@ fn demo() -> Outcome<bool> {
          tail -c +$((offset + 1)) crawl-1.warc.gz | head -c {size} | zcat | tr -d '\\r' \
          | grep -a -m 1 '^WARC-Payload-Digest' | cut -d' ' -f2"
     );
-    checks.equal(
-        "the record cut out of the file by its size",
-        &shell.quiet(&cut_out)?[..],
-        &hash,
-    );
-    checks.equal(
-        "DEDUPE.LOOKUP names the crawl",
-        lookup.lines().next().unwrap_or_default(),
-        "crawl-1",
-    );
-    checks.equal(
-        "DEDUPE.LOOKUP of the packed index",
-        packed.replace('\n', " "),
-        lookup.replace('\n', " "),
-    );
-    checks.equal(
-        "DEDUPE.STATS counts the hashes",
-        stats_field(&stats, "hashes"),
-        unique,
-    );
+    let cut_out = shell.quiet(&cut_out)?;
+    let owner = lookup.lines().next().unwrap_or_default();
+    let [plain, packed] = [&lookup, &packed].map(|reply| reply.replace('\n', " "));
+    for (what, found, expected) in rows![
+        "the record cut out of the file by its size", &cut_out[..], &hash[..];
+        "DEDUPE.LOOKUP names the crawl", owner, "crawl-1";
+        "DEDUPE.LOOKUP of the packed index", &packed, &plain;
+    ] {
+        checks.equal(what, found, expected);
+    }
+    let hashes = stats_field(&stats, "hashes");
+    checks.equal("DEDUPE.STATS counts the hashes", hashes, unique);
 
     federation::serve(&shell, &tool, &web.url(), [&today, &tomorrow], &mut checks)?;
     Ok(checks.all_right)
@@ -261,12 +201,8 @@ impl Shell {
         let commit = if commit { " --commit" } else { "" };
         let arguments = format!("dedupe index --redis {redis} --crawl {crawl}{commit}");
         println!("  $ crawlspace {arguments} {crawl}.warc.gz");
-        let run = |more: &str| {
-            self.quiet(&format!(
-                "{} {arguments}{more} {crawl}.warc.gz",
-                tool.display()
-            ))
-        };
+        let tool = tool.display();
+        let run = |more: &str| self.quiet(&format!("{tool} {arguments}{more} {crawl}.warc.gz"));
         let table = run("")?;
         indent(&table);
         Ok(serde_json::from_str(&run(" --json")?)?)

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use redis_tests::Rng;
+
 const ARTICLES: u32 = 24;
 const PICTURES: u32 = 16;
 
@@ -35,9 +37,8 @@ impl Site {
         let mut site = Site::empty();
         let articles = if later { ARTICLES + 1 } else { ARTICLES };
         let pictures = if later { PICTURES + 1 } else { PICTURES };
-        let mut links: Vec<String> = (1..=articles)
-            .map(|n| format!("/article/{n}.html"))
-            .collect();
+        let links = (1..=articles).map(|n| format!("/article/{n}.html"));
+        let mut links: Vec<String> = links.collect();
         for n in 1..=articles {
             let text = article(n, later && n % 7 == 0);
             // The print version is the same payload under another URL, and so is the picture on a mirror path.
@@ -49,33 +50,20 @@ impl Site {
         }
         for n in 1..=pictures {
             let noise = noise(u64::from(n), 4_000 + 1_500 * n as usize);
-            for folder in if n % 4 == 0 {
-                &["images", "mirror"][..]
-            } else {
-                &["images"]
-            } {
+            let folders = ["images", "mirror"];
+            for folder in &folders[..if n % 4 == 0 { 2 } else { 1 }] {
                 links.push(format!("/{folder}/{n}.png"));
                 site.add(&format!("/{folder}/{n}.png"), "image/png", noise.clone());
             }
         }
-        site.add(
-            "/style.css",
-            "text/css",
-            b"body { max-width: 40em; margin: auto }\n".to_vec(),
-        );
-        site.add(
-            "/robots.txt",
-            "text/plain",
-            b"User-agent: *\nDisallow:\n".to_vec(),
-        );
-        let list: String = links
-            .iter()
-            .map(|link| format!("<li><a href=\"{link}\">{link}</a>\n"))
-            .collect();
-        site.html(
-            "/",
-            &format!("<h1>The Daily Demo</h1>\n<ul>\n{list}</ul>\n"),
-        );
+        let style = "body { max-width: 40em; margin: auto }\n";
+        site.add("/style.css", "text/css", style.into());
+        let robots = "User-agent: *\nDisallow:\n";
+        site.add("/robots.txt", "text/plain", robots.into());
+        let item = |link: &String| format!("<li><a href=\"{link}\">{link}</a>\n");
+        let list: String = links.iter().map(item).collect();
+        let body = format!("<h1>The Daily Demo</h1>\n<ul>\n{list}</ul>\n");
+        site.html("/", &body);
         site
     }
 
@@ -89,9 +77,8 @@ impl Site {
 
     /// A site without files.
     pub fn empty() -> Site {
-        Site {
-            files: BTreeMap::new(),
-        }
+        let files = BTreeMap::new();
+        Site { files }
     }
 
     /// Its files, by path.
@@ -101,13 +88,11 @@ impl Site {
 
     /// Puts a file there.
     pub fn add(&mut self, path: &str, media_type: &'static str, payload: Vec<u8>) {
-        self.files.insert(
-            path.to_owned(),
-            File {
-                media_type,
-                payload,
-            },
-        );
+        let file = File {
+            media_type,
+            payload,
+        };
+        self.files.insert(path.to_owned(), file);
     }
 
     /// The file at a path.
@@ -129,48 +114,24 @@ impl Site {
 fn article(n: u32, changed: bool) -> String {
     let mut text = format!("<h1>Article {n}</h1>\n");
     if changed {
-        text.push_str(
-            "<p>Correction: an earlier version of this article was not this version.</p>\n",
-        );
+        text += "<p>Correction: an earlier version of this article was not this version.</p>\n";
     }
-    const WORDS: [&str; 16] = [
-        "archive",
-        "capture",
-        "crawl",
-        "digest",
-        "frontier",
-        "harvest",
-        "host",
-        "memento",
-        "page",
-        "payload",
-        "politeness",
-        "record",
-        "replay",
-        "revisit",
-        "seed",
-        "snapshot",
-    ];
+    let words = "archive capture crawl digest frontier harvest host memento page \
+                 payload politeness record replay revisit seed snapshot";
+    let words: Vec<&str> = words.split(' ').collect();
     for paragraph in 0..12 {
         let bytes = noise(u64::from(n) * 100 + paragraph, 90);
-        let words: Vec<&str> = bytes.iter().map(|b| WORDS[usize::from(b % 16)]).collect();
-        text.push_str(&format!("<p>{}.</p>\n", words.join(" ")));
+        let some: Vec<&str> = bytes.iter().map(|b| words[usize::from(b % 16)]).collect();
+        text += &format!("<p>{}.</p>\n", some.join(" "));
     }
     text
 }
 
-/// Bytes that do not compress, the same for the same seed (SplitMix64).
+/// Bytes that do not compress, the same for the same seed.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    let mut bytes: Vec<u8> = (0..length.div_ceil(8))
-        .flat_map(|_| next().to_le_bytes())
-        .collect();
+    let mut rng = Rng::seeded(seed);
+    let bytes = (0..length.div_ceil(8)).flat_map(|_| rng.bits().to_le_bytes());
+    let mut bytes: Vec<u8> = bytes.collect();
     bytes.truncate(length);
     bytes
 }

@@ -20,17 +20,11 @@ pub fn step(n: u32, what: &str) {
 /// The `crawlspace` binary of the same build.
 pub fn crawlspace_tool() -> Outcome<PathBuf> {
     let demo = std::env::current_exe()?;
-    let tool = demo
-        .ancestors()
-        .nth(2)
-        .ok_or("no target folder")?
-        .join("crawlspace");
+    let tool = demo.ancestors().nth(2).ok_or("no target folder")?;
+    let tool = tool.join("crawlspace");
     if !tool.exists() {
-        return Err(format!(
-            "{} is not there: cargo build --package crawlspace-cli",
-            tool.display()
-        )
-        .into());
+        let build = "cargo build --package crawlspace-cli";
+        return Err(format!("{} is not there: {build}", tool.display()).into());
     }
     Ok(tool)
 }
@@ -42,6 +36,12 @@ pub struct Shell {
 }
 
 impl Shell {
+    /// In this folder.
+    pub fn in_folder(folder: &tempfile::TempDir) -> Shell {
+        let folder = folder.path().to_owned();
+        Shell { folder }
+    }
+
     /// Shows a command and what it prints.
     pub fn show(&self, command: &str) -> Outcome<String> {
         println!("  $ {command}");

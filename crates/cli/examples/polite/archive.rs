@@ -5,12 +5,15 @@ use std::error::Error;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_client::dedupe::{
     Added, Adding, Claim, Index, Original, Revisited, Revisiting, Sequence,
 };
 use crawlspace_warc::{Compression, Writer};
+use redis_tests::archive::collection::sha1_base32;
+use redis_tests::with;
 
 use crate::http::HttpResponse;
 
@@ -42,7 +45,7 @@ impl Archive {
             &[
                 ("WARC-Type", b"warcinfo"),
                 ("WARC-Record-ID", id.as_bytes()),
-                ("WARC-Date", date(SystemTime::now()).as_bytes()),
+                ("WARC-Date", Timestamp::now().iso().as_bytes()),
                 ("Content-Type", b"application/warc-fields"),
             ],
             b"software: crawlspace demo\r\n",
@@ -58,36 +61,30 @@ impl Archive {
 
     /// Stores one answer, whichever way is right.
     pub fn store(&mut self, url: &str, answer: &HttpResponse) -> Result<(), Box<dyn Error>> {
-        let digest = format!(
-            "sha1:{}",
-            base32(&sha1_smol::Sha1::from(&answer.body).digest().bytes())
-        );
-        let date = date(SystemTime::now());
-        let claim = self
-            .index
-            .claim(self.crawl, digest.as_bytes(), CLAIM, WAIT)?;
+        let digest = format!("sha1:{}", sha1_base32(&answer.body));
+        let (date, hash) = (Timestamp::now().iso(), digest.as_bytes());
+        let claim = self.index.claim(self.crawl, hash, CLAIM, WAIT)?;
         self.batches += 1;
         if let Claim::Known(original) = claim {
             let size = self.write_revisit(url, &date, &digest, answer, &original)?;
+            let original = Some(&original);
             let revisited = Revisited {
-                hash: digest.as_bytes(),
+                hash,
                 size,
-                original: Some(&original),
+                original,
             };
             let sequence = Some(self.sequence());
-            let revisiting = Revisiting {
-                sequence,
-                ..Revisiting::default()
-            };
+            let revisiting = with!(Revisiting, sequence);
             self.index.revisit(self.crawl, &revisiting, &[revisited])?;
             return Ok(());
         }
         let size = self.write_response(url, &date, &digest, answer)?;
+        let (date, url, wacz_index) = (date.as_bytes(), url.as_bytes(), 0);
         let added = Added {
-            hash: digest.as_bytes(),
-            wacz_index: 0,
-            date: date.as_bytes(),
-            url: url.as_bytes(),
+            hash,
+            wacz_index,
+            date,
+            url,
             size,
         };
         match claim {
@@ -95,10 +92,7 @@ impl Archive {
             // The other worker takes its time. A payload that is stored twice does no harm.
             _ => {
                 let sequence = Some(self.sequence());
-                let adding = Adding {
-                    sequence,
-                    ..Adding::default()
-                };
+                let adding = with!(Adding, sequence);
                 self.index.add(self.crawl, &adding, &[added])?;
             }
         }
@@ -170,49 +164,12 @@ fn record_id() -> String {
     let bits = bits & !(0xf << 76) | (4 << 76);
     let bits = bits & !(3 << 62) | (2 << 62);
     let hex = format!("{bits:032x}");
-    format!(
-        "<urn:uuid:{}-{}-{}-{}-{}>",
+    let parts = [
         &hex[..8],
         &hex[8..12],
         &hex[12..16],
         &hex[16..20],
-        &hex[20..]
-    )
-}
-
-/// `2026-03-19T10:20:15Z`: the calendar by Howard Hinnant's `civil_from_days`.
-fn date(time: SystemTime) -> String {
-    let seconds = time
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let (days, of_day) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        of_day / 3600,
-        of_day / 60 % 60,
-        of_day % 60
-    )
-}
-
-/// RFC 4648 base 32, in which WARC files have their digests. 20 bytes need no padding.
-fn base32(bytes: &[u8; 20]) -> String {
-    const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-    let groups = bytes.chunks(5).flat_map(|five| {
-        let bits = five
-            .iter()
-            .fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
-        (0..8).rev().map(move |i| (bits >> (5 * i) & 31) as usize)
-    });
-    groups.map(|digit| char::from(ALPHABET[digit])).collect()
+        &hex[20..],
+    ];
+    format!("<urn:uuid:{}>", parts.join("-"))
 }

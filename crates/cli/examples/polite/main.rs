@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use crawlspace_client::dedupe::Index;
 use crawlspace_client::frontier::Frontier;
 use crawlspace_warc::{Reader, RecordType};
-use redis_tests::Server;
+use redis_tests::{Server, rows};
 
 use archive::Archive;
 use hosts::{Hosts, SEED};
@@ -62,9 +62,7 @@ fn act() -> Outcome<bool> {
     let folder = tempfile::Builder::new()
         .prefix("crawlspace-polite-")
         .tempdir()?;
-    let shell = Shell {
-        folder: folder.path().to_owned(),
-    };
+    let shell = Shell::in_folder(&folder);
     let crawl = Crawl {
         execution: EXECUTION,
         hosts: Hosts::start()?,
@@ -88,13 +86,10 @@ fn act() -> Outcome<bool> {
         println!("  {name:<17} asks for {asks}{shared}");
     }
 
-    step(
-        2,
-        &format!(
-            "{WORKERS} workers crawl from {SEED}; number {} drops dead on the way",
-            UNLUCKY.0 + 1
-        ),
-    );
+    let unlucky = UNLUCKY.0 + 1;
+    let what =
+        format!("{WORKERS} workers crawl from {SEED}; number {unlucky} drops dead on the way");
+    step(2, &what);
     let server = Server::start();
     let began = Instant::now();
     crawl_with_workers(&crawl, &server, folder.path())?;
@@ -103,11 +98,9 @@ fn act() -> Outcome<bool> {
     let frontier = Frontier::open(&server.url(), "")?;
     let expired = frontier.expired(100)?;
     for report in &expired {
-        println!(
-            "  {} of the dead worker went to another one after {} ms.",
-            String::from_utf8_lossy(report.uri.as_deref().unwrap_or_default()),
-            LEASE.as_millis()
-        );
+        let uri = String::from_utf8_lossy(report.uri.as_deref().unwrap_or_default());
+        let ms = LEASE.as_millis();
+        println!("  {uri} of the dead worker went to another one after {ms} ms.");
     }
 
     step(3, "What the servers saw");
@@ -131,90 +124,62 @@ fn act() -> Outcome<bool> {
     for (name, delay) in crawl.hosts.names() {
         let visits = crawl.hosts.visits(&crawl.hosts.beside(name));
         let asked = Duration::from_millis(delay).max(LEAST_PAUSE);
-        promises.keep(
-            &format!("{name}: never two visits at a time"),
-            most_at_a_time(&visits) == 1,
-        );
+        let is_alone = most_at_a_time(&visits) == 1;
+        promises.keep(&format!("{name}: never two visits at a time"), is_alone);
         // The clock of the server ticks in milliseconds.
         let pause = smallest_pause(&visits).unwrap_or_default() + Duration::from_millis(1);
-        promises.keep(
-            &format!(
-                "{name}: never a shorter pause than {} ms",
-                asked.as_millis()
-            ),
-            pause >= asked,
+        let promise = format!(
+            "{name}: never a shorter pause than {} ms",
+            asked.as_millis()
         );
+        promises.keep(&promise, pause >= asked);
     }
     let names: Vec<&str> = crawl.hosts.names().map(|(name, _)| name).collect();
     let visits = crawl.hosts.visits(&names);
     let refusal = visits.iter().find(|visit| visit.status == 503);
     let left_alone = refusal.and_then(|refusal| {
-        let later = visits
-            .iter()
-            .filter(|visit| visit.host == refusal.host && visit.begun > refusal.ended);
+        let is_later = |visit: &&Visit| visit.host == refusal.host && visit.begun > refusal.ended;
+        let later = visits.iter().filter(is_later);
         later.map(|visit| visit.begun - refusal.ended).min()
     });
     let left_alone = left_alone.ok_or("no host had a bad minute")?;
-    promises.keep(
-        &format!(
-            "print.example said 503, and was left alone for {} ms",
-            left_alone.as_millis()
-        ),
-        left_alone >= Duration::from_millis(1999),
-    );
+    let ms = left_alone.as_millis();
+    let promise = format!("print.example said 503, and was left alone for {ms} ms");
+    promises.keep(&promise, left_alone >= Duration::from_millis(1999));
 
     step(4, "Nothing lost, nothing twice");
     let urls: BTreeSet<(&str, &str)> = visits.iter().map(|v| (&v.host[..], &v.path[..])).collect();
     let good = visits.iter().filter(|visit| visit.status == 200).count();
-    promises.keep(
-        &format!("each of the {} URLs was fetched, and once", urls.len()),
-        good == urls.len(),
-    );
-    promises.keep(
-        "the page that was refused came later",
-        good + 1 == visits.len(),
-    );
-    promises.keep("the page of the dead worker came later", expired.len() == 1);
     let check = frontier.check()?;
-    promises.keep(
-        "CHG.CHECK finds nothing wrong, and no URI left",
-        check.consistent && check.total == 0,
-    );
-    let info = frontier.info()?;
-    promises.keep(
-        "CHG.INFO has seen no pause that was too short",
-        info.smallest_margin_ms.is_some_and(|ms| ms >= 0),
-    );
+    let margin = frontier.info()?.smallest_margin_ms;
+    for (promise, kept) in rows![
+        &*format!("each of the {} URLs was fetched, and once", urls.len()), good == urls.len();
+        "the page that was refused came later", good + 1 == visits.len();
+        "the page of the dead worker came later", expired.len() == 1;
+        "CHG.CHECK finds nothing wrong, and no URI left", check.consistent && check.total == 0;
+        "CHG.INFO has seen no pause that was too short", margin.is_some_and(|ms| ms >= 0);
+    ] {
+        promises.keep(promise, kept);
+    }
 
-    step(
-        5,
-        "What was stored: a payload once, and for each copy a small revisit record",
-    );
+    let title = "What was stored: a payload once, and for each copy a small revisit record";
+    step(5, title);
     let records = records(folder.path())?;
-    let of = |kind| {
-        records
-            .iter()
-            .filter(|(of_kind, _)| *of_kind == kind)
-            .count()
-    };
+    let of = |wanted| records.iter().filter(|(kind, _)| *kind == wanted).count();
     let count = "zcat worker-*.warc.gz | grep -a '^WARC-Type: re[sv]' | sort | uniq -c";
     shell.show(count)?;
     let payloads: BTreeSet<&Vec<u8>> = records.iter().map(|(_, digest)| digest).collect();
-    println!(
-        "  {} responses and {} revisits in {WORKERS} WARC files",
-        of(RecordType::Response),
-        of(RecordType::Revisit)
-    );
-    promises.keep("a record for each URL", records.len() == urls.len());
-    promises.keep(
-        &format!("a response for each of the {} payloads", payloads.len()),
-        of(RecordType::Response) == payloads.len(),
-    );
-    let committed = Index::open(&server.url(), "")?.commit(EXECUTION)?;
-    promises.keep(
-        "DEDUPE.COMMIT makes them known to the next crawl",
-        committed.new == payloads.len() as u64,
-    );
+    let (responses, revisits) = (of(RecordType::Response), of(RecordType::Revisit));
+    println!("  {responses} responses and {revisits} revisits in {WORKERS} WARC files");
+    let all = payloads.len();
+    let known = Index::open(&server.url(), "")?.commit(EXECUTION)?.new;
+    for (promise, kept) in rows![
+        "a record for each URL", records.len() == urls.len();
+        &*format!("a response for each of the {all} payloads"), responses == all;
+        "DEDUPE.COMMIT makes them known to the next crawl", known == all as u64;
+    ] {
+        promises.keep(promise, kept);
+    }
 
     step(6, "The frontier as an operator sees it");
     let info = format!("chg info --redis {}", server.url());
@@ -253,19 +218,15 @@ fn crawl_with_workers(crawl: &Crawl, server: &Server, folder: &Path) -> Outcome<
 
 /// The shortest time between the end of one visit and the beginning of the next.
 fn smallest_pause(visits: &[Visit]) -> Option<Duration> {
-    let pairs = visits.windows(2);
-    pairs
-        .map(|pair| pair[1].begun.saturating_duration_since(pair[0].ended))
-        .min()
+    let pause = |pair: &[Visit]| pair[1].begun.saturating_duration_since(pair[0].ended);
+    visits.windows(2).map(pause).min()
 }
 
 /// How many visitors were there at the same time, at most.
 fn most_at_a_time(visits: &[Visit]) -> usize {
     let with = |one: &Visit| {
-        visits
-            .iter()
-            .filter(|other| other.begun <= one.begun && one.begun <= other.ended)
-            .count()
+        let is_there = |other: &&Visit| other.begun <= one.begun && one.begun <= other.ended;
+        visits.iter().filter(is_there).count()
     };
     visits.iter().map(with).max().unwrap_or_default()
 }

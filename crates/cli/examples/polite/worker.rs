@@ -1,6 +1,7 @@
 //! A worker: leases a host, fetches one page from it, stores it, adds what it links to, releases the host.
 //! It knows nothing of the other workers, and keeps no queue and no clock.
 
+use redis_tests::with;
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::{Mutex, PoisonError};
@@ -45,11 +46,7 @@ pub struct Worker<'a> {
 impl Worker<'_> {
     /// Works until nothing is queued any more. Gives the number of pages that it fetched.
     pub fn run(&mut self) -> Result<u32, Box<dyn Error>> {
-        let next = Next {
-            lease: Some(LEASE),
-            wait: Wait::UpTo(Duration::from_millis(300)),
-            ..Next::default()
-        };
+        let next = with!(Next, lease: Some(LEASE), wait: Wait::UpTo(Duration::from_millis(300)));
         let mut fetched = 0;
         let mut lease = self.frontier.next(&next)?.pop();
         loop {
