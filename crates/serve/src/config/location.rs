@@ -68,7 +68,12 @@ pub(crate) fn template(text: &str, names: &[&str]) -> Result<String, String> {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.as_str();
     while let Some((before, after)) = rest.split_once('{') {
-        let (name, after) = after.split_once('}').unwrap_or((after, ""));
+        let Some((name, after)) = after.split_once('}') else {
+            return Err(format!(
+                "there is no }} behind the {{ of {:?}",
+                masked(&text)
+            ));
+        };
         if !names.contains(&name) {
             let known: Vec<String> = names.iter().map(|name| format!("{{{name}}}")).collect();
             return Err(format!(

@@ -101,6 +101,7 @@ fn urls_are_checked() {
         "memento+http://h/{url}", "belong into the long form";
         "memento+http://{coll}.h/x", "before the path";
         "memento+http://{coll}/x", "before the path";
+        "memento+http://h/{coll", "no } behind the { of";
         "memento+http://h/{col}/x", "{col} means nothing here: it can be {coll}";
         "cdx+http://h/x-cdx ftp://h/", "has to begin with http";
         "memento+http://u:hidden@h/", "a user name or password in the URL";
