@@ -7,7 +7,7 @@ use crawlspace_cdx::{Format, Line, Read};
 use super::error::Error;
 use super::expression::{Bounds, Clause};
 use super::filter::Request;
-use super::view::{Source, View};
+use super::view::{Asked, Source, View};
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::Shown;
 
@@ -49,40 +49,14 @@ pub fn explain(
             view.longest_line(&condition)
         )));
     }
-    let line = match Line::read(raw, request.format) {
-        Ok(Read::Capture(line)) => line,
-        Ok(Read::Skipped) => {
-            return Err(Error::Unexplained(
-                "it is blank or a header, which is never kept".to_string(),
-            ));
-        }
-        Err(bad) => return Err(Error::Unexplained(bad.to_string())),
-    };
+    let line = capture(raw, request.format)?;
     if let Some(error) = condition.lacks_of(&line) {
         return Err(error);
     }
     let tags = tags(view, &line);
     let names: BTreeSet<&[u8]> = tags.iter().map(|(tag, _)| &tag[..]).collect();
-    let asked = &request.asked;
-    let mut labels = Vec::new();
-    labels.extend(asked.point.as_ref().map(|_| "POINT "));
-    labels.extend(asked.expression.as_ref().map(|_| "WHERE "));
-    let clauses = view.clauses(asked, most)?;
-    let verdicts: Vec<Verdict> = clauses
-        .iter()
-        .enumerate()
-        .map(|(n, clause)| {
-            let mut verdict = judge(clause, &line, &names);
-            if let Some(label) = labels.get(n) {
-                let text = match (clause, &verdict.text[..]) {
-                    (Clause::Point(..), [b'@', name @ ..]) => name,
-                    (_, text) => text,
-                };
-                verdict.text = [label.as_bytes(), text].concat();
-            }
-            verdict
-        })
-        .collect();
+    let clauses = view.clauses(&request.asked, most)?;
+    let verdicts = verdicts(&request.asked, &clauses, &line, &names);
     let keep = view.exists && verdicts.iter().all(|verdict| verdict.holds);
     let why = why(view, &verdicts, &tags);
     let mut record = Vec::new();
@@ -111,6 +85,37 @@ pub fn explain(
             Reply::Array(verdicts.into_iter().map(Verdict::reply).collect()),
         ),
     ]))
+}
+
+fn capture(raw: &[u8], format: Format) -> Result<Line<'_>, Error> {
+    match Line::read(raw, format) {
+        Ok(Read::Capture(line)) => Ok(line),
+        Ok(Read::Skipped) => Err(Error::Unexplained(
+            "it is blank or a header, which is never kept".to_string(),
+        )),
+        Err(bad) => Err(Error::Unexplained(bad.to_string())),
+    }
+}
+
+/// The verdict of each clause; those that the caller asked for say by which word.
+fn verdicts(
+    asked: &Asked,
+    clauses: &[Clause],
+    line: &Line<'_>,
+    tags: &BTreeSet<&[u8]>,
+) -> Vec<Verdict> {
+    let mut labels = Vec::new();
+    labels.extend(asked.point.as_ref().map(|_| "POINT "));
+    labels.extend(asked.expression.as_ref().map(|_| "WHERE "));
+    let mut verdicts: Vec<Verdict> = clauses.iter().map(|c| judge(c, line, tags)).collect();
+    for ((verdict, clause), label) in verdicts.iter_mut().zip(clauses).zip(labels) {
+        let text = match (clause, &verdict.text[..]) {
+            (Clause::Point(..), [b'@', name @ ..]) => name,
+            (_, text) => text,
+        };
+        verdict.text = [label.as_bytes(), text].concat();
+    }
+    verdicts
 }
 
 impl Verdict {
