@@ -129,7 +129,7 @@ fn who_waits_for_ever_gets_what_comes_and_is_not_sent_away() {
             list.lines().filter(is_blocked).filter_map(id).collect()
         };
         until("the client is blocked", || !blocked().is_empty());
-        // Somebody sends it home; it stays.
+        // UNBLOCK makes the server answer; the client asks again.
         let woken = wire.expect_ok(&["CLIENT", "UNBLOCK", &blocked()[0]]);
         assert_eq!(woken, Reply::Int(1));
         until("the client is blocked again", || !blocked().is_empty());

@@ -106,7 +106,7 @@ impl Header {
         let mut rest = raw;
         while let Some(at) = memchr::memchr(b'\n', rest) {
             let (line, after) = rest.split_at(at);
-            rest = after.get(1..).unwrap_or_default();
+            rest = &after[1..];
             let mut text = line.strip_suffix(b"\r").unwrap_or(line);
             while rules.repeated_returns && text.ends_with(b"\r") {
                 text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -142,7 +142,7 @@ impl Header {
         let Some((name, value)) = colon.and_then(|at| text.split_at_checked(at)) else {
             return Err(invalid(text, "is not a field"));
         };
-        let value = value.get(1..).unwrap_or_default();
+        let value = &value[1..];
         let start = self.raw.len();
         let end = start + text.len();
         let name_start = start + name.len() - name.trim_ascii_start().len();

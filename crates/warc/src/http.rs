@@ -74,7 +74,7 @@ impl<'a> Head<(), &'a [u8]> {
     /// Parses the header that the block of a record begins with. It ends as [`end_of_head`] says, or with the block.
     pub fn of(block: &'a [u8]) -> Head<(), &'a [u8]> {
         let end = blank_line(block).map_or(block.len(), |line| line.start);
-        Head::parse((), block.get(..end).unwrap_or_default())
+        Head::parse((), &block[..end])
     }
 
     /// A copy of the head whose fields of these names are replaced by those of `other`.
@@ -101,8 +101,8 @@ impl<'a> Head<(), &'a [u8]> {
 
     /// The lines after the first one, without their ends.
     fn lines(&self) -> impl Iterator<Item = &'a [u8]> {
-        let lines = self.raw.get(self.begin..).unwrap_or_default();
-        lines
+        let raw: &'a [u8] = self.raw;
+        raw[self.begin..]
             .split_inclusive(|&byte| byte == b'\n')
             .map(without_end)
     }
@@ -118,7 +118,7 @@ impl<First> Head<First> {
         raw: Bytes,
         first: impl FnOnce(&[u8]) -> Result<First, E>,
     ) -> Result<Head<First>, E> {
-        let line = raw.get(..line_end(&raw, 0)).unwrap_or_default();
+        let line = &raw[..line_end(&raw, 0)];
         let first = first(without_end(line))?;
         Ok(Head::parse(first, raw))
     }
@@ -140,7 +140,7 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
         while at < raw.len() {
             let line = at..line_end(raw, at);
             at = line.end;
-            let text = without_end(raw.get(line.clone()).unwrap_or_default());
+            let text = without_end(&raw[line.clone()]);
             match text.first() {
                 None => break,
                 Some(b' ' | b'\t') => {
@@ -185,7 +185,7 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
 
     /// The first line, with its end.
     pub fn first_line(&self) -> &[u8] {
-        self.raw.as_ref().get(..self.begin).unwrap_or_default()
+        &self.raw.as_ref()[..self.begin]
     }
 
     /// The status, `None` when the first line has none.
@@ -308,7 +308,7 @@ fn blank_line(block: &[u8]) -> Option<Range<usize>> {
 
 fn is_one_of(line: &[u8], names: &[&str]) -> bool {
     let colon = memchr::memchr(b':', line).unwrap_or(0);
-    let name = line.get(..colon).unwrap_or_default().trim_ascii_end();
+    let name = line[..colon].trim_ascii_end();
     names
         .iter()
         .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
@@ -332,8 +332,7 @@ pub fn length(bytes: &[u8], from: usize) -> Option<usize> {
 
 /// Where the line ends that begins there, after its line end.
 fn line_end(bytes: &[u8], from: usize) -> usize {
-    let rest = bytes.get(from..).unwrap_or_default();
-    memchr::memchr(b'\n', rest).map_or(bytes.len(), |at| from + at + 1)
+    memchr::memchr(b'\n', &bytes[from..]).map_or(bytes.len(), |at| from + at + 1)
 }
 
 fn without_end(line: &[u8]) -> &[u8] {

@@ -206,7 +206,7 @@ impl Parser {
                 return Ok((0, false));
             }
             let ends = line_ends().take(END.len()).count();
-            let next = bytes.get(ends..).unwrap_or_default();
+            let next = &bytes[ends..];
             (
                 ends,
                 next.is_empty() || ends >= 2 && begins_like(next, WARC),

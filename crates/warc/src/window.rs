@@ -17,7 +17,7 @@ pub(crate) struct Window {
 impl Window {
     /// What is there.
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.buffer.get(self.start..self.end).unwrap_or_default()
+        &self.buffer[self.start..self.end]
     }
 
     /// How many bytes were used, ever since.

@@ -209,7 +209,7 @@ async fn header(spooled: &Spooled) -> Result<(Header, u64), LoadError> {
             _ => return Err(wrong("the answer is not a valid WARC record")),
         }
     };
-    let header = header::parse(begin.get(..end).unwrap_or_default())?;
+    let header = header::parse(&begin[..end])?;
     let at = end as u64;
     let whole = at.saturating_add(header.content_length());
     // pywb leaves out the line ends that close a record.
