@@ -66,7 +66,7 @@ fn the_list_changes_and_nothing_else() {
         assert_eq!(before.len(), after.len());
         let member = |wanted: &str| &after.iter().find(|(name, _)| name == wanted).unwrap().1;
         let digest = String::from_utf8(member("datapackage-digest.json").clone()).unwrap();
-        assert_contains(&digest, &hash(member("datapackage.json")));
+        assert_contains(&digest, hash(member("datapackage.json")));
         assert_eq!(all_lines(&open(&path).unwrap()).unwrap(), lines(500));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

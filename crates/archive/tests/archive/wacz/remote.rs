@@ -164,7 +164,7 @@ fn a_server_that_always_breaks_off_is_given_up() {
         let (host, lines) = lines_of(&package, manners);
         let error = lines.unwrap_err();
         assert!(matches!(error.problem, Problem::Connection(_)), "{error}");
-        assert_starts(&error, &host.url(WACZ));
+        assert_starts(&error, host.url(WACZ));
         assert_contains(&error, "6 times in a row; try again later");
         assert!(error.is_passing());
         assert_eq!(host.requests().len(), 6);

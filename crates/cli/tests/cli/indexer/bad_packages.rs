@@ -231,7 +231,7 @@ fn lines_that_cannot_be_used_are_counted_and_shown() {
     let mut folder = Folder::new();
     let text = lines.join("\n").into_bytes();
     folder.put("lines.wacz", "lines", &[("indexes/index.cdxj", text)]);
-    let import = stage.import_of(&folder.manifest()).prefix("{lines}:");
+    let import = stage.import_of(folder.manifest()).prefix("{lines}:");
     let ended = import.run();
     assert!(ended.status.success(), "{}", ended.errors);
     let report = report(&ended);

@@ -165,7 +165,7 @@ fn an_index_may_lie_in_a_cluster() {
     let prefixes = ["{coll-1}:", "{coll-2}:", "{coll-3}:", "{coll-7}:"];
     for (at, prefix) in prefixes.iter().enumerate() {
         let first = &cluster.nodes()[at % 3];
-        let import = Indexer::new(&stage.folder.manifest()).redis(&first.url());
+        let import = Indexer::new(stage.folder.manifest()).redis(&first.url());
         import.prefix(prefix).jobs(2).succeeds();
         let mut c = cluster.owner(prefix).wire();
         Outcome::of(&mut c, prefix).assert_same(&live, "in a cluster and live");

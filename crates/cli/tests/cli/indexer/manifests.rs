@@ -280,7 +280,7 @@ fn a_name_may_have_a_kibibyte_and_no_more() {
     let path = folder.entries[0].path.clone();
     folder.entries.clear();
     folder.list(&long, &path, &"c".repeat(1024));
-    let import = Indexer::new(&folder.manifest()).redis(&server.url());
+    let import = Indexer::new(folder.manifest()).redis(&server.url());
     let import = import.prefix(COPY);
     import.succeeds();
     let listed = waczs(&server, &"c".repeat(1024));

@@ -17,7 +17,7 @@ impl Stage {
     /// An import of the files of all crawls but these.
     fn import_without(&self, crawls: &[usize]) -> Indexer {
         let files = self.without(crawls);
-        self.import_of(&self.folder.manifest_of("without.json", &files))
+        self.import_of(self.folder.manifest_of("without.json", &files))
     }
 
     /// Bytes of the files of these crawls.
@@ -190,7 +190,7 @@ fn one_file_is_no_list_of_a_collection() {
 fn an_empty_manifest_removes_nothing_unless_that_is_meant() {
     let stage = Stage::new("empty");
     stage.import().succeeds();
-    let empty = stage.import_of(&stage.folder.manifest_of("empty.json", &[]));
+    let empty = stage.import_of(stage.folder.manifest_of("empty.json", &[]));
     let errors = empty.clone().flag("--remove").fails();
     assert_contains(&errors, "empty.json");
     stage.assert_once();
@@ -223,7 +223,7 @@ fn a_manifest_of_which_nothing_is_there_removes_nothing_unless_that_is_meant() {
         crawl: "new".into(),
         ..stage.folder.entries[0].clone()
     };
-    let import = stage.import_of(&stage.folder.manifest_of("missing.json", &[missing]));
+    let import = stage.import_of(stage.folder.manifest_of("missing.json", &[missing]));
     let import = import.flag("--remove");
     let errors = import.fails();
     assert_contains(&errors, "empty");
@@ -241,7 +241,7 @@ fn an_empty_manifest_that_is_meant_removes_what_browsertrix_put_aside_too() {
     let stage = Stage::new("put aside");
     stage.import().succeeds();
     let mut c = stage.server.wire();
-    let empty = stage.import_of(&stage.folder.manifest_of("empty.json", &[]));
+    let empty = stage.import_of(stage.folder.manifest_of("empty.json", &[]));
     let empty = empty.flag("--remove").flag("--allow-empty");
     for (crawl, aside) in [
         (&stage.crawls[0].id, "canceledcrawls"),

@@ -98,7 +98,7 @@ fn what_cannot_be_an_index_is_refused_with_a_reason() {
 fn a_prefix_without_hash_tag_is_refused_in_a_cluster() {
     let cluster = redis_tests::Cluster::start(3);
     let stage = Stage::new("no tag");
-    let import = Indexer::new(&stage.folder.manifest()).redis(&cluster.url());
+    let import = Indexer::new(stage.folder.manifest()).redis(&cluster.url());
     let errors = import.prefix("coll:").fails();
     assert_contains(&errors, "BADPREFIX");
 }

@@ -58,7 +58,7 @@ impl Stage {
 
     /// An import of all files into the other index.
     pub fn import(&self) -> Indexer {
-        self.import_of(&self.folder.manifest())
+        self.import_of(self.folder.manifest())
     }
 
     /// The files of a crawl.

@@ -31,7 +31,7 @@ fn manifest(stage: &Stage, host: &FileHost, path: impl Fn(usize, &Entry) -> Stri
         .collect();
     let text = json!({"resources": resources}).to_string();
     host.put("/coll/all.json", text.as_bytes(), Manners::default());
-    stage.import_of(&host.url("/coll/all.json"))
+    stage.import_of(host.url("/coll/all.json"))
 }
 
 fn relative(n: usize, _: &Entry) -> String {
@@ -87,7 +87,7 @@ fn of_a_large_file_only_the_index_is_fetched() {
     let host = FileHost::start();
     host.put("/large.wacz", &store(&members), Manners::default());
     let (import, id) = (
-        stage.import_of(&host.url("/large.wacz")),
+        stage.import_of(host.url("/large.wacz")),
         &stage.crawls[0].id,
     );
     import.with("--crawl-id", id).succeeds();
@@ -163,7 +163,7 @@ fn a_manifest_that_cannot_be_fetched_is_named() {
     let host = FileHost::start();
     host.put("/page.json", b"<html>Not found</html>", Manners::default());
     for path in ["/nothing.json", "/page.json"] {
-        let errors = stage.import_of(&host.url(path)).fails();
+        let errors = stage.import_of(host.url(path)).fails();
         assert_contains(&errors, path);
     }
     let keys = ok!(stage.server.wire(), "KEYS", format!("{COPY}*"));
