@@ -12,7 +12,7 @@ use crate::serving::Stage;
 /// Each query is the first to a few of its group, so that no breaker spares anybody the waiting.
 const GROUPS: usize = 2_500;
 const QUERIES: usize = 10_000;
-const CLIENTS: usize = 16;
+const CLIENTS: usize = 32;
 
 #[test]
 fn ten_thousand_queries_with_a_source_that_hangs_leave_memory_and_files_as_they_were() {

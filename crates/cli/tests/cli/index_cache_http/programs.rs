@@ -78,7 +78,7 @@ fn a_client_that_dies_leaves_nothing_that_is_in_the_way() {
 }
 
 /// In bytes: much more than either side may take of memory for it.
-const LARGE: usize = 192 << 20;
+const LARGE: usize = 96 << 20;
 
 #[test]
 fn a_large_index_takes_little_memory_on_either_side() {
