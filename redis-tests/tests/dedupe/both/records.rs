@@ -329,7 +329,8 @@ fn options_of_add_stand_in_any_order() {
     ] {
         assert_eq!(c.ok(line), int(1), "{line}");
     }
-    c.fails("ADD a EARLIEST EARLIEST @7", "BADHASH");
+    let twice = "ERR syntax error: EARLIEST stands twice (argument 4)";
+    c.fails("ADD a EARLIEST EARLIEST @7", twice);
 }
 
 #[test]
