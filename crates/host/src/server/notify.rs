@@ -143,7 +143,7 @@ extern "C" fn server_event(
             return;
         }
         let from_commands = event.id == raw::REDISMODULE_EVENT_LOADING
-            && subevent == u64::from(raw::REDISMODULE_SUBEVENT_LOADING_AOF_START);
+            && subevent == raw::REDISMODULE_SUBEVENT_LOADING_AOF_START;
         if from_commands || event.id == raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED {
             watch(ctx);
         }
