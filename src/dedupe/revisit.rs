@@ -44,6 +44,9 @@ pub enum Dependency<'a> {
     Elsewhere,
 }
 
+/// A record of another crawl: the crawl, and which of its WACZ files holds it.
+type Source = (Vec<u8>, u64);
+
 /// The keys that say what a crawl depends on.
 struct DependencyKeys<'a, N> {
     requires: N,
@@ -124,13 +127,13 @@ impl<K: Store> Index<K> {
         Ok(n as u64)
     }
 
-    /// The bytes that revisits of a crawl spared, and the originals that are other crawls': crawl and WACZ index each.
+    /// The bytes that revisits of a crawl spared, and the originals that are other crawls'.
     fn originals(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
         revisits: &[Revisit<'_>],
-    ) -> Result<(i64, Vec<(Vec<u8>, u64)>)> {
+    ) -> Result<(i64, Vec<Source>)> {
         let mut conserved: i64 = 0;
         let mut sources = Vec::new();
         for revisit in revisits {
