@@ -129,8 +129,8 @@ pub fn parse<'a, G: Grammar<'a>>(words: &'a [&'a [u8]], clock: fn() -> u64) -> R
     Ok(read)
 }
 
-/// Declares a struct of arguments with its [`Grammar`](grammar::Grammar): a field an argument, each with its
-/// type and its [`Shape`](grammar::Shape), in the order in which they stand. Those in braces are options: each
+/// Declares a struct of arguments with its [`Grammar`](crate::grammar::Grammar): a field an argument, each with its
+/// type and its [`Shape`](crate::grammar::Shape), in the order in which they stand. Those in braces are options: each
 /// may be left out, and they stand in any order. After `where` comes a check of what all of them say together.
 /// With `impl` in place of `struct` it is the grammar of a type that there is already.
 #[macro_export]
@@ -225,7 +225,7 @@ macro_rules! grammar {
 }
 
 /// Declares a command: after `key` or `prefix`, which its first argument is, its name and flags; then the struct of
-/// its arguments as in [`grammar!`], whose first line of documentation says what it does, and the second what it
+/// its arguments as in [`grammar!`](macro@crate::grammar), whose first line of documentation says what it does, and the second what it
 /// costs.
 #[macro_export]
 macro_rules! command {

@@ -3,7 +3,7 @@
 //! The server tells of every change of a key, by commands, replication, expiry or eviction. Changes
 //! that this module makes itself are marked, so that it does not invalidate its own caches.
 //!
-//! Every event costs the commands of bystanders. So most kinds are subscribed to by [`watch`] alone: at the first command
+//! Every event costs the commands of bystanders. So most kinds are subscribed to by `watch` alone: at the first command
 //! of ours, at the first key that may be of ours and comes whole (from a file, a master, or by `RESTORE`), and where
 //! such a key may have come unseen: by an append-only file, or on a replica that becomes the master.
 
