@@ -29,7 +29,7 @@ use super::wacz::WaczEntry;
 pub fn check<K: Store>(repair: bool) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         if repair {
-            // Nobody moves an index while it is repaired.
+            // Writing jobs of an index take turns, so its storage stays the same during a repair.
             return Check::new(true).run(&lent).await;
         }
         loop {

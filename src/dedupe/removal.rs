@@ -143,7 +143,7 @@ impl Removal {
                     Withdrawn::Reowned => self.reowned += 1,
                     Withdrawn::Dropped => self.dropped += 1,
                 }
-                // Nobody sees a record of a crawl that leaves; the plain ones go all at once.
+                // Packed records go one by one; the plain hash of the crawl is deleted whole at the end.
                 index.unpack_record(ks, crawl, field)
             })?;
             self.write_figures(index, ks)?;
@@ -430,7 +430,7 @@ async fn track<K: Store>(lent: &Lent<K>, others: &[Vec<u8>]) -> Result<Reply> {
         ] {
             let n = n.to_string();
             let was = ks.hash_get(&index.names.allcounts, count)?;
-            // The same list again changes nothing.
+            // RETAIN with the same list writes nothing.
             if was.is_none_or(|was| was.as_ref() != n.as_bytes()) {
                 ks.hash_set(&index.names.allcounts, count, n.as_bytes())?;
             }

@@ -124,7 +124,7 @@ impl Captured {
     async fn of(record: Record) -> Result<Captured, LoadError> {
         let wrong = |what: &str| LoadError::Record(what.to_owned());
         let end = end_of_header(&record.head, &Rules::RECORD).unwrap_or_default();
-        let header = header::parse(record.head.get(..end).unwrap_or_default())?;
+        let header = header::parse(&record.head[..end])?;
         let around = (end + END.len()) as u64;
         let length = record.length.checked_sub(around);
         let mut left = length.ok_or_else(|| wrong("it is shorter than its header"))?;
