@@ -1,0 +1,178 @@
+//! Chunks of a value on their way to a file or another server.
+//!
+//! | bytes | |
+//! |---|---|
+//! | 1 | version of what follows |
+//! | 4 | number of bytes of the body, lowest byte first |
+//! | 8 | XXH3 of the body, lowest byte first, seeded with the checksum of the chunk before it, or with 0 |
+//! | … | body |
+//!
+//! A chunk that was changed in any byte, cut off or prolonged is refused; where chunks are seeded with the one before,
+//! so is one that is missing, repeated or of another value.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Number of bytes before the body.
+pub const HEAD: usize = 13;
+
+/// What a kind of chunks has in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Envelope {
+    /// What errors say that a chunk is of: *a tag space*.
+    pub what: &'static str,
+    /// The version that is written, and the only one that is read.
+    pub version: u8,
+}
+
+/// A chunk of the right version and length, whose checksum was not looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Opened<'a> {
+    /// What was put in.
+    pub body: &'a [u8],
+    /// The checksum as the chunk has it.
+    pub sum: u64,
+}
+
+impl Opened<'_> {
+    /// Whether the checksum is that of the body, behind a chunk with the checksum `before`.
+    pub fn is_whole(&self, before: u64) -> bool {
+        self.sum == xxh3_64_with_seed(self.body, before)
+    }
+}
+
+impl Envelope {
+    /// Begins a chunk anew: room for the head, behind which the body is written.
+    pub fn begin(&self, chunk: &mut Vec<u8>) {
+        chunk.clear();
+        chunk.resize(HEAD, 0);
+    }
+
+    /// Fills in the head of a chunk that was begun and has its body; its checksum.
+    ///
+    /// # Panics
+    /// When the body has 4 GiB or more, which no value gives.
+    pub fn seal(&self, chunk: &mut [u8], before: u64) -> u64 {
+        let (head, body) = chunk.split_at_mut(HEAD);
+        let len = u32::try_from(body.len()).expect("a body of less than 4 GiB");
+        let sum = xxh3_64_with_seed(body, before);
+        head[0] = self.version;
+        head[1..5].copy_from_slice(&len.to_le_bytes());
+        head[5..].copy_from_slice(&sum.to_le_bytes());
+        sum
+    }
+
+    /// A chunk with this body, which stands for itself.
+    pub fn sealed(&self, body: &[&[u8]]) -> Vec<u8> {
+        let mut chunk =
+            Vec::with_capacity(HEAD + body.iter().map(|part| part.len()).sum::<usize>());
+        self.begin(&mut chunk);
+        body.iter().for_each(|part| chunk.extend_from_slice(part));
+        self.seal(&mut chunk, 0);
+        chunk
+    }
+
+    /// The parts of a chunk, which may come from anybody.
+    ///
+    /// # Errors
+    /// When it has another version or length than its head says.
+    pub fn open<'a>(&self, chunk: &'a [u8]) -> Result<Opened<'a>, String> {
+        let Envelope { what, version } = self;
+        let of = *chunk
+            .first()
+            .ok_or_else(|| format!("a chunk of {what} is empty"))?;
+        if of != *version {
+            return Err(format!(
+                "a chunk of {what} is of version {of}; this module reads version {version}"
+            ));
+        }
+        let parts = chunk.split_first_chunk::<HEAD>();
+        let parts = parts.map(|([_, a, b, c, d, sum @ ..], body)| {
+            (u32::from_le_bytes([*a, *b, *c, *d]) as usize, *sum, body)
+        });
+        match parts {
+            Some((len, sum, body)) if len == body.len() => Ok(Opened {
+                body,
+                sum: u64::from_le_bytes(sum),
+            }),
+            Some((len, _, body)) if len < body.len() => {
+                Err(format!("a chunk of {what} has bytes behind its end"))
+            }
+            _ => Err(format!("a chunk of {what} is truncated")),
+        }
+    }
+
+    /// The body of a chunk that stands for itself, and may come from anybody.
+    ///
+    /// # Errors
+    /// When it is not what [`Envelope::sealed`] gave.
+    pub fn body<'a>(&self, chunk: &'a [u8]) -> Result<&'a [u8], String> {
+        let opened = self.open(chunk)?;
+        if opened.is_whole(0) {
+            Ok(opened.body)
+        } else {
+            Err(format!(
+                "a chunk of {} is damaged: its checksum differs",
+                self.what
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ENVELOPE: Envelope = Envelope {
+        what: "a test",
+        version: 3,
+    };
+
+    #[test]
+    fn errors_name_what_is_wrong() {
+        let chunk = ENVELOPE.sealed(&[b"body"]);
+        let error = |chunk: &[u8]| ENVELOPE.body(chunk).unwrap_err();
+        assert_eq!(error(b""), "a chunk of a test is empty");
+        assert_eq!(error(&chunk[..HEAD]), "a chunk of a test is truncated");
+        assert_eq!(error(&chunk[..5]), "a chunk of a test is truncated");
+        let longer = [&chunk[..], b"x"].concat();
+        assert_eq!(error(&longer), "a chunk of a test has bytes behind its end");
+        let mut damaged = chunk.clone();
+        damaged[HEAD] ^= 1;
+        assert!(error(&damaged).ends_with("its checksum differs"));
+        let before = Envelope {
+            version: 2,
+            ..ENVELOPE
+        }
+        .sealed(&[b"body"]);
+        let old = "a chunk of a test is of version 2; this module reads version 3";
+        assert_eq!(error(&before), old);
+    }
+
+    #[test]
+    fn a_chunk_follows_the_one_before() {
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        ENVELOPE.begin(&mut first);
+        let sum = ENVELOPE.seal(&mut first, 0);
+        ENVELOPE.begin(&mut second);
+        second.push(7);
+        ENVELOPE.seal(&mut second, sum);
+        let opened = ENVELOPE.open(&second).unwrap();
+        assert!(opened.is_whole(ENVELOPE.open(&first).unwrap().sum));
+        assert!(!opened.is_whole(0));
+        assert_eq!(opened.body, [7]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_changed_byte_is_refused(body in any::<Vec<u8>>(), at in any::<prop::sample::Index>(), flip in 1..=255u8) {
+            let chunk = ENVELOPE.sealed(&[&body, b"!"]);
+            prop_assert_eq!(ENVELOPE.body(&chunk), Ok(&[&body[..], b"!"].concat()[..]));
+            let at = at.index(chunk.len());
+            let mut bad = chunk.clone();
+            bad[at] ^= flip;
+            prop_assert!(ENVELOPE.body(&bad).is_err());
+            prop_assert!(ENVELOPE.body(&chunk[..at]).is_err());
+        }
+    }
+}

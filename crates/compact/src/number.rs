@@ -1,0 +1,269 @@
+//! Numbers of variable length: 7 bits a byte, lowest first, all but the last byte with the highest bit set, in as few
+//! bytes as possible.
+//!
+//! A number has one form. Bits beyond the 64th, more bytes than are needed, and an end in the middle are errors.
+
+use std::borrow::Cow;
+
+use crate::sink::Sink;
+
+/// Maximum number of bytes of a number.
+pub const MAX_BYTES: usize = 10;
+
+/// Appends a number.
+#[inline]
+pub fn put(out: &mut impl Sink, mut n: u64) {
+    while n >= 0x80 {
+        out.put_byte(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.put_byte(n as u8);
+}
+
+/// Appends the length of some bytes, and the bytes.
+pub fn put_bytes(out: &mut impl Sink, bytes: &[u8]) {
+    put(out, bytes.len() as u64);
+    out.put_slice(bytes);
+}
+
+/// What is wrong with bytes: the rest of a sentence about them, such as *is truncated*.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed(pub &'static str);
+
+impl Malformed {
+    /// An end in the middle.
+    pub const TRUNCATED: Malformed = Malformed("is truncated");
+    /// A number of another form than its own, or above its limit.
+    pub const NUMBER: Malformed = Malformed("has a malformed number");
+}
+
+impl From<Malformed> for Cow<'static, str> {
+    fn from(Malformed(what): Malformed) -> Self {
+        Cow::Borrowed(what)
+    }
+}
+
+/// Reads bytes from their beginning, part by part.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Before the first byte.
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes, at: 0 }
+    }
+
+    /// Before the byte at an offset, which is at most the number of bytes.
+    pub fn from(bytes: &'a [u8], at: usize) -> Reader<'a> {
+        Reader { bytes, at }
+    }
+
+    /// The offset of the next byte.
+    #[inline]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// All that was not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Whether all was read.
+    pub fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    /// The next byte.
+    ///
+    /// # Errors
+    /// At the end.
+    #[inline]
+    pub fn byte(&mut self) -> Result<u8, Malformed> {
+        let byte = *self.bytes.get(self.at).ok_or(Malformed::TRUNCATED)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// The next `len` bytes.
+    ///
+    /// # Errors
+    /// When there are fewer.
+    #[inline]
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let end = self.at.checked_add(len).ok_or(Malformed::TRUNCATED)?;
+        let taken = self.bytes.get(self.at..end).ok_or(Malformed::TRUNCATED)?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    /// The next `N` bytes as an array, for numbers of fixed length.
+    ///
+    /// # Errors
+    /// When there are fewer.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let taken = self.take(N)?;
+        Ok(taken.try_into().expect("as many as were asked for"))
+    }
+
+    /// The next number.
+    ///
+    /// # Errors
+    /// When it is malformed or truncated.
+    #[inline]
+    pub fn number(&mut self) -> Result<u64, Malformed> {
+        match self.bytes.get(self.at) {
+            Some(&byte @ ..0x80) => {
+                self.at += 1;
+                Ok(byte.into())
+            }
+            _ => self.long_number(),
+        }
+    }
+
+    fn long_number(&mut self) -> Result<u64, Malformed> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            // Bits beyond the 64th, or a last byte that says nothing.
+            if (bits << shift) >> shift != bits || (byte == 0 && shift > 0) {
+                return Err(Malformed::NUMBER);
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(Malformed::NUMBER)
+    }
+
+    /// The next number, of at most `most`.
+    ///
+    /// # Errors
+    /// When it is larger, malformed or truncated.
+    #[inline]
+    pub fn number_to(&mut self, most: u64) -> Result<u64, Malformed> {
+        let number = self.number()?;
+        if number <= most {
+            Ok(number)
+        } else {
+            Err(Malformed::NUMBER)
+        }
+    }
+
+    /// The bytes whose length stands next.
+    ///
+    /// # Errors
+    /// When there are fewer, or their length is malformed.
+    #[inline]
+    pub fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let len = usize::try_from(self.number()?).map_err(|_| Malformed::TRUNCATED)?;
+        self.take(len)
+    }
+
+    /// The bytes whose length stands next: at least one, at most `most`.
+    ///
+    /// # Errors
+    /// When there are fewer, or their length is malformed or out of range.
+    pub fn text(&mut self, most: usize) -> Result<&'a [u8], Malformed> {
+        match self.number_to(most as u64)? {
+            0 => Err(Malformed("has an empty text")),
+            len => self.take(len as usize),
+        }
+    }
+
+    /// Ends reading.
+    ///
+    /// # Errors
+    /// When there is more.
+    pub fn end(&self) -> Result<(), Malformed> {
+        if self.is_empty() {
+            Ok(())
+        } else {
+            Err(Malformed("has bytes behind its end"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn encoded(n: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put(&mut bytes, n);
+        bytes
+    }
+
+    #[test]
+    fn numbers_have_64_bits_and_one_form() {
+        let most = [&[0xff; 9][..], &[1]].concat();
+        for (bytes, n) in [
+            (&[0][..], 0),
+            (&[0x7f], 127),
+            (&[0x80, 1], 128),
+            (&most, u64::MAX),
+        ] {
+            assert_eq!(Reader::new(bytes).number(), Ok(n));
+            assert_eq!(encoded(n), bytes);
+        }
+        for bad in [
+            // Bits beyond the 64th.
+            [&[0xff; 9][..], &[2]].concat(),
+            [&[0xff; 9][..], &[0x7f]].concat(),
+            [&[0x80; 9][..], &[0x42]].concat(),
+            [&[0xff; 10][..], &[0]].concat(),
+            // More bytes than are needed.
+            vec![0x80, 0],
+            vec![0xff, 0x80, 0],
+            [&[0xff; 9][..], &[0]].concat(),
+        ] {
+            assert_eq!(
+                Reader::new(&bad).number(),
+                Err(Malformed::NUMBER),
+                "{bad:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn limits_hold() {
+        assert_eq!(Reader::new(&[5]).number_to(5), Ok(5));
+        assert_eq!(Reader::new(&[6]).number_to(5), Err(Malformed::NUMBER));
+        assert_eq!(Reader::new(&[2, b'a', b'b']).text(2), Ok(&b"ab"[..]));
+        for bad in [&[3, b'a', b'b', b'c'][..], &[0], &[2, b'a'], &[]] {
+            assert!(Reader::new(bad).text(2).is_err(), "{bad:?}");
+        }
+        assert!(Reader::new(&encoded(u64::MAX)).bytes().is_err());
+        assert!(Reader::new(&[0]).end().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_is_read_as_it_was_written(n in any::<u64>(), bits in 0..64u32, more in any::<Vec<u8>>()) {
+            let n = n >> bits;
+            let mut bytes = encoded(n);
+            prop_assert!(bytes.len() <= MAX_BYTES);
+            for len in 0..bytes.len() {
+                prop_assert_eq!(Reader::new(&bytes[..len]).number(), Err(Malformed::TRUNCATED));
+            }
+            bytes.extend(&more);
+            let mut reader = Reader::new(&bytes);
+            prop_assert_eq!(reader.number(), Ok(n));
+            prop_assert_eq!(reader.rest(), &more[..]);
+        }
+
+        #[test]
+        fn what_is_read_has_no_other_form(bytes in proptest::collection::vec(prop_oneof![0x7e..0x82u8, any::<u8>()], 0..12)) {
+            let mut reader = Reader::new(&bytes);
+            if let Ok(n) = reader.number() {
+                prop_assert_eq!(encoded(n), &bytes[..reader.at()]);
+            }
+        }
+    }
+}
