@@ -23,7 +23,7 @@ CORPUS := $(abspath redis-tests/corpus)
 COMPANION := $(addprefix --package crawlspace-,client warc archive jobs serve cli)
 
 # The rules, without a server around them.
-RULES := --package crawlspace --package crawlspace-host --package crawlspace-cdx --no-default-features
+RULES := --package crawlspace $(addprefix --package crawlspace-,host compact cdx) --no-default-features
 
 # Tests that draw numbers draw the same ones each time. SEED=7 makes it others, SEED=random a fresh one, which is
 # printed; `fuzz`, `reshard`, `simulate` and `soak` take a fresh one by themselves.

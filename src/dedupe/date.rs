@@ -2,6 +2,8 @@
 
 use smallvec::SmallVec;
 
+use crawlspace_compact::calendar;
+
 /// Maximum length of a date, in bytes.
 pub const DATE_BYTES: usize = 32;
 
@@ -12,7 +14,7 @@ pub type Digits = SmallVec<[u8; 17]>;
 /// exist, such as 31 February, is the moment that many days after the start of its month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
-    /// Since a fixed day.
+    /// Since 1970.
     seconds: i64,
     /// Of the second, in units of the last digit that a date has room for.
     fraction: u64,
@@ -35,15 +37,15 @@ pub fn to_digits(date: &[u8]) -> Option<Digits> {
     let mut digits = Digits::new();
     if parts.offset.is_some() {
         let seconds = Moment::of(date)?.seconds;
-        let (year, month, day) = calendar(seconds.div_euclid(86_400));
+        let (year, month, day) = calendar::date(seconds.div_euclid(86_400));
         let time = seconds.rem_euclid(86_400);
         let century = u8::try_from(year.div_euclid(100))
             .ok()
             .filter(|c| *c < 100)?;
         let others = [
             year.rem_euclid(100),
-            month,
-            day,
+            month.into(),
+            day.into(),
             time / 3600,
             time / 60 % 60,
             time % 60,
@@ -80,34 +82,10 @@ impl Moment {
         };
         let time = hour * 3600 + minute * 60 + second;
         Some(Moment {
-            seconds: days(year, month, day) * 86_400 + time - ahead,
+            seconds: calendar::days(year, month, day) * 86_400 + time - ahead,
             fraction,
         })
     }
-}
-
-/// The number of a day in the Gregorian calendar.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    // Years begin with March here, so that the leap day is their last; month 0 is in the year before.
-    let months = year * 12 + month - 3;
-    let (year, month) = (months.div_euclid(12), months.rem_euclid(12));
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // From March on the months have 31, 30, 31, 30, 31 days, again and again.
-    year * 365 + leap_days + (month * 153 + 2) / 5 + day
-}
-
-/// Year, month and day of the day with this number, as [`days`] counts them.
-fn calendar(number: i64) -> (i64, i64, i64) {
-    // 400 years have 146 097 days; the estimate is off by one at most.
-    let mut year = (number * 400).div_euclid(146_097) - 1;
-    while days(year + 1, 1, 1) <= number {
-        year += 1;
-    }
-    let mut month = 12;
-    while days(year, month, 1) > number {
-        month -= 1;
-    }
-    (year, month, number - days(year, month, 1) + 1)
 }
 
 /// A date taken apart.
@@ -275,24 +253,6 @@ mod tests {
                 prop_assert_eq!(Moment::of(&digits), Moment::of(date.as_bytes()));
                 prop_assert_eq!(to_digits(&digits), Some(digits));
             }
-        }
-
-        /// Days one after the other, by a count that knows the calendar in no clever way.
-        #[test]
-        fn days_follow_each_other(year in 0..9999i64, month in 1..=12i64, day in 1..=31i64) {
-            let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-            let last = match month {
-                2 => 28 + i64::from(leap),
-                4 | 6 | 9 | 11 => 30,
-                _ => 31,
-            };
-            let next = match (month, day) {
-                _ if day > last => return Ok(()),
-                _ if day < last => (year, month, day + 1),
-                (12, _) => (year + 1, 1, 1),
-                _ => (year, month + 1, 1),
-            };
-            prop_assert_eq!(days(next.0, next.1, next.2), days(year, month, day) + 1);
         }
 
         #[test]

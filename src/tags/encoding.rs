@@ -1,28 +1,31 @@
 //! A space as bytes, for RDB files, append-only files and other servers.
 //!
 //! A space is several chunks, each of which stands for itself: whoever loads all of them in order into
-//! an empty space gets an equal one. A chunk is:
+//! an empty space gets an equal one. In its [`crawlspace_compact::envelope`] a chunk is:
 //!
 //! | bytes | |
 //! |---|---|
-//! | 1 | version: 1 |
-//! | 8 | XXH3 of what follows, lowest byte first |
 //! | 1 | what follows: `I` a part of the index, `R` a rule, `P` access points |
 //! | rest | for `I` as described in [`super::index`]; for `R` and `P` texts |
 //!
-//! A text is its length in four bytes, lowest first, and its bytes. A rule is its name, field, regular
+//! A text is its length as a number of variable length, and its bytes. A rule is its name, field, regular
 //! expression and templates; points are name and expression in turn.
 //!
 //! What is read is checked before anything is done with it, because it may come from a broken file, or
 //! from anybody who may run `RESTORE`.
 
-use xxhash_rust::xxh3::xxh3_64;
+use crawlspace_compact::envelope::Envelope;
+use crawlspace_compact::number::{Malformed, Reader, put_bytes};
 
 use super::point::Point;
 use super::rule::Rule;
 use super::space::Space;
 
-const VERSION: u8 = 1;
+/// What chunks are in, each for itself.
+pub const ENVELOPE: Envelope = Envelope {
+    what: "a tag space",
+    version: 2,
+};
 const INDEX: u8 = b'I';
 const RULE: u8 = b'R';
 const POINTS: u8 = b'P';
@@ -35,18 +38,18 @@ impl Space {
     pub fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
         for rule in self.rules().iter() {
             let mut body = Vec::new();
-            put(&mut body, rule.name());
-            put(&mut body, rule.field().name());
-            put(&mut body, rule.regex());
+            put_bytes(&mut body, rule.name());
+            put_bytes(&mut body, rule.field().name());
+            put_bytes(&mut body, rule.regex());
             for template in rule.templates() {
-                put(&mut body, template);
+                put_bytes(&mut body, template);
             }
             chunk(&sealed(RULE, &body));
         }
         let mut body = Vec::new();
         for point in self.points().iter() {
-            put(&mut body, point.name());
-            put(&mut body, point.text());
+            put_bytes(&mut body, point.name());
+            put_bytes(&mut body, point.text());
             if body.len() >= CHUNK_BYTES {
                 chunk(&sealed(POINTS, &body));
                 body.clear();
@@ -63,25 +66,11 @@ impl Space {
     /// # Errors
     /// What is wrong with the chunk. The space is as far as it was loaded.
     pub fn load_chunk(&mut self, chunk: &[u8]) -> Result<(), String> {
-        let (Some(&version), Some(sum), Some(&kind), Some(body)) = (
-            chunk.first(),
-            chunk.get(1..9),
-            chunk.get(9),
-            chunk.get(10..),
-        ) else {
-            return Err("a chunk of a tag space is truncated".to_string());
-        };
-        if version != VERSION {
-            return Err(format!(
-                "a chunk of a tag space is of version {version}; this module reads version {VERSION}"
-            ));
-        }
-        if sum != xxh3_64(&chunk[9..]).to_le_bytes() {
-            return Err("a chunk of a tag space is damaged: its checksum differs".to_string());
-        }
-        match kind {
-            INDEX => self.load_index(body),
-            RULE => match texts(body)?[..] {
+        let mut body = Reader::new(ENVELOPE.body(chunk)?);
+        let malformed = |Malformed(what)| format!("a chunk of a tag space {what}");
+        match body.byte().map_err(malformed)? {
+            INDEX => self.load_index(body.rest()),
+            RULE => match texts(body).map_err(malformed)?[..] {
                 [name, field, regex, ref templates @ ..] => {
                     let rule = Rule::new(name, field, regex, templates);
                     let set = rule.and_then(|rule| self.set_rule(rule));
@@ -90,7 +79,7 @@ impl Space {
                 _ => Err("a rule is truncated".to_string()),
             },
             POINTS => {
-                let texts = texts(body)?;
+                let texts = texts(body).map_err(malformed)?;
                 if texts.len() % 2 != 0 {
                     return Err("an access point is truncated".to_string());
                 }
@@ -122,33 +111,14 @@ impl Space {
 }
 
 fn sealed(kind: u8, body: &[u8]) -> Vec<u8> {
-    let mut chunk = Vec::with_capacity(body.len() + 10);
-    chunk.extend_from_slice(&[VERSION, 0, 0, 0, 0, 0, 0, 0, 0, kind]);
-    chunk.extend_from_slice(body);
-    let sum = xxh3_64(&chunk[9..]).to_le_bytes();
-    chunk[1..9].copy_from_slice(&sum);
-    chunk
+    ENVELOPE.sealed(&[&[kind], body])
 }
 
-fn put(body: &mut Vec<u8>, text: &[u8]) {
-    // Rules, points and their names are held far below four gibibytes.
-    body.extend_from_slice(&(text.len() as u32).to_le_bytes());
-    body.extend_from_slice(text);
-}
-
-fn texts(mut body: &[u8]) -> Result<Vec<&[u8]>, String> {
-    let mut texts = Vec::new();
-    while let Some((len, rest)) = body.split_first_chunk::<4>() {
-        let len = u32::from_le_bytes(*len) as usize;
-        let (Some(text), Some(after)) = (rest.get(..len), rest.get(len..)) else {
-            return Err("a text is truncated".to_string());
-        };
-        texts.push(text);
-        body = after;
+/// The texts that a body consists of.
+fn texts(body: Reader<'_>) -> Result<Vec<&[u8]>, Malformed> {
+    let (mut body, mut texts) = (body, Vec::new());
+    while !body.is_empty() {
+        texts.push(body.bytes()?);
     }
-    if body.is_empty() {
-        Ok(texts)
-    } else {
-        Err("a text is truncated".to_string())
-    }
+    Ok(texts)
 }

@@ -36,14 +36,10 @@ pub fn date(days: i64) -> (i64, u32, u32) {
     (i64::from(year) + 400 * days.div_euclid(ERA), month, day)
 }
 
-/// The number of days of a month, from 1 to 12.
-pub fn days_of_month(year: i64, month: i64) -> i64 {
-    days(year, month + 1, 1) - days(year, month, 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn known_days() {
@@ -64,11 +60,12 @@ mod tests {
 
     #[test]
     fn months_have_their_days() {
+        let length = |year, month| days(year, month + 1, 1) - days(year, month, 1);
         for (year, days) in [(2023, 28), (2024, 29), (1900, 28), (2000, 29), (2100, 28)] {
-            assert_eq!(days_of_month(year, 2), days);
+            assert_eq!(length(year, 2), days);
         }
         let all = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-        assert!((1..=12).map(|month| days_of_month(2026, month)).eq(all));
+        assert!((1..=12).map(|month| length(2026, month)).eq(all));
     }
 
     #[test]
@@ -79,6 +76,26 @@ mod tests {
             assert!(today > before && (1..=12).contains(&today.1));
             assert_eq!(days(today.0, today.1.into(), today.2.into()), of);
             before = today;
+        }
+    }
+
+    proptest! {
+        /// Days one after the other, by a count that knows the calendar in no clever way.
+        #[test]
+        fn days_follow_each_other(year in 0..9999i64, month in 1..=12i64, day in 1..=31i64) {
+            let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let last = match month {
+                2 => 28 + i64::from(leap),
+                4 | 6 | 9 | 11 => 30,
+                _ => 31,
+            };
+            let next = match (month, day) {
+                _ if day > last => return Ok(()),
+                _ if day < last => (year, month, day + 1),
+                (12, _) => (year + 1, 1, 1),
+                _ => (year, month + 1, 1),
+            };
+            prop_assert_eq!(days(next.0, next.1, next.2), days(year, month, day) + 1);
         }
     }
 }

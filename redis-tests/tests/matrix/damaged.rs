@@ -9,6 +9,7 @@ use crate::stage::Stage;
 for_every_family!(
     native values:
     one_changed_byte_of_a_chunk_is_noticed,
+    other_versions_are_refused_by_name,
     damaged_dumps_are_refused,
     randomly_damaged_dumps_do_no_harm,
 );
@@ -85,6 +86,33 @@ impl Damage {
         let told = self.stage.reads(&mut self.stage.server.wire());
         assert_eq!(told, self.told);
     }
+}
+
+/// Also what a build before wrote: the type and each chunk say which version they are of.
+fn other_versions_are_refused_by_name(family: &Family) {
+    let mut damage = Damage::of(family);
+    let good = Payload::of(&damage.dump);
+    let now = good.chunks[0][0];
+    for version in [now - 1, now + 1] {
+        let mut chunk = good.clone();
+        chunk.chunks[0][0] = version;
+        for payload in [chunk, good.clone().of_version(version.into())] {
+            let words = [&b"RESTORE"[..], b"other", b"0", &payload.dump()];
+            damage.stage.wire.expect_error(&words);
+            damage.refused += 1;
+        }
+        let log = damage.stage.server.log();
+        for what in ["it", "a chunk of"] {
+            let line = |line: &&str| {
+                line.contains(&format!("cannot be read: {what}"))
+                    && line.contains(&format!(
+                        "is of version {version}; this module reads version {now}"
+                    ))
+            };
+            assert!(log.lines().any(|at| line(&at)), "{what}, {version}: {log}");
+        }
+    }
+    damage.assert_unharmed();
 }
 
 fn one_changed_byte_of_a_chunk_is_noticed(family: &Family) {

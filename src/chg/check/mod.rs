@@ -6,9 +6,9 @@ mod queues;
 mod sums;
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 
+use crawlspace_compact::keyed;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::parse_unsigned;
 
@@ -45,7 +45,6 @@ struct Check {
     repairs: bool,
     now: Millis,
     owner: Rc<()>,
-    hasher: RandomState,
     /// Keyed hashes of the groups that were met.
     seen: BTreeSet<u64>,
     /// Groups that should stand in `chg_ready` or behind a gate.
@@ -81,7 +80,6 @@ impl Check {
             repairs,
             now,
             owner: Rc::new(()),
-            hasher: RandomState::new(),
             seen: BTreeSet::new(),
             elsewhere: Ids::new(),
             gates: Ids::new(),
@@ -126,7 +124,7 @@ impl Check {
 
     /// Whether a group is met for the first time; a walk may give one twice.
     fn is_new(&mut self, id: &[u8]) -> bool {
-        self.seen.insert(self.hasher.hash_one(id))
+        self.seen.insert(keyed::hash(id))
     }
 
     /// What changed since the beginning; nothing when another audit took this one's place.

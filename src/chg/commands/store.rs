@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::os::raw::c_int;
 
 use crate::chg::store::{KEPT_URIS, Store};
-use crate::chg::uris::{CHUNK_BYTES, Changed, Op, Uris};
+use crate::chg::uris::{CHUNK_BYTES, Changed, ENVELOPE, Op, Uris};
 use crawlspace_host::keyspace::{KeyType, Result};
 use crawlspace_host::server::api::RmString;
 use crawlspace_host::server::keyspace::{By, RedisKeyspace, Replicated};
@@ -17,7 +17,7 @@ static URIS: Registered = Registered::new();
 
 impl Native for Uris {
     const NAME: &'static CStr = c"crawluris";
-    const VERSION: c_int = 1;
+    const VERSION: c_int = ENVELOPE.version as c_int;
     const WHAT: &'static str = match KEPT_URIS {
         KeyType::Native(what) => what,
         _ => panic!("kept URIs are a native value"),
@@ -33,7 +33,7 @@ impl Native for Uris {
         self.encode(CHUNK_BYTES, chunk);
     }
 
-    fn load(&mut self, chunk: &[u8], _version: c_int) -> std::result::Result<(), String> {
+    fn load(&mut self, chunk: &[u8]) -> std::result::Result<(), String> {
         Uris::load(self, chunk).map(drop)
     }
 

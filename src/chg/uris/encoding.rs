@@ -1,33 +1,35 @@
 //! The URIs of a group as bytes, for RDB files, append-only files and other servers.
 //!
 //! A value is one chunk or several of about a mebibyte, each of which stands for itself: whoever
-//! loads all of them into an empty value gets an equal one. A chunk is:
+//! loads all of them into an empty value gets an equal one. In its [`crawlspace_compact::envelope`] a chunk is:
 //!
 //! | bytes | |
 //! |---|---|
-//! | 1 | version: 1 |
-//! | 8 | checksum of what follows, lowest byte first |
 //! | number, 16 bytes, number | order of adding of the next URI; the group's clock, lowest byte first; number of the next execution |
 //! | number | how many executions follow, numbers ascending: number, weight, 16 bytes of pass, length and bytes of the name |
 //! | number | how many leases follow: token, 1 if dropped, number of execution, depth, due time, order of adding, attempts, length and bytes of the URI |
 //! | rest | queued URIs in order, as described in [`super::record`] |
 //!
-//! Numbers are of variable length, as in records. What is read is checked before anything is done
+//! Numbers are of variable length ([`crawlspace_compact::number`]). What is read is checked before anything is done
 //! with it, because it may come from a broken file, or from anybody who may run `RESTORE`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::op::{EXECUTION_BYTES, MAX_INTEGER, URI_BYTES};
-use super::record::{
-    Corrupt, MAX_NUMBER, Position, Reader, Record, append, get_number, put_number,
-};
+use super::record::{MAX_NUMBER, Position, Record, Records, append};
 use super::share::{Execution, MAX_PASS, MAX_WEIGHT};
 use super::{Lease, MAX_LEASES, Uris};
+use crawlspace_compact::envelope::Envelope;
+use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};
 
 /// How many bytes a chunk has, more or less.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-const VERSION: u8 = 1;
+/// What chunks are in, each for itself.
+pub const ENVELOPE: Envelope = Envelope {
+    what: "URIs",
+    version: 2,
+};
 
 /// How many bytes of URIs a chunk stands for at most, for each of its own, up to every record. URIs are
 /// written as what they do not share, so that a few bytes could stand for very many; where they would, one
@@ -60,91 +62,40 @@ struct StoredLease<'a> {
     uri: &'a [u8],
 }
 
-/// A checksum. Each step can be undone, so a change of a single word never gives the same one.
-fn checksum(bytes: &[u8]) -> u64 {
-    let mut sum = bytes.len() as u64;
-    for word in bytes.chunks(8) {
-        let mut padded = [0; 8];
-        padded[..word.len()].copy_from_slice(word);
-        sum = (sum ^ u64::from_le_bytes(padded)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        sum ^= sum >> 32;
-    }
-    sum
-}
-
-/// Reads the parts of a chunk in turn.
-struct Parts<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Parts<'a> {
-    fn number(&mut self, most: u64) -> Result<u64, Corrupt> {
-        get_number(self.bytes, &mut self.at, most)
-    }
-
-    fn bytes(&mut self, len: usize) -> Result<&'a [u8], Corrupt> {
-        let end = self.at.checked_add(len).ok_or(Corrupt)?;
-        let bytes = self.bytes.get(self.at..end).ok_or(Corrupt)?;
-        self.at = end;
-        Ok(bytes)
-    }
-
-    /// Length and bytes of something that is not empty.
-    fn text(&mut self, longest: usize) -> Result<&'a [u8], Corrupt> {
-        match self.number(longest as u64)? {
-            0 => Err(Corrupt),
-            len => self.bytes(len as usize),
-        }
-    }
-
-    fn pass(&mut self) -> Result<u128, Corrupt> {
-        let bytes = self.bytes(16)?.try_into().map_err(|_| Corrupt)?;
-        let pass = u128::from_le_bytes(bytes);
-        if pass <= MAX_PASS {
-            Ok(pass)
-        } else {
-            Err(Corrupt)
-        }
+/// A pass, which is at most [`MAX_PASS`].
+fn pass(parts: &mut Reader<'_>) -> Result<u128, Malformed> {
+    let pass = u128::from_le_bytes(parts.array()?);
+    if pass <= MAX_PASS {
+        Ok(pass)
+    } else {
+        Err(Malformed::NUMBER)
     }
 }
 
 impl<'a> Chunk<'a> {
     fn read(bytes: &'a [u8]) -> Result<Chunk<'a>, String> {
-        let (Some(&version), Some(sum), Some(body)) =
-            (bytes.first(), bytes.get(1..9), bytes.get(9..))
-        else {
-            return Err("a chunk of URIs is truncated".to_string());
-        };
-        if version != VERSION {
-            return Err(format!(
-                "a chunk of URIs is of version {version}; this module reads version {VERSION}"
-            ));
-        }
-        if sum != checksum(body).to_le_bytes() {
-            return Err("a chunk of URIs is damaged: its checksum differs".to_string());
-        }
-        Chunk::read_body(body).map_err(|Corrupt| "a chunk of URIs is malformed".to_string())
+        Chunk::read_body(ENVELOPE.body(bytes)?)
+            .map_err(|Malformed(what)| format!("a chunk of URIs {what}"))
     }
 
-    fn read_body(body: &'a [u8]) -> Result<Chunk<'a>, Corrupt> {
-        let mut parts = Parts { bytes: body, at: 0 };
-        let next = parts.number(MAX_NUMBER)?;
-        let clock = parts.pass()?;
-        let next_execution = parts.number(MAX_NUMBER)?;
+    fn read_body(body: &'a [u8]) -> Result<Chunk<'a>, Malformed> {
+        let mut parts = Reader::new(body);
+        let next = parts.number_to(MAX_NUMBER)?;
+        let clock = pass(&mut parts)?;
+        let next_execution = parts.number_to(MAX_NUMBER)?;
 
         let mut executions: Vec<StoredExecution<'_>> = Vec::new();
         let mut ids = BTreeSet::new();
-        for _ in 0..parts.number(MAX_INTEGER)? {
+        for _ in 0..parts.number_to(MAX_INTEGER)? {
             let stored = StoredExecution {
-                number: parts.number(MAX_NUMBER - 1)?,
-                weight: parts.number(MAX_WEIGHT)? as u32,
-                pass: parts.pass()?,
+                number: parts.number_to(MAX_NUMBER - 1)?,
+                weight: parts.number_to(MAX_WEIGHT)? as u32,
+                pass: pass(&mut parts)?,
                 id: parts.text(EXECUTION_BYTES)?,
             };
             let ascends = executions.last().is_none_or(|l| l.number < stored.number);
             if !ascends || stored.weight == 0 || !ids.insert(stored.id) {
-                return Err(Corrupt);
+                return Err(Malformed("has executions out of order"));
             }
             executions.push(stored);
         }
@@ -155,35 +106,35 @@ impl<'a> Chunk<'a> {
         };
 
         let mut leases = Vec::new();
-        for _ in 0..parts.number(MAX_LEASES as u64)? {
+        for _ in 0..parts.number_to(MAX_LEASES as u64)? {
             let lease = StoredLease {
-                token: parts.number(MAX_INTEGER)?,
-                dropped: parts.number(1)? == 1,
+                token: parts.number_to(MAX_INTEGER)?,
+                dropped: parts.number_to(1)? == 1,
                 place: Position {
-                    execution: parts.number(MAX_NUMBER - 1)?,
-                    depth: parts.number(u32::MAX.into())? as u32,
-                    due: parts.number(MAX_INTEGER)?,
-                    seq: parts.number(MAX_NUMBER - 1)?,
+                    execution: parts.number_to(MAX_NUMBER - 1)?,
+                    depth: parts.number_to(u32::MAX.into())? as u32,
+                    due: parts.number_to(MAX_INTEGER)?,
+                    seq: parts.number_to(MAX_NUMBER - 1)?,
                 },
-                attempts: parts.number(u32::MAX.into())? as u32,
+                attempts: parts.number_to(u32::MAX.into())? as u32,
                 uri: parts.text(URI_BYTES)?,
             };
             if !known(lease.place.execution) {
-                return Err(Corrupt);
+                return Err(Malformed("has a lease of an unknown execution"));
             }
             leases.push(lease);
         }
 
-        let records = &body[parts.at..];
-        let mut reader = Reader::new(records);
+        let records = parts.rest();
+        let mut reader = Records::new(records);
         let mut last = None;
         let mut uris = 0;
         while reader.next()? {
-            let record = reader.record().ok_or(Corrupt)?;
+            let record = reader.record().ok_or(Malformed::TRUNCATED)?;
             uris += record.uri.len();
             let ascends = last.is_none_or(|last| last < record.place);
             if !ascends || !known(record.place.execution) || uris > STOOD_FOR * reader.at() {
-                return Err(Corrupt);
+                return Err(Malformed("has URIs out of order, or too many"));
             }
             last = Some(record.place);
         }
@@ -201,13 +152,6 @@ impl<'a> Chunk<'a> {
 /// Whether a chunk is whole.
 pub(super) fn check(chunk: &[u8]) -> Result<(), String> {
     Chunk::read(chunk).map(drop)
-}
-
-/// Makes the checksum of a chunk fit.
-#[cfg(test)]
-pub(super) fn reseal(chunk: &mut [u8]) {
-    let sum = checksum(&chunk[9..]);
-    chunk[1..9].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// A chunk that is being made.
@@ -244,15 +188,14 @@ impl<'a> Encoder<'a> {
     fn lease(&mut self, lease: &Lease) {
         self.name(self.execution(lease.place.execution));
         let out = &mut self.leases;
-        put_number(out, lease.token);
-        put_number(out, lease.dropped.into());
-        put_number(out, lease.place.execution);
-        put_number(out, lease.place.depth.into());
-        put_number(out, lease.place.due);
-        put_number(out, lease.place.seq);
-        put_number(out, lease.attempts.into());
-        put_number(out, lease.uri.len() as u64);
-        out.extend_from_slice(&lease.uri);
+        put(out, lease.token);
+        put(out, lease.dropped.into());
+        put(out, lease.place.execution);
+        put(out, lease.place.depth.into());
+        put(out, lease.place.due);
+        put(out, lease.place.seq);
+        put(out, lease.attempts.into());
+        put_bytes(out, &lease.uri);
         self.leased += 1;
         self.end_if_long();
     }
@@ -286,24 +229,21 @@ impl<'a> Encoder<'a> {
     fn end(&mut self) {
         let mut chunk =
             Vec::with_capacity(self.named + self.leases.len() + self.records.len() + 64);
-        chunk.push(VERSION);
-        chunk.extend_from_slice(&[0; 8]);
-        put_number(&mut chunk, self.uris.next);
+        ENVELOPE.begin(&mut chunk);
+        put(&mut chunk, self.uris.next);
         chunk.extend_from_slice(&self.uris.executions.clock.to_le_bytes());
-        put_number(&mut chunk, self.uris.executions.next);
-        put_number(&mut chunk, self.executions.len() as u64);
+        put(&mut chunk, self.uris.executions.next);
+        put(&mut chunk, self.executions.len() as u64);
         for execution in self.executions.values() {
-            put_number(&mut chunk, execution.number);
-            put_number(&mut chunk, execution.weight.into());
+            put(&mut chunk, execution.number);
+            put(&mut chunk, execution.weight.into());
             chunk.extend_from_slice(&execution.pass.to_le_bytes());
-            put_number(&mut chunk, execution.id.len() as u64);
-            chunk.extend_from_slice(&execution.id);
+            put_bytes(&mut chunk, &execution.id);
         }
-        put_number(&mut chunk, self.leased);
+        put(&mut chunk, self.leased);
         chunk.extend_from_slice(&self.leases);
         chunk.extend_from_slice(&self.records);
-        let sum = checksum(&chunk[9..]);
-        chunk[1..9].copy_from_slice(&sum.to_le_bytes());
+        ENVELOPE.seal(&mut chunk, 0);
         (self.each)(&chunk);
         self.executions.clear();
         self.leases.clear();
@@ -391,7 +331,7 @@ impl Uris {
             }
             loaded += 1;
         }
-        let mut reader = Reader::new(chunk.records);
+        let mut reader = Records::new(chunk.records);
         while let Ok(true) = reader.next() {
             let Some(mut record) = reader.record() else {
                 break;

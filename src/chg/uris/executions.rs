@@ -2,9 +2,9 @@
 //! some: a list. Whoever has very many gets an order by each, so that nothing that is done for all of
 //! them takes the square of their number.
 
-use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::BuildHasher;
+
+use crawlspace_compact::keyed;
 
 use super::share::{Execution, mark};
 
@@ -26,7 +26,6 @@ pub(super) struct Many {
     by_name: BTreeSet<(u64, u64)>,
     /// Pass and number of those that have nothing; of others, too, that have something again.
     idle: BTreeSet<(u128, u64)>,
-    hasher: RandomState,
 }
 
 impl Default for All {
@@ -53,7 +52,7 @@ impl All {
                 few.iter().find(|e| e.mark == mark && *e.id == *id)
             }
             All::Many(many) => {
-                let hash = many.hasher.hash_one(id);
+                let hash = keyed::hash(id);
                 let same = many.by_name.range((hash, 0)..=(hash, u64::MAX));
                 let mut found = same.filter_map(|(_, number)| many.by_number.get(number));
                 found.find(|e| *e.id == *id)
@@ -143,7 +142,7 @@ fn at(few: &[Execution], number: u64) -> Option<usize> {
 impl Many {
     fn insert(&mut self, execution: Execution) {
         let number = execution.number;
-        let hash = self.hasher.hash_one(&execution.id[..]);
+        let hash = keyed::hash(&execution.id);
         self.by_name.insert((hash, number));
         if execution.is_idle() {
             self.idle.insert((execution.pass, number));
@@ -159,7 +158,7 @@ impl Many {
             let Some(execution) = execution.filter(|e| e.is_idle() && e.pass == pass) else {
                 continue;
             };
-            let hash = self.hasher.hash_one(&execution.id[..]);
+            let hash = keyed::hash(&execution.id);
             self.by_name.remove(&(hash, number));
             self.by_number.remove(&number);
         }

@@ -21,7 +21,7 @@ mod tests;
 
 use super::time::Millis;
 
-pub use encoding::CHUNK_BYTES;
+pub use encoding::{CHUNK_BYTES, ENVELOPE};
 pub use op::{Changed, EXECUTION_BYTES, Op, URI_BYTES};
 pub use record::Position;
 pub use share::MAX_WEIGHT;

@@ -1,6 +1,6 @@
 //! A page of queued URIs: up to about two kilobytes of records in one piece of memory.
 
-use super::record::{Position, Reader, Record, RecordHead, append};
+use super::record::{Position, Record, RecordHead, Records, append};
 
 /// How many bytes a page has at most, unless it holds a single URI. Longer ones take less memory for
 /// each URI, and more time for each change.
@@ -27,7 +27,7 @@ fn rounded(bytes: usize) -> usize {
 }
 
 /// A reader of records that this module has written itself.
-struct Walk<'a>(Reader<'a>);
+struct Walk<'a>(Records<'a>);
 
 impl<'a> Walk<'a> {
     fn peek(&self) -> Option<RecordHead<'a>> {
@@ -44,7 +44,7 @@ impl<'a> Walk<'a> {
 
 impl Page {
     fn records(&self) -> Walk<'_> {
-        Walk(Reader::new(&self.0))
+        Walk(Records::new(&self.0))
     }
 
     /// Bytes of records.

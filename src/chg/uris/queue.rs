@@ -5,8 +5,8 @@
 //! from the web, and so it differs from process to process; nothing that is written depends on it.
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
+
+use crawlspace_compact::keyed;
 
 use super::page::{PAGE_BYTES, Page};
 pub(super) use super::record::{Position, Record};
@@ -149,7 +149,6 @@ struct Tree {
     /// How many URIs of one hash are in a page: the hash in the upper half, the page in the lower.
     /// A count that has reached its highest stays there, which costs a look in vain.
     known: BTreeMap<u64, u8>,
-    hasher: RandomState,
     /// The next number for a page, unless it is in use.
     next: u32,
     /// Bytes of memory of all pages.
@@ -163,7 +162,6 @@ impl Tree {
             pages: BTreeMap::new(),
             order: BTreeMap::new(),
             known: BTreeMap::new(),
-            hasher: RandomState::new(),
             next: 0,
             bytes: 0,
         };
@@ -173,11 +171,8 @@ impl Tree {
         tree
     }
 
-    fn hash(&self, execution: u64, uri: &[u8]) -> u32 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write_u64(execution);
-        hasher.write(uri);
-        hasher.finish() as u32 & HASHES
+    fn hash(execution: u64, uri: &[u8]) -> u32 {
+        keyed::hash_of(execution.wrapping_mul(0x9e37_79b9_7f4a_7c15), uri) as u32 & HASHES
     }
 
     fn entry(hash: u32, page: u32) -> u64 {
@@ -204,14 +199,14 @@ impl Tree {
 
     /// Takes note of where a URI is.
     fn note(&mut self, execution: u64, uri: &[u8], page: u32) {
-        let hash = self.hash(execution, uri);
+        let hash = Self::hash(execution, uri);
         let count = self.known.entry(Self::entry(hash, page)).or_insert(0);
         *count = count.saturating_add(1);
     }
 
     /// Removes a URI from the index of pages.
     fn unnote(&mut self, execution: u64, uri: &[u8], page: u32) {
-        let hash = self.hash(execution, uri);
+        let hash = Self::hash(execution, uri);
         let entry = Self::entry(hash, page);
         match self.known.get_mut(&entry) {
             Some(&mut u8::MAX) | None => {}
@@ -252,7 +247,7 @@ impl Tree {
     }
 
     fn find(&self, execution: u64, uri: &[u8]) -> Option<Position> {
-        let hash = self.hash(execution, uri);
+        let hash = Self::hash(execution, uri);
         let entries = Self::entry(hash, 0)..=Self::entry(hash, u32::MAX);
         self.known
             .range(entries)

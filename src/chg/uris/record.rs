@@ -2,7 +2,7 @@
 //!
 //! URIs of one group are of few hosts, and were mostly added together. So a record says how many
 //! bytes its URI shares with the one before, and in the same execution and depth only how much later
-//! it is due; numbers are of variable length (seven bits a byte, lowest first). A record is:
+//! it is due; numbers are of variable length ([`crawlspace_compact::number`]). A record is:
 //!
 //! 1. a byte: bit 0 for the same execution and depth as before, bit 1 for attempts that follow, the
 //!    upper six bits how many bytes are shared, or 63 for 63 and more;
@@ -15,6 +15,7 @@
 
 use smallvec::SmallVec;
 
+use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};
 use crawlspace_host::text::parse_unsigned;
 
 use super::op::{MAX_INTEGER, URI_BYTES};
@@ -82,32 +83,8 @@ pub(super) struct Record<'a> {
     pub(super) uri: &'a [u8],
 }
 
-/// Bytes that are no records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Corrupt;
-
-/// Appends a number.
-pub(super) fn put_number(out: &mut Vec<u8>, mut n: u64) {
-    while n >= 0x80 {
-        out.push(n as u8 | 0x80);
-        n >>= 7;
-    }
-    out.push(n as u8);
-}
-
-/// Reads a number of at most `most` and moves on behind it.
-pub(super) fn get_number(bytes: &[u8], at: &mut usize, most: u64) -> Result<u64, Corrupt> {
-    let mut n: u64 = 0;
-    for shift in (0..63).step_by(7) {
-        let &byte = bytes.get(*at).ok_or(Corrupt)?;
-        *at += 1;
-        n |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return if n <= most { Ok(n) } else { Err(Corrupt) };
-        }
-    }
-    Err(Corrupt)
-}
+/// What is wrong with a first record that refers to the one before.
+const UNPRECEDENTED: Malformed = Malformed("refers to a URI before the first one");
 
 /// How many bytes two URIs have in common at the start.
 fn shared(a: &[u8], b: &[u8]) -> usize {
@@ -132,25 +109,24 @@ pub(super) fn append(out: &mut Vec<u8>, before: Option<Record<'_>>, record: Reco
     out.push(head);
     match same {
         Some(before) => {
-            put_number(out, place.due - before.place.due);
+            put(out, place.due - before.place.due);
             let more = place.seq.wrapping_sub(before.place.seq) as i64;
-            put_number(out, (more << 1 ^ more >> 63) as u64);
+            put(out, (more << 1 ^ more >> 63) as u64);
         }
         None => {
-            put_number(out, place.execution);
-            put_number(out, place.depth.into());
-            put_number(out, place.due);
-            put_number(out, place.seq);
+            put(out, place.execution);
+            put(out, place.depth.into());
+            put(out, place.due);
+            put(out, place.seq);
         }
     }
     if record.attempts > 0 {
-        put_number(out, record.attempts.into());
+        put(out, record.attempts.into());
     }
     if shared >= MAX_SHARED {
-        put_number(out, (shared - MAX_SHARED) as u64);
+        put(out, (shared - MAX_SHARED) as u64);
     }
-    put_number(out, (record.uri.len() - shared) as u64);
-    out.extend_from_slice(&record.uri[shared..]);
+    put_bytes(out, &record.uri[shared..]);
 }
 
 /// What a record says, without its URI put together.
@@ -165,7 +141,7 @@ pub(super) struct RecordHead<'a> {
 }
 
 /// Reads records one after the other.
-pub(super) struct Reader<'a> {
+pub(super) struct Records<'a> {
     bytes: &'a [u8],
     at: usize,
     place: Option<Position>,
@@ -173,10 +149,10 @@ pub(super) struct Reader<'a> {
     uri: SmallVec<[u8; 256]>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Records<'a> {
     /// Before the first record.
-    pub(super) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader {
+    pub(super) fn new(bytes: &'a [u8]) -> Records<'a> {
+        Records {
             bytes,
             at: 0,
             place: None,
@@ -200,13 +176,12 @@ impl<'a> Reader<'a> {
     }
 
     /// The next record without reading it; `None` at the end.
-    pub(super) fn peek(&self) -> Result<Option<RecordHead<'a>>, Corrupt> {
-        let mut at = self.at;
-        let Some(&head) = self.bytes.get(at) else {
+    pub(super) fn peek(&self) -> Result<Option<RecordHead<'a>>, Malformed> {
+        let mut parts = Reader::from(self.bytes, self.at);
+        let Ok(head) = parts.byte() else {
             return Ok(None);
         };
-        at += 1;
-        let mut number = |most| get_number(self.bytes, &mut at, most);
+        let mut number = |most| parts.number_to(most);
         let place = if head & SAME == 0 {
             Position {
                 execution: number(MAX_NUMBER - 1)?,
@@ -215,7 +190,7 @@ impl<'a> Reader<'a> {
                 seq: number(MAX_NUMBER - 1)?,
             }
         } else {
-            let before = self.place.ok_or(Corrupt)?;
+            let before = self.place.ok_or(UNPRECEDENTED)?;
             let due = number(MAX_INTEGER - before.due)?;
             let more = number(MAX_NUMBER << 1)?;
             let seq = if more & 1 == 0 {
@@ -225,7 +200,9 @@ impl<'a> Reader<'a> {
             };
             Position {
                 due: before.due + due,
-                seq: seq.filter(|&seq| seq < MAX_NUMBER).ok_or(Corrupt)?,
+                seq: seq
+                    .filter(|&seq| seq < MAX_NUMBER)
+                    .ok_or(Malformed::NUMBER)?,
                 ..before
             }
         };
@@ -238,16 +215,16 @@ impl<'a> Reader<'a> {
             shared += number(URI_BYTES as u64)? as usize;
         }
         let len = number(URI_BYTES as u64)? as usize;
-        let rest = self.bytes.get(at..at + len).ok_or(Corrupt)?;
+        let rest = parts.take(len)?;
         if shared > self.uri.len() || !(1..=URI_BYTES).contains(&(shared + len)) {
-            return Err(Corrupt);
+            return Err(Malformed("has a URI of invalid length"));
         }
         Ok(Some(RecordHead {
             place,
             attempts,
             shared,
             rest,
-            end: at + len,
+            end: parts.at(),
         }))
     }
 
@@ -261,7 +238,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next record; false at the end.
-    pub(super) fn next(&mut self) -> Result<bool, Corrupt> {
+    pub(super) fn next(&mut self) -> Result<bool, Malformed> {
         let head = self.peek()?;
         if let Some(head) = head {
             self.accept(head);

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::encoding::{CHUNK_BYTES, reseal};
+use super::encoding::{CHUNK_BYTES, ENVELOPE};
 use super::op::MAX_INTEGER;
 use super::queue::Record;
 use super::*;
+use crawlspace_compact::envelope::HEAD;
 
 const EXECUTIONS: [&[u8]; 4] = [b"a", b"b", b"execution \r\n\0", b"\xff"];
 
@@ -429,14 +430,14 @@ proptest! {
     ) {
         let mut chunk = chunks(&sample(), CHUNK_BYTES).remove(0);
         // Mostly what comes before the URIs: there is more to break.
-        let reach = if again { chunk.len() - 9 } else { 120 };
+        let reach = if again { chunk.len() - HEAD } else { 120 };
         for (at, byte) in changes {
-            chunk[9 + at.index(reach)] = byte;
+            chunk[HEAD + at.index(reach)] = byte;
         }
         if let Some(cut) = cut {
-            chunk.truncate(9 + cut.index(chunk.len() - 9));
+            chunk.truncate(HEAD + cut.index(chunk.len() - HEAD));
         }
-        reseal(&mut chunk);
+        ENVELOPE.seal(&mut chunk, 0);
         let mut uris = Uris::default();
         if uris.load(&chunk).is_ok() {
             uris.queue.assert_sound();
@@ -451,9 +452,8 @@ proptest! {
     #[test]
     fn any_bytes_are_loaded_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = Uris::default().load(&bytes);
-        if bytes.len() > 9 {
-            bytes[0] = 1;
-            reseal(&mut bytes);
+        if bytes.len() > HEAD {
+            ENVELOPE.seal(&mut bytes, 0);
             let mut uris = Uris::default();
             if uris.load(&bytes).is_ok() {
                 exercise(&mut uris);
@@ -901,18 +901,19 @@ fn chunks_stand_for_no_more_than_they_can_be_trusted_with() {
 
 #[test]
 fn chunk_that_stands_for_too_much_is_refused() {
-    use super::record::{append, put_number};
+    use super::record::append;
+    use crawlspace_compact::number::put;
     for many in [10, 40] {
-        let mut chunk = vec![1, 0, 0, 0, 0, 0, 0, 0, 0];
-        put_number(&mut chunk, 1000);
+        let mut chunk = vec![0; HEAD];
+        put(&mut chunk, 1000);
         chunk.extend_from_slice(&[0; 16]);
         for n in [1, 1, 0, 1] {
-            put_number(&mut chunk, n);
+            put(&mut chunk, n);
         }
         chunk.extend_from_slice(&[0; 16]);
-        put_number(&mut chunk, 1);
+        put(&mut chunk, 1);
         chunk.push(b'a');
-        put_number(&mut chunk, 0);
+        put(&mut chunk, 0);
         let place = |seq| Position {
             seq,
             ..Position::first_of(0)
@@ -929,7 +930,7 @@ fn chunk_that_stands_for_too_much_is_refused() {
                 .map(|at| record(at, &known[at as usize][..]));
             append(&mut chunk, before, record(seq, uri));
         }
-        reseal(&mut chunk);
+        ENVELOPE.seal(&mut chunk, 0);
         let refused = Uris::default().load(&chunk).is_err();
         assert_eq!(refused, many > 16, "{many}");
     }

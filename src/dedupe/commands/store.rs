@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::os::raw::c_int;
 
 use crate::dedupe::packed::op::{Log, Op, Take, apply_log};
-use crate::dedupe::packed::{Packed, Value};
+use crate::dedupe::packed::{ENVELOPE, Packed, Value};
 use crate::dedupe::store::{Holds, PACKED, Store};
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::keyspace::{KeyType, Keyspace, Result};
@@ -31,7 +31,7 @@ static REGISTERED: Registered = Registered::new();
 
 impl Native for Packed {
     const NAME: &'static CStr = c"crawlpack";
-    const VERSION: c_int = 1;
+    const VERSION: c_int = ENVELOPE.version as c_int;
     const WHAT: &'static str = match PACKED {
         KeyType::Native(what) => what,
         _ => panic!("a packed index is a native value"),
@@ -51,8 +51,8 @@ impl Native for Packed {
         Packed::elements(self, element);
     }
 
-    fn load(&mut self, chunk: &[u8], version: c_int) -> std::result::Result<(), String> {
-        Packed::load(self, chunk, version)
+    fn load(&mut self, chunk: &[u8]) -> std::result::Result<(), String> {
+        Packed::load(self, chunk)
     }
 
     fn loaded(&self) -> std::result::Result<(), String> {
@@ -122,7 +122,7 @@ impl Internal for ChangePacked {
     fn run(call: &mut InternalCall<'_>) -> std::result::Result<(), String> {
         let changed = match *call.arguments {
             [b"APPLY", records, log] => apply(call, records, log),
-            [b"CHUNK", chunk] => change(call, |packed| packed.load(chunk, Packed::VERSION)),
+            [b"CHUNK", chunk] => change(call, |packed| packed.load(chunk)),
             _ => Err("ERR syntax error: a key, then CHUNK and a chunk, or APPLY, a key and a log are expected".into()),
         };
         // A replica caches what it knows of its indexes, too.

@@ -4,17 +4,16 @@
 //! from anybody who may run `RESTORE`.
 
 mod block;
-mod reader;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
 
-pub(super) use self::reader::Reader;
 use super::Packed;
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
-use super::encoding::{Counts, HEAD, PartKind, SEAL, VERSION, number_at, seal};
+use super::encoding::{Counts, ENVELOPE, PartKind};
+use crawlspace_compact::number::Reader;
 
 /// What is wrong with a chunk.
 pub(super) type Wrong = Cow<'static, str>;
@@ -55,7 +54,7 @@ impl Packed {
     /// # Errors
     /// What is wrong with it. If that is more than that it is damaged or not the one that must come now,
     /// nothing is in the value then.
-    pub fn load(&mut self, chunk: &[u8], _version: i32) -> Result<(), String> {
+    pub fn load(&mut self, chunk: &[u8]) -> Result<(), String> {
         let (sections, sum) = self.opened(chunk)?;
         let mut loading = self.loading.take().unwrap_or_default();
         let number = loading.next;
@@ -90,18 +89,11 @@ impl Packed {
     }
 
     /// The sections of a chunk that is whole and the one that must come now, and its checksum.
-    fn opened<'a>(&self, chunk: &'a [u8]) -> Result<(&'a [u8], u64), String> {
-        let version = *chunk.first().ok_or("a chunk of a packed index is empty")?;
-        if version != VERSION {
-            return Err(format!(
-                "a chunk of a packed index is of version {version}; this module reads version {VERSION}"
-            ));
-        }
-        let cut = || "a chunk of a packed index is truncated".to_string();
-        let (sealed, sum) = chunk.split_last_chunk::<SEAL>().ok_or_else(cut)?;
-        let (head, sections) = sealed.split_first_chunk::<HEAD>().ok_or_else(cut)?;
-        let sum = u64::from_le_bytes(*sum);
-        let number = number_at(&head[1..]);
+    fn opened<'a>(&self, chunk: &'a [u8]) -> Result<(Reader<'a>, u64), String> {
+        let opened = ENVELOPE.open(chunk)?;
+        let mut sections = Reader::new(opened.body);
+        let number = sections.array().map(u32::from_le_bytes);
+        let number = number.map_err(|_| "a chunk of a packed index is truncated")?;
         let (expected, before) = match &self.loading {
             Some(loading) if loading.there != self.table.len() => {
                 return Err(format!(
@@ -121,20 +113,19 @@ impl Packed {
                 "chunk {number} of a packed index is out of order: chunk {expected} is expected"
             ));
         }
-        if seal(sealed, before) != sum {
+        if !opened.is_whole(before) {
             return Err(format!(
                 "chunk {number} of a packed index is damaged, or belongs to another value than those before it"
             ));
         }
-        Ok((sections, sum))
+        Ok((sections, opened.sum))
     }
 
     /// Reads the sections of a chunk; whether the last one is among them.
-    fn sections(&mut self, sections: &[u8], loading: &mut Loading) -> Result<bool, Wrong> {
-        let mut reader = Reader { rest: sections };
+    fn sections(&mut self, mut reader: Reader<'_>, loading: &mut Loading) -> Result<bool, Wrong> {
         let mut is_first = loading.next == 0;
-        while !reader.rest.is_empty() {
-            let kind = reader.take(1)?[0];
+        while !reader.is_empty() {
+            let kind = reader.byte()?;
             let kind = PartKind::ALL.into_iter().find(|known| *known as u8 == kind);
             let kind = kind.ok_or("has a section of an unknown kind")?;
             if kind < loading.kind || (kind == PartKind::Counts) != is_first {
@@ -142,10 +133,8 @@ impl Packed {
             }
             is_first = false;
             loading.kind = kind;
-            let len = number_at(reader.take(4)?) as usize;
-            let mut content = Reader {
-                rest: reader.take(len)?,
-            };
+            let len = u32::from_le_bytes(reader.array()?) as usize;
+            let mut content = Reader::new(reader.take(len)?);
             match kind {
                 PartKind::Counts => {
                     for count in loading.announced.all() {
@@ -172,7 +161,7 @@ impl Packed {
     }
 
     fn load_crawls(&mut self, mut content: Reader<'_>, loading: &mut Loading) -> Result<(), Wrong> {
-        while !content.rest.is_empty() {
+        while !content.is_empty() {
             let id = content.bytes()?;
             if self.crawls.find(id).is_some() {
                 return Err("has a crawl twice".into());
@@ -183,7 +172,7 @@ impl Packed {
     }
 
     fn load_tables(&mut self, mut content: Reader<'_>, loading: &mut Loading) -> Result<(), Wrong> {
-        while !content.rest.is_empty() {
+        while !content.is_empty() {
             let number = content.number()?;
             let number = u16::try_from(number).map_err(|_| "has a table number out of range")?;
             self.codec.add_table(number, content.bytes()?)?;
@@ -193,7 +182,7 @@ impl Packed {
     }
 
     fn load_hosts(&mut self, mut content: Reader<'_>, loading: &mut Loading) -> Result<(), Wrong> {
-        while !content.rest.is_empty() {
+        while !content.is_empty() {
             let number = content.number()?.checked_add(loading.host.into());
             let number = number.and_then(|number| u32::try_from(number).ok());
             loading.host = number.ok_or("has a host number out of range")?;
@@ -226,12 +215,12 @@ impl Packed {
         let more = all.saturating_sub(loading.records);
         self.table
             .expect(more.min(UNSEEN.max(3 * loading.records)) as usize);
-        while !content.rest.is_empty() {
+        while !content.is_empty() {
             let base = Base {
-                date: number_at(content.take(4)?),
-                table: number_at(content.take(2)?) as u16,
+                date: u32::from_le_bytes(content.array()?),
+                table: u16::from_le_bytes(content.array()?),
             };
-            let len = number_at(content.take(4)?) as usize;
+            let len = u32::from_le_bytes(content.array()?) as usize;
             let block = content.take(len)?;
             loading.records += self.load_block(list, base, block, &loading.crawls)?;
         }

@@ -3,22 +3,24 @@
 //!
 //! Records are written as they lie in memory, so that saving is mostly copying.
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
 use super::field::{self, Text};
-use super::record::{Record, read_len};
+use super::record::Record;
+use super::store::holders;
 use super::{Packed, Value};
+use crawlspace_compact::envelope::{self, Envelope};
+use crawlspace_compact::number::{put, put_bytes};
 
 /// How many bytes a chunk has at most, unless a single entry is longer.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
-/// Version of the chunks.
-pub(super) const VERSION: u8 = 1;
-/// Bytes of a chunk before its sections: version and number.
-pub(super) const HEAD: usize = 5;
-/// Bytes behind them: the checksum.
-pub(super) const SEAL: usize = 8;
+/// What chunks are in. The checksum of each depends on those of all before it.
+pub const ENVELOPE: Envelope = Envelope {
+    what: "a packed index",
+    version: 2,
+};
+/// Bytes of a chunk before its sections: the envelope's, and the number of the chunk.
+pub(super) const HEAD: usize = envelope::HEAD + 4;
 /// Bytes of a section before its content: kind and length.
 pub(super) const SECTION: usize = 5;
 /// Bytes of a block before its records: base and length.
@@ -76,11 +78,6 @@ impl Counts {
     }
 }
 
-/// The checksum of a chunk, which depends on all chunks before it.
-pub(super) fn seal(bytes: &[u8], before: u64) -> u64 {
-    xxh3_64_with_seed(bytes, before)
-}
-
 /// Gives chunks one after the other.
 pub(super) struct Writer<'a> {
     bytes: Vec<u8>,
@@ -108,16 +105,14 @@ impl<'a> Writer<'a> {
     }
 
     fn begin(&mut self) {
-        self.bytes.clear();
-        self.bytes.push(VERSION);
+        ENVELOPE.begin(&mut self.bytes);
         self.bytes.extend_from_slice(&self.number.to_le_bytes());
     }
 
     /// Ends the chunk, and begins another one.
     fn next(&mut self) {
         self.close();
-        self.seal = seal(&self.bytes, self.seal);
-        self.bytes.extend_from_slice(&self.seal.to_le_bytes());
+        self.seal = ENVELOPE.seal(&mut self.bytes, self.seal);
         (self.give)(&self.bytes);
         self.number += 1;
         self.begin();
@@ -142,7 +137,7 @@ impl<'a> Writer<'a> {
     /// in the next.
     pub(super) fn room(&mut self, head: &[u8], bytes: usize) -> &mut Vec<u8> {
         if let Some((at, kind)) = self.section
-            && self.bytes.len() + bytes + SEAL > self.limit
+            && self.bytes.len() + bytes > self.limit
             && self.bytes.len() > HEAD
         {
             if self.bytes.len() == at + SECTION + head.len() {
@@ -160,7 +155,7 @@ impl<'a> Writer<'a> {
 
     pub(super) fn end(mut self) {
         self.close();
-        if self.bytes.len() + SECTION + SEAL > self.limit {
+        if self.bytes.len() + SECTION > self.limit {
             self.next();
         }
         self.open(PartKind::End, &[]);
@@ -291,8 +286,7 @@ impl Packed {
                     match list {
                         OWNERS => {}
                         HOLDERS => {
-                            let (len, size) = read_len(record.rest).expect("a chunk is whole");
-                            element(&[b"holders", &text, &record.rest[size..][..len]]);
+                            element(&[b"holders", &text, holders(record.rest)]);
                         }
                         crawl => {
                             self.codec.decode(base, record.rest, &mut value);
@@ -321,19 +315,4 @@ pub(super) fn number_at(bytes: &[u8]) -> u32 {
     let len = bytes.len().min(4);
     number[..len].copy_from_slice(&bytes[..len]);
     u32::from_le_bytes(number)
-}
-
-/// A number in 7 bits a byte, lowest first, in as few bytes as possible.
-pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-/// Length and bytes.
-pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
 }

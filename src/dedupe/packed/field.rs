@@ -4,18 +4,15 @@
 //! The number and the bytes give the same text back, and each text has one number: two fields are equal
 //! if both are.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::OnceLock;
-
 use smallvec::SmallVec;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// How the digits of a digest are written.
+use crawlspace_compact::digits::{Case, put_base32, put_hex, read_base32, read_hex};
+use crawlspace_compact::keyed;
+
+/// How the digits of a digest are written: hexadecimal of one case, or base32 without padding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Digits {
-    LowerHex,
-    UpperHex,
-    /// Upper case, no padding.
+    Hex(Case),
     Base32,
 }
 
@@ -28,19 +25,19 @@ pub(super) const TEXT: u8 = 0;
 /// By number from 1 on. Numbers are part of saved values: spellings may be added, up to 15. Text that
 /// fits several, such as 32 digits from 2 to 7, has the number of the first.
 const SPELLINGS: [Spelling; 13] = [
-    Spelling(b"sha256:", 32, Digits::LowerHex),
-    Spelling(b"", 32, Digits::LowerHex),
+    Spelling(b"sha256:", 32, Digits::Hex(Case::Lower)),
+    Spelling(b"", 32, Digits::Hex(Case::Lower)),
     Spelling(b"sha1:", 20, Digits::Base32),
     Spelling(b"", 20, Digits::Base32),
-    Spelling(b"md5:", 16, Digits::LowerHex),
-    Spelling(b"", 16, Digits::LowerHex),
-    Spelling(b"sha1:", 20, Digits::LowerHex),
-    Spelling(b"", 20, Digits::LowerHex),
-    Spelling(b"sha-256:", 32, Digits::LowerHex),
-    Spelling(b"sha256:", 32, Digits::UpperHex),
-    Spelling(b"", 32, Digits::UpperHex),
-    Spelling(b"sha512:", 64, Digits::LowerHex),
-    Spelling(b"", 64, Digits::LowerHex),
+    Spelling(b"md5:", 16, Digits::Hex(Case::Lower)),
+    Spelling(b"", 16, Digits::Hex(Case::Lower)),
+    Spelling(b"sha1:", 20, Digits::Hex(Case::Lower)),
+    Spelling(b"", 20, Digits::Hex(Case::Lower)),
+    Spelling(b"sha-256:", 32, Digits::Hex(Case::Lower)),
+    Spelling(b"sha256:", 32, Digits::Hex(Case::Upper)),
+    Spelling(b"", 32, Digits::Hex(Case::Upper)),
+    Spelling(b"sha512:", 64, Digits::Hex(Case::Lower)),
+    Spelling(b"", 64, Digits::Hex(Case::Lower)),
 ];
 
 /// Maximum number of bytes of a digest.
@@ -81,9 +78,8 @@ impl<'a> Field<'a> {
             };
             let digest = &mut field.digest[..len];
             let fits = match digits {
-                Digits::LowerHex => read_hex::<LOWER>(value, digest),
-                Digits::UpperHex => read_hex::<UPPER>(value, digest),
-                Digits::Base32 => read_base32(value, digest),
+                Digits::Hex(case) => read_hex(case, value, digest),
+                Digits::Base32 => read_base32(Case::Upper, value, digest),
             };
             if fits {
                 field.kind = kind;
@@ -155,9 +151,8 @@ pub(super) fn write(kind: u8, raw: &[u8], out: &mut Text) {
     };
     out.extend_from_slice(label);
     match digits {
-        Digits::LowerHex => write_hex::<LOWER>(raw, out),
-        Digits::UpperHex => write_hex::<UPPER>(raw, out),
-        Digits::Base32 => write_base32(raw, out),
+        Digits::Hex(case) => put_hex(*case, raw, out),
+        Digits::Base32 => put_base32(raw, out),
     }
 }
 
@@ -176,9 +171,7 @@ pub(super) fn is_first(kind: u8, raw: &[u8]) -> bool {
 /// The hash of a field. Clients cannot choose fields of one hash, because each process hashes
 /// differently.
 pub(super) fn hash(kind: u8, raw: &[u8]) -> u64 {
-    static SEED: OnceLock<u64> = OnceLock::new();
-    let seed = *SEED.get_or_init(|| RandomState::new().build_hasher().finish());
-    xxh3_64_with_seed(raw, seed ^ u64::from(kind) << 17)
+    keyed::hash_of(u64::from(kind) << 17, raw)
 }
 
 /// The hash of a field in one of many crawls.
@@ -186,84 +179,6 @@ pub(super) fn hash_in(hash: u64, crawl: u32) -> u64 {
     let of_both = hash ^ (u64::from(crawl) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let product = u128::from(of_both) * 0xd6e8_feb8_6659_fd93_u128;
     (product >> 64) as u64 ^ product as u64
-}
-
-/// What is added to digits beyond 9.
-const LOWER: u64 = (b'a' - b'0' - 10) as u64;
-const UPPER: u64 = (b'A' - b'0' - 10) as u64;
-
-const EACH: u64 = 0x0101_0101_0101_0101;
-
-/// Reads hex digits of one case; false when there are others. Eight digits at a time, none of them
-/// looked at alone: this is done for every field of every command.
-fn read_hex<const LETTER: u64>(text: &[u8], raw: &mut [u8]) -> bool {
-    let mut wrong = 0;
-    for (digits, raw) in text.chunks_exact(8).zip(raw.chunks_exact_mut(4)) {
-        let mut word = [0; 8];
-        word.copy_from_slice(digits);
-        let word = u64::from_le_bytes(word);
-        let is_letter = (word >> 6) & EACH;
-        let value = (word & (EACH * 0x0f)).wrapping_add(is_letter * 9);
-        let value = value & (EACH * 0x0f);
-        wrong |= word ^ spell::<LETTER>(value);
-        let pairs = (value << 4 | value >> 8) & 0x00ff_00ff_00ff_00ff;
-        let pairs = (pairs | pairs >> 8) & 0x0000_ffff_0000_ffff;
-        let pairs = (pairs | pairs >> 16) as u32;
-        raw.copy_from_slice(&pairs.to_le_bytes());
-    }
-    wrong == 0
-}
-
-/// The hex digits of eight values below 16.
-fn spell<const LETTER: u64>(values: u64) -> u64 {
-    let is_letter = ((values + EACH * 6) >> 4) & EACH;
-    values + EACH * 0x30 + is_letter * LETTER
-}
-
-fn write_hex<const LETTER: u64>(raw: &[u8], out: &mut Text) {
-    for raw in raw.chunks_exact(4) {
-        let value = u64::from(u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]));
-        let pairs = (value | value << 16) & 0x0000_ffff_0000_ffff;
-        let pairs = (pairs | pairs << 8) & 0x00ff_00ff_00ff_00ff;
-        let value = (pairs >> 4 | pairs << 8) & (EACH * 0x0f);
-        out.extend_from_slice(&spell::<LETTER>(value).to_le_bytes());
-    }
-}
-
-const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-
-/// Values of base32 digits; 255 for what is none.
-const BASE32_VALUES: [u8; 256] = {
-    let mut values = [255; 256];
-    let mut i = 0;
-    while i < 32 {
-        values[BASE32[i] as usize] = i as u8;
-        i += 1;
-    }
-    values
-};
-
-/// Reads base32 whose digits fill whole bytes; false when there is something else.
-fn read_base32(text: &[u8], raw: &mut [u8]) -> bool {
-    let mut wrong = 0;
-    for (digits, raw) in text.chunks_exact(8).zip(raw.chunks_exact_mut(5)) {
-        let mut bits = 0_u64;
-        for &digit in digits {
-            let value = BASE32_VALUES[usize::from(digit)];
-            wrong |= value;
-            bits = bits << 5 | u64::from(value & 31);
-        }
-        raw.copy_from_slice(&bits.to_be_bytes()[3..]);
-    }
-    wrong < 32
-}
-
-fn write_base32(raw: &[u8], out: &mut Text) {
-    for raw in raw.chunks_exact(5) {
-        let bits = raw.iter().fold(0_u64, |bits, &b| bits << 8 | u64::from(b));
-        let digit = |i: u32| BASE32[(bits >> (35 - 5 * i) & 31) as usize];
-        out.extend_from_slice(&std::array::from_fn::<u8, 8, _>(|i| digit(i as u32)));
-    }
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ use smallvec::SmallVec;
 use self::chunk::Chunks;
 use self::codec::Codec;
 use self::crawls::{Crawls, HOLDERS, OWNERS};
+pub use self::encoding::ENVELOPE;
 use self::field::Field;
 pub use self::scan::Cursor;
 use self::store::Kept;

@@ -4,10 +4,10 @@
 //! parts. Bytes of any length stand after their length (7 bits a byte, lowest first), a field after the
 //! number of its spelling. The changes of a crawl's records follow a `CRAWL` that names it.
 
-use super::decoding::{Reader, Wrong};
-use super::encoding::{put, put_bytes};
+use super::decoding::Wrong;
 use super::field::{self, Field, TEXT, Text, digest_len};
 use super::{Packed, Part, Value};
+use crawlspace_compact::number::{Reader, put, put_bytes};
 
 /// A change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl<'a> Log<'a> {
     /// Of these bytes, which may come from anybody.
     pub fn new(log: &'a [u8]) -> Log<'a> {
         Log {
-            rest: Reader { rest: log },
+            rest: Reader::new(log),
             crawl: None,
             field: Text::new(),
         }
@@ -164,10 +164,10 @@ impl<'a> Log<'a> {
     }
 
     fn read_op(&mut self) -> Result<Option<Op<'_>>, Wrong> {
-        if self.rest.rest.is_empty() {
+        if self.rest.is_empty() {
             return Ok(None);
         }
-        let mut what = self.byte()?;
+        let mut what = self.rest.byte()?;
         let names_a_crawl = what == CRAWL;
         if names_a_crawl {
             let crawl = self.rest.bytes()?;
@@ -175,7 +175,7 @@ impl<'a> Log<'a> {
                 return Err("names a crawl twice".into());
             }
             self.crawl = Some(crawl);
-            what = self.byte()?;
+            what = self.rest.byte()?;
         }
         let crawl = match (what, self.crawl) {
             (SET_OWNER | SET_HOLDERS | DEL_OWNER | DEL_HOLDERS, _) if !names_a_crawl => b"",
@@ -214,7 +214,7 @@ impl<'a> Log<'a> {
     }
 
     fn read_field(&mut self) -> Result<(), Wrong> {
-        let kind = self.byte()?;
+        let kind = self.rest.byte()?;
         let length = digest_len(kind).map_err(|()| "has a hash of unknown spelling")?;
         let raw = match length {
             Some(length) => self.rest.take(length)?,
@@ -226,10 +226,6 @@ impl<'a> Log<'a> {
         self.field.clear();
         field::write(kind, raw, &mut self.field);
         Ok(())
-    }
-
-    fn byte(&mut self) -> Result<u8, Wrong> {
-        Ok(self.rest.take(1)?[0])
     }
 }
 

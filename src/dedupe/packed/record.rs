@@ -11,7 +11,10 @@
 //! record the number of the owner, four bytes, lowest first; in the list of holders the value as it is,
 //! its length before it as above.
 
+use std::borrow::Cow;
+
 use super::field::{self, digest_len};
+use crawlspace_compact::number::{Reader, put};
 
 /// Bit of a record whose crawl owns the field.
 pub(super) const OWNER: u8 = 0x10;
@@ -40,8 +43,9 @@ impl<'a> Record<'a> {
         let (start, len) = match digest_len(head & KIND) {
             Ok(Some(len)) => (1, len),
             _ => {
-                let (len, size) = read_len(&bytes[1..]).expect("a chunk is whole");
-                (1 + size, len)
+                let mut reader = Reader::from(bytes, 1);
+                let len = reader.number().expect("a chunk is whole");
+                (reader.at(), len as usize)
             }
         };
         let (field, rest) = bytes[start..].split_at(len);
@@ -57,30 +61,26 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     /// What is wrong with its field; what follows was not looked at.
-    pub fn checked(bytes: &'a [u8]) -> Result<Record<'a>, String> {
-        let cut = || "a record is truncated".to_string();
-        let head = *bytes.first().ok_or_else(cut)?;
+    pub fn checked(bytes: &'a [u8]) -> Result<Record<'a>, Cow<'static, str>> {
+        let mut reader = Reader::new(bytes);
+        let head = reader.byte()?;
         if head & !(KIND | OWNER) != 0 {
-            return Err(format!("a record begins with {head:#x}"));
+            return Err(format!("has a record that begins with {head:#x}").into());
         }
         let kind = digest_len(head & KIND)
-            .map_err(|()| format!("a field is of the unknown kind {}", head & KIND))?;
-        let (start, len) = match kind {
-            Some(len) => (1, len),
-            None => {
-                let (len, size) = read_len(&bytes[1..]).ok_or_else(cut)?;
-                (1 + size, len)
-            }
+            .map_err(|()| format!("has a field of the unknown kind {}", head & KIND))?;
+        let raw = match kind {
+            Some(len) => reader.take(len)?,
+            None => reader.bytes()?,
         };
-        let (raw, rest) = bytes[start..].split_at_checked(len).ok_or_else(cut)?;
         if !field::is_first(head & KIND, raw) {
-            return Err("a field has another kind than its text".to_string());
+            return Err("has a field of another kind than its text".into());
         }
         Ok(Record {
             head,
             raw,
-            rest,
-            start: start + len,
+            rest: reader.rest(),
+            start: reader.at(),
         })
     }
 
@@ -124,30 +124,9 @@ impl<'a> Record<'a> {
 pub(super) fn begin(kind: u8, raw: &[u8], is_owner: bool, out: &mut Vec<u8>) {
     out.push(kind | if is_owner { OWNER } else { 0 });
     if kind == field::TEXT {
-        write_len(raw.len(), out);
+        put(out, raw.len() as u64);
     }
     out.extend_from_slice(raw);
-}
-
-/// Appends a length.
-pub(super) fn write_len(mut len: usize, out: &mut Vec<u8>) {
-    while len >= 0x80 {
-        out.push(len as u8 | 0x80);
-        len >>= 7;
-    }
-    out.push(len as u8);
-}
-
-/// Reads a length of at most five bytes; it, and how many they are.
-pub(super) fn read_len(bytes: &[u8]) -> Option<(usize, usize)> {
-    let mut len = 0_u64;
-    for (i, &byte) in bytes.iter().take(5).enumerate() {
-        len |= u64::from(byte & 0x7f) << (7 * i);
-        if byte < 0x80 {
-            return Some((usize::try_from(len).ok()?, i + 1));
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -192,26 +171,6 @@ mod tests {
             &[0, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
         ] {
             assert!(Record::checked(bad).is_err());
-        }
-    }
-
-    #[test]
-    fn lengths_come_back() {
-        for len in [
-            0,
-            1,
-            127,
-            128,
-            300,
-            16383,
-            16384,
-            1 << 20,
-            u32::MAX as usize,
-        ] {
-            let mut bytes = Vec::new();
-            write_len(len, &mut bytes);
-            assert_eq!(read_len(&bytes), Some((len, bytes.len())));
-            assert_eq!(read_len(&bytes[..bytes.len() - 1]), None);
         }
     }
 }

@@ -7,10 +7,11 @@ use super::chunk::{CHUNK, LONG};
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
 use super::field::{Field, hash_in};
-use super::record::{self, OWNER, Record, read_len, write_len};
+use super::record::{self, OWNER, Record};
 use super::segments::Segment;
 use super::table::{RecordSlot, Records};
 use super::{Packed, Value};
+use crawlspace_compact::number::{Reader, put_bytes};
 
 /// What is kept of a field.
 #[derive(Clone, Copy)]
@@ -101,8 +102,9 @@ impl Packed {
         let kept = match list {
             OWNERS => 4,
             HOLDERS => {
-                let (len, size) = read_len(record.rest).expect("a chunk is whole");
-                size + len
+                let mut kept = Reader::new(record.rest);
+                kept.bytes().expect("a chunk is whole");
+                kept.at()
             }
             _ => self.codec.len(record.rest),
         };
@@ -216,10 +218,7 @@ impl Packed {
         match kept {
             Kept::Value(value) => self.codec.encode(base, value, out),
             Kept::Owner(number) => out.extend_from_slice(&number.to_le_bytes()),
-            Kept::Holders(value) => {
-                write_len(value.len(), out);
-                out.extend_from_slice(value);
-            }
+            Kept::Holders(value) => put_bytes(out, value),
         }
     }
 
@@ -371,7 +370,6 @@ fn owner_number(rest: &[u8]) -> u32 {
 }
 
 /// The value in a record of holders.
-fn holders(rest: &[u8]) -> &[u8] {
-    let (len, size) = read_len(rest).expect("a chunk is whole");
-    &rest[size..size + len]
+pub(super) fn holders(rest: &[u8]) -> &[u8] {
+    Reader::new(rest).bytes().expect("a chunk is whole")
 }

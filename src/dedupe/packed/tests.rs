@@ -361,7 +361,7 @@ proptest! {
 /// What is loaded of what is saved.
 fn loaded(packed: &Packed) -> Packed {
     let mut copy = Packed::default();
-    packed.save(&mut |chunk| copy.load(chunk, 1).unwrap());
+    packed.save(&mut |chunk| copy.load(chunk).unwrap());
     copy.loaded().unwrap();
     copy
 }

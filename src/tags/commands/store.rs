@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::os::raw::c_int;
 
+use crate::tags::encoding::ENVELOPE;
 use crate::tags::error::Error;
 use crate::tags::space::Space;
 use crawlspace_host::defrag::Mover;
@@ -19,7 +20,7 @@ static SPACE: Registered = Registered::new();
 
 impl Native for Space {
     const NAME: &'static CStr = c"crawltags";
-    const VERSION: c_int = 1;
+    const VERSION: c_int = ENVELOPE.version as c_int;
     const WHAT: &'static str = "tag space";
     const REBUILT_BY: &'static CStr = CHUNK;
     const REBUILT_WITH: &'static CStr = c"CHUNK";
@@ -36,7 +37,7 @@ impl Native for Space {
         Space::elements(self, element);
     }
 
-    fn load(&mut self, chunk: &[u8], _version: c_int) -> Result<(), String> {
+    fn load(&mut self, chunk: &[u8]) -> Result<(), String> {
         self.load_chunk(chunk)
     }
 

@@ -5,25 +5,8 @@
 //! (lowest bit first) goes through all pieces in turn however many there are: that is the order of
 //! [`Buckets::at`], and what makes a walk over a changing table miss nothing.
 
-use std::sync::OnceLock;
-
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
 use super::pages::Pages;
-
-/// The hash of bytes that a client sent. Clients cannot choose bytes of one hash, because each
-/// process hashes differently.
-pub fn hash_bytes(bytes: &[u8]) -> u64 {
-    xxh3_64_with_seed(bytes, seed())
-}
-
-fn seed() -> u64 {
-    static SEED: OnceLock<u64> = OnceLock::new();
-    *SEED.get_or_init(|| {
-        use std::hash::{BuildHasher, Hasher, RandomState};
-        RandomState::new().build_hasher().finish()
-    })
-}
+use crawlspace_compact::keyed::seed;
 
 /// The hash of a list of numbers that we gave ourselves.
 pub fn hash_numbers(numbers: impl Iterator<Item = u32>) -> u64 {

@@ -8,9 +8,10 @@ use std::collections::HashSet;
 
 use super::change::{EdgeChange, check_id, check_tag};
 use super::edges::Edges;
-use super::encoding::{STAGED, VERSION};
+use super::encoding::STAGED;
 use super::record::{Parts, TIMESTAMPS};
 use super::{ID_BYTES, Index, MAX_TAGS, TAG_BYTES, TagId, Tagged};
+use crawlspace_compact::number::{Malformed, Reader};
 
 /// Tags that a chunk may add to ids that are there already. Every such set has to be made, and a few bytes
 /// could ask for very many large ones.
@@ -22,7 +23,8 @@ impl Index {
     /// # Errors
     /// What is wrong with it, or what it would bring about. Nothing changes then.
     pub fn load_chunk(&mut self, chunk: &[u8]) -> Result<(), String> {
-        let chunk = Chunk::read(chunk)?;
+        let chunk =
+            Chunk::read(chunk).map_err(|Malformed(what)| format!("a chunk of tags {what}"))?;
         self.check_room(chunk.tags.len() + chunk.ids as usize)
             .map_err(|error| error.to_string())?;
         let at = chunk.kind as usize;
@@ -51,60 +53,47 @@ struct Chunk<'a> {
     ends: Vec<usize>,
     files: Vec<&'a [u8]>,
     ids: u64,
+    bytes: &'a [u8],
     /// From the first id on.
     rest: Reader<'a>,
 }
 
-/// What all that is wrong in itself is called.
-struct Corrupt;
-
 impl<'a> Chunk<'a> {
-    fn read(bytes: &'a [u8]) -> Result<Chunk<'a>, String> {
-        match bytes.first() {
-            None => Err("a chunk of tags is empty".to_string()),
-            Some(&VERSION) => Chunk::read_body(&bytes[1..])
-                .map_err(|Corrupt| "a chunk of tags is malformed".to_string()),
-            Some(version) => Err(format!(
-                "a chunk of tags is of version {version}; this module reads version {VERSION}"
-            )),
-        }
-    }
-
-    fn read_body(bytes: &'a [u8]) -> Result<Chunk<'a>, Corrupt> {
-        let mut reader = Reader { bytes, at: 0 };
-        let head = *reader.bytes(1)?.first().ok_or(Corrupt)?;
+    fn read(bytes: &'a [u8]) -> Result<Chunk<'a>, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let head = reader.byte()?;
         let staged = head & STAGED != 0;
         let kind = *Tagged::ALL
             .get(usize::from(head & !STAGED))
-            .ok_or(Corrupt)?;
-        let tags = reader.texts(TAG_BYTES)?;
+            .ok_or(Malformed("is of an unknown kind"))?;
+        let tags = texts(&mut reader, TAG_BYTES)?;
         if tags.iter().any(|tag| check_tag(tag).is_err()) {
-            return Err(Corrupt);
+            return Err(Malformed("has an invalid tag"));
         }
         let (mut members, mut ends) = (Vec::new(), Vec::new());
-        for _ in 0..reader.number(u32::MAX.into())? {
-            let len = reader.number(MAX_TAGS as u64)?;
+        for _ in 0..reader.number_to(u32::MAX.into())? {
+            let len = reader.number_to(MAX_TAGS as u64)?;
             let mut next = 0;
             for _ in 0..len {
-                let tag = next + reader.number(u32::MAX.into())?;
+                let tag = next + reader.number_to(u32::MAX.into())?;
                 if tag >= tags.len() as u64 {
-                    return Err(Corrupt);
+                    return Err(Malformed("has an unknown tag"));
                 }
                 members.push(tag as u32);
                 next = tag + 1;
             }
             if len == 0 {
-                return Err(Corrupt);
+                return Err(Malformed("has an empty set of tags"));
             }
             ends.push(members.len());
         }
         let files = match kind {
-            Tagged::Record => reader.texts(ID_BYTES)?,
+            Tagged::Record => texts(&mut reader, ID_BYTES)?,
             _ => Vec::new(),
         };
-        let ids = reader.number(u32::MAX.into())?;
+        let ids = reader.number_to(u32::MAX.into())?;
         if ids == 0 && !staged {
-            return Err(Corrupt);
+            return Err(Malformed("has no ids"));
         }
         let rest = reader;
         let chunk = Chunk {
@@ -115,45 +104,44 @@ impl<'a> Chunk<'a> {
             ends,
             files,
             ids,
+            bytes,
             rest,
         };
         for _ in 0..ids {
             chunk.id(&mut reader)?;
         }
-        if reader.at < bytes.len() {
-            return Err(Corrupt);
-        }
+        reader.end()?;
         Ok(chunk)
     }
 
     /// Reads an id and the number of its set.
-    fn id(&self, reader: &mut Reader<'a>) -> Result<(Cow<'a, [u8]>, usize), Corrupt> {
-        let set = reader.number(u32::MAX.into())? as usize;
+    fn id(&self, reader: &mut Reader<'a>) -> Result<(Cow<'a, [u8]>, usize), Malformed> {
+        let set = reader.number_to(u32::MAX.into())? as usize;
         if set >= self.ends.len() {
-            return Err(Corrupt);
+            return Err(Malformed("has an unknown set of tags"));
         }
         let file = match self.kind {
-            Tagged::Record => reader.number(self.files.len() as u64)?,
+            Tagged::Record => reader.number_to(self.files.len() as u64)?,
             _ => 0,
         };
         if file == 0 {
             let id = reader.text(ID_BYTES)?;
             let in_parts = self.kind == Tagged::Record && Parts::of(id).is_some();
             if in_parts || check_id(self.kind, id).is_err() {
-                return Err(Corrupt);
+                return Err(Malformed("has an invalid id"));
             }
             return Ok((id.into(), set));
         }
         let parts = Parts {
-            timestamp: reader.number(TIMESTAMPS - 1)?,
-            offset: reader.number(i64::MAX as u64)?,
+            timestamp: reader.number_to(TIMESTAMPS - 1)?,
+            offset: reader.number_to(i64::MAX as u64)?,
             urlkey: reader.text(ID_BYTES)?,
             filename: self.files[file as usize - 1],
         };
         let mut id = Vec::with_capacity(parts.urlkey.len() + parts.filename.len() + 40);
         parts.join(&mut id);
         if id.len() > ID_BYTES || Parts::of(&id) != Some(parts) {
-            return Err(Corrupt);
+            return Err(Malformed("has an invalid id"));
         }
         Ok((id.into(), set))
     }
@@ -197,7 +185,7 @@ impl<'a> Chunk<'a> {
         let mut merged = 0;
         let mut ids = Vec::new();
         for _ in 0..self.ids {
-            let at = reader.at;
+            let at = reader.at();
             let Ok((id, set)) = self.id(&mut reader) else {
                 break;
             };
@@ -226,70 +214,23 @@ impl<'a> Chunk<'a> {
 
     /// The id that was read at that place.
     fn id_at(&self, at: usize) -> Cow<'a, [u8]> {
-        let mut reader = Reader { at, ..self.rest };
-        match self.id(&mut reader) {
+        match self.id(&mut Reader::from(self.bytes, at)) {
             Ok((id, _)) => id,
-            Err(Corrupt) => Cow::Borrowed(b""),
+            Err(Malformed(_)) => Cow::Borrowed(b""),
         }
     }
 }
 
-/// Reads the parts of a chunk in turn.
-#[derive(Clone, Copy)]
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn bytes(&mut self, len: usize) -> Result<&'a [u8], Corrupt> {
-        let end = self.at.checked_add(len).ok_or(Corrupt)?;
-        let bytes = self.bytes.get(self.at..end).ok_or(Corrupt)?;
-        self.at = end;
-        Ok(bytes)
-    }
-
-    fn number(&mut self, most: u64) -> Result<u64, Corrupt> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = *self.bytes.get(self.at).ok_or(Corrupt)?;
-            self.at += 1;
-            let bits = u64::from(byte & 0x7f);
-            // Bits beyond the 64th, or a last byte that says nothing.
-            if (bits << shift) >> shift != bits || (byte == 0 && shift > 0) {
-                return Err(Corrupt);
-            }
-            number |= bits << shift;
-            if byte < 0x80 {
-                return if number <= most {
-                    Ok(number)
-                } else {
-                    Err(Corrupt)
-                };
-            }
+/// A number, and so many different texts.
+fn texts<'a>(reader: &mut Reader<'a>, longest: usize) -> Result<Vec<&'a [u8]>, Malformed> {
+    let mut seen = HashSet::new();
+    let mut texts = Vec::new();
+    for _ in 0..reader.number_to(u32::MAX.into())? {
+        let text = reader.text(longest)?;
+        if !seen.insert(text) {
+            return Err(Malformed("has a text twice"));
         }
-        Err(Corrupt)
+        texts.push(text);
     }
-
-    /// Length and bytes of something that is not empty.
-    fn text(&mut self, longest: usize) -> Result<&'a [u8], Corrupt> {
-        match self.number(longest as u64)? {
-            0 => Err(Corrupt),
-            len => self.bytes(len as usize),
-        }
-    }
-
-    /// A number, and so many different ones.
-    fn texts(&mut self, longest: usize) -> Result<Vec<&'a [u8]>, Corrupt> {
-        let mut seen = HashSet::new();
-        let mut texts = Vec::new();
-        for _ in 0..self.number(u32::MAX.into())? {
-            let text = self.text(longest)?;
-            if !seen.insert(text) {
-                return Err(Corrupt);
-            }
-            texts.push(text);
-        }
-        Ok(texts)
-    }
+    Ok(texts)
 }

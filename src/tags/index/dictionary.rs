@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::TagId;
-use super::buckets::{Buckets, Handles, hash_bytes, hash_numbers};
+use super::buckets::{Buckets, Handles, hash_numbers};
 use super::pages::{COUNTS, Pages};
+use crawlspace_compact::keyed;
 
 /// What the lists consist of.
 pub trait Part: Copy + PartialEq {
@@ -13,7 +14,7 @@ pub trait Part: Copy + PartialEq {
 
 impl Part for u8 {
     fn hash(list: &[u8]) -> u64 {
-        hash_bytes(list)
+        keyed::hash(list)
     }
 }
 

@@ -5,7 +5,6 @@
 //!
 //! | bytes | |
 //! |---|---|
-//! | 1 | version: 1 |
 //! | 1 | kind: 0 records, 1 files, 2 tags; 4 more if it is of the staged copy |
 //! | number | how many tags follow, all different: length and bytes of each |
 //! | number | how many sets of tags follow: how many tags, number of the first tag (the first one that is told is 0), for each further one how many are passed over |
@@ -17,8 +16,8 @@
 //! filename, its timestamp as a number of 14 digits, its offset, length and bytes of its urlkey; the latter
 //! whenever it is possible.
 //!
-//! A number has 7 bits in each byte, lowest first, the highest bit of all but the last byte set, in as few
-//! bytes as possible. A checksum is the caller's business.
+//! Numbers are of variable length ([`crawlspace_compact::number`]). Version and checksum are those of the chunk of the
+//! tag space that this one is a part of.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -27,11 +26,11 @@ use rustc_hash::FxHasher;
 
 use super::edges::{Edges, Id};
 use super::{Index, Tagged};
+use crawlspace_compact::number::{put, put_bytes};
 
 /// How many bytes a chunk has, more or less: as a set of tags stands in it as a whole, up to 10 MiB more.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-pub(super) const VERSION: u8 = 1;
 pub(super) const STAGED: u8 = 4;
 
 /// Numbers in the index to numbers in the chunk.
@@ -41,7 +40,7 @@ type Local = HashMap<u32, u64, BuildHasherDefault<FxHasher>>;
 struct Encoder<'a> {
     index: &'a Index,
     edges: &'a Edges,
-    head: [u8; 2],
+    head: u8,
     is_of_records: bool,
     tags: (Local, Vec<u8>),
     sets: (Local, Vec<u8>),
@@ -109,7 +108,7 @@ impl<'a> Encoder<'a> {
 
     fn end(&mut self, each: &mut dyn FnMut(&[u8])) {
         let mut chunk = Vec::with_capacity(self.len() + 40);
-        chunk.extend_from_slice(&self.head);
+        chunk.push(self.head);
         put(&mut chunk, self.tags.0.len() as u64);
         chunk.append(&mut self.tags.1);
         put(&mut chunk, self.sets.0.len() as u64);
@@ -139,7 +138,7 @@ impl Index {
             let mut encoder = Encoder {
                 index: self,
                 edges,
-                head: [VERSION, kind as u8 + if staged { STAGED } else { 0 }],
+                head: kind as u8 + if staged { STAGED } else { 0 },
                 is_of_records: kind == Tagged::Record,
                 tags: Default::default(),
                 sets: Default::default(),
@@ -157,17 +156,4 @@ impl Index {
             }
         }
     }
-}
-
-pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
 }

@@ -7,6 +7,7 @@
 use smallvec::SmallVec;
 
 use super::names::List;
+use crawlspace_compact::number::{Reader, put};
 use crawlspace_host::text::push_number;
 
 /// An id of four fields, in parts.
@@ -102,11 +103,11 @@ pub fn parse_key<'a>(key: &'a [u8], files: &'a List) -> RecordKey<'a> {
     let mut timestamp = [0; 8];
     timestamp[2..].copy_from_slice(&key[..6]);
     timestamp[2] &= !IN_PARTS;
-    let mut at = 6;
-    let file = get(key, &mut at) as u32;
-    let offset = get(key, &mut at);
+    let mut rest = Reader::from(key, 6);
+    let mut number = || rest.number().expect("a key is whole");
+    let (file, offset) = (number() as u32, number());
     let parts = Parts {
-        urlkey: &key[at..],
+        urlkey: rest.rest(),
         timestamp: u64::from_be_bytes(timestamp),
         filename: files.get(file),
         offset,
@@ -125,27 +126,6 @@ fn number(digits: &[u8]) -> Option<u64> {
         let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
         Some(number * 10 + digit)
     })
-}
-
-fn put(key: &mut Key, mut number: u64) {
-    while number >= 0x80 {
-        key.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    key.push(number as u8);
-}
-
-fn get(key: &[u8], at: &mut usize) -> u64 {
-    let (mut number, mut shift) = (0, 0);
-    loop {
-        let byte = key[*at];
-        *at += 1;
-        number |= u64::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte < 0x80 {
-            return number;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@
 //! not in any cache waits for memory three times: for the shard, the slot, the entry. What was removed
 //! stays until a quarter of the shard is of that sort.
 
-use super::buckets::{Bucket, Buckets, hash_bytes};
+use super::buckets::{Bucket, Buckets};
+use crawlspace_compact::keyed::hash;
+use crawlspace_compact::number::{Reader, put_bytes};
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::sizes::class;
 
@@ -43,21 +45,21 @@ struct Entry<'a> {
 impl Table {
     /// The number of a key.
     pub fn get(&self, key: &[u8]) -> Option<u32> {
-        let hash = hash_bytes(key);
+        let hash = hash(key);
         let shard = self.shards.get(hash)?;
         shard.find(hash, key).map(|(_, entry)| entry.number)
     }
 
     /// Sets the number of a key.
     pub fn set(&mut self, key: &[u8], number: u32) {
-        let hash = hash_bytes(key);
+        let hash = hash(key);
         self.shards
             .change(hash, |shard| shard.set(hash, key, number));
     }
 
     /// Removes a key, which is there.
     pub fn remove(&mut self, key: &[u8]) {
-        let hash = hash_bytes(key);
+        let hash = hash(key);
         self.shards.change(hash, |shard| shard.remove(hash, key));
     }
 
@@ -142,7 +144,7 @@ impl Shard {
     }
 
     fn hash(&self, at: u32) -> u64 {
-        hash_bytes(self.entry(at).key)
+        hash(self.entry(at).key)
     }
 
     /// Offsets of all entries.
@@ -254,7 +256,7 @@ impl Shard {
             shard
                 .arena
                 .extend_from_slice(&self.arena[at as usize..entry.end]);
-            shard.add_slot(hash_bytes(entry.key), to);
+            shard.add_slot(hash(entry.key), to);
         }
         shard
     }
@@ -284,7 +286,7 @@ impl Bucket for Shard {
     fn absorb(&mut self, other: Shard) {
         for at in other.offsets() {
             let entry = other.entry(at);
-            self.set(hash_bytes(entry.key), entry.key, entry.number);
+            self.set(hash(entry.key), entry.key, entry.number);
         }
     }
 }
@@ -300,34 +302,16 @@ fn mark(hash: u64) -> u32 {
 }
 
 fn entry(arena: &[u8], at: usize) -> Entry<'_> {
-    let number = u32::from_le_bytes([arena[at], arena[at + 1], arena[at + 2], arena[at + 3]]);
-    let mut start = at + 4;
-    let mut len = 0;
-    let mut shift = 0;
-    loop {
-        let byte = arena[start];
-        start += 1;
-        len |= usize::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte < 0x80 {
-            break;
-        }
-    }
-    let end = start + len;
+    let mut reader = Reader::from(arena, at);
+    let number = reader.array().expect("an entry is whole");
     Entry {
-        number,
-        key: &arena[start..end],
-        end,
+        number: u32::from_le_bytes(number),
+        key: reader.bytes().expect("an entry is whole"),
+        end: reader.at(),
     }
 }
 
 fn push(arena: &mut Vec<u8>, key: &[u8], number: u32) {
     arena.extend_from_slice(&number.to_le_bytes());
-    let mut len = key.len();
-    while len >= 0x80 {
-        arena.push(len as u8 | 0x80);
-        len >>= 7;
-    }
-    arena.push(len as u8);
-    arena.extend_from_slice(key);
+    put_bytes(arena, key);
 }

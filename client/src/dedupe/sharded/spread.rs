@@ -1,6 +1,8 @@
 //! Which shard a hash belongs to. What stands here is written into every index that is spread: it can never
 //! change.
 
+use crawlspace_compact::digits::{Case, read_base32, read_hex};
+
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
@@ -62,39 +64,14 @@ fn unbase32_of_a_cdx(hash: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn unhex(text: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    text.chunks(2)
-        .map(|pair| match *pair {
-            [high, low] => Some(digit(high)? << 4 | digit(low)?),
-            _ => None,
-        })
-        .collect()
+    let mut raw = vec![0; text.len() / 2];
+    read_hex(Case::Any, text, &mut raw).then_some(raw)
 }
 
 /// Base32 of either case, padded or not, of so many bytes; no bits may be left over.
 fn unbase32(text: &[u8], bytes: usize) -> Option<Vec<u8>> {
-    let digits = (bytes * 8).div_ceil(5);
-    let (body, padding) = text.split_at_checked(digits)?;
-    let padded = digits.next_multiple_of(8) - digits;
-    if !padding.is_empty() && (padding.len() != padded || padding.iter().any(|&c| c != b'=')) {
-        return None;
-    }
-    let (mut held, mut bits, mut raw) = (0u32, 0, Vec::with_capacity(bytes));
-    for &c in body {
-        let value = match c.to_ascii_uppercase() {
-            c @ b'A'..=b'Z' => c - b'A',
-            c @ b'2'..=b'7' => c - b'2' + 26,
-            _ => return None,
-        };
-        held = held << 5 | u32::from(value);
-        bits += 5;
-        if bits >= 8 {
-            bits -= 8;
-            raw.push((held >> bits) as u8);
-            held &= (1 << bits) - 1;
-        }
-    }
-    (held == 0).then_some(raw)
+    let mut raw = vec![0; bytes];
+    read_base32(Case::Any, text, &mut raw).then_some(raw)
 }
 
 #[cfg(test)]

@@ -47,6 +47,7 @@ pub use self::report::{CommittedCrawl, Event, Failed, Report};
 use crawlspace_archive::wacz::{self, Location, Manifest};
 use crawlspace_client::Server;
 use crawlspace_client::dedupe::{Index, Profile};
+use crawlspace_compact::calendar;
 
 /// Lease of a package, after which another importer may take it over.
 const LEASE: Duration = Duration::from_secs(30);
@@ -359,17 +360,7 @@ fn now() -> String {
 
 fn iso(since_1970: Duration) -> String {
     let (days, seconds) = (since_1970.as_secs() / 86_400, since_1970.as_secs() % 86_400);
-    // Days count from the first of March of the year 0, so that the leap day comes last.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let (year, month) = match month {
-        0..=9 => (era * 400 + year, month + 3),
-        _ => (era * 400 + year + 1, month - 9),
-    };
+    let (year, month, day) = calendar::date(days as i64);
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     let millis = since_1970.subsec_millis();
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z")

@@ -19,7 +19,7 @@ use crate::slices::Time;
 pub trait Native: Clone + Default + Send + 'static {
     /// Its name in RDB files: nine characters of `A-Za-z0-9_-`. Never to be changed.
     const NAME: &'static CStr;
-    /// Version of what [`Native::save`] gives. Values of earlier versions are read, later ones not.
+    /// Version of what [`Native::save`] gives; no other one is read.
     const VERSION: c_int;
     /// What an error says that a key should hold.
     const WHAT: &'static str;
@@ -43,7 +43,7 @@ pub trait Native: Clone + Default + Send + 'static {
     ///
     /// # Errors
     /// What is wrong with the chunk.
-    fn load(&mut self, chunk: &[u8], version: c_int) -> Result<(), String>;
+    fn load(&mut self, chunk: &[u8]) -> Result<(), String>;
     /// Whether nothing is missing, after the last chunk. A value that never is empty would be missing.
     ///
     /// # Errors
@@ -156,9 +156,9 @@ extern "C" fn rdb_save<T: Native>(rdb: *mut raw::RedisModuleIO, value: *mut c_vo
 extern "C" fn rdb_load<T: Native>(rdb: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
     let loaded = guarded("loading a value", || {
         let mut value = T::default();
-        if version > T::VERSION {
+        if version != T::VERSION {
             return Err(format!(
-                "version {version} is newer than this module reads ({})",
+                "it is of version {version}; this module reads version {}",
                 T::VERSION
             ));
         }
@@ -166,7 +166,7 @@ extern "C" fn rdb_load<T: Native>(rdb: *mut raw::RedisModuleIO, version: c_int) 
             return Err("it is empty".to_string());
         }
         loop {
-            with_chunk(rdb, |chunk| value.load(chunk, version))?;
+            with_chunk(rdb, |chunk| value.load(chunk))?;
             if !read_mark(rdb)? {
                 break;
             }

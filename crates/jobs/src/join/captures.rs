@@ -9,6 +9,7 @@ use super::super::cdx_line::{Line, is_header};
 use super::super::crawl_log::Origin;
 use super::{Counts, read, unsorted};
 use crawlspace_archive::lines::Reader;
+use crawlspace_compact::calendar;
 
 /// What the rows of one URL may take, in bytes.
 const WINDOW: usize = 32 * 1024 * 1024;
@@ -200,14 +201,7 @@ fn seconds(date: u64) -> i64 {
     let date = i64::try_from(date).unwrap_or(i64::MAX);
     let (days, time) = (date / 1_000_000, date % 1_000_000);
     let (year, month, day) = (days / 10_000, days / 100 % 100, days % 100);
-    // The year begins in March, so that the day that is not always there is its last one.
-    let (year, month) = if month < 3 {
-        (year - 1, month + 9)
-    } else {
-        (year, month - 3)
-    };
-    let leap = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    let days = 365 * year + leap + (153 * month + 2).div_euclid(5) + day;
+    let days = calendar::days(year, month, day);
     days * 86_400 + time / 10_000 * 3_600 + time / 100 % 100 * 60 + time % 100
 }
 

@@ -1,5 +1,6 @@
 //! What a record's value says, when it says it in one of the usual ways.
 
+use crawlspace_compact::calendar;
 use crawlspace_host::text::parse_unsigned;
 
 /// How a date is written.
@@ -107,10 +108,11 @@ fn date(date: &[u8]) -> Option<(Form, u32, u16)> {
     }
     let two = |at: usize| u32::from(digits[at]) * 10 + u32::from(digits[at + 1]);
     let year = two(0) * 100 + two(2);
+    let days = |month, day| calendar::days(year.into(), i64::from(month), i64::from(day)) as u32;
     let (month, day, hour, minute, second) = (two(4), two(6), two(8), two(10), two(12));
     let exists = (1970..2106).contains(&year)
         && (1..=12).contains(&month)
-        && (1..=days_of(year, month)).contains(&day)
+        && (1..=days(month + 1, 1) - days(month, 1)).contains(&day)
         && hour < 24
         && minute < 60
         && second < 60;
@@ -124,46 +126,8 @@ fn date(date: &[u8]) -> Option<(Form, u32, u16)> {
         }
         fraction = fraction * 10 + u16::from(digit - b'0');
     }
-    let seconds = days_before(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
+    let seconds = days(month, day) * 86_400 + hour * 3600 + minute * 60 + second;
     Some((form, seconds, fraction))
-}
-
-fn days_of(year: u32, month: u32) -> u32 {
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    match month {
-        2 => 28 + u32::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days from 0000-03-01, the start of the calendar that has its leap days at the ends of years, to 1970.
-const TO_1970: u32 = 719_468;
-
-/// Days from 1970 to a day.
-fn days_before(year: u32, month: u32, day: u32) -> u32 {
-    let (year, month) = match month {
-        1 | 2 => (year - 1, month + 9),
-        _ => (year, month - 3),
-    };
-    year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1 - TO_1970
-}
-
-/// Year, month and day of so many days after 1970.
-fn day_of(days: u32) -> (u32, u32, u32) {
-    // Quarters of days, as a year has 365.25 of them on average; centuries have 36 524.25.
-    let days = days + TO_1970;
-    let quarters = days * 4 + 3;
-    let century = quarters / 146_097;
-    let quarters = (quarters % 146_097) | 3;
-    let (year, day_of_year) = (quarters / 1461, quarters % 1461 / 4);
-    let month = (day_of_year * 5 + 2) / 153;
-    let day = day_of_year - (month * 153 + 2) / 5 + 1;
-    let year = century * 100 + year;
-    match month {
-        10.. => (year + 1, month - 9, day),
-        _ => (year, month + 3, day),
-    }
 }
 
 /// Two digits for each number below 100.
@@ -184,7 +148,7 @@ pub const DATE: usize = 24;
 #[inline]
 pub fn write_date(form: Form, seconds: u32, millis: u16, text: &mut [u8; DATE]) -> usize {
     let (days, time) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = day_of(days);
+    let (year, month, day) = calendar::date_after(days);
     let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
     let (iso, millis_at) = match form {
         Form::Digits | Form::DigitsMillis => (0, 14),
@@ -215,20 +179,6 @@ pub fn write_date(form: Form, seconds: u32, millis: u16, text: &mut [u8; DATE]) 
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn every_day_is_itself_again() {
-        let mut before = 0;
-        for days in 0..=u32::MAX / 86_400 {
-            let (year, month, day) = day_of(days);
-            assert_eq!(days_before(year, month, day), days);
-            let number = year * 10_000 + month * 100 + day;
-            assert!(number > before && day <= days_of(year, month), "{number}");
-            before = number;
-        }
-        assert_eq!(day_of(0), (1970, 1, 1));
-        assert_eq!(day_of(20_531), (2026, 3, 19));
-    }
 
     #[test]
     fn only_dates_that_come_out_again_are_taken() {

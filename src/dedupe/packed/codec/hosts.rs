@@ -1,9 +1,8 @@
 //! Scheme and host of URLs, each kept once under a number.
 
-use std::sync::OnceLock;
-
 use hashbrown::HashTable;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crawlspace_compact::keyed::hash;
 
 /// Maximum length of a text that gets a number, in bytes.
 pub const MAX_BYTES: usize = 255;
@@ -55,16 +54,6 @@ struct Slot {
 struct Entry {
     hash: u32,
     number: u32,
-}
-
-/// The hash of a text. Clients cannot choose texts of one hash, because each process hashes differently.
-fn hash(text: &[u8]) -> u64 {
-    static SEED: OnceLock<u64> = OnceLock::new();
-    let seed = *SEED.get_or_init(|| {
-        use std::hash::{BuildHasher, Hasher, RandomState};
-        RandomState::new().build_hasher().finish()
-    });
-    xxh3_64_with_seed(text, seed)
 }
 
 /// Of the half that is kept, what the table wants: its low bits and its high bits.

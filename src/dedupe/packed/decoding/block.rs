@@ -1,15 +1,15 @@
 //! Blocks of records: each record is checked, and then put in as it stands.
 
 use super::Wrong;
-use super::reader::TRUNCATED;
 use crate::dedupe::packed::Packed;
 use crate::dedupe::packed::chunk::CHUNK;
 use crate::dedupe::packed::codec::Base;
 use crate::dedupe::packed::crawls::{HOLDERS, OWNERS};
 use crate::dedupe::packed::encoding::{OWNER_BYTES, number_at};
 use crate::dedupe::packed::field;
-use crate::dedupe::packed::record::{Record, read_len};
+use crate::dedupe::packed::record::Record;
 use crate::dedupe::packed::table::RecordSlot;
+use crawlspace_compact::number::Reader;
 
 /// How many records ahead the memory of the table is asked for.
 const AHEAD: usize = 12;
@@ -160,12 +160,11 @@ impl Packed {
 
 /// Checks what is kept of an owner without a record; its length.
 fn check_owner(record: &Record<'_>, crawls: &[u32]) -> Result<usize, Wrong> {
-    let number = record.rest.first_chunk::<OWNER_BYTES>();
-    let number = number.ok_or(TRUNCATED)?;
+    let number = Reader::new(record.rest).array::<OWNER_BYTES>()?;
     if !record.is_owner() {
         return Err("has an invalid owner".into());
     }
-    if number_at(number) as usize >= crawls.len() {
+    if u32::from_le_bytes(number) as usize >= crawls.len() {
         return Err("has an owner that is an unknown crawl".into());
     }
     Ok(OWNER_BYTES)
@@ -173,13 +172,10 @@ fn check_owner(record: &Record<'_>, crawls: &[u32]) -> Result<usize, Wrong> {
 
 /// Checks what is kept of holders; its length.
 fn check_holders(record: &Record<'_>) -> Result<usize, Wrong> {
-    let (len, size) = read_len(record.rest).ok_or(TRUNCATED)?;
+    let mut kept = Reader::new(record.rest);
+    kept.bytes()?;
     if record.is_owner() {
         return Err("has an owner among holders".into());
     }
-    if record.rest.len() - size < len {
-        Err(TRUNCATED.into())
-    } else {
-        Ok(size + len)
-    }
+    Ok(kept.at())
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crawlspace_client::frontier::Millis;
+use crawlspace_compact::calendar;
 
 /// A time span: `500ms`, `90s`, `15m`, `2h`, `1d`.
 pub fn span(given: &str) -> Result<Duration, String> {
@@ -47,56 +48,27 @@ pub fn moment(given: &str) -> Result<Millis, String> {
         return Err(wrong());
     };
     let second = rest.first().copied().unwrap_or(0);
+    let days_to = |month, day| calendar::days(year as i64, month as i64, day as i64) as u64;
     let exists = (1970..=9999).contains(&year)
         && (1..=12).contains(&month)
-        && (1..=days_of(year, month)).contains(&day)
+        && (1..=days_to(month + 1, 1) - days_to(month, 1)).contains(&day)
         && *hour < 24
         && *minute < 60
         && second < 60;
     if !exists {
         return Err("this date or time does not exist".to_owned());
     }
-    // Leap days of the years before this one.
-    let before = year - 1;
-    let leap_days = before / 4 - before / 100 + before / 400 - (1969 / 4 - 1969 / 100 + 1969 / 400);
-    let days = (year - 1970) * 365
-        + leap_days
-        + (1..month).map(|month| days_of(year, month)).sum::<u64>()
-        + day
-        - 1;
+    let days = days_to(month, day);
     Ok((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000)
 }
 
 /// A moment in UTC, to the second.
 pub fn utc(moment: Millis) -> String {
     let seconds = moment / 1000;
-    let (mut days, time) = (seconds / 86_400, seconds % 86_400);
-    let mut year = 1970;
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let mut month = 1;
-    while days >= days_of(year, month) {
-        days -= days_of(year, month);
-        month += 1;
-    }
+    let (days, time) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = calendar::date(days as i64);
     let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-    let day = days + 1;
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-fn is_leap(year: u64) -> bool {
-    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-}
-
-fn days_of(year: u64, month: u64) -> u64 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
 }
 
 #[cfg(test)]

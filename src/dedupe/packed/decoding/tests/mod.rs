@@ -32,7 +32,7 @@ fn elements(packed: &Packed) -> BTreeSet<Vec<Vec<u8>>> {
 fn load<'a>(chunks: impl IntoIterator<Item = &'a Vec<u8>>) -> Result<Packed, String> {
     let mut packed = Packed::default();
     for chunk in chunks {
-        let loaded = packed.load(chunk, 1);
+        let loaded = packed.load(chunk);
         if let Err(error) = &loaded {
             assert!(
                 error.is_ascii() && error.contains("packed index"),
@@ -177,7 +177,7 @@ fn a_value_can_be_used_between_its_chunks() {
     let good = chunks(&packed, 100);
     let mut loaded = Packed::default();
     for (n, chunk) in good.iter().enumerate() {
-        loaded.load(chunk, 1).unwrap();
+        loaded.load(chunk).unwrap();
         verify(&loaded);
         assert!(elements(&loaded).is_subset(&all));
         if n + 1 < good.len() {
@@ -194,12 +194,12 @@ fn a_value_can_be_used_between_its_chunks() {
             verify(&changed);
             let before = elements(&changed);
             // It is another value then, to which the other chunks do not belong.
-            assert!(changed.load(&good[n + 1], 1).is_err());
+            assert!(changed.load(&good[n + 1]).is_err());
             assert!(before.contains(&vec![b"owners".to_vec(), b"new".to_vec(), b"new".to_vec()]));
         }
     }
     loaded.loaded().unwrap();
-    assert!(loaded.load(&good[0], 1).is_err(), "there is a value");
+    assert!(loaded.load(&good[0]).is_err(), "there is a value");
     assert!(elements(&loaded) == all);
 }
 
@@ -385,7 +385,7 @@ fn figures_of_saving_and_loading() {
     let begun = Instant::now();
     let mut loaded = Packed::default();
     for chunk in &saved {
-        loaded.load(chunk, 1).unwrap();
+        loaded.load(chunk).unwrap();
     }
     loaded.loaded().unwrap();
     let load = begun.elapsed();
