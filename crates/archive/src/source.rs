@@ -1,10 +1,11 @@
 //! Batches of rows, the limits of a source of rows, and why it has no answer.
 
-use std::fmt;
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
+use thiserror::Error;
 
+use crate::net;
 use crate::row::Row;
 
 /// Rows that came together.
@@ -44,28 +45,57 @@ impl Default for Limits {
 }
 
 /// Why a source has no answer, or no more of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SourceError {
     /// It took longer than it may.
+    #[error("timeout")]
     Timeout,
     /// It failed so often of late that it is not asked for a while.
+    #[error("skipped, because it failed too often")]
     Skipped,
     /// It is at an address that must not be asked.
+    #[error("{0}")]
     Forbidden(String),
     /// No connection came about, or it broke.
+    #[error("{0}")]
     Connection(String),
     /// It answered with this HTTP status.
+    #[error("HTTP status {0}")]
     Status(u16),
     /// Its answer is not what it should be.
+    #[error("{0}")]
     Answer(String),
     /// Its answer is larger than it may be; the limit in words.
+    #[error("{0}")]
     TooLarge(String),
     /// A file cannot be read.
+    #[error("{0}")]
     Io(String),
     /// It cannot answer a question of this kind, which is not its fault.
+    #[error("{0}")]
     Unsupported(String),
     /// This server has no memory left for its answer.
+    #[error("no memory is left for its answer (--memory)")]
     Busy,
+}
+
+impl From<net::Error> for SourceError {
+    fn from(error: net::Error) -> SourceError {
+        use net::Error;
+        match error {
+            Error::Timeout | Error::Silence => SourceError::Timeout,
+            Error::Private(why) => SourceError::Forbidden(format!(
+                "{why}; `allow_private` in the configuration lists those that may be asked all the same"
+            )),
+            Error::Refused(why) => SourceError::Forbidden(why),
+            Error::Request(why) => SourceError::Unsupported(why),
+            Error::Unreachable { .. } | Error::Connection(_) | Error::Untrusted(_) => {
+                SourceError::Connection(error.to_string())
+            }
+            Error::Answer(why) => SourceError::Answer(why),
+            Error::TooLarge(why) => SourceError::TooLarge(why),
+        }
+    }
 }
 
 /// Whose failure an error is.
@@ -115,22 +145,3 @@ impl SourceError {
         }
     }
 }
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SourceError::Timeout => f.write_str("timeout"),
-            SourceError::Skipped => f.write_str("skipped, because it failed too often"),
-            SourceError::Busy => f.write_str("no memory is left for its answer (--memory)"),
-            SourceError::Status(status) => write!(f, "HTTP status {status}"),
-            SourceError::Forbidden(what)
-            | SourceError::Connection(what)
-            | SourceError::Answer(what)
-            | SourceError::TooLarge(what)
-            | SourceError::Io(what)
-            | SourceError::Unsupported(what) => f.write_str(what),
-        }
-    }
-}
-
-impl std::error::Error for SourceError {}

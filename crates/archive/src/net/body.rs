@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::connection::Connection;
 use super::pool::{Pool, Server};
 use super::unpack::Unpack;
-use super::{SourceError, innermost};
+use super::{Error, innermost};
 
 /// A body that is read as it comes. Dropping it closes the connection, unless it was read to its end.
 pub(super) struct Body {
@@ -64,7 +64,7 @@ impl Body {
     }
 
     /// The next bytes as they were sent.
-    fn poll_packed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>> {
+    fn poll_packed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         let Some(open) = &mut self.open else {
             return Poll::Ready(None);
         };
@@ -79,7 +79,7 @@ impl Body {
                     return Poll::Pending;
                 }
                 self.open = None;
-                return Poll::Ready(Some(Err(SourceError::Timeout)));
+                return Poll::Ready(Some(Err(Error::Silence)));
             }
         };
         self.waits = false;
@@ -94,8 +94,8 @@ impl Body {
             }
             Some(Err(error)) => {
                 self.open = None;
-                let why = format!("its answer broke off: {}", innermost(&error));
-                Poll::Ready(Some(Err(SourceError::Connection(why))))
+                let why = format!("the connection broke off: {}", innermost(&error));
+                Poll::Ready(Some(Err(Error::Connection(why))))
             }
             None => {
                 if let Some(Open {
@@ -114,14 +114,14 @@ impl Body {
         }
     }
 
-    fn poll_unpacked(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>> {
+    fn poll_unpacked(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         loop {
             if let Some(unpack) = &mut self.unpack {
                 match unpack.next() {
                     Ok(Some(piece)) => return Poll::Ready(Some(Ok(piece))),
                     Ok(None) => {}
                     Err(why) => {
-                        return Poll::Ready(Some(Err(self.give_up(SourceError::Answer(why)))));
+                        return Poll::Ready(Some(Err(self.give_up(Error::Answer(why)))));
                     }
                 }
             }
@@ -134,7 +134,7 @@ impl Body {
                 (None, Some(unpack)) => {
                     let complete = unpack.is_complete();
                     self.unpack = None;
-                    let cut = || SourceError::Answer("its gzip breaks off".to_owned());
+                    let cut = || Error::Answer("its gzip breaks off".to_owned());
                     return Poll::Ready((!complete).then(|| Err(cut())));
                 }
                 (came, _) => return Poll::Ready(came),
@@ -142,7 +142,7 @@ impl Body {
         }
     }
 
-    fn give_up(&mut self, error: SourceError) -> SourceError {
+    fn give_up(&mut self, error: Error) -> Error {
         self.open = None;
         self.unpack = None;
         error
@@ -150,7 +150,7 @@ impl Body {
 }
 
 impl Stream for Body {
-    type Item = Result<Bytes, SourceError>;
+    type Item = Result<Bytes, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let body = self.get_mut();
@@ -173,6 +173,6 @@ impl Stream for Body {
     }
 }
 
-pub(super) fn too_large(most: u64) -> SourceError {
-    SourceError::TooLarge(format!("its answer is larger than {most} bytes"))
+pub(super) fn too_large(most: u64) -> Error {
+    Error::TooLarge(format!("its answer is larger than {most} bytes"))
 }

@@ -4,7 +4,6 @@
 //! closes the connection and frees its memory at once.
 
 use std::future::{Future, poll_fn};
-use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
@@ -13,79 +12,18 @@ use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio_rustls::client::TlsStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Limit of the head of an answer, in bytes. `Link` fields of memento archives are the longest there are.
 const MAX_HEAD: usize = 128 << 10;
 
-/// What bytes go over.
-#[derive(Debug)]
-pub(super) enum Wire {
-    /// `http`.
-    Plain(TcpStream),
-    /// `https`.
-    Tls(Box<TlsStream<TcpStream>>),
-}
+/// What bytes go over: TCP, TLS, TLS through that of a proxy.
+pub(super) type Wire = Box<dyn Io>;
 
-impl AsyncRead for Wire {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Wire::Plain(stream) => Pin::new(stream).poll_read(cx, into),
-            Wire::Tls(stream) => Pin::new(stream).poll_read(cx, into),
-        }
-    }
-}
+/// Bytes in both directions.
+pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl AsyncWrite for Wire {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Wire::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Wire::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Wire::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bytes),
-            Wire::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bytes),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Wire::Plain(stream) => stream.is_write_vectored(),
-            Wire::Tls(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Wire::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Wire::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Wire::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Wire::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
-}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// A connection.
 pub(super) struct Connection {

@@ -2,32 +2,34 @@
 //!
 //! No address is connected to that is private, loopback or link-local, unless the configuration allows it; names are
 //! resolved here, the addresses that were checked are the ones that are connected to, and every redirect is checked
-//! again. Proxies of the environment are not used, since they would go wherever they like.
+//! again. Callers that may go anywhere have no [`Guard`]; these alone use the proxies of the environment, which would
+//! connect to wherever they like. Callers that wait for an answer use [`blocking`].
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream, FuturesUnordered, StreamExt};
+use futures_util::stream::{self, BoxStream, StreamExt};
 use http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, RANGE, USER_AGENT, VIA,
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, PROXY_AUTHORIZATION,
+    RANGE, USER_AGENT, VIA,
 };
 use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
-use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
-use url::{Host, Url};
+use url::{Position, Url};
 
-use crate::source::{Limits, SourceError};
+use crate::source::Limits;
 use crate::tls;
 
+pub mod blocking;
 mod body;
+mod connect;
 mod connection;
+mod error;
 pub mod exchange;
 mod guard;
 mod names;
@@ -38,7 +40,10 @@ mod unpack;
 pub mod via;
 
 use body::{Body, too_large};
-use connection::{Connection, Wire};
+use connect::server_of;
+use connection::Connection;
+pub use error::Error;
+use error::innermost;
 pub use guard::Guard;
 use names::Names;
 pub use network::Network;
@@ -47,14 +52,15 @@ use pool::{Pool, Server};
 /// `User-Agent` of all requests.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("crawlspace/", env!("CARGO_PKG_VERSION")));
-/// Delay after which another address of the same host is tried beside those before it.
-const STAGGER: Duration = Duration::from_millis(250);
 /// Maximum number of redirects followed for one request.
-pub(crate) const MAX_REDIRECTS: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 
 /// The way to other servers, shared by everything that fetches.
 pub struct Net {
-    guard: Guard,
+    /// Without one, any address may be connected to.
+    guard: Option<Guard>,
+    /// Proxies of the environment, which would connect to wherever they like: they are for those without a guard.
+    proxies: Option<Matcher>,
     names: Names,
     tls: TlsConnector,
     pool: Arc<Pool>,
@@ -96,8 +102,11 @@ pub struct Response {
     /// Where it came from after redirects.
     pub url: Url,
     /// The body, unpacked. It ends with an error when it breaks off, or when a limit on time or bytes is reached.
-    pub body: BoxStream<'static, Result<Bytes, SourceError>>,
+    pub body: BodyStream,
 }
+
+/// A body as it comes.
+pub type BodyStream = BoxStream<'static, Result<Bytes, Error>>;
 
 impl Net {
     /// A way to other servers, but for private addresses that are not allowed.
@@ -105,8 +114,14 @@ impl Net {
     /// # Errors
     /// When TLS cannot be set up; the text says why.
     pub fn new(allow_private: &[Network]) -> Result<Arc<Net>, String> {
+        Net::with(Some(Guard::new(allow_private)))
+    }
+
+    /// A way to the servers that a guard permits, or to all, by the proxies of the environment.
+    fn with(guard: Option<Guard>) -> Result<Arc<Net>, String> {
         Ok(Arc::new(Net {
-            guard: Guard::new(allow_private),
+            proxies: guard.is_none().then(Matcher::from_env),
+            guard,
             names: Names::new(),
             tls: TlsConnector::from(Arc::new(tls::for_web()?)),
             pool: Arc::new(Pool::new()),
@@ -114,43 +129,9 @@ impl Net {
         }))
     }
 
-    /// The addresses of a host that may be connected to.
-    ///
-    /// # Errors
-    /// When it has no address, or none that the guard permits.
-    pub(crate) async fn resolve(
-        &self,
-        host: &str,
-        port: u16,
-    ) -> Result<Vec<SocketAddr>, SourceError> {
-        let found = self.names.addresses(host).await;
-        let found =
-            found.map_err(|why| SourceError::Connection(format!("no address of {host}: {why}")))?;
-        let permitted = self.guard.permitted(host, &found).map_err(|why| {
-            SourceError::Forbidden(format!(
-                "{why}; `allow_private` in the configuration lists those that may be asked all the same"
-            ))
-        })?;
-        if let Some(address) = permitted.iter().find(|one| self.is_operators(**one, port)) {
-            return Err(SourceError::Forbidden(format!(
-                "{host} is at {address}, where port {port} is for the operator of this server"
-            )));
-        }
-        let with_port = |address| SocketAddr::new(address, port);
-        Ok(permitted.into_iter().map(with_port).collect())
-    }
-
     /// Refuses requests to the address at which this server answers its operator, whatever `allow_private` says.
     pub fn refuse_operators(&self, address: SocketAddr) {
         let _ = self.operator.set(address);
-    }
-
-    /// Whether that is where this server answers its operator. One that listens at all addresses may be at any.
-    fn is_operators(&self, address: IpAddr, port: u16) -> bool {
-        self.operator.get().is_some_and(|own| {
-            let same = own.ip().to_canonical() == address.to_canonical();
-            own.port() == port && (same || own.ip().is_unspecified() || address.is_unspecified())
-        })
     }
 
     /// Sends a request, over a connection that was kept where there is one. An answer with a redirect is followed,
@@ -158,7 +139,7 @@ impl Net {
     ///
     /// # Errors
     /// When no head of an answer comes in time, whatever its status.
-    pub async fn send(&self, request: Request, limits: &Limits) -> Result<Response, SourceError> {
+    pub async fn send(&self, request: Request, limits: &Limits) -> Result<Response, Error> {
         let mut request = request;
         for _ in 0..=MAX_REDIRECTS {
             let answer = self.send_once(&request, limits).await?;
@@ -167,7 +148,7 @@ impl Net {
                 None => return Ok(answer),
             }
         }
-        Err(SourceError::Answer(format!(
+        Err(Error::Answer(format!(
             "it redirects more than {MAX_REDIRECTS} times"
         )))
     }
@@ -176,22 +157,20 @@ impl Net {
     ///
     /// # Errors
     /// When no head of an answer comes in time, whatever its status.
-    pub async fn send_once(
-        &self,
-        request: &Request,
-        limits: &Limits,
-    ) -> Result<Response, SourceError> {
+    pub async fn send_once(&self, request: &Request, limits: &Limits) -> Result<Response, Error> {
         let server = server_of(&request.url)?;
         let unpacks =
             !request.headers.contains_key(ACCEPT_ENCODING) && !request.headers.contains_key(RANGE);
+        // Requests over TLS go through a tunnel, of which they know nothing.
+        let proxy = self.proxy(&request.url).filter(|_| !server.0);
         let deadline = Instant::now() + limits.first;
         // A kept connection may have been closed at the other end, which is found out when it is used. Nothing is
         // sent over one that would do harm if it came twice.
         let safe = matches!(request.method, Method::GET | Method::HEAD);
         if let Some(mut connection) = self.kept(&server).await.filter(|_| safe) {
-            let asked = connection.ask(message(request, unpacks)?);
+            let asked = connection.ask(message(request, unpacks, proxy.as_ref())?);
             match timeout_at(deadline, asked).await {
-                Err(_) => return Err(SourceError::Timeout),
+                Err(_) => return Err(Error::Timeout),
                 Ok(Ok(answer)) => {
                     return self.answer(request, server, unpacks, limits, (connection, answer));
                 }
@@ -200,52 +179,18 @@ impl Net {
             }
         }
         let connecting = self.connect(&request.url, limits.connect);
-        let wire = timeout_at(deadline, connecting)
+        let (wire, _) = timeout_at(deadline, connecting)
             .await
-            .map_err(|_| SourceError::Timeout)??;
+            .map_err(|_| Error::Timeout)??;
         let mut connection = Connection::new(wire)
             .await
             .map_err(|error| no_answer(&error))?;
-        let asked = connection.ask(message(request, unpacks)?);
+        let asked = connection.ask(message(request, unpacks, proxy.as_ref())?);
         let asked = timeout_at(deadline, asked)
             .await
-            .map_err(|_| SourceError::Timeout)?;
+            .map_err(|_| Error::Timeout)?;
         let answer = asked.map_err(|error| no_answer(&error))?;
         self.answer(request, server, unpacks, limits, (connection, answer))
-    }
-
-    /// A connection to the host of a URL, over TLS where it says so.
-    ///
-    /// # Errors
-    /// When no connection stands within that time, or the guard permits no address.
-    async fn connect(&self, url: &Url, within: Duration) -> Result<Wire, SourceError> {
-        let (is_tls, host, port) = server_of(url)?;
-        let connecting = async {
-            let addresses = self.resolve(&host, port).await?;
-            let stream = any_of(addresses).await;
-            let stream = stream.map_err(|error| no_connection(&host, port, &error))?;
-            // A request is written at once, and waits for nothing.
-            let _ = stream.set_nodelay(true);
-            if !is_tls {
-                return Ok(Wire::Plain(stream));
-            }
-            let name = match url.host() {
-                Some(Host::Ipv4(address)) => ServerName::from(IpAddr::V4(address)),
-                Some(Host::Ipv6(address)) => ServerName::from(IpAddr::V6(address)),
-                _ => ServerName::try_from(host.trim_end_matches('.').to_owned())
-                    .map_err(|error| no_connection(&host, port, &error))?,
-            };
-            let stream = self.tls.connect(name, stream).await;
-            let stream = stream.map_err(|error| no_connection(&host, port, &error))?;
-            Ok(Wire::Tls(Box::new(stream)))
-        };
-        match timeout(within, connecting).await {
-            Ok(connected) => connected,
-            Err(_) => Err(SourceError::Connection(format!(
-                "no connection to {host}:{port} within {} s",
-                within.as_secs_f64()
-            ))),
-        }
     }
 
     /// A kept connection that is still open, as far as can be known.
@@ -267,7 +212,7 @@ impl Net {
         unpacks: bool,
         limits: &Limits,
         (mut connection, answer): (Connection, http::Response<Incoming>),
-    ) -> Result<Response, SourceError> {
+    ) -> Result<Response, Error> {
         let (head, incoming) = answer.into_parts();
         let mut headers = head.headers;
         // What is announced as too much is not waited for.
@@ -299,59 +244,24 @@ impl Net {
     }
 }
 
-/// The first connection that comes about. The next address is tried when one fails, or takes long.
-async fn any_of(addresses: Vec<SocketAddr>) -> std::io::Result<TcpStream> {
-    let mut addresses = addresses.into_iter();
-    let mut attempts: FuturesUnordered<BoxFuture<'_, std::io::Result<TcpStream>>> =
-        FuturesUnordered::new();
-    let mut failed = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
-    loop {
-        let next = addresses.next();
-        let is_last = next.is_none();
-        if let Some(address) = next {
-            attempts.push(Box::pin(TcpStream::connect(address)));
-        }
-        let tried = if is_last {
-            attempts.next().await
-        } else {
-            match timeout(STAGGER, attempts.next()).await {
-                Ok(tried) => tried,
-                Err(_) => continue,
-            }
-        };
-        match tried {
-            Some(Ok(stream)) => return Ok(stream),
-            Some(Err(error)) => failed = error,
-            None if is_last => return Err(failed),
-            None => {}
-        }
-    }
-}
-
-/// The server of a URL.
-fn server_of(url: &Url) -> Result<Server, SourceError> {
-    let is_tls = match url.scheme() {
-        "http" => false,
-        "https" => true,
-        other => {
-            return Err(SourceError::Forbidden(format!(
-                "invalid URL scheme {other}: only http and https are fetched"
-            )));
-        }
-    };
-    match (url.host_str(), url.port_or_known_default()) {
-        (Some(host), Some(port)) => Ok((is_tls, host.to_owned(), port)),
-        _ => Err(SourceError::Forbidden(format!("there is no host in {url}"))),
-    }
-}
-
 /// A request as it is sent.
-fn message(request: &Request, unpacks: bool) -> Result<http::Request<Full<Bytes>>, SourceError> {
-    let wrong = |what: &str| SourceError::Answer(format!("{what} cannot be sent: {}", request.url));
+fn message(
+    request: &Request,
+    unpacks: bool,
+    proxy: Option<&Intercept>,
+) -> Result<http::Request<Full<Bytes>>, Error> {
+    let wrong = |what: &str| Error::Answer(format!("{what} cannot be sent: {}", request.url));
     let url = &request.url;
-    let target = match url.query() {
-        Some(query) => [url.path(), "?", query].concat(),
-        None => url.path().to_owned(),
+    let path = &url[Position::BeforePath..Position::AfterQuery];
+    let target = match proxy {
+        Some(_) => [
+            url.scheme(),
+            "://",
+            &url[Position::BeforeHost..Position::AfterPort],
+            path,
+        ]
+        .concat(),
+        None => path.to_owned(),
     };
     let mut message = http::Request::new(Full::new(request.body.clone()));
     *message.method_mut() = request.method.clone();
@@ -376,6 +286,9 @@ fn message(request: &Request, unpacks: bool) -> Result<http::Request<Full<Bytes>
     if let Some(via) = via::current() {
         headers.insert(VIA, via);
     }
+    if let Some(auth) = proxy.and_then(Intercept::basic_auth) {
+        headers.insert(PROXY_AUTHORIZATION, auth.clone());
+    }
     for name in request.headers.keys() {
         headers.remove(name);
     }
@@ -396,30 +309,14 @@ fn is_gzip(headers: &HeaderMap) -> bool {
     named && encodings.next().is_none()
 }
 
-fn no_answer(error: &hyper::Error) -> SourceError {
+fn no_answer(error: &hyper::Error) -> Error {
     if error.is_parse() || error.is_parse_too_large() {
-        return SourceError::Answer(format!("its answer is not HTTP: {}", innermost(error)));
+        return Error::Answer(format!("its answer is not HTTP: {}", innermost(error)));
     }
     if error.is_incomplete_message() {
-        return SourceError::Connection("it closed the connection without an answer".to_owned());
+        return Error::Connection("it closed the connection without an answer".to_owned());
     }
-    SourceError::Connection(format!("no answer: {}", innermost(error)))
-}
-
-fn no_connection(host: &str, port: u16, error: &dyn std::error::Error) -> SourceError {
-    SourceError::Connection(format!(
-        "no connection to {host}:{port}: {}",
-        innermost(error)
-    ))
-}
-
-/// The error at the bottom, which says what happened.
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
+    Error::Connection(format!("no answer: {}", innermost(error)))
 }
 
 #[cfg(test)]

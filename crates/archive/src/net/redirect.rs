@@ -7,10 +7,10 @@ use http::{HeaderValue, Method};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use super::{Request, Response, SourceError};
+use super::{Error, Request, Response};
 
 /// The request that an answer asks to be sent instead. `None` when it asks for none.
-pub(super) fn next(request: &Request, answer: &Response) -> Result<Option<Request>, SourceError> {
+pub(super) fn next(request: &Request, answer: &Response) -> Result<Option<Request>, Error> {
     if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
@@ -20,15 +20,16 @@ pub(super) fn next(request: &Request, answer: &Response) -> Result<Option<Reques
     // Not every server escapes what it should.
     let location = String::from_utf8_lossy(location.as_bytes());
     let to = request.url.join(location.trim());
-    let mut to = to.map_err(|error| {
-        SourceError::Answer(format!("invalid redirect to {location:?}: {error}"))
-    })?;
+    let mut to =
+        to.map_err(|error| Error::Answer(format!("invalid redirect to {location:?}: {error}")))?;
     // Names and passwords are for those whom the configuration names.
     let is_elsewhere = request.url.origin() != to.origin();
-    if is_elsewhere || to.username() != request.url.username() {
-        let _ = to.set_username("");
-        let _ = to.set_password(None);
-    }
+    let (name, password) = match is_elsewhere {
+        true => ("", None),
+        false => (request.url.username(), request.url.password()),
+    };
+    let _ = to.set_username(name);
+    let _ = to.set_password(password);
     to.set_fragment(None);
     let mut next = Request {
         url: to,

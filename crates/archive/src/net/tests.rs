@@ -29,18 +29,18 @@ fn impatient() -> Limits {
     with!(Limits, first: Duration::from_millis(300), silence: Duration::from_millis(300))
 }
 
-async fn read(answer: Response) -> Result<Vec<u8>, SourceError> {
+async fn read(answer: Response) -> Result<Vec<u8>, Error> {
     let parts: Vec<Bytes> = answer.body.try_collect().await?;
     Ok(parts.concat())
 }
 
 /// What comes of a request with usual limits.
-async fn ask(net: &Net, url: &str) -> Result<Response, SourceError> {
+async fn ask(net: &Net, url: &str) -> Result<Response, Error> {
     net.send(get(url), &Limits::default()).await
 }
 
 /// The body that comes of a request.
-async fn body(net: &Net, url: &str, limits: &Limits) -> Result<Vec<u8>, SourceError> {
+async fn body(net: &Net, url: &str, limits: &Limits) -> Result<Vec<u8>, Error> {
     read(net.send(get(url), limits).await?).await
 }
 
@@ -162,12 +162,12 @@ fn private_addresses_are_not_connected_to_however_they_are_written() {
             let refused = ask(&net, &format!("http://{written}:{port}/")).await.err();
             // Not every resolver knows each of the names.
             let is_unknown = !written.contains(|c: char| c.is_ascii_digit())
-                && matches!(refused, Some(SourceError::Connection(_)));
-            let by_guard = matches!(refused, Some(SourceError::Forbidden(_)));
+                && matches!(refused, Some(Error::Unreachable { .. }));
+            let by_guard = matches!(refused, Some(Error::Private(_)));
             assert!(is_unknown || by_guard, "{written}: {refused:?}");
         }
         let refused = ask(&net, "ftp://example.com/").await.err();
-        assert!(matches!(refused, Some(SourceError::Forbidden(_))));
+        assert!(matches!(refused, Some(Error::Refused(_))));
         // One that is allowed stands for no other one.
         let net = Net::new(&[network("127.0.0.1", 32)]).unwrap();
         for (written, passes) in [
@@ -218,11 +218,55 @@ fn redirects_are_followed_to_where_requests_may_go() {
         ] {
             // `localhost` has the address that is allowed, and perhaps one that is not.
             let refused = send(&format!("/{elsewhere}")).await.err().unwrap();
-            let by_guard = matches!(refused, SourceError::Forbidden(_));
+            let by_guard = matches!(refused, Error::Private(_) | Error::Refused(_));
             let is_name = elsewhere.contains("localhost");
             assert!(by_guard || is_name, "{elsewhere}: {refused}");
         }
     });
+}
+
+/// A way to all servers, by that proxy.
+fn through(proxy: &str) -> Arc<Net> {
+    let mut net = Net::with(None).unwrap();
+    let proxies = Matcher::builder().all(proxy).no("127.0.0.1").build();
+    Arc::get_mut(&mut net).unwrap().proxies = Some(proxies);
+    net
+}
+
+#[test]
+fn a_proxy_gets_whole_urls_and_opens_tunnels() {
+    let proxy = ScriptedHost::start(|asked| match asked.method.as_str() {
+        "CONNECT" => answer(407, &[], "who is it?"),
+        _ => answer(200, &[], "text"),
+    });
+    let url = proxy.url("").replace("://", "://aladdin:sesame@");
+    run(async {
+        let net = through(&url);
+        // A name that nobody knows here.
+        let text = body(
+            &net,
+            "http://user:secret@a.invalid:81/b?c#d",
+            &Limits::default(),
+        );
+        assert_eq!(text.await.unwrap(), b"text");
+        let refused = ask(&net, "https://a.invalid/b").await.err().unwrap();
+        assert_contains(&refused, "its proxy answers with HTTP status 407");
+        let text = body(&net, &proxy.url("/direct"), &Limits::default()).await;
+        assert_eq!(text.unwrap(), b"text");
+        let refused = ask(&through("socks5://127.0.0.1:1"), "http://a.invalid/").await;
+        assert!(matches!(refused.err(), Some(Error::Refused(_))));
+        // Whoever has a guard has no proxy.
+        assert!(here().proxies.is_none());
+    });
+    let asked = proxy.asked();
+    let targets = asked.iter().map(|asked| asked.target.as_str());
+    assert!(targets.eq(["http://a.invalid:81/b?c", "a.invalid:443", "/direct"]));
+    let credentials = |asked: &Asked| asked.fields.get("proxy-authorization").cloned();
+    let expected = Some("Basic YWxhZGRpbjpzZXNhbWU=".to_owned());
+    let sent: Vec<_> = asked.iter().map(credentials).collect();
+    assert_eq!(sent, [expected.clone(), expected, None]);
+    assert_eq!(asked[0].fields["authorization"], "Basic dXNlcjpzZWNyZXQ=");
+    assert_eq!(asked[0].fields["host"], "a.invalid:81");
 }
 
 #[test]
@@ -230,7 +274,10 @@ fn a_name_and_a_password_go_to_nobody_else() {
     let other = ScriptedHost::start(|_| answer(200, &[], ""));
     let away = other.url("/");
     let host = ScriptedHost::start(move |asked| match asked.target.as_str() {
-        "/here" => answer(302, &[("Location", "/there")], ""),
+        "/here" => {
+            let there = format!("http://{}/there", asked.fields["host"]);
+            answer(302, &[("Location", &there)], "")
+        }
         _ => answer(302, &[("Location", &away)], ""),
     });
     run(async {
@@ -264,11 +311,11 @@ fn who_does_not_answer_is_given_up() {
         let net = here();
         for url in [deaf.url("/"), host.url("/nothing"), host.url("/head")] {
             let sent = net.send(get(&url), &impatient()).await;
-            assert_eq!(sent.err(), Some(SourceError::Timeout), "{url}");
+            assert_eq!(sent.err(), Some(Error::Timeout), "{url}");
         }
         for path in ["/body", "/middle"] {
             let answer = net.send(get(&host.url(path)), &impatient()).await.unwrap();
-            assert_eq!(read(answer).await, Err(SourceError::Timeout), "{path}");
+            assert_eq!(read(answer).await, Err(Error::Silence), "{path}");
         }
         // And nothing stays open.
         until("connections are closed", || host.gone() == host.accepted());
@@ -301,11 +348,8 @@ fn what_is_given_up_is_closed() {
     });
 }
 
-fn is_broken(sent: &Result<Vec<u8>, SourceError>) -> bool {
-    matches!(
-        sent,
-        Err(SourceError::Connection(_) | SourceError::Answer(_))
-    )
+fn is_broken(sent: &Result<Vec<u8>, Error>) -> bool {
+    matches!(sent, Err(Error::Connection(_) | Error::Answer(_)))
 }
 
 #[test]
@@ -380,7 +424,7 @@ fn no_answer_is_larger_than_it_may_be() {
             );
         }
         let cut = body(&net, &host.url("/cut"), &Limits::default()).await;
-        let expected = SourceError::Answer("its gzip breaks off".to_owned());
+        let expected = Error::Answer("its gzip breaks off".to_owned());
         assert_eq!(cut, Err(expected));
         until("connections are closed", || {
             host.gone() == host.accepted() - net.pool.count()
@@ -423,7 +467,7 @@ fn thousands_of_cancelled_requests_leave_no_open_files() {
             let limits = with!(Limits, first: Duration::from_millis(1));
             // Those that nobody accepts fill the queue of the host, and wait for a connection.
             let sent = net.send(get(&deaf.url("/")), &limits).await;
-            assert_eq!(sent.err(), Some(SourceError::Timeout));
+            assert_eq!(sent.err(), Some(Error::Timeout));
         }
         // Other tests run beside this one.
         until("files are closed", || open() < before + 200);

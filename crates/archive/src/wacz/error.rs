@@ -1,44 +1,63 @@
+use std::io;
 use std::time::Duration;
-use std::{fmt, io};
 
 use super::http::RETRIED_STATUSES;
+use crate::net;
 
 /// What is wrong with a WACZ file or a manifest, and where.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: {}{problem}", of(.member))]
 pub struct Error {
     /// The file or URL; of a URL without what it may hold of passwords and keys.
     pub file: String,
     /// The member of the package that is at fault, if it is one.
     pub member: Option<String>,
     /// What is wrong.
+    #[source]
     pub problem: Problem,
 }
 
 /// What can be wrong with a WACZ file or a manifest.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
     /// It cannot be read, whatever it holds.
-    Io(io::Error),
+    #[error("{0}")]
+    Io(#[source] io::Error),
     /// It is not a zip file; the text says what it looks like.
+    #[error("this is not a WACZ file: {0}")]
     NotZip(String),
     /// It is a zip file whose directory is damaged, cut off, or contradicts itself; the text says how.
+    #[error("the zip file is damaged: {0}; download it again")]
     Directory(String),
     /// A member has a name that none may have; the text says why.
+    #[error("{0}; no tool that makes WACZ files writes such names: do not use this file")]
     Name(String),
     /// The package lacks this member.
+    #[error("there is no {0} in it; `wacz create` makes packages that have one")]
     Missing(&'static str),
     /// The member is encrypted.
+    #[error(
+        "it is encrypted, which a WACZ file must not be; make the package again without a password"
+    )]
     Encrypted,
     /// The member is compressed by a method that is neither `stored` nor `deflate`: its number.
+    #[error(
+        "it is compressed by method {0}, where WACZ files have 0 (stored) and 8 (deflate); make the package again with \
+         `wacz create`"
+    )]
     Method(u16),
     /// What is stored of the member is not what the directory says; the text says how.
+    #[error("{0}; download the file again")]
     Damaged(String),
     /// The gzip data in the member is damaged.
+    #[error("the gzip data in it is damaged: {0}; make the index again")]
     Gzip(String),
     /// The file or the gzip data ends too soon.
+    #[error("it is cut off; download the file again")]
     CutOff,
     /// Something is larger than it may be.
+    #[error("{what} is larger than {limit}, which is the limit `{option}` of reading packages")]
     TooLarge {
         /// What it is.
         what: String,
@@ -48,10 +67,13 @@ pub enum Problem {
         option: &'static str,
     },
     /// Invalid JSON, or JSON of another form; the text says which.
+    #[error("invalid JSON: {0}")]
     Json(String),
     /// The location cannot be read; the text says why.
+    #[error("{0}")]
     Location(String),
     /// The server answered with an HTTP status that says no.
+    #[error("the server answers with HTTP status {status}{}", meaning(*status))]
     Status {
         /// Which one.
         status: u16,
@@ -59,18 +81,34 @@ pub enum Problem {
         wait: Option<Duration>,
     },
     /// The server could not be reached, did not answer in time, or broke off too often; the text says which.
+    #[error("{0}; try again later")]
     Connection(String),
     /// The server's address is one that the [guard](super::Options::guard) forbids; the text says which.
+    #[error(
+        "{0}; who may be asked all the same is said by `allow_private` in a configuration, or by naming it on the \
+         command line"
+    )]
     Forbidden(String),
     /// The server's certificate is not valid for this system; the text says why.
+    #[error(
+        "the server cannot be trusted: {0}; if it can, name the file with the certificate of its authority in \
+         SSL_CERT_FILE"
+    )]
     Untrusted(String),
     /// The server's answer cannot be right; the text says why.
+    #[error("the server's answer cannot be right: {0}; download the file and use the copy")]
     Answer(String),
     /// The file is not the one any more that it was when it was opened; the text says how that shows.
+    #[error("the file changed while it was read: {0}; try again when it is complete")]
     Changed(String),
     /// The package is signed, and what was asked for would make its signature worthless.
+    #[error(
+        "the package is signed, and a change makes its signature worthless; drop the signature (--drop-signature) and \
+         sign the package again"
+    )]
     Signed,
     /// What should be written makes no valid package; the text says why.
+    #[error("{0}")]
     Refused(String),
 }
 
@@ -103,79 +141,11 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.file)?;
-        if let Some(member) = &self.member {
-            // A name may hold anything, and this goes to terminals.
-            write!(f, "member \"{}\": ", member.escape_debug())?;
-        }
-        self.problem.fmt(f)
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Problem::Io(error) => error.fmt(f),
-            Problem::NotZip(what) => write!(f, "this is not a WACZ file: {what}"),
-            Problem::Directory(how) => {
-                write!(f, "the zip file is damaged: {how}; download it again")
-            }
-            Problem::Name(why) => {
-                write!(f, "{why}; no tool that makes WACZ files writes such names: do not use this file")
-            }
-            Problem::Missing(member) => {
-                write!(f, "there is no {member} in it; `wacz create` makes packages that have one")
-            }
-            Problem::Encrypted => {
-                f.write_str("it is encrypted, which a WACZ file must not be; make the package again without a password")
-            }
-            Problem::Method(method) => write!(
-                f,
-                "it is compressed by method {method}, where WACZ files have 0 (stored) and 8 (deflate); make the \
-                 package again with `wacz create`"
-            ),
-            Problem::Damaged(how) => write!(f, "{how}; download the file again"),
-            Problem::Gzip(how) => write!(f, "the gzip data in it is damaged: {how}; make the index again"),
-            Problem::CutOff => f.write_str("it is cut off; download the file again"),
-            Problem::TooLarge {
-                what,
-                limit,
-                option,
-            } => write!(
-                f,
-                "{what} is larger than {limit}, which is the limit `{option}` of reading packages"
-            ),
-            Problem::Json(how) => write!(f, "invalid JSON: {how}"),
-            Problem::Location(why) => f.write_str(why),
-            Problem::Status { status, .. } => {
-                write!(f, "the server answers with HTTP status {status}{}", meaning(*status))
-            }
-            Problem::Connection(how) => write!(f, "{how}; try again later"),
-            Problem::Forbidden(why) => write!(
-                f,
-                "{why}; who may be asked all the same is said by `allow_private` in a configuration, or by naming it on \
-                 the command line"
-            ),
-            Problem::Untrusted(why) => write!(
-                f,
-                "the server cannot be trusted: {why}; if it can, name the file with the certificate of its authority in \
-                 SSL_CERT_FILE"
-            ),
-            Problem::Answer(why) => {
-                write!(f, "the server's answer cannot be right: {why}; download the file and use the copy")
-            }
-            Problem::Changed(how) => {
-                write!(f, "the file changed while it was read: {how}; try again when it is complete")
-            }
-            Problem::Signed => f.write_str(
-                "the package is signed, and a change makes its signature worthless; drop the signature \
-                 (--drop-signature) and sign the package again",
-            ),
-            Problem::Refused(why) => f.write_str(why),
-        }
-    }
+/// Names a member in a text for people.
+fn of(member: &Option<String>) -> String {
+    // A name may hold anything, and this goes to terminals.
+    let shown = |member: &String| format!("member \"{}\": ", member.escape_debug());
+    member.as_ref().map(shown).unwrap_or_default()
 }
 
 /// What to do about a status.
@@ -190,45 +160,47 @@ fn meaning(status: u16) -> &'static str {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.problem {
-            Problem::Io(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
 impl From<io::Error> for Problem {
     /// Takes out what our own readers put in on its way through `Read`.
     fn from(error: io::Error) -> Problem {
-        match error.downcast::<Carried>() {
-            Ok(Carried(problem)) => problem,
-            Err(error) => match error.kind() {
-                io::ErrorKind::UnexpectedEof => Problem::CutOff,
-                _ => Problem::Io(error),
-            },
+        let error = match error.downcast::<Problem>() {
+            Ok(problem) => return problem,
+            Err(error) => error,
+        };
+        match error.downcast::<net::Error>() {
+            Ok(error) => error.into(),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Problem::CutOff,
+            Err(error) => Problem::Io(error),
         }
     }
 }
-
-/// A problem on its way through `Read`.
-#[derive(Debug)]
-struct Carried(Problem);
-
-impl fmt::Display for Carried {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for Carried {}
 
 impl From<Problem> for io::Error {
     fn from(problem: Problem) -> io::Error {
         match problem {
             Problem::Io(error) => error,
-            other => io::Error::other(Carried(other)),
+            other => io::Error::other(other),
+        }
+    }
+}
+
+impl From<net::Error> for Problem {
+    fn from(error: net::Error) -> Problem {
+        use net::Error;
+        match error {
+            Error::Private(why) => Problem::Forbidden(why),
+            // That of a location is checked before.
+            Error::Refused(why) => Problem::Answer(format!(
+                "it redirects to a URL that cannot be fetched ({why})"
+            )),
+            Error::Unreachable { why, .. } => {
+                Problem::Connection(format!("no connection to the server: {why}"))
+            }
+            Error::Timeout | Error::Silence | Error::Connection(_) => {
+                Problem::Connection(error.to_string())
+            }
+            Error::Untrusted(_) => Problem::Untrusted(error.to_string()),
+            Error::Request(why) | Error::Answer(why) | Error::TooLarge(why) => Problem::Answer(why),
         }
     }
 }

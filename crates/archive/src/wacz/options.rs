@@ -2,7 +2,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::lines::MAX_LINE;
-use crate::net::Guard;
+use crate::net::blocking::{self, Response};
+use crate::net::{Error, Guard, Request};
+use crate::source::Limits;
 
 /// Limits of packages, and timeouts and retries of servers.
 ///
@@ -65,6 +67,22 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Sends a request within these limits, once; the one on time is [`silence`](Options::silence), until the head of
+    /// the answer is there and then for each read of its body.
+    ///
+    /// # Errors
+    /// As [`blocking::send`].
+    pub fn send(&self, request: Request) -> Result<Response, Error> {
+        let limits = Limits {
+            connect: self.silence,
+            first: self.silence,
+            silence: self.silence,
+            bytes: u64::MAX,
+            ..Limits::default()
+        };
+        blocking::send(request, self.guard.as_ref(), &limits, self.pace)
+    }
+
     /// For what was written here.
     pub(super) fn unlimited() -> Options {
         Options {

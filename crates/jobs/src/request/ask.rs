@@ -3,15 +3,18 @@
 use std::io::Read;
 use std::time::Duration;
 
-use reqwest::blocking::Response;
-use reqwest::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER,
+};
 use serde_json::Value;
 use url::Url;
 
 use super::super::{IndexKind, JobSet, Work};
 use super::failure::Failure;
+use crawlspace_archive::net::Request;
+use crawlspace_archive::net::blocking::{Body, Response};
 use crawlspace_archive::wacz::Options as WebOptions;
-use crawlspace_archive::wacz::http::{Body, RETRIED_STATUSES, refused, web_client};
+use crawlspace_archive::wacz::http::RETRIED_STATUSES;
 
 /// How long the server is to wait for an index that is being built, in seconds, before it says so.
 const WAIT: u64 = 20;
@@ -78,35 +81,32 @@ pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, F
             "the list of jobs is too long for its URL, which may have {MAX_URL} bytes: ask for fewer at a time"
         )));
     }
-    let request = web_client(silence)?.get(url.clone());
+    let mut request = Request::get(url.clone());
     // What is in the tar is packed as far as it can be.
-    let request = request.header(ACCEPT_ENCODING, "identity");
-    let response = request.send().map_err(|error| refused(&error))?;
+    let identity = HeaderValue::from_static("identity");
+    request.headers.insert(ACCEPT_ENCODING, identity);
     let options = WebOptions {
         silence,
         ..WebOptions::default()
     };
-    let headers = response.headers().clone();
-    match response.status().as_u16() {
-        200 => {
-            let arrived = arrived(response, &headers, &options)?;
-            Ok(Answer::Arrived(Box::new(arrived)))
-        }
+    let response = options.send(request)?;
+    match response.status {
+        200 => Ok(Answer::Arrived(Box::new(arrived(response)?))),
         202 => {
-            let state = explanation(response, &options);
-            let stage = building(&state, work);
-            let pause = seconds(&headers).unwrap_or(1).min(MAX_PAUSE);
+            let pause = seconds(&response.headers).unwrap_or(1).min(MAX_PAUSE);
+            let stage = building(&explanation(response.body), work);
             Ok(Answer::Building(stage, Duration::from_secs(pause)))
         }
         status => {
-            let message = explanation(response, &options);
+            let wait = seconds(&response.headers).map(Duration::from_secs);
+            let message = explanation(response.body);
             let reported = match message.get("message").and_then(Value::as_str) {
                 Some(text) => format!("{status}: {}", short(text)),
                 None => format!("{status}, without a reason: is that a server of indexes?"),
             };
             // Of this server, 500 says that the index cannot be built.
             Err(if status != 500 && RETRIED_STATUSES.contains(&status) {
-                Failure::Passing(reported, seconds(&headers).map(Duration::from_secs))
+                Failure::Passing(reported, wait)
             } else {
                 Failure::Answer(reported)
             })
@@ -114,11 +114,8 @@ pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, F
     }
 }
 
-fn arrived(
-    response: Response,
-    headers: &HeaderMap,
-    options: &WebOptions,
-) -> Result<Arrived, Failure> {
+fn arrived(response: Response) -> Result<Arrived, Failure> {
+    let headers = &response.headers;
     let media = text(headers, CONTENT_TYPE.as_str()).unwrap_or_default();
     let plain = media.split(';').next().unwrap_or_default().trim();
     if !plain.eq_ignore_ascii_case("application/x-tar") {
@@ -141,7 +138,7 @@ fn arrived(
         found,
         reasons: reasons.unwrap_or_default(),
         length: text(headers, CONTENT_LENGTH.as_str()).and_then(|length| length.parse().ok()),
-        body: Body::new(response, options),
+        body: response.body,
     })
 }
 
@@ -161,10 +158,9 @@ fn building(state: &Value, work: &Work) -> Option<String> {
 }
 
 /// The JSON of an answer that is no index, or nothing.
-fn explanation(response: Response, options: &WebOptions) -> Value {
+fn explanation(body: Body) -> Value {
     let mut bytes = Vec::new();
-    let mut body = Body::new(response, options).take(MAX_EXPLANATION);
-    match body.read_to_end(&mut bytes) {
+    match body.take(MAX_EXPLANATION).read_to_end(&mut bytes) {
         Ok(_) => serde_json::from_slice(&bytes).unwrap_or_default(),
         Err(_) => Value::Null,
     }

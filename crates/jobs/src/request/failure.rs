@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::Error;
+use crawlspace_archive::net;
 use crawlspace_archive::wacz::Problem;
 
 /// What went wrong.
@@ -54,9 +55,9 @@ impl From<Error> for Failure {
     }
 }
 
-impl From<Problem> for Failure {
-    fn from(problem: Problem) -> Failure {
-        match problem {
+impl From<net::Error> for Failure {
+    fn from(error: net::Error) -> Failure {
+        match Problem::from(error) {
             Problem::Connection(how) => Failure::Passing(how, None),
             // Its own text is about files.
             Problem::Answer(why) => Failure::Answer(why),

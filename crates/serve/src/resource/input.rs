@@ -8,7 +8,7 @@ use futures_util::stream::BoxStream;
 
 use super::open_files::OpenFile;
 use super::record::LoadError;
-use crawlspace_archive::source::SourceError;
+use crawlspace_archive::net::BodyStream;
 use crawlspace_warc::Source;
 
 /// Size of the first read of a record of unknown length, and maximum size of a read, in bytes.
@@ -33,7 +33,7 @@ pub(super) enum Input {
     /// From a server.
     Net {
         /// What it sends.
-        body: BoxStream<'static, Result<Bytes, SourceError>>,
+        body: BodyStream,
         /// How much of it is left out at the beginning.
         skip: u64,
         /// How much of it counts, when that is known.

@@ -1,11 +1,12 @@
 //! A WARC record on its way to the client.
 
-use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
+use thiserror::Error;
 
+use crawlspace_archive::net;
 use crawlspace_archive::source::SourceError;
 use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_warc::Problem;
@@ -46,22 +47,29 @@ pub(super) fn urn(bits: u128, version: u128) -> String {
 }
 
 /// Why there is no record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The row has nothing that this loader works with.
+    #[error("{0}")]
     Unfit(String),
     /// The request must not or cannot be sent on: its method, its URL, its header.
+    #[error("{0}")]
     Request(String),
     /// The record is not where it should be.
+    #[error("{0}")]
     Missing(String),
     /// Another server did not answer as it should, or must not be asked.
-    Net(SourceError),
+    #[error("{0}")]
+    Net(#[from] SourceError),
     /// The record is invalid, or is not the one of the row.
+    #[error("{0}")]
     Record(String),
     /// The capture redirects to its own URL, which makes a cycle for clients.
+    #[error("it redirects to its own URL")]
     SelfRedirect,
     /// A file cannot be read or written.
+    #[error("{0}")]
     Io(String),
 }
 
@@ -80,25 +88,13 @@ impl LoadError {
     }
 }
 
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LoadError::Net(error) => error.fmt(f),
-            LoadError::SelfRedirect => f.write_str("it redirects to its own URL"),
-            LoadError::Unfit(what)
-            | LoadError::Request(what)
-            | LoadError::Missing(what)
-            | LoadError::Record(what)
-            | LoadError::Io(what) => f.write_str(what),
+impl From<net::Error> for LoadError {
+    fn from(error: net::Error) -> LoadError {
+        match error {
+            // What cannot be sent is the client's business.
+            net::Error::Request(what) => LoadError::Request(what),
+            error => LoadError::Net(error.into()),
         }
-    }
-}
-
-impl std::error::Error for LoadError {}
-
-impl From<SourceError> for LoadError {
-    fn from(error: SourceError) -> LoadError {
-        LoadError::Net(error)
     }
 }
 

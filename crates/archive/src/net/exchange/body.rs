@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::dialogue::{Dialogue, cut_off, wrong};
-use crate::source::SourceError;
+use crate::net::Error;
 use crawlspace_warc::chunked::{Chunked, Piece};
 use crawlspace_warc::http::{Head, Status};
 
@@ -24,7 +24,7 @@ enum Framing {
     Chunked(Chunked),
     /// All until the connection is closed.
     Close,
-    Broken(SourceError),
+    Broken(Error),
 }
 
 impl Incoming {
@@ -33,7 +33,7 @@ impl Incoming {
         dialogue: Dialogue,
         head: &Head<Status>,
         without_body: bool,
-    ) -> Result<Incoming, SourceError> {
+    ) -> Result<Incoming, Error> {
         let length = head.content_length().map_err(|_| {
             wrong("its Content-Length is not a number, or there are several that differ")
         })?;
@@ -80,7 +80,7 @@ impl Incoming {
     ///
     /// # Errors
     /// When it breaks off, is not sent as it should be, or goes beyond a limit; then again, whenever asked.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, SourceError> {
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         let next = self.piece().await;
         if let Err(error) = &next {
             self.framing = Framing::Broken(error.clone());
@@ -88,7 +88,7 @@ impl Incoming {
         next
     }
 
-    async fn piece(&mut self) -> Result<Option<Bytes>, SourceError> {
+    async fn piece(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let buffer = &mut self.dialogue.buffer;
             match &mut self.framing {
@@ -133,7 +133,7 @@ impl Incoming {
         }
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), SourceError> {
+    fn count(&mut self, bytes: usize) -> Result<(), Error> {
         let most = self.dialogue.limits().bytes;
         self.received = self.received.saturating_add(bytes as u64);
         if self.received > most {
@@ -144,12 +144,12 @@ impl Incoming {
     }
 }
 
-fn too_large(most: u64) -> SourceError {
-    SourceError::TooLarge(format!("the answer is longer than {most} bytes"))
+fn too_large(most: u64) -> Error {
+    Error::TooLarge(format!("the answer is longer than {most} bytes"))
 }
 
 /// Whether the body comes in chunks. Any other coding was not asked for, and hides what the body is.
-fn is_coded(head: &Head<Status>) -> Result<bool, SourceError> {
+fn is_coded(head: &Head<Status>) -> Result<bool, Error> {
     let mut codings = head
         .list("Transfer-Encoding")
         .filter(|coding| !coding.eq_ignore_ascii_case(b"identity"));

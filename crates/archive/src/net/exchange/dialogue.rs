@@ -12,8 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::outgoing::Body;
+use crate::net::Error;
 use crate::net::connection::Wire;
-use crate::source::{Limits, SourceError};
+use crate::source::Limits;
 use crawlspace_warc::http::{self, Head, MAX_HEAD, Status};
 
 /// Size of a read, in bytes.
@@ -29,9 +30,9 @@ pub(super) struct Dialogue {
     /// What was received and not used yet.
     pub buffer: BytesMut,
     /// The request, as long as not all of it was sent.
-    upload: Option<BoxFuture<'static, Result<(), SourceError>>>,
+    upload: Option<BoxFuture<'static, Result<(), Error>>>,
     /// Why the request could not be sent: a server may answer all the same.
-    unsent: Option<SourceError>,
+    unsent: Option<Error>,
     until: Instant,
     limits: Limits,
 }
@@ -43,7 +44,7 @@ pub(super) fn deadline(limit: Duration) -> Instant {
 }
 
 enum Event {
-    Sent(Result<(), SourceError>),
+    Sent(Result<(), Error>),
     Received(io::Result<usize>),
 }
 
@@ -71,7 +72,7 @@ impl Dialogue {
     }
 
     /// Reads the header of the answer, past interim ones.
-    pub async fn answer(&mut self) -> Result<Head<Status>, SourceError> {
+    pub async fn answer(&mut self) -> Result<Head<Status>, Error> {
         for _ in 0..=MAX_INTERIM {
             let head = self.head().await?;
             match head.first.code {
@@ -83,7 +84,7 @@ impl Dialogue {
         Err(wrong("it sends one interim answer after the other"))
     }
 
-    async fn head(&mut self) -> Result<Head<Status>, SourceError> {
+    async fn head(&mut self) -> Result<Head<Status>, Error> {
         let mut seen = 0;
         let mut until = None;
         loop {
@@ -103,14 +104,14 @@ impl Dialogue {
                     .buffer
                     .get(..self.buffer.len().min(60))
                     .unwrap_or_default();
-                Status::read(begin).map_err(SourceError::Answer)?;
+                Status::read(begin).map_err(Error::Answer)?;
             }
             if let Some(length) = http::length(&self.buffer, seen) {
                 if length > MAX_HEAD {
                     return Err(too_long());
                 }
                 let raw = self.buffer.split_to(length).freeze();
-                return Head::new(raw, Status::read).map_err(SourceError::Answer);
+                return Head::new(raw, Status::read).map_err(Error::Answer);
             }
             seen = self.buffer.len();
             if seen > MAX_HEAD {
@@ -125,7 +126,7 @@ impl Dialogue {
                 None | Some(1..) => {}
                 Some(0) => {
                     return Err(self.unsent.take().unwrap_or_else(|| match seen {
-                        0 => SourceError::Connection(
+                        0 => Error::Connection(
                             "the server closed the connection without an answer".to_owned(),
                         ),
                         _ => cut_off(),
@@ -136,7 +137,7 @@ impl Dialogue {
     }
 
     /// Receives more; 0 is the end of what comes.
-    pub(crate) async fn fill(&mut self) -> Result<usize, SourceError> {
+    pub(crate) async fn fill(&mut self) -> Result<usize, Error> {
         loop {
             let until = deadline(self.limits.silence);
             if let Some(received) = self.step(until).await? {
@@ -146,7 +147,7 @@ impl Dialogue {
     }
 
     /// Receives more, or ends the sending, in which case there is no number.
-    async fn step(&mut self, until: Instant) -> Result<Option<usize>, SourceError> {
+    async fn step(&mut self, until: Instant) -> Result<Option<usize>, Error> {
         let until = until.min(self.until);
         self.buffer.reserve(READ_SIZE);
         let upload = self.upload.as_mut();
@@ -164,7 +165,7 @@ impl Dialogue {
             }
         };
         match timeout_at(until, event).await {
-            Err(_) => Err(SourceError::Timeout),
+            Err(_) => Err(Error::Timeout),
             Ok(Event::Sent(result)) => {
                 self.upload = None;
                 self.unsent = result.err();
@@ -175,9 +176,9 @@ impl Dialogue {
             Ok(Event::Received(Err(error))) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(cut_off())
             }
-            Ok(Event::Received(Err(error))) => Err(SourceError::Connection(format!(
-                "the connection broke: {error}"
-            ))),
+            Ok(Event::Received(Err(error))) => {
+                Err(Error::Connection(format!("the connection broke: {error}")))
+            }
         }
     }
 }
@@ -188,28 +189,26 @@ async fn upload(
     head: Vec<u8>,
     body: Body,
     silence: Duration,
-) -> Result<(), SourceError> {
-    let mut send = async |bytes: Bytes| -> Result<(), SourceError> {
-        let broken = |error: io::Error| {
-            SourceError::Connection(format!("the request could not be sent: {error}"))
-        };
+) -> Result<(), Error> {
+    let mut send = async |bytes: Bytes| -> Result<(), Error> {
+        let broken =
+            |error: io::Error| Error::Connection(format!("the request could not be sent: {error}"));
         let mut bytes = bytes;
         while !bytes.is_empty() {
             let sent = timeout(silence, stream.write_buf(&mut bytes)).await;
-            if sent.map_err(|_| SourceError::Timeout)?.map_err(broken)? == 0 {
+            if sent.map_err(|_| Error::Timeout)?.map_err(broken)? == 0 {
                 return Err(broken(io::ErrorKind::WriteZero.into()));
             }
         }
         let flushed = timeout(silence, stream.flush()).await;
-        flushed.map_err(|_| SourceError::Timeout)?.map_err(broken)
+        flushed.map_err(|_| Error::Timeout)?.map_err(broken)
     };
     send(Bytes::from(head)).await?;
     match body {
         Body::None => {}
         Body::Bytes(bytes) => send(bytes).await?,
         Body::Stream(length, mut stream) => {
-            let broken =
-                |why: String| SourceError::Connection(format!("the body of the request: {why}"));
+            let broken = |why: String| Error::Connection(format!("the body of the request: {why}"));
             let mut left = length;
             while let Some(bytes) = stream.next().await {
                 let bytes = bytes.map_err(broken)?;
@@ -226,16 +225,16 @@ async fn upload(
     Ok(())
 }
 
-pub(super) fn wrong(what: impl Into<String>) -> SourceError {
-    SourceError::Answer(what.into())
+pub(super) fn wrong(what: impl Into<String>) -> Error {
+    Error::Answer(what.into())
 }
 
-pub(super) fn cut_off() -> SourceError {
-    SourceError::Connection("the answer is cut off".to_owned())
+pub(super) fn cut_off() -> Error {
+    Error::Connection("the answer is cut off".to_owned())
 }
 
-fn too_long() -> SourceError {
-    SourceError::TooLarge(format!(
+fn too_long() -> Error {
+    Error::TooLarge(format!(
         "the header of the answer is longer than {MAX_HEAD} bytes"
     ))
 }

@@ -15,8 +15,8 @@ pub use self::outgoing::{Body, Outgoing, Version, is_token};
 
 use self::dialogue::{Dialogue, deadline};
 use super::Net;
-use super::connection::Wire;
-use crate::source::{Limits, SourceError};
+use crate::net::Error;
+use crate::source::Limits;
 use crawlspace_warc::http::{Head, Status};
 
 /// An answer whose header is there, and whose body is read as it comes.
@@ -36,23 +36,13 @@ impl Net {
     /// on the time that everything takes, and on the bytes of the body, as they are sent.
     ///
     /// # Errors
-    /// [`SourceError::Unsupported`] when the request cannot be sent; other errors when no answer comes, or one that
+    /// [`Error::Request`] when the request cannot be sent; other errors when no answer comes, or one that
     /// is not HTTP/1.
-    pub async fn exchange(
-        &self,
-        request: Outgoing,
-        limits: &Limits,
-    ) -> Result<Exchange, SourceError> {
+    pub async fn exchange(&self, request: Outgoing, limits: &Limits) -> Result<Exchange, Error> {
         let until = deadline(limits.total);
         let head = request.head()?;
         let without_body = request.method == http::Method::HEAD;
-        let wire = self.connect(&request.url, limits.connect).await?;
-        let remote = match &wire {
-            Wire::Plain(stream) => stream.peer_addr(),
-            Wire::Tls(stream) => stream.get_ref().0.peer_addr(),
-        };
-        let remote = remote
-            .map_err(|error| SourceError::Connection(format!("the connection broke: {error}")))?;
+        let (wire, remote) = self.connect(&request.url, limits.connect).await?;
         let mut dialogue = Dialogue::new(wire, head, request.body, until, limits);
         let head = dialogue.answer().await?;
         let body = Incoming::new(dialogue, &head, without_body)?;

@@ -5,7 +5,7 @@ use futures_util::stream::BoxStream;
 use http::Method;
 use url::Url;
 
-use crate::source::SourceError;
+use crate::net::Error;
 
 /// Fields that belong to a connection, and not to the request (RFC 9110, section 7.6.1), with those that tell how
 /// the body is sent.
@@ -88,8 +88,8 @@ pub fn is_token(bytes: &[u8]) -> bool {
 
 impl Outgoing {
     /// The bytes of its header.
-    pub(super) fn head(&self) -> Result<Vec<u8>, SourceError> {
-        let refused = |what: String| Err(SourceError::Unsupported(what));
+    pub(super) fn head(&self) -> Result<Vec<u8>, Error> {
+        let refused = |what: String| Err(Error::Request(what));
         if matches!(self.method, Method::CONNECT | Method::TRACE) {
             return refused(format!("a {} request is not sent on", self.method));
         }
@@ -253,7 +253,7 @@ mod tests {
             outgoing("GET", "http://example.com/", &[("a", "b\nc")]),
             outgoing("GET", "http://example.com/", &[("a", "b\0")]),
         ] {
-            assert!(matches!(request.head(), Err(SourceError::Unsupported(_))));
+            assert!(matches!(request.head(), Err(Error::Request(_))));
         }
     }
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use reqwest::blocking::Response;
-use reqwest::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, LAST_MODIFIED, RETRY_AFTER,
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName,
+    HeaderValue, LAST_MODIFIED, RANGE, RETRY_AFTER,
 };
 use url::Url;
 
-use super::client::Body;
+use crate::net::Request;
+use crate::net::blocking::{Body, Response};
 use crate::wacz::{Options, Problem};
 
 /// An answer that is of use.
@@ -47,20 +48,38 @@ pub(super) struct Validators {
 }
 
 impl Answer {
-    pub(super) fn read(response: Response, options: &Options) -> Result<Answer, Problem> {
+    /// Asks for a file, or for the bytes from one to another one, both included.
+    pub(super) fn ask(
+        url: &Url,
+        range: Option<(u64, u64)>,
+        options: &Options,
+    ) -> Result<Answer, Problem> {
+        let mut request = Request::get(url.clone());
+        // Ranges of compressed text would be of no use, and sizes would not be those of the file.
+        let identity = HeaderValue::from_static("identity");
+        request.headers.insert(ACCEPT_ENCODING, identity);
+        if let Some((from, last)) = range {
+            let range = HeaderValue::try_from(format!("bytes={from}-{last}"));
+            let range = range.map_err(|error| Problem::Refused(error.to_string()))?;
+            request.headers.insert(RANGE, range);
+        }
+        Answer::of(options.send(request)?)
+    }
+
+    fn of(response: Response) -> Result<Answer, Problem> {
         let text = |name: HeaderName| -> Option<String> {
-            let value = response.headers().get(name)?;
+            let value = response.headers.get(name)?;
             Some(String::from_utf8_lossy(value.as_bytes()).trim().to_owned())
         };
         let answer = |why: String| Err(Problem::Answer(why));
-        let status = response.status().as_u16();
+        let status = response.status;
         let validators = Validators {
             tag: text(ETAG),
             modified: text(LAST_MODIFIED),
         };
         let range = text(CONTENT_RANGE);
         if matches!(status, 200 | 206) {
-            let is_packed = response.url().path().ends_with(".gz");
+            let is_packed = response.url.path().ends_with(".gz");
             let is_own = |coding: &str| match coding.to_ascii_lowercase().as_str() {
                 "identity" => true,
                 // Some servers say it of files that are compressed themselves (`AddEncoding` of Apache).
@@ -76,8 +95,8 @@ impl Answer {
         let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
         match status {
             200 => Ok(Answer::Whole {
-                url: response.url().clone(),
-                body: Body::new(response, options),
+                url: response.url,
+                body: response.body,
                 validators,
                 length,
             }),
@@ -101,7 +120,7 @@ impl Answer {
                 Ok(Answer::Part {
                     part,
                     validators,
-                    body: Body::new(response, options),
+                    body: response.body,
                 })
             }
             416 => Ok(Answer::NoSuchPart {

@@ -4,7 +4,6 @@
 //! an error, and so is an answer that contradicts itself; a connection that breaks is taken up where it broke.
 
 mod answer;
-mod client;
 mod retry;
 mod stream;
 
@@ -14,8 +13,6 @@ use std::sync::Arc;
 use url::Url;
 
 use self::answer::{Answer, Validators};
-use self::client::send;
-pub use self::client::{Body, refused, web_client};
 pub use self::retry::RETRIED_STATUSES;
 use self::retry::Retries;
 pub(super) use self::stream::Stream;
@@ -48,7 +45,7 @@ impl Remote {
         let mut whole_only = false;
         loop {
             let range = (!whole_only).then_some((0, PROBE - 1));
-            let attempt = send(url, range, options).and_then(|answer| match answer {
+            let attempt = Answer::ask(url, range, options).and_then(|answer| match answer {
                 Answer::Part {
                     part,
                     validators,
@@ -124,7 +121,7 @@ pub(super) struct Whole {
 pub(super) fn whole(url: &Url, options: &Options) -> Result<Whole, Problem> {
     let mut retries = Retries::new(options);
     loop {
-        let attempt = send(url, None, options).and_then(|answer| match answer {
+        let attempt = Answer::ask(url, None, options).and_then(|answer| match answer {
             Answer::Whole {
                 url: from,
                 body,
@@ -164,7 +161,7 @@ pub(super) fn beginning<T>(
 ) -> Result<T, Problem> {
     let mut retries = Retries::new(options);
     loop {
-        let attempt = send(url, None, options).and_then(|answer| match answer {
+        let attempt = Answer::ask(url, None, options).and_then(|answer| match answer {
             Answer::Whole { mut body, .. } => read(&mut body),
             _ => Err(Problem::Answer(
                 "it sends a part, where all was asked for".to_owned(),

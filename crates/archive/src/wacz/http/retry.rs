@@ -1,6 +1,6 @@
-//! Retries of requests, and the pace that a body must keep.
+//! Retries of requests.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::wacz::{Options, Problem};
 
@@ -8,8 +8,6 @@ use crate::wacz::{Options, Problem};
 const PROGRESS: u64 = 1 << 20;
 /// Maximum pause between two attempts, also when `Retry-After` asks for a longer one.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// Time over which the pace of a body is measured.
-const PACE_WINDOW: Duration = Duration::from_secs(60);
 
 /// HTTP statuses after which a request is retried: the next answer may be another one. The guides list them
 /// (`docs/guide/wacz.md`). Of servers of indexes, 500 is final: the index cannot be built.
@@ -70,59 +68,9 @@ impl Retries {
     }
 }
 
-/// Checks the pace of a body: a server that sends a byte now and then is never silent.
-pub(super) struct Pace {
-    least: u64,
-    since: Instant,
-    count: u64,
-}
-
-impl Pace {
-    /// Requires at least `least` bytes per second, over each minute.
-    pub(super) fn new(least: u64) -> Pace {
-        Pace {
-            least,
-            since: Instant::now(),
-            count: 0,
-        }
-    }
-
-    pub(super) fn count(&mut self, bytes: usize) -> Result<(), Problem> {
-        self.count += bytes as u64;
-        let elapsed = self.since.elapsed();
-        if elapsed < PACE_WINDOW {
-            return Ok(());
-        }
-        if self.count < self.least.saturating_mul(elapsed.as_secs()) {
-            let how = format!(
-                "the server sends fewer than {} bytes per second",
-                self.least
-            );
-            return Err(Problem::Connection(how));
-        }
-        *self = Pace::new(self.least);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_body_must_come_at_some_pace() {
-        let of = |seconds, count| Pace {
-            least: 1000,
-            since: Instant::now() - Duration::from_secs(seconds),
-            count,
-        };
-        assert!(of(0, 0).count(1).is_ok());
-        assert!(of(59, 0).count(1).is_ok(), "it is too early to say");
-        assert!(of(70, 1000).count(1).is_err());
-        let mut pace = of(60, 10_000_000);
-        assert!(pace.count(1).is_ok());
-        assert_eq!(pace.count, 0, "what came before is no credit");
-    }
 
     #[test]
     fn failures_in_a_row_are_borne_until_there_are_too_many() {

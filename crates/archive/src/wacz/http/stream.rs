@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use super::Remote;
 use super::answer::Answer;
-use super::client::{Body, send};
 use super::retry::Retries;
+use crate::net::blocking::Body;
 use crate::wacz::Problem;
 
 /// A part of a file on a server. A connection that breaks is taken up where it broke.
@@ -86,7 +86,7 @@ impl Stream {
         let remote = &self.remote;
         let (url, options) = (&remote.url, &remote.options);
         let changed = |how: String| Err(Problem::Changed(how));
-        match send(url, Some((self.at, self.end - 1)), options)? {
+        match Answer::ask(url, Some((self.at, self.end - 1)), options)? {
             Answer::Part {
                 part,
                 validators,

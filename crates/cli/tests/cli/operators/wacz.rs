@@ -1,7 +1,8 @@
 //! `crawlspace wacz`: a collection of two crawls, the second one with revisits of the first.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,8 +12,8 @@ use crawlspace_archive::wacz::package::{self, Required};
 use crawlspace_archive::wacz::{self, Location, Options, Wacz, Writer};
 use crawlspace_client::dedupe::{Added, Adding, Index};
 use redis_tests::{
-    DATE, FileHost, Manners, Outcome, Rng, Server, assert_contains, ends, outcome, sha256_of,
-    until_some,
+    DATE, FileHost, Manners, Outcome, Rng, ScriptedHost, Server, assert_contains, ends, outcome,
+    sha256_of, until_some,
 };
 use serde_json::json;
 
@@ -353,5 +354,23 @@ fn a_server_behind_tls_is_believed_if_the_system_believes_it() {
     let doubted = check("none.pem").exits(1);
     assert_contains(&doubted.errors, "its certificate is not valid here");
     assert_contains(&doubted.errors, "SSL_CERT_FILE");
+    // The same through a proxy, which sees nothing but where it leads.
+    let proxy = ScriptedHost::handling(|asked, mut client| {
+        let mut server = TcpStream::connect(&asked.target)?;
+        client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
+        let (mut there, mut back) = (client.try_clone()?, server.try_clone()?);
+        let answers = std::thread::spawn(move || io::copy(&mut back, &mut there));
+        io::copy(&mut client, &mut server)?;
+        server.shutdown(Shutdown::Write)?;
+        let _ = answers.join();
+        Ok(false)
+    });
+    let mut tool = tool(format!("wacz check --json {url}"));
+    tool.env_remove("SSL_CERT_DIR").env_remove("NO_PROXY");
+    tool.env("HTTPS_PROXY", proxy.url(""));
+    tool.env("SSL_CERT_FILE", folder.path().join("cert.pem"));
+    outcome(&mut tool).exits(0);
+    let asked = proxy.asked();
+    assert!(!asked.is_empty() && asked.iter().all(|asked| asked.method == "CONNECT"));
     drop(path);
 }

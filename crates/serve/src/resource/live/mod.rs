@@ -13,7 +13,7 @@ use super::digest::Digest;
 use super::record::{LoadError, Record};
 use crawlspace_archive::net::{Net, via};
 use crawlspace_archive::row::Row;
-use crawlspace_archive::source::{Limits, SourceError};
+use crawlspace_archive::source::Limits;
 use crawlspace_archive::timestamp::Timestamp;
 
 pub use self::upstream::load as load_upstream;
@@ -102,7 +102,7 @@ async fn live(
     let date = Timestamp::now();
     let mut outgoing = request.live(url.clone());
     via::mark(&mut outgoing.fields);
-    let exchange = net.exchange(outgoing, limits).await.map_err(unsent)?;
+    let exchange = net.exchange(outgoing, limits).await?;
     let origin = Origin {
         target_uri: url.to_string(),
         date,
@@ -114,12 +114,4 @@ async fn live(
     let head =
         move |length, trailer: &[u8]| header::live(&head, is_chunked.then_some(length), trailer);
     response::record(body, limits.bytes, origin, head).await
-}
-
-/// What cannot be sent is the client's business.
-fn unsent(error: SourceError) -> LoadError {
-    match error {
-        SourceError::Unsupported(what) => LoadError::Request(what),
-        error => LoadError::Net(error),
-    }
 }

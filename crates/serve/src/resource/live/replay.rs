@@ -8,7 +8,7 @@ use url::Url;
 
 use super::capture_head::{capture_head, original};
 use super::response::{self, Arrived, Origin};
-use super::{Whereabouts, unsent, upstream};
+use super::{Whereabouts, upstream};
 use crate::resource::client_request::ClientRequest;
 use crate::resource::digest::{Algorithm, Digest, Digester};
 use crate::resource::record::{LoadError, Record};
@@ -43,7 +43,7 @@ pub(super) async fn load(
                 .fields
                 .push(("Accept-Datetime".into(), date.into()));
         }
-        let exchange = net.exchange(outgoing, limits).await.map_err(unsent)?;
+        let exchange = net.exchange(outgoing, limits).await?;
         let memento = memento_datetime(&exchange.head);
         match next_hop(&exchange.head, memento, &url, &row.url) {
             Some(next) if hops < MAX_HOPS => url = next,

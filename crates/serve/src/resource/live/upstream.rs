@@ -7,7 +7,6 @@ use futures_util::stream::{self, StreamExt};
 use http::Method;
 use url::Url;
 
-use super::unsent;
 use crate::resource::client_request::ClientRequest;
 use crate::resource::input::Input;
 use crate::resource::record::{LoadError, Record};
@@ -49,7 +48,7 @@ pub async fn load(
     let fields = &mut outgoing.fields;
     fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Via"));
     via::mark(fields);
-    let exchange = net.exchange(outgoing, limits).await.map_err(unsent)?;
+    let exchange = net.exchange(outgoing, limits).await?;
     let Exchange { head, body, .. } = exchange;
     match head.first.code {
         200 => {}

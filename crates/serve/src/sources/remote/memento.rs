@@ -3,11 +3,10 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use crawlspace_cdx::surt::MatchType;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::stream::{self, StreamExt};
 use http::header::{HeaderName, HeaderValue, LINK, LOCATION};
 use http::{HeaderMap, Method};
 use tokio::time::{Instant, timeout_at};
@@ -20,7 +19,7 @@ use super::whitelist::{Made, RecordLocation, Whitelist};
 use crate::link_format::{Link, Links};
 use crate::source::{Lookup, Rows, Source};
 use crate::sources::Identity;
-use crawlspace_archive::net::{Net, Request, Response};
+use crawlspace_archive::net::{BodyStream, Net, Request, Response};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::{Batch, Limits, SourceError};
 use crawlspace_archive::timestamp::Timestamp;
@@ -277,7 +276,7 @@ struct TimeMaps {
 struct Current {
     url: Url,
     depth: usize,
-    body: BoxStream<'static, Result<Bytes, SourceError>>,
+    body: BodyStream,
 }
 
 impl TimeMaps {
@@ -312,7 +311,7 @@ impl TimeMaps {
                     self.limits.bytes = self.limits.bytes.saturating_sub(bytes.len() as u64);
                     self.links.feed(&bytes);
                 }
-                Some(Err(error)) => return Err(self.end(error)),
+                Some(Err(error)) => return Err(self.end(error.into())),
                 None => {
                     let last = self.links.finish();
                     let last =

@@ -5,10 +5,9 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{BoxStream, StreamExt};
+use futures_util::stream::StreamExt;
 use http::header::{HeaderValue, VIA};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -18,7 +17,7 @@ use super::pieces::{Piece, Pieces};
 use super::rows::Batched;
 use super::template::Parameters;
 use super::whitelist::{Made, Verdict, Whitelist};
-use crawlspace_archive::net::{Net, Request, Response, via};
+use crawlspace_archive::net::{BodyStream, Net, Request, Response, via};
 use crawlspace_archive::row::Row;
 use crawlspace_archive::source::{Batch, Limits, SourceError};
 
@@ -65,7 +64,7 @@ pub(super) struct Pages {
     question: Question,
     /// What is to be asked next.
     ask: Option<String>,
-    body: Option<BoxStream<'static, Result<Bytes, SourceError>>>,
+    body: Option<BodyStream>,
     pieces: Pieces,
     reading: PageReader,
     /// Where the question came by, which is known while the first part is asked for.
@@ -171,7 +170,7 @@ impl Pages {
                     self.limits.bytes = left;
                     self.pieces.feed(&bytes);
                 }
-                Some(Err(error)) => return Err(self.end(error)),
+                Some(Err(error)) => return Err(self.end(error.into())),
                 None => {
                     self.body = None;
                     self.finish()?;
@@ -201,10 +200,7 @@ impl Pages {
     }
 
     /// Asks for a part. No body when there is nothing.
-    async fn open(
-        &mut self,
-        url: String,
-    ) -> Result<Option<BoxStream<'static, Result<Bytes, SourceError>>>, SourceError> {
+    async fn open(&mut self, url: String) -> Result<Option<BodyStream>, SourceError> {
         let mut limits = self.limits;
         if self.asked > 0 {
             // What comes after the first rows may take as long as they may pause.
