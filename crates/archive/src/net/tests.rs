@@ -243,15 +243,12 @@ fn a_proxy_gets_whole_urls_and_opens_tunnels() {
     run(async {
         let net = through(&url);
         // A name that nobody knows here.
-        let text = body(
-            &net,
-            "http://user:secret@a.invalid:81/b?c#d",
-            &Limits::default(),
-        );
-        assert_eq!(text.await.unwrap(), b"text");
+        let limits = Limits::default();
+        let text = body(&net, "http://user:secret@a.invalid:81/b?c#d", &limits).await;
+        assert_eq!(text.unwrap(), b"text");
         let refused = ask(&net, "https://a.invalid/b").await.err().unwrap();
         assert_contains(&refused, "its proxy answers with HTTP status 407");
-        let text = body(&net, &proxy.url("/direct"), &Limits::default()).await;
+        let text = body(&net, &proxy.url("/direct"), &limits).await;
         assert_eq!(text.unwrap(), b"text");
         let refused = ask(&through("socks5://127.0.0.1:1"), "http://a.invalid/").await;
         assert!(matches!(refused.err(), Some(Error::Refused(_))));
