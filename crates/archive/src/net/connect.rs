@@ -69,10 +69,12 @@ impl Net {
         let connecting = async {
             let Some(proxy) = self.proxy(url) else {
                 let (wire, remote) = self.tcp(&host, port).await?;
-                return match is_tls {
-                    true => Ok((self.tls(&host, port, wire).await?, remote)),
-                    false => Ok((wire, remote)),
+                let wire = if is_tls {
+                    self.tls(&host, port, wire).await?
+                } else {
+                    wire
                 };
+                return Ok((wire, remote));
             };
             let (of_proxy, auth) = (proxy.uri(), proxy.basic_auth());
             let (name, is_secure) = match of_proxy.scheme_str() {

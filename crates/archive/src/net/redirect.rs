@@ -24,9 +24,10 @@ pub(super) fn next(request: &Request, answer: &Response) -> Result<Option<Reques
         to.map_err(|error| Error::Answer(format!("invalid redirect to {location:?}: {error}")))?;
     // Names and passwords are for those whom the configuration names.
     let is_elsewhere = request.url.origin() != to.origin();
-    let (name, password) = match is_elsewhere {
-        true => ("", None),
-        false => (request.url.username(), request.url.password()),
+    let (name, password) = if is_elsewhere {
+        ("", None)
+    } else {
+        (request.url.username(), request.url.password())
     };
     let _ = to.set_username(name);
     let _ = to.set_password(password);
