@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::Pieces;
-use super::forward::MAX_PIECE;
+use super::lines::MAX_PIECE;
 use crate::lines::MAX_LINE;
 use crate::sorted::line::trimmed;
 use crate::sorted::steps::{Budget, Halt};

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::sorted::handle::FileVersion;
+use crate::sorted::file::FileVersion;
 use crate::sorted::line::Shape;
 
 /// Number of samples of a file, from its beginning to its end.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::sorted::handle::Snapshot;
+use crate::sorted::file::Snapshot;
 use crate::sorted::steps::{Budget, Halt};
 use crate::zipnum::cluster::Blocks;
 

@@ -2,9 +2,9 @@
 
 use crate::lines::MAX_LINE;
 use crate::sorted::Pieces;
-use crate::sorted::forward::Forward;
-use crate::sorted::handle::Snapshot;
+use crate::sorted::file::Snapshot;
 use crate::sorted::line::Shape;
+use crate::sorted::lines::Forward;
 use crate::sorted::pivots::Pivot;
 use crate::sorted::steps::{Budget, Halt};
 

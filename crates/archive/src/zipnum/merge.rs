@@ -4,10 +4,10 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::loser_tree::LoserTree;
 use super::secondary::Secondary;
 use super::writer::Copied;
 use super::{Options, Writer, files};
+use crate::loser_tree::LoserTree;
 use crate::zipnum::cluster::line::Block;
 use crate::{Error, Work};
 

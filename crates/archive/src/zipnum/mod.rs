@@ -12,13 +12,11 @@
 //! is and how long, its number from 1, and, in a column more than ZipNum has, how many lines are in it. Blocks follow
 //! each other without gaps. An index of nothing is two empty files.
 //!
-//! [`Writer`] writes one, [`merge`] makes one of many, [`Blocks`] reads one from the beginning to the end, and [`Lookup`]
-//! finds what is in one.
+//! [`Writer`] writes one, [`merge`] makes one of many, [`Blocks`] reads one from the beginning to the end, and
+//! [`Lookup`](crate::index::Lookup) finds what is in one.
 
 mod blocks;
 pub mod cluster;
-mod lookup;
-mod loser_tree;
 mod merge;
 mod pack;
 mod secondary;
@@ -29,7 +27,6 @@ mod writer;
 use std::path::{Path, PathBuf};
 
 pub use self::blocks::Blocks;
-pub use self::lookup::{Lookup, Rows};
 pub use self::merge::merge;
 pub use self::writer::{Stats, Writer};
 
@@ -76,6 +73,6 @@ fn part(stem: &str) -> String {
 }
 
 /// The file with the blocks, and the secondary index.
-fn files(folder: &Path, stem: &str) -> (PathBuf, PathBuf) {
+pub(crate) fn files(folder: &Path, stem: &str) -> (PathBuf, PathBuf) {
     (folder.join(part(stem)), folder.join(format!("{stem}.idx")))
 }

@@ -21,7 +21,7 @@ use self::row::Row;
 pub use self::survey::Skipped;
 use self::survey::Survey;
 use super::{JobId, PROGRESS_INTERVAL, Work};
-use crawlspace_archive::zipnum::Lookup;
+use crawlspace_archive::index::Lookup;
 use crawlspace_client::dedupe::feed::{RECORDS, Refused, feed, writer_at};
 use crawlspace_client::dedupe::{
     Added, Adding, Committed, CrawlState, CrawlStats, Index, Sequence,

@@ -11,10 +11,10 @@ use futures_util::stream::{self, StreamExt};
 
 use super::Identity;
 use crate::source::{Lookup, Rows, Source};
+use crawlspace_archive::index::span::{Position, Span, distance};
 use crawlspace_archive::lines::MAX_LINE;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::sorted::line::{Shape, Writer, is_no_capture, trimmed};
-use crawlspace_archive::sorted::span::{Position, Span, distance};
 use crawlspace_archive::source::{Batch, SourceError};
 use crawlspace_client::server::without_password;
 use crawlspace_client::{Ask, AsyncServer, Call};

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::Cluster;
 use super::line::Block;
 use crate::sorted::backward::Backward;
-use crate::sorted::forward::Forward;
+use crate::sorted::lines::Forward;
 use crate::sorted::steps::{Budget, Halt};
 use crate::source::SourceError;
 

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::sorted::handle::{FileVersion, NamedFile};
+use crate::sorted::file::{FileVersion, NamedFile};
 use crate::sorted::steps::{Budget, Halt};
 use crate::source::SourceError;
 

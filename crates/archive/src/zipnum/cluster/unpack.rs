@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::inflate::{MAX_BLOCK, Unfit, inflate};
 use super::line::Block;
-use crate::sorted::handle::{FileVersion, Snapshot};
+use crate::sorted::file::{FileVersion, Snapshot};
 use crate::sorted::steps::{Budget, Halt};
 use crate::source::SourceError;
 

@@ -1,7 +1,7 @@
 //! What is found.
 
-use super::super::Lookup;
 use super::*;
+use crate::index::{Lookup, Rows};
 use crate::timestamp::Timestamp;
 use redis_tests::assert_starts;
 
@@ -57,7 +57,7 @@ fn index(folder: &Path, captures: &[Capture], plain: bool, options: Options) {
     }
 }
 
-fn found(rows: Result<super::super::Rows<'_>, Error>) -> Vec<Vec<u8>> {
+fn found(rows: Result<Rows<'_>, Error>) -> Vec<Vec<u8>> {
     let rows = rows.unwrap().map(|row| row.unwrap().line().to_vec());
     rows.collect()
 }

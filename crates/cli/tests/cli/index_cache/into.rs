@@ -1,6 +1,6 @@
 //! `--into`: from metadata files to a dedupe index.
 
-use crawlspace_archive::zipnum::Lookup;
+use crawlspace_archive::index::Lookup;
 use crawlspace_client::dedupe::{CrawlState, Index};
 use redis_tests::{
     Cluster, Options, Program, Relay, Server, Snapshot, assert_consistent, assert_contains,

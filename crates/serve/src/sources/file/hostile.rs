@@ -11,9 +11,9 @@ use redis_tests::Rng;
 use super::FileSource;
 use super::tests::{ask, identity, lookup, query, runtime};
 use crate::source::{Lookup, Source};
+use crawlspace_archive::index::folder::Choice;
+use crawlspace_archive::index::listings::Listings;
 use crawlspace_archive::sorted::Order;
-use crawlspace_archive::sorted::folder::Choice;
-use crawlspace_archive::sorted::listings::Listings;
 use crawlspace_archive::source::SourceError;
 use crawlspace_archive::timestamp::Timestamp;
 

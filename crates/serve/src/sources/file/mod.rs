@@ -21,14 +21,14 @@ use futures_util::future::BoxFuture;
 
 use super::Identity;
 use crate::source::{Blocks, Lookup, Rows, Source};
+use crawlspace_archive::index::files::Files;
+use crawlspace_archive::index::folder::{Choice, Listing};
+use crawlspace_archive::index::listings::Listings;
+use crawlspace_archive::index::scan::Scan;
+use crawlspace_archive::index::span::Span;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::sorted::disorder::Disorder;
-use crawlspace_archive::sorted::folder::{Choice, Listing};
 use crawlspace_archive::sorted::line::Writer;
-use crawlspace_archive::sorted::listings::Listings;
-use crawlspace_archive::sorted::scan::Scan;
-use crawlspace_archive::sorted::span::Span;
-use crawlspace_archive::sorted::start::Files;
 use crawlspace_archive::sorted::steps::batches;
 use crawlspace_archive::source::SourceError;
 

@@ -9,12 +9,12 @@ use futures_util::{FutureExt, StreamExt};
 
 use super::super::file::FileSource;
 use crate::source::{self, Lookup, Rows};
+use crawlspace_archive::index::files::Files;
+use crawlspace_archive::index::folder::Listing;
+use crawlspace_archive::index::span::Span;
 use crawlspace_archive::row::member;
 use crawlspace_archive::sorted::Order;
-use crawlspace_archive::sorted::folder::Listing;
 use crawlspace_archive::sorted::line::{Shape, Writer};
-use crawlspace_archive::sorted::span::Span;
-use crawlspace_archive::sorted::start::Files;
 use crawlspace_archive::sorted::steps::{Budget, Halt, Next, Steps, batches};
 use crawlspace_archive::source::{Batch, SourceError};
 use crawlspace_archive::zipnum::cluster::Blocks;

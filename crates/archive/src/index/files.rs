@@ -3,15 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::index::cursor::Cursor;
+use crate::index::scan::Start;
+use crate::index::span::Span;
 use crate::sorted::Order;
 use crate::sorted::Pieces;
 use crate::sorted::backward::Backward;
-use crate::sorted::cursor::Cursor;
-use crate::sorted::forward::Forward;
-use crate::sorted::handle::{NamedFile, Snapshot};
-use crate::sorted::scan::Start;
+use crate::sorted::file::{NamedFile, Snapshot};
+use crate::sorted::lines::Forward;
 use crate::sorted::search::{BeginOf, Bounds, Search, capture};
-use crate::sorted::span::Span;
 use crate::sorted::steps::{Budget, Halt};
 use crate::zipnum::cluster::line::begin_of as secondary;
 use crate::zipnum::cluster::{Blocks, Cluster};

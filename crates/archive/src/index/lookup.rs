@@ -7,13 +7,13 @@ use bytes::Bytes;
 use crawlspace_cdx::surt::urlkey;
 
 use crate::Error;
+use crate::index::cursor::Cursor;
+use crate::index::files::Files;
+use crate::index::scan::Start;
+use crate::index::span::Span;
 use crate::row::Row;
 use crate::sorted::Order;
-use crate::sorted::cursor::Cursor;
-use crate::sorted::handle;
-use crate::sorted::scan::Start;
-use crate::sorted::span::Span;
-use crate::sorted::start::Files;
+use crate::sorted::file;
 use crate::sorted::steps::{Budget, Halt};
 use crate::source::SourceError;
 use crate::timestamp::Timestamp;
@@ -24,7 +24,7 @@ use crate::timestamp::Timestamp;
 /// It reads what a look-up needs and no more, by the same search that answers requests over HTTP.
 ///
 /// ```
-/// use crawlspace_archive::zipnum::Lookup;
+/// use crawlspace_archive::index::Lookup;
 /// let folder = tempfile::tempdir()?;
 /// let line = "com,example)/ 20160101000000 {\"url\":\"http://example.com/\",\"digest\":\"D\"}\n";
 /// std::fs::write(folder.path().join("url.cdxj"), line)?;
@@ -37,8 +37,8 @@ use crate::timestamp::Timestamp;
 /// ```
 pub struct Lookup {
     folder: PathBuf,
-    url: Arc<handle::NamedFile>,
-    digest: Arc<handle::NamedFile>,
+    url: Arc<file::NamedFile>,
+    digest: Arc<file::NamedFile>,
 }
 
 /// Rows, in the order of the index.
@@ -132,7 +132,7 @@ impl Lookup {
         self.rows(&self.url, Span::all())
     }
 
-    fn rows(&self, entry: &Arc<handle::NamedFile>, span: Span) -> Result<Rows<'_>, Error> {
+    fn rows(&self, entry: &Arc<file::NamedFile>, span: Span) -> Result<Rows<'_>, Error> {
         let cursor = self.start(entry, span, Order::Ascending, None)?.pop();
         Ok(Rows {
             lookup: self,
@@ -143,7 +143,7 @@ impl Lookup {
 
     fn start(
         &self,
-        entry: &Arc<handle::NamedFile>,
+        entry: &Arc<file::NamedFile>,
         span: Span,
         order: Order,
         split: Option<Vec<u8>>,
@@ -210,14 +210,14 @@ impl Iterator for Rows<'_> {
 }
 
 /// The file of that name in which rows are looked for.
-fn entry(folder: &Path, stem: &str) -> Result<Arc<handle::NamedFile>, Error> {
-    let (_, idx) = super::files(folder, stem);
+fn entry(folder: &Path, stem: &str) -> Result<Arc<file::NamedFile>, Error> {
+    let (_, idx) = crate::zipnum::files(folder, stem);
     if idx.try_exists().map_err(Error::io(&idx, "open"))? {
-        return Ok(Arc::new(handle::NamedFile::of_cluster(idx)));
+        return Ok(Arc::new(file::NamedFile::of_cluster(idx)));
     }
     let plain = folder.join(format!("{stem}.cdxj"));
     if plain.try_exists().map_err(Error::io(&plain, "open"))? {
-        Ok(Arc::new(handle::NamedFile::new(plain)))
+        Ok(Arc::new(file::NamedFile::new(plain)))
     } else {
         Err(Error::Damaged {
             entry: folder.to_owned(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::sorted::disorder::disorder;
-use crate::sorted::handle::{NamedFile, is_gone};
+use crate::sorted::file::{NamedFile, is_gone};
 use crate::zipnum::cluster::is_secondary;
 
 /// Maximum depth of folders in folders.

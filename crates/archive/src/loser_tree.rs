@@ -2,7 +2,7 @@
 
 /// A tree of losers: whoever comes first has beaten all others, and to find the next one after it has changed takes
 /// as many comparisons as the tree has levels.
-pub(super) struct LoserTree {
+pub(crate) struct LoserTree {
     /// Who lost at each inner node. The one at 0 is who has won.
     losers: Vec<usize>,
     players: usize,

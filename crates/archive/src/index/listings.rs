@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::sorted::folder::{Choice, Listing};
+use crate::index::folder::{Choice, Listing};
 use crate::sorted::steps::elsewhere;
 use crate::source::SourceError;
 

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::backward::Backward;
-use super::forward::Forward;
+use crate::index::span::{Position, Span, distance};
 use crate::sorted::Order;
+use crate::sorted::backward::Backward;
 use crate::sorted::line::{Shape, is_no_capture};
-use crate::sorted::span::{Position, Span, distance};
+use crate::sorted::lines::Forward;
 use crate::sorted::steps::{Budget, Halt};
 
 /// Limit of captures at the same distance from the moment asked for that are put into order, in bytes.
