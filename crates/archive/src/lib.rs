@@ -24,6 +24,7 @@ mod work;
 pub mod zipnum;
 
 pub use self::error::Error;
+pub use self::loser_tree::LoserTree;
 pub use self::work::{Progress, Work};
 
 /// The example of the README compiles and runs.

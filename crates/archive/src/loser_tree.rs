@@ -2,7 +2,22 @@
 
 /// A tree of losers: whoever comes first has beaten all others, and to find the next one after it has changed takes
 /// as many comparisons as the tree has levels.
-pub(crate) struct LoserTree {
+///
+/// ```
+/// use crawlspace_archive::LoserTree;
+/// let mut inputs = [vec![4, 1], vec![3, 2]];
+/// // What has ended comes after all others.
+/// let head = |inputs: &[Vec<u32>; 2], n: usize| inputs[n].last().copied().unwrap_or(u32::MAX);
+/// let mut tree = LoserTree::new(2, |a, b| head(&inputs, a) < head(&inputs, b));
+/// let mut merged = Vec::new();
+/// while let Some(first) = inputs[tree.winner()].pop() {
+///     merged.push(first);
+///     tree.replay(|a, b| head(&inputs, a) < head(&inputs, b));
+/// }
+/// assert_eq!(merged, [1, 2, 3, 4]);
+/// ```
+#[derive(Debug)]
+pub struct LoserTree {
     /// Who lost at each inner node. The one at 0 is who has won.
     losers: Vec<usize>,
     players: usize,
@@ -10,7 +25,7 @@ pub(crate) struct LoserTree {
 
 impl LoserTree {
     /// `before(a, b)` says whether player `a` comes before player `b`; players have the numbers from 0 on.
-    pub(crate) fn new(players: usize, before: impl Fn(usize, usize) -> bool) -> LoserTree {
+    pub fn new(players: usize, before: impl Fn(usize, usize) -> bool) -> LoserTree {
         // Node n has the children 2n and 2n + 1, and the players are the leaves, from node `players` on.
         let mut winners: Vec<usize> = vec![0; players];
         winners.extend(0..players);
@@ -33,12 +48,12 @@ impl LoserTree {
     }
 
     /// Who comes first.
-    pub(crate) fn winner(&self) -> usize {
+    pub fn winner(&self) -> usize {
         self.losers[0]
     }
 
     /// Who would come first if the winner were not there. `None` when there is nobody else.
-    pub(crate) fn second(&self, before: impl Fn(usize, usize) -> bool) -> Option<usize> {
+    pub fn second(&self, before: impl Fn(usize, usize) -> bool) -> Option<usize> {
         let mut node = (self.players + self.winner()) / 2;
         let mut second = None;
         while node > 0 {
@@ -52,7 +67,7 @@ impl LoserTree {
     }
 
     /// The winner has changed.
-    pub(crate) fn replay(&mut self, before: impl Fn(usize, usize) -> bool) {
+    pub fn replay(&mut self, before: impl Fn(usize, usize) -> bool) {
         let mut winner = self.winner();
         let mut node = (self.players + winner) / 2;
         while node > 0 {

@@ -1,10 +1,7 @@
 //! Indexes of the lines of CDX files.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +11,7 @@ use super::{
     Combine, CombiningMultiFileBasedCache, Draft, Error, JobSet, MultiFileBasedCache,
     PROGRESS_INTERVAL, Prepared, Work,
 };
+use crawlspace_archive::LoserTree;
 
 /// A cache of files with the lines of the CDX of all jobs of a set, sorted by their bytes.
 pub type CdxIndexCache = CombiningMultiFileBasedCache<CdxIndex>;
@@ -88,45 +86,63 @@ fn merge(
     file: File,
     done: &mut dyn FnMut(u64) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut inputs = Vec::with_capacity(parts.len());
-    let mut heap = BinaryHeap::with_capacity(parts.len());
-    for (number, part) in parts.iter().enumerate() {
-        let file = File::open(part).map_err(Error::io(part, "open"))?;
-        let mut lines = BufReader::with_capacity(BUFFER, file);
-        let mut line = Vec::new();
-        if next(&mut lines, &mut line).map_err(Error::io(part, "read"))? {
-            heap.push(Reverse((line, number)));
-        }
-        inputs.push((part, lines));
-    }
+    let inputs = parts.iter().map(|part| Input::open(part));
+    let mut inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+    let mut tree = LoserTree::new(inputs.len(), |a, b| is_before(&inputs, a, b));
     let mut out = BufWriter::with_capacity(BUFFER, file);
     let mut written = 0;
-    while let Some(mut first) = heap.peek_mut() {
-        let Reverse((line, number)) = &mut *first;
-        line.push(b'\n');
-        out.write_all(line).map_err(Error::io(path, "write"))?;
+    while let Some(first) = inputs.get_mut(tree.winner())
+        && !first.line.is_empty()
+    {
+        let line = out.write_all(&first.line);
+        line.map_err(Error::io(path, "write"))?;
         written += 1;
         if written % PROGRESS_INTERVAL == 0 {
             done(PROGRESS_INTERVAL)?;
         }
-        let number = *number;
-        let more = match inputs.get_mut(number) {
-            Some((part, lines)) => next(lines, line).map_err(Error::io(part, "read"))?,
-            None => false,
-        };
-        if !more {
-            PeekMut::pop(first);
-        }
+        first.advance()?;
+        tree.replay(|a, b| is_before(&inputs, a, b));
     }
     out.flush().map_err(Error::io(path, "write"))
 }
 
-/// The next line, without its end. They were looked at when the file was made, so that none is too long.
-fn next(lines: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
-    line.clear();
-    let read = lines.read_until(b'\n', line)?;
-    if line.last() == Some(&b'\n') {
-        line.pop();
+/// A sorted file, and where in it the merge is.
+struct Input<'a> {
+    path: &'a Path,
+    lines: BufReader<File>,
+    /// The line with its end; empty after the last one.
+    line: Vec<u8>,
+}
+
+impl Input<'_> {
+    fn open(path: &Path) -> Result<Input<'_>, Error> {
+        let file = File::open(path).map_err(Error::io(path, "open"))?;
+        let mut input = Input {
+            path,
+            lines: BufReader::with_capacity(BUFFER, file),
+            line: Vec::new(),
+        };
+        input.advance()?;
+        Ok(input)
     }
-    Ok(read > 0)
+
+    /// Goes to the next line. They were looked at when the file was made, so that none is too long.
+    fn advance(&mut self) -> Result<(), Error> {
+        self.line.clear();
+        let read = self.lines.read_until(b'\n', &mut self.line);
+        read.map_err(Error::io(self.path, "read"))?;
+        if self.line.last().is_some_and(|end| *end != b'\n') {
+            self.line.push(b'\n');
+        }
+        Ok(())
+    }
+}
+
+/// Whether the line of one input comes before that of another one. Ends of lines are not compared.
+fn is_before(inputs: &[Input<'_>], a: usize, b: usize) -> bool {
+    let line = |n: usize| inputs.get(n).and_then(|input| input.line.split_last());
+    match (line(a), line(b)) {
+        (Some((_, first)), Some((_, second))) => (first, a) < (second, b),
+        (first, _) => first.is_some(),
+    }
 }

@@ -1,9 +1,8 @@
 //! Ordered rows of many sources as one.
 
-use std::cmp::Ordering;
-
 use futures_util::stream::{self, BoxStream, StreamExt};
 
+use crawlspace_archive::LoserTree;
 use crawlspace_archive::row::Row;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::Batch;
@@ -31,7 +30,7 @@ pub fn merge(streams: Vec<Ordered>, order: Order) -> Ordered {
 }
 
 struct Merge {
-    /// Streams that have more rows, in their order.
+    /// Streams, in their order.
     heads: Vec<Head>,
     order: Order,
 }
@@ -39,81 +38,61 @@ struct Merge {
 struct Head {
     /// What is left of a batch.
     rows: std::vec::IntoIter<Row>,
-    stream: Ordered,
+    /// `None` when it has ended.
+    stream: Option<Ordered>,
 }
 
 impl Head {
     fn new(stream: Ordered) -> Head {
         Head {
             rows: Vec::new().into_iter(),
-            stream,
+            stream: Some(stream),
         }
     }
 
     fn first(&self) -> Option<&Row> {
         self.rows.as_slice().first()
     }
+
+    fn has_to_wait(&self) -> bool {
+        self.first().is_none() && self.stream.is_some()
+    }
+
+    /// Waits until there is a row, or the stream has ended.
+    async fn fill(&mut self) {
+        while self.first().is_none()
+            && let Some(stream) = &mut self.stream
+        {
+            match stream.next().await {
+                Some(batch) => self.rows = batch.into_iter(),
+                None => self.stream = None,
+            }
+        }
+    }
 }
 
 impl Merge {
     /// Empty at the end.
     async fn next(&mut self) -> Batch {
+        let order = self.order;
+        let before = |heads: &[Head], a: usize, b: usize| match (heads[a].first(), heads[b].first())
+        {
+            (Some(first), Some(second)) => order.compare(first, second).then(a.cmp(&b)).is_lt(),
+            (first, _) => first.is_some(),
+        };
+        let heads = &mut self.heads;
+        futures_util::future::join_all(heads.iter_mut().map(Head::fill)).await;
+        let mut tree = LoserTree::new(heads.len(), |a, b| before(heads, a, b));
         let mut out = Batch::new();
-        while out.len() < BATCH {
-            if self.heads.iter().any(|head| head.first().is_none()) {
-                // What is ready is not held back for a source that has to be waited for.
-                if !out.is_empty() {
-                    break;
-                }
-                self.fill().await;
+        while let Some(row) = heads[tree.winner()].rows.next() {
+            out.push(row);
+            // What is ready is not held back for a source that has to be waited for.
+            if out.len() >= BATCH || heads[tree.winner()].has_to_wait() {
+                break;
             }
-            let order = self.order;
-            let mut best: Option<(usize, &Row)> = None;
-            let mut second: Option<&Row> = None;
-            for (at, head) in self.heads.iter().enumerate() {
-                let Some(row) = head.first() else { continue };
-                match best {
-                    Some((_, first)) if order.compare(row, first) == Ordering::Less => {
-                        second = Some(first);
-                        best = Some((at, row));
-                    }
-                    Some(_) => match second {
-                        Some(other) if order.compare(row, other) != Ordering::Less => {}
-                        _ => second = Some(row),
-                    },
-                    None => best = Some((at, row)),
-                }
-            }
-            let Some((at, _)) = best else { break };
-            // Sources have runs: as long as its rows come before all others, no other one needs a look.
-            let second = second.cloned();
-            let head = &mut self.heads[at];
-            out.extend(head.rows.next());
-            while let (Some(row), true) = (head.first(), out.len() < BATCH) {
-                let before = second
-                    .as_ref()
-                    .is_none_or(|s| order.compare(row, s) == Ordering::Less);
-                if !before {
-                    break;
-                }
-                out.extend(head.rows.next());
-            }
+            tree.replay(|a, b| before(heads, a, b));
         }
         out
-    }
-
-    /// Waits until every stream has a row, and drops those that have ended.
-    async fn fill(&mut self) {
-        let waiting = self.heads.iter_mut().map(|head| async move {
-            while head.first().is_none() {
-                match head.stream.next().await {
-                    Some(batch) => head.rows = batch.into_iter(),
-                    None => return,
-                }
-            }
-        });
-        futures_util::future::join_all(waiting).await;
-        self.heads.retain(|head| head.first().is_some());
     }
 }
 

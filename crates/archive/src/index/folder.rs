@@ -11,24 +11,50 @@ use std::time::Instant;
 
 use crate::sorted::disorder::disorder;
 use crate::sorted::file::{NamedFile, is_gone};
-use crate::zipnum::cluster::is_secondary;
+use crate::zipnum::cluster::{Cluster, is_secondary};
 
 /// Maximum depth of folders in folders.
 const MAX_DEPTH: usize = 16;
 /// Maximum number of files.
 const MAX_FILES: usize = 100_000;
 
+/// A file of a source.
+#[derive(Debug)]
+pub struct Entry {
+    pub(crate) file: NamedFile,
+    /// The cluster that it is the secondary index of, if it is one.
+    pub(crate) cluster: Option<Arc<Cluster>>,
+}
+
+impl Entry {
+    /// A file of sorted lines.
+    pub(crate) fn plain(path: PathBuf) -> Entry {
+        Entry {
+            file: NamedFile::new(path),
+            cluster: None,
+        }
+    }
+
+    /// A cluster with that secondary index.
+    pub(crate) fn clustered(path: PathBuf) -> Entry {
+        Entry {
+            cluster: Some(Arc::new(Cluster::new(&path))),
+            file: NamedFile::new(path),
+        }
+    }
+}
+
 /// The files of a source as they were at some moment.
 #[derive(Clone, Debug)]
 pub struct Listing {
     /// In the order of their names.
-    pub entries: Arc<[Arc<NamedFile>]>,
+    pub entries: Arc<[Arc<Entry>]>,
     /// What is wrong, in words.
-    pub problem: Option<String>,
+    pub(crate) problem: Option<String>,
     /// Those that are not sorted, and why that is said. They are looked at again each time.
     unsorted: Arc<[(PathBuf, String)]>,
     /// When the folder was listed.
-    pub seen: Instant,
+    pub(crate) seen: Instant,
 }
 
 /// What is read of a folder, and what a file is that is named itself.
@@ -42,10 +68,10 @@ pub enum Choice {
 
 impl Choice {
     /// What a file is, by its name.
-    fn entry(self, path: PathBuf) -> NamedFile {
+    fn entry(self, path: PathBuf) -> Entry {
         match self {
-            Choice::All if !is_secondary(&path) => NamedFile::new(path),
-            Choice::All | Choice::Clusters => NamedFile::of_cluster(path),
+            Choice::All if !is_secondary(&path) => Entry::plain(path),
+            Choice::All | Choice::Clusters => Entry::clustered(path),
         }
     }
 
@@ -62,6 +88,14 @@ impl Listing {
     /// Whether all files are sorted, as far as samples of them tell.
     pub fn is_sorted(&self) -> bool {
         self.unsorted.is_empty()
+    }
+
+    /// Whether blocks have numbers: there is no more than one file, and it is a cluster.
+    pub fn is_one_cluster(&self) -> bool {
+        match &*self.entries {
+            [only] => only.cluster.is_some(),
+            others => others.is_empty(),
+        }
     }
 
     /// Looks what there is. Files that were there before stay the same entries, unless others have their names now.
@@ -84,10 +118,10 @@ impl Listing {
             Err(error) => walk.failed(path, &error),
         }
         walk.files.sort_unstable();
-        let known: HashMap<&Path, &Arc<NamedFile>> = before
+        let known: HashMap<&Path, &Arc<Entry>> = before
             .iter()
             .flat_map(|before| before.entries.iter())
-            .map(|entry| (entry.path(), entry))
+            .map(|entry| (entry.file.path(), entry))
             .collect();
         let was_unsorted = |path: &Path| {
             let mut unsorted = before.iter().flat_map(|before| before.unsorted.iter());
@@ -96,7 +130,9 @@ impl Listing {
         let mut unsorted = Vec::new();
         let entries = walk.files.into_iter().map(|(path, id)| {
             let entry = known.get(&*path);
-            let moved = entry.is_some_and(|entry| entry.file_id().is_some_and(|open| open != id));
+            let moved = entry
+                .and_then(|entry| entry.file.file_id())
+                .is_some_and(|open| open != id);
             if entry.is_none() || moved || was_unsorted(&path) {
                 // Blocks of clusters are sorted by what sorts their index.
                 let disorder = disorder(&path).filter(|_| !is_secondary(&path));
@@ -106,7 +142,7 @@ impl Listing {
                 None => Arc::new(choice.entry(path)),
                 Some(entry) => {
                     if moved {
-                        entry.evict();
+                        entry.file.evict();
                     }
                     Arc::clone(entry)
                 }

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use crawlspace_cdx::surt::urlkey;
 
+use super::cursor::Cursor;
+use super::files::Files;
+use super::folder::Entry;
+use super::span::Span;
 use crate::Error;
-use crate::index::cursor::Cursor;
-use crate::index::files::Files;
-use crate::index::scan::Start;
-use crate::index::span::Span;
 use crate::row::Row;
 use crate::sorted::Order;
-use crate::sorted::file;
-use crate::sorted::steps::{Budget, Halt};
+use crate::sorted::steps::wait;
 use crate::source::SourceError;
 use crate::timestamp::Timestamp;
 
@@ -37,8 +36,8 @@ use crate::timestamp::Timestamp;
 /// ```
 pub struct Lookup {
     folder: PathBuf,
-    url: Arc<file::NamedFile>,
-    digest: Arc<file::NamedFile>,
+    url: Arc<Entry>,
+    digest: Arc<Entry>,
 }
 
 /// Rows, in the order of the index.
@@ -132,7 +131,7 @@ impl Lookup {
         self.rows(&self.url, Span::all())
     }
 
-    fn rows(&self, entry: &Arc<file::NamedFile>, span: Span) -> Result<Rows<'_>, Error> {
+    fn rows(&self, entry: &Arc<Entry>, span: Span) -> Result<Rows<'_>, Error> {
         let cursor = self.start(entry, span, Order::Ascending, None)?.pop();
         Ok(Rows {
             lookup: self,
@@ -143,29 +142,19 @@ impl Lookup {
 
     fn start(
         &self,
-        entry: &Arc<file::NamedFile>,
+        entry: &Arc<Entry>,
         span: Span,
         order: Order,
         split: Option<Vec<u8>>,
     ) -> Result<Vec<Cursor>, Error> {
         let entries: Arc<[_]> = Arc::new([Arc::clone(entry)]);
         let mut files = Files::new(entries, Arc::new(span), order, split);
-        let cursors = self.wait(|step| files.next(step))?;
-        cursors.ok_or_else(|| self.damaged(format!("{} is gone", entry.path().display())))
+        let cursors = self.wait(files.cursors())?;
+        cursors.ok_or_else(|| self.damaged(format!("{} is gone", entry.file.path().display())))
     }
 
-    /// Takes step after step.
-    fn wait<T>(&self, mut step: impl FnMut(&mut Budget) -> Result<T, Halt>) -> Result<T, Error> {
-        loop {
-            match step(&mut Budget::slow()) {
-                Ok(found) => return Ok(found),
-                Err(Halt::Wait | Halt::Enough) => {}
-                Err(Halt::Failed(SourceError::Io(what) | SourceError::TooLarge(what))) => {
-                    return Err(self.damaged(what));
-                }
-                Err(Halt::Failed(error)) => return Err(self.damaged(error.to_string())),
-            }
-        }
+    fn wait<T>(&self, work: impl Future<Output = Result<T, SourceError>>) -> Result<T, Error> {
+        wait(work).map_err(|error| self.damaged(error.to_string()))
     }
 
     fn damaged(&self, what: String) -> Error {
@@ -185,7 +174,7 @@ impl Iterator for Rows<'_> {
         loop {
             let cursor = self.cursor.as_mut()?;
             let lookup = self.lookup;
-            match lookup.wait(|step| cursor.next(step)) {
+            match lookup.wait(cursor.next()) {
                 Ok(true) => {}
                 Ok(false) => {
                     let broken = cursor.broken();
@@ -210,14 +199,14 @@ impl Iterator for Rows<'_> {
 }
 
 /// The file of that name in which rows are looked for.
-fn entry(folder: &Path, stem: &str) -> Result<Arc<file::NamedFile>, Error> {
+fn entry(folder: &Path, stem: &str) -> Result<Arc<Entry>, Error> {
     let (_, idx) = crate::zipnum::files(folder, stem);
     if idx.try_exists().map_err(Error::io(&idx, "open"))? {
-        return Ok(Arc::new(file::NamedFile::of_cluster(idx)));
+        return Ok(Arc::new(Entry::clustered(idx)));
     }
     let plain = folder.join(format!("{stem}.cdxj"));
     if plain.try_exists().map_err(Error::io(&plain, "open"))? {
-        Ok(Arc::new(file::NamedFile::new(plain)))
+        Ok(Arc::new(Entry::plain(plain)))
     } else {
         Err(Error::Damaged {
             entry: folder.to_owned(),

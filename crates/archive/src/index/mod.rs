@@ -1,11 +1,18 @@
 //! Indexes on disk, asked: files and folders of sorted text, and ZipNum clusters.
+//!
+//! [`Listings`] says which files there are. [`Files`] finds where in each a query begins, and merges what a cursor in
+//! each finds of its [`Span`]. [`Lookup`] asks the index of some jobs.
 
-pub(crate) mod cursor;
-pub mod files;
-pub mod folder;
-pub mod listings;
+mod cursor;
+mod files;
+mod folder;
+mod listings;
 mod lookup;
-pub mod scan;
-pub mod span;
+mod scan;
+mod span;
 
+pub use self::files::Files;
+pub use self::folder::{Choice, Entry, Listing};
+pub use self::listings::Listings;
 pub use self::lookup::{Lookup, Rows};
+pub use self::span::{Position, Span, distance};

@@ -1,210 +1,156 @@
-//! Many texts as one, row by row.
+//! Rows of many files as one stream.
 
 use std::cmp::Ordering;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering as Memory};
 
 use super::cursor::Cursor;
+use super::files::Files;
+use crate::loser_tree::LoserTree;
+use crate::row::member;
 use crate::sorted::Order;
 use crate::sorted::disorder::Disorder;
-use crate::sorted::line::Writer;
-use crate::sorted::steps::{Budget, Halt, Next, Steps};
-use crate::source::Batch;
+use crate::sorted::line::{Shape, Writer};
+use crate::sorted::steps::{Rows, batches, pause};
+use crate::source::{Batches, SourceError};
+use crate::zipnum::cluster::block::Block;
 
 /// Size of the first batch of rows, in bytes; later ones are larger.
 const FIRST_BATCH: usize = 16 << 10;
 /// Maximum size of a batch of rows, in bytes.
 const MAX_BATCH: usize = 256 << 10;
+/// Number of blocks listed in a batch.
+const BLOCKS: usize = 1000;
 
-/// Finds where in a text to begin.
-pub trait Start: Send + 'static {
-    /// The cursors of the next text; `None` when all have begun.
-    ///
-    /// # Errors
-    /// When it has to go on in another step.
-    fn next(&mut self, budget: &mut Budget) -> Result<Option<Vec<Cursor>>, Halt>;
-}
-
-/// Many texts as one.
-pub struct Scan<S> {
-    start: Beginning<S>,
-    order: Order,
-    cursors: Vec<Option<Cursor>>,
-    /// Numbers of cursors. None comes before that at half its place.
-    heap: Vec<usize>,
-    /// Whether the current line of the first cursor of the heap was taken.
-    taken: bool,
-    writer: Writer,
-    batch: usize,
-    /// Number of rows still wanted.
-    left: u64,
-    broken: Arc<AtomicU64>,
-    /// Urlkey and timestamp of the last row of the batch before, and how far the last row was from what is closest.
-    last: Vec<u8>,
-    distance: u64,
-    disorder: Arc<Disorder>,
-}
-
-enum Beginning<S> {
-    /// Texts that have yet to be begun, and those cursors of the last one whose first line has yet to be found.
-    Under(S, std::vec::IntoIter<Cursor>, Option<Cursor>),
-    Done,
-}
-
-impl<S: Start> Scan<S> {
-    /// `at_most` rows. Lines that are none are counted, and a file whose lines are out of order is noted.
-    pub fn new(
-        start: S,
-        order: Order,
+impl Files {
+    /// `at_most` rows of all files, in the order of the query. Lines that are none are counted, and a file whose lines
+    /// are out of order is noted.
+    pub fn rows(
+        self,
         writer: Writer,
         at_most: Option<u64>,
-        (broken, disorder): (Arc<AtomicU64>, Arc<Disorder>),
-    ) -> Scan<S> {
-        Scan {
-            start: Beginning::Under(start, Vec::new().into_iter(), None),
-            order,
-            cursors: Vec::new(),
-            heap: Vec::new(),
-            taken: false,
-            writer,
-            batch: FIRST_BATCH,
-            left: at_most.unwrap_or(u64::MAX),
-            broken,
-            last: Vec::new(),
-            distance: 0,
-            disorder,
-        }
+        broken: Arc<AtomicU64>,
+        disorder: Arc<Disorder>,
+    ) -> Batches {
+        batches(writer, |rows| {
+            scan(self, at_most.unwrap_or(u64::MAX), rows, broken, disorder)
+        })
     }
 
-    /// Everything up to the end, unless something keeps it from that.
-    fn run(&mut self, budget: &mut Budget) -> Result<(), Halt> {
-        self.begin(budget)?;
-        loop {
-            if self.taken {
-                self.go_on(budget)?;
-                self.taken = false;
+    /// A row for each block of the clusters.
+    pub fn blocks_as_rows(mut self, writer: Writer) -> Batches {
+        batches(writer, |rows| async move {
+            while let Some(mut blocks) = self.blocks().await? {
+                while let Some(block) = blocks.next().await? {
+                    push(&block, &rows);
+                    if rows.lock().size().0 >= BLOCKS {
+                        pause().await;
+                    }
+                }
             }
-            let Some(first) = self.heap.first().filter(|_| self.left > 0) else {
-                return Ok(());
-            };
-            let Some(Some(cursor)) = self.cursors.get(*first) else {
-                return Ok(());
-            };
-            let (rows, bytes) = self.writer.size();
-            if bytes >= self.batch {
-                self.batch = (self.batch * 4).min(MAX_BATCH);
-                return Err(Halt::Enough);
+            Ok(())
+        })
+    }
+}
+
+/// Cursors of a scan; those that have ended are gone, with their memory and their files.
+struct Cursors {
+    order: Order,
+    all: Vec<Option<Cursor>>,
+    broken: Arc<AtomicU64>,
+}
+
+async fn scan(
+    mut files: Files,
+    at_most: u64,
+    rows: Rows,
+    broken: Arc<AtomicU64>,
+    disorder: Arc<Disorder>,
+) -> Result<(), SourceError> {
+    let mut cursors = Cursors {
+        order: files.order,
+        all: Vec::new(),
+        broken,
+    };
+    while let Some(begun) = files.cursors().await? {
+        for cursor in begun {
+            cursors.all.push(Some(cursor));
+            let last = cursors.all.len() - 1;
+            if !cursors.next(last).await? {
+                cursors.all.pop();
             }
-            let before = self.writer.last().unwrap_or(&self.last);
-            let follows = match self.order {
+        }
+    }
+    let mut tree = LoserTree::new(cursors.all.len(), |a, b| cursors.comes_first(a, b));
+    let (mut left, mut full) = (at_most, FIRST_BATCH);
+    // How far the last row was from what is closest.
+    let mut distance = 0;
+    while left > 0
+        && let Some(Some(cursor)) = cursors.all.get(tree.winner())
+    {
+        let is_full = {
+            let mut writer = rows.lock();
+            let before = writer.last();
+            let follows = match cursors.order {
                 Order::Ascending => before <= cursor.both(),
                 Order::Descending => before.is_empty() || cursor.both() <= before,
-                Order::Closest(_) => self.distance <= cursor.distance(),
+                Order::Closest(_) => distance <= cursor.distance(),
             };
-            if let (false, Some(path)) = (follows, cursor.path()) {
-                self.disorder.note(path);
+            if !follows {
+                disorder.note(cursor.path());
             }
-            self.distance = cursor.distance();
+            distance = cursor.distance();
             let line = cursor.line();
-            if rows == 0 {
-                self.writer.expect(match self.batch {
+            if writer.size().0 == 0 {
+                writer.expect(match full {
                     FIRST_BATCH => line.len() * 2 + 256,
-                    batch => batch + line.len() * 2,
+                    full => full + line.len() * 2,
                 });
             }
-            if self.writer.push(line, cursor.shape()) {
-                self.left -= 1;
+            if writer.push(line, cursor.shape()) {
+                left -= 1;
             } else {
-                self.broken.fetch_add(1, Memory::Relaxed);
+                cursors.broken.fetch_add(1, Memory::Relaxed);
             }
-            self.taken = true;
-        }
-    }
-
-    /// Finds the first line of each text.
-    fn begin(&mut self, budget: &mut Budget) -> Result<(), Halt> {
-        loop {
-            let Beginning::Under(start, more, beginning) = &mut self.start else {
-                return Ok(());
-            };
-            if beginning.is_none() {
-                *beginning = more.next();
-            }
-            match beginning {
-                Some(cursor) => {
-                    let there = cursor.next(budget)?;
-                    let Some(cursor) = beginning.take() else {
-                        continue;
-                    };
-                    if there {
-                        self.cursors.push(Some(cursor));
-                    } else {
-                        self.broken.fetch_add(cursor.broken(), Memory::Relaxed);
-                    }
-                }
-                None => match start.next(budget)? {
-                    Some(cursors) => *more = cursors.into_iter(),
-                    None => {
-                        self.start = Beginning::Done;
-                        self.heap = (0..self.cursors.len()).collect();
-                        for at in (0..self.heap.len() / 2).rev() {
-                            self.sink(at);
-                        }
-                    }
-                },
-            }
-        }
-    }
-
-    /// Moves the first cursor on.
-    fn go_on(&mut self, budget: &mut Budget) -> Result<(), Halt> {
-        let Some(&first) = self.heap.first() else {
-            return Ok(());
+            writer.size().1 >= full
         };
-        let Some(Some(cursor)) = self.cursors.get_mut(first) else {
-            return Ok(());
+        if is_full {
+            full = (full * 4).min(MAX_BATCH);
+            pause().await;
+        }
+        if left > 0 {
+            cursors.next(tree.winner()).await?;
+            tree.replay(|a, b| cursors.comes_first(a, b));
+        }
+    }
+    Ok(())
+}
+
+impl Cursors {
+    /// Moves a cursor on. False when it has ended.
+    async fn next(&mut self, which: usize) -> Result<bool, SourceError> {
+        let Some(place) = self.all.get_mut(which) else {
+            return Ok(false);
         };
-        if !cursor.next(budget)? {
-            self.broken.fetch_add(cursor.broken(), Memory::Relaxed);
-            // Its memory, and its file, are not needed any more.
-            if let Some(done) = self.cursors.get_mut(first) {
-                *done = None;
-            }
-            self.heap.swap_remove(0);
+        let there = match place {
+            Some(cursor) => cursor.next().await?,
+            None => false,
+        };
+        if !there && let Some(ended) = place.take() {
+            self.broken.fetch_add(ended.broken(), Memory::Relaxed);
         }
-        if self.heap.len() > 1 {
-            self.sink(0);
-        }
-        Ok(())
+        Ok(there)
     }
 
-    /// Moves the cursor at that place of the heap down to where it belongs.
-    fn sink(&mut self, mut at: usize) {
-        loop {
-            let mut first = at;
-            for child in [2 * at + 1, 2 * at + 2] {
-                if child < self.heap.len() && self.comes_first(child, first) {
-                    first = child;
-                }
-            }
-            if first == at {
-                return;
-            }
-            self.heap.swap(at, first);
-            at = first;
-        }
-    }
-
-    /// Whether the cursor at one place of the heap comes before that at another one.
     fn comes_first(&self, one: usize, other: usize) -> bool {
-        let at = |place: usize| {
-            let number = *self.heap.get(place)?;
-            Some((number, self.cursors.get(number)?.as_ref()?))
-        };
-        let (Some((i, a)), Some((j, b))) = (at(one), at(other)) else {
+        let (Some(Some(a)), Some(b)) = (self.all.get(one), self.all.get(other)) else {
             return false;
         };
-        let ascending = || a.both().cmp(b.both()).then(i.cmp(&j));
+        let Some(b) = b else {
+            return true;
+        };
+        let ascending = || a.both().cmp(b.both()).then(one.cmp(&other));
         let order = match self.order {
             Order::Ascending => ascending(),
             Order::Descending => ascending().reverse(),
@@ -214,19 +160,30 @@ impl<S: Start> Scan<S> {
     }
 }
 
-impl<S: Start> Steps for Scan<S> {
-    fn step(&mut self, budget: &mut Budget) -> (Batch, Next) {
-        let next = Next::after(self.run(budget));
-        if let Some(last) = self.writer.last() {
-            self.last = last.to_vec();
-        }
-        (self.writer.take(), next)
+impl Drop for Cursors {
+    fn drop(&mut self) {
+        let broken: u64 = self.all.iter().flatten().map(Cursor::broken).sum();
+        self.broken.fetch_add(broken, Memory::Relaxed);
     }
 }
 
-impl<S> Drop for Scan<S> {
-    fn drop(&mut self) {
-        let broken: u64 = self.cursors.iter().flatten().map(Cursor::broken).sum();
-        self.broken.fetch_add(broken, Memory::Relaxed);
+/// Puts a line of a secondary index among the rows.
+fn push(block: &Block, rows: &Rows) {
+    let mut members = String::new();
+    member("part", &block.part, &mut members);
+    let number = block.number.map(|number| ("lineno", number));
+    let all = [
+        Some(("offset", block.offset)),
+        Some(("length", block.length)),
+        number,
+    ];
+    for (name, value) in all.into_iter().flatten() {
+        // Text to a string cannot fail.
+        let _ = write!(members, ", \"{name}\": {value}");
+    }
+    let mut line = block.begin.to_vec();
+    line.extend_from_slice(format!(" {{{members}}}").as_bytes());
+    if let Some(shape) = Shape::of(&line) {
+        rows.lock().push(&line, shape);
     }
 }

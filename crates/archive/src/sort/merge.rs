@@ -1,115 +1,88 @@
 //! Many sorted runs as one.
 
-use std::cmp::Ordering;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::order::{self, Gathered};
+use super::order::{Gathered, Line, order};
 use super::run::{Reader, Run};
-use crate::Error;
+use crate::{Error, LoserTree};
 
 /// The lines of some runs and of what is in memory.
 pub(super) struct Merge {
+    inputs: Inputs,
+    tree: LoserTree,
+    /// The first line has been given out.
+    begun: bool,
+}
+
+struct Inputs {
     readers: Vec<Reader>,
+    /// The input after the last reader, and which of its lines is the next one.
     gathered: Gathered,
-    /// Which line in memory is the next one, and whether one is.
     here: usize,
-    /// A heap of those that have a line, by that line. The number after the last reader is what is in memory.
-    heap: Vec<usize>,
-    /// The first of the heap has been given out.
-    given: bool,
     folder: PathBuf,
 }
 
 impl Merge {
     pub(crate) fn of(runs: Vec<Run>, gathered: Gathered, folder: &Path) -> Result<Merge, Error> {
-        let mut merge = Merge {
+        let mut inputs = Inputs {
             readers: runs.into_iter().map(Reader::of).collect(),
             gathered,
             here: 0,
-            heap: Vec::new(),
-            given: false,
             folder: folder.to_owned(),
         };
-        for (i, reader) in merge.readers.iter_mut().enumerate() {
-            if reader.advance(folder)? {
-                merge.heap.push(i);
-            }
+        for reader in &mut inputs.readers {
+            reader.advance(folder)?;
         }
-        if merge.gathered.len() > 0 {
-            merge.heap.push(merge.readers.len());
-        }
-        for slot in (0..merge.heap.len() / 2).rev() {
-            merge.sift(slot);
-        }
-        Ok(merge)
+        let tree = LoserTree::new(inputs.readers.len() + 1, |a, b| inputs.is_before(a, b));
+        Ok(Merge {
+            inputs,
+            tree,
+            begun: false,
+        })
     }
 
-    /// Goes to the next line. False when there is none.
+    /// Goes to the next line, and says where its key is. `None` when there is none.
     #[inline]
-    pub(crate) fn advance(&mut self) -> Result<bool, Error> {
-        let Some(first) = self.heap.first().copied() else {
-            return Ok(false);
-        };
-        if !self.given {
-            self.given = true;
-            return Ok(true);
+    pub(crate) fn next(&mut self) -> Result<Option<Line<'_>>, Error> {
+        let Merge {
+            inputs,
+            tree,
+            begun,
+        } = self;
+        if std::mem::replace(begun, true) {
+            inputs.advance(tree.winner())?;
+            tree.replay(|a, b| inputs.is_before(a, b));
         }
-        let more = match self.readers.get_mut(first) {
-            Some(reader) => reader.advance(&self.folder)?,
+        Ok(inputs.line(tree.winner()))
+    }
+}
+
+impl Inputs {
+    #[inline]
+    fn advance(&mut self, which: usize) -> Result<(), Error> {
+        match self.readers.get_mut(which) {
+            Some(reader) => reader.advance(&self.folder),
             None => {
                 self.here += 1;
-                self.here < self.gathered.len()
+                Ok(())
             }
-        };
-        if !more {
-            self.heap.swap_remove(0);
-        }
-        self.sift(0);
-        Ok(!self.heap.is_empty())
-    }
-
-    /// The line it is at, and where its key is.
-    #[inline]
-    pub(crate) fn line(&self) -> (&[u8], Range<usize>) {
-        match self.heap.first() {
-            Some(which) => self.line_of(*which),
-            None => (&[], 0..0),
         }
     }
 
+    /// The line where an input is, unless it has ended.
     #[inline]
-    fn line_of(&self, which: usize) -> (&[u8], Range<usize>) {
+    fn line(&self, which: usize) -> Option<Line<'_>> {
         match self.readers.get(which) {
             Some(reader) => reader.line(),
-            None => self.gathered.line(self.here),
+            None if self.here < self.gathered.len() => Some(self.gathered.line(self.here)),
+            None => None,
         }
     }
 
-    /// Moves what is at a slot of the heap down to where it belongs.
-    fn sift(&mut self, mut slot: usize) {
-        loop {
-            let below = [2 * slot + 1, 2 * slot + 2];
-            let least = below.into_iter().fold(slot, |least, other| {
-                if self.is_less(other, least) {
-                    other
-                } else {
-                    least
-                }
-            });
-            if least == slot {
-                return;
-            }
-            self.heap.swap(slot, least);
-            slot = least;
+    fn is_before(&self, a: usize, b: usize) -> bool {
+        match (self.line(a), self.line(b)) {
+            (Some((a, a_key)), Some((b, b_key))) => order(a, a_key, b, b_key).is_lt(),
+            (a, _) => a.is_some(),
         }
-    }
-
-    fn is_less(&self, a: usize, b: usize) -> bool {
-        let (Some(a), Some(b)) = (self.heap.get(a), self.heap.get(b)) else {
-            return false;
-        };
-        let ((a, a_key), (b, b_key)) = (self.line_of(*a), self.line_of(*b));
-        order::order(a, a_key, b, b_key) == Ordering::Less
     }
 }

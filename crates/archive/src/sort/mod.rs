@@ -154,8 +154,7 @@ impl Sorter {
         let mut merge = Merge::of(runs, Gathered::default(), &self.folder)?;
         let mut run = run::Writer::create(&self.folder)?;
         let mut lines = 0_u64;
-        while merge.advance()? {
-            let (line, key) = merge.line();
+        while let Some((line, key)) = merge.next()? {
             run.push(line, key)?;
             lines += 1;
             if lines.is_multiple_of(CHECK_INTERVAL) {
@@ -186,11 +185,7 @@ impl Sorted {
     #[allow(clippy::should_implement_trait)] // it lends
     #[inline]
     pub fn next(&mut self) -> Result<Option<&[u8]>, Error> {
-        Ok(if self.merge.advance()? {
-            Some(self.merge.line().0)
-        } else {
-            None
-        })
+        Ok(self.merge.next()?.map(|(line, _)| line))
     }
 
     /// Does something with each of them.

@@ -7,6 +7,9 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+/// A line, and where its key is in there.
+pub(super) type Line<'a> = (&'a [u8], Range<usize>);
+
 /// Where a line is, and a piece of its key.
 #[derive(Clone, Copy)]
 struct SortEntry {
@@ -73,7 +76,7 @@ impl Gathered {
     }
 
     /// A line, and where its key is in there.
-    pub(crate) fn line(&self, i: usize) -> (&[u8], Range<usize>) {
+    pub(crate) fn line(&self, i: usize) -> Line<'_> {
         match self.entries.get(i) {
             Some(entry) => LineBuffer(&self.bytes).line(*entry),
             None => (&[], 0..0),
@@ -108,7 +111,7 @@ struct LineBuffer<'a>(&'a [u8]);
 
 impl<'a> LineBuffer<'a> {
     #[inline]
-    fn line(self, entry: SortEntry) -> (&'a [u8], Range<usize>) {
+    fn line(self, entry: SortEntry) -> Line<'a> {
         let at = entry.at as usize;
         let rest = self.0.get(at..).unwrap_or_default();
         let (Some((from, rest)), length) = (rest.split_first_chunk(), entry.length as usize) else {

@@ -5,6 +5,7 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::order::Line;
 use crate::Error;
 
 /// How much is read and written at once.
@@ -75,7 +76,8 @@ pub(super) struct Reader {
     file: BufReader<File>,
     left: u64,
     line: Vec<u8>,
-    key: Range<usize>,
+    /// Where the key is in the line; `None` before the first one and after the last.
+    key: Option<Range<usize>>,
 }
 
 impl Reader {
@@ -84,33 +86,35 @@ impl Reader {
             file: BufReader::with_capacity(BUFFER, run.file),
             left: run.lines,
             line: Vec::new(),
-            key: 0..0,
+            key: None,
         }
     }
 
-    /// Goes to the next line. False when there is none.
-    pub(crate) fn advance(&mut self, folder: &Path) -> Result<bool, Error> {
-        let Some(left) = self.left.checked_sub(1) else {
-            return Ok(false);
+    /// Goes to the next line, if there is one.
+    pub(crate) fn advance(&mut self, folder: &Path) -> Result<(), Error> {
+        self.key = match self.left.checked_sub(1) {
+            None => None,
+            Some(left) => {
+                self.left = left;
+                let read = self.read();
+                Some(read.map_err(Error::io(folder, "read a temporary file for sorting in"))?)
+            }
         };
-        self.left = left;
-        self.read()
-            .map_err(Error::io(folder, "read a temporary file for sorting in"))?;
-        Ok(true)
+        Ok(())
     }
 
-    fn read(&mut self) -> io::Result<()> {
+    fn read(&mut self) -> io::Result<Range<usize>> {
         let mut head = [0; HEAD];
         self.file.read_exact(&mut head)?;
         let [a, b, c, d, e, f, g, h, i, j, k, l] = head;
         let [from, to, length] = [[a, b, c, d], [e, f, g, h], [i, j, k, l]]
             .map(|number| u32::from_le_bytes(number) as usize);
-        self.key = from..to;
         self.line.resize(length, 0);
-        self.file.read_exact(&mut self.line)
+        self.file.read_exact(&mut self.line)?;
+        Ok(from..to)
     }
 
-    pub(crate) fn line(&self) -> (&[u8], Range<usize>) {
-        (&self.line, self.key.clone())
+    pub(crate) fn line(&self) -> Option<Line<'_>> {
+        Some((&self.line, self.key.clone()?))
     }
 }

@@ -11,9 +11,8 @@ use std::time::SystemTime;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::sorted::pivots::Pivots;
-use crate::sorted::steps::{Budget, Halt};
+use crate::sorted::steps::{may_wait, spend, until_it_may_wait};
 use crate::source::SourceError;
-use crate::zipnum::cluster::Cluster;
 
 /// Maximum number of files kept open for later queries, over all sources: descriptors belong to the process.
 const MAX_OPEN: usize = 512;
@@ -22,11 +21,9 @@ const TICK: i64 = 2;
 
 /// A file by name, which is opened when somebody reads it.
 #[derive(Debug)]
-pub struct NamedFile {
+pub(crate) struct NamedFile {
     path: PathBuf,
     opened: Mutex<Weak<Opened>>,
-    /// What belongs to it, if it is the secondary index of a cluster.
-    cluster: Option<Arc<Cluster>>,
 }
 
 /// An open file.
@@ -42,16 +39,16 @@ pub(crate) struct Opened {
 
 /// An open file as it was at some moment.
 #[derive(Debug)]
-pub struct FileState {
+struct FileState {
     version: FileVersion,
     /// Seconds since 1970 when it was looked at, if a change since then might have left the version as it is.
     young: Option<i64>,
-    pub pivots: Pivots,
+    pivots: Pivots,
 }
 
 /// What changes when a file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileVersion {
+pub(crate) struct FileVersion {
     file_id: (u64, u64),
     size: u64,
     modified: (i64, i64),
@@ -70,20 +67,7 @@ impl NamedFile {
         NamedFile {
             path,
             opened: Mutex::default(),
-            cluster: None,
         }
-    }
-
-    /// The secondary index of a cluster.
-    pub(crate) fn of_cluster(path: PathBuf) -> NamedFile {
-        NamedFile {
-            cluster: Some(Arc::new(Cluster::new(&path))),
-            ..NamedFile::new(path)
-        }
-    }
-
-    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
-        self.cluster.as_ref()
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -93,21 +77,17 @@ impl NamedFile {
     /// The file as it is now; `None` when it is gone, or no file.
     ///
     /// # Errors
-    /// [`Halt::Wait`] when it has to be opened and that may not be waited for; else why it cannot be read.
-    pub(crate) fn snapshot(&self, budget: &Budget) -> Result<Option<Snapshot>, Halt> {
+    /// Why it cannot be read.
+    pub(crate) async fn snapshot(&self) -> Result<Option<Snapshot>, SourceError> {
         let opened = lock(&self.opened).upgrade();
         if let Some(opened) = opened {
+            let snapshot = opened.snapshot();
             // One whose name is another file's by now has no link left.
-            if let Some(snapshot) = opened
-                .snapshot()
-                .map_err(|error| failed(&self.path, &error))?
-            {
+            if let Some(snapshot) = snapshot.map_err(|error| failed(&self.path, &error))? {
                 return Ok(Some(snapshot));
             }
         }
-        if !budget.may_wait() {
-            return Err(Halt::Wait);
-        }
+        until_it_may_wait().await;
         match self.open() {
             Ok(opened) => Ok(opened.map(|(opened, metadata)| opened.at(&metadata))),
             Err(error) if is_gone(&error) => Ok(None),
@@ -206,52 +186,54 @@ impl Snapshot {
     }
 
     /// Appends up to so many bytes from there on; how many. 0 means that the file has become shorter.
-    pub(crate) fn read(
+    pub(crate) async fn read(
         &self,
-        budget: &mut Budget,
         offset: u64,
         bytes: usize,
         into: &mut Vec<u8>,
-    ) -> Result<usize, Halt> {
+    ) -> Result<usize, SourceError> {
         if offset >= self.size() {
             return Ok(0);
         }
-        budget.spend(bytes)?;
+        spend(bytes).await;
         let before = into.len();
         into.resize(before + bytes, 0);
         let room = into.get_mut(before..).unwrap_or_default();
-        let read = self.opened.read(budget, offset, room);
+        let read = match self.opened.read_in_memory(offset, room) {
+            Some(read) => Ok(read),
+            None => {
+                until_it_may_wait().await;
+                self.opened.read(offset, room)
+            }
+        };
         into.truncate(before + read.as_ref().map_or(0, |&read| read));
         read
     }
 }
 
 impl Opened {
-    fn read(&self, budget: &Budget, offset: u64, room: &mut [u8]) -> Result<usize, Halt> {
-        if !budget.may_wait() {
-            if !self.tells.load(Ordering::Relaxed) {
-                return Err(Halt::Wait);
-            }
-            return match in_memory(&self.file, offset, room) {
-                Ok(read) => Ok(read),
-                Err(Errno::AGAIN | Errno::INTR) => Err(Halt::Wait),
-                Err(_) => {
-                    self.tells.store(false, Ordering::Relaxed);
-                    Err(Halt::Wait)
-                }
-            };
+    /// Reads what is in memory; `None` when that has to be waited for, or may be.
+    fn read_in_memory(&self, offset: u64, room: &mut [u8]) -> Option<usize> {
+        if may_wait() || !self.tells.load(Ordering::Relaxed) {
+            return None;
         }
+        let read = in_memory(&self.file, offset, room);
+        if !matches!(read, Ok(_) | Err(Errno::AGAIN | Errno::INTR)) {
+            self.tells.store(false, Ordering::Relaxed);
+        }
+        read.ok()
+    }
+
+    fn read(&self, offset: u64, room: &mut [u8]) -> Result<usize, SourceError> {
         loop {
             match self.file.read_at(room, offset) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(failed(&self.path, &error)),
-                Ok(read) => return Ok(read),
+                read => return read.map_err(|error| failed(&self.path, &error)),
             }
         }
     }
 }
 
-/// Reads what is in memory.
 #[cfg(target_os = "linux")]
 fn in_memory(file: &File, offset: u64, room: &mut [u8]) -> Result<usize, Errno> {
     #[cfg(test)]
@@ -297,8 +279,8 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
     )
 }
 
-pub(crate) fn failed(path: &Path, error: &io::Error) -> Halt {
-    Halt::Failed(SourceError::Io(format!("{}: {error}", path.display())))
+fn failed(path: &Path, error: &io::Error) -> SourceError {
+    SourceError::Io(format!("{}: {error}", path.display()))
 }
 
 /// Keeps a file open. When [`MAX_OPEN`] are, the half that was used longest ago is evicted.

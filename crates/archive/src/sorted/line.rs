@@ -21,7 +21,7 @@ const SOURCE_MEMBERS: [&str; 5] = [
 ];
 
 /// Where the urlkey of a line ends, and where its timestamp does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
     /// Length of the urlkey, in bytes.
     pub key: usize,
@@ -88,6 +88,8 @@ pub struct Writer {
     text: Vec<u8>,
     /// Begin, end, and the [`Shape`] of each.
     rows: Vec<(usize, usize, Shape)>,
+    /// Urlkey and timestamp of the last row that was taken.
+    last: Vec<u8>,
 }
 
 impl Writer {
@@ -97,6 +99,7 @@ impl Writer {
             members,
             text: Vec::new(),
             rows: Vec::new(),
+            last: Vec::new(),
         }
     }
 
@@ -105,11 +108,15 @@ impl Writer {
         (self.rows.len(), self.text.len())
     }
 
-    /// Urlkey and timestamp of the last row.
+    /// Urlkey and timestamp of the last row; empty before the first one.
     #[inline]
-    pub(crate) fn last(&self) -> Option<&[u8]> {
-        let (begin, end, shape) = self.rows.last()?;
-        Some(shape.both(self.text.get(*begin..*end)?))
+    pub(crate) fn last(&self) -> &[u8] {
+        match self.rows.last() {
+            Some((begin, end, shape)) => {
+                shape.both(self.text.get(*begin..*end).unwrap_or_default())
+            }
+            None => &self.last,
+        }
     }
 
     /// Gets ready for so many bytes.
@@ -144,6 +151,7 @@ impl Writer {
 
     /// What was made so far.
     pub fn take(&mut self) -> Batch {
+        self.last = self.last().to_vec();
         let text = Bytes::from(std::mem::take(&mut self.text));
         let rows = self.rows.drain(..).filter_map(|(begin, end, shape)| {
             let key = u32::try_from(shape.key).ok()?;

@@ -1,11 +1,20 @@
-//! Work in small steps: on the thread of whoever asks as long as nothing has to be waited for, else on one that may
+//! Reading in small steps: on the thread of whoever asks as long as nothing has to be waited for, else on one that may
 //! wait.
+//!
+//! What reads is an `async fn` that is polled once a step. It pauses where the step is over, and goes on there in the
+//! next one, perhaps on another thread. Nothing wakes it: whoever wants its rows takes the next step.
 
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt};
 use tokio::task::JoinHandle;
 
+use crate::sorted::line::Writer;
 use crate::source::{Batch, Batches, SourceError};
 
 /// Limit of bytes read in a step on the caller's thread. In tests it is small, so that there are many steps.
@@ -17,99 +26,142 @@ const MAX_SLOW_STEP: usize = if cfg!(test) { 50 << 10 } else { 1 << 20 };
 /// Time limit of a step on a thread that may wait.
 const MAX_SLOW_TIME: Duration = Duration::from_millis(2);
 
-/// What a step may do: whether it may wait, and how much it may read.
-#[derive(Debug)]
-pub struct Budget {
+/// What a step may do, and how it ended.
+#[derive(Clone, Copy, Debug)]
+struct Step {
     may_wait: bool,
     /// Bytes that may still be read.
     left: usize,
     until: Option<Instant>,
+    /// It ended where the work has to wait.
+    halted: bool,
 }
 
-/// Why a step ends before its work does.
-#[derive(Debug, PartialEq)]
-pub enum Halt {
-    /// It has to go on where it may wait.
-    Wait,
-    /// It has done enough.
-    Enough,
-    /// It cannot go on.
-    Failed(SourceError),
+thread_local! {
+    /// The step that is taken on this thread.
+    static STEP: Cell<Step> = const { Cell::new(Step::here(0)) };
 }
 
-/// How it goes on after a step.
-#[derive(Debug, PartialEq)]
-pub enum Next {
-    /// There may be more rows.
-    More,
-    /// There may be more rows, but finding them may take a wait.
-    Wait,
-    /// That was all.
-    End,
-    /// It cannot go on.
-    Failed(SourceError),
-}
-
-impl Next {
-    /// What comes after work that ended so.
-    pub fn after(work: Result<(), Halt>) -> Next {
-        match work {
-            Ok(()) => Next::End,
-            Err(Halt::Enough) => Next::More,
-            Err(Halt::Wait) => Next::Wait,
-            Err(Halt::Failed(error)) => Next::Failed(error),
-        }
-    }
-}
-
-/// Something that finds rows step by step.
-pub trait Steps: Send + 'static {
-    /// Rows that are there, and how it goes on. Has to end soon after `budget` is used up.
-    fn step(&mut self, budget: &mut Budget) -> (Batch, Next);
-}
-
-impl Budget {
-    /// The budget of a step that must not wait, with at most `bytes` to read.
-    pub(crate) fn quick(bytes: usize) -> Budget {
-        Budget {
+impl Step {
+    /// A step that must not wait, with at most `bytes` to read.
+    const fn here(bytes: usize) -> Step {
+        Step {
             may_wait: false,
-            left: bytes.min(MAX_QUICK_STEP),
+            left: if bytes < MAX_QUICK_STEP {
+                bytes
+            } else {
+                MAX_QUICK_STEP
+            },
             until: None,
+            halted: false,
         }
     }
 
-    /// The budget of a step that may wait.
-    pub(crate) fn slow() -> Budget {
-        Budget {
+    /// A step that may wait.
+    fn elsewhere() -> Step {
+        Step {
             may_wait: true,
             left: MAX_SLOW_STEP,
             until: Some(Instant::now() + MAX_SLOW_TIME),
+            halted: false,
         }
     }
 
-    pub(crate) fn may_wait(&self) -> bool {
-        self.may_wait
-    }
-
-    /// Takes `bytes` off what may still be read; to be called before they are read.
-    ///
-    /// # Errors
-    /// When that was enough.
-    pub(crate) fn spend(&mut self, bytes: usize) -> Result<(), Halt> {
-        // A step that does nothing would never come to an end.
-        if self.left == 0 || self.until.is_some_and(|until| Instant::now() > until) {
-            return Err(Halt::Enough);
-        }
-        self.left = self.left.saturating_sub(bytes);
-        Ok(())
+    /// Polls work once. What is left of the step comes with its outcome.
+    fn take<T>(self, work: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> (Poll<T>, Step) {
+        STEP.set(self);
+        let polled = work.poll(&mut Context::from_waker(Waker::noop()));
+        (polled, STEP.get())
     }
 }
 
-/// The rows of all steps. An empty batch says that a step was taken. Steps are taken only while the stream is polled.
-pub fn batches(steps: impl Steps) -> Batches {
+/// Takes `bytes` off what may still be read in this step, before they are read. Pauses when nothing is left.
+pub(crate) async fn spend(bytes: usize) {
+    poll_fn(|_| {
+        let step = STEP.get();
+        // A step that does nothing would never come to an end.
+        if step.left == 0 || step.until.is_some_and(|until| Instant::now() > until) {
+            return Poll::Pending;
+        }
+        let left = step.left.saturating_sub(bytes);
+        STEP.set(Step { left, ..step });
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// Whether the thread may wait.
+pub(crate) fn may_wait() -> bool {
+    STEP.get().may_wait
+}
+
+/// Pauses until it is on a thread that may wait.
+pub(crate) async fn until_it_may_wait() {
+    poll_fn(|_| {
+        let step = STEP.get();
+        if step.may_wait {
+            return Poll::Ready(());
+        }
+        STEP.set(Step {
+            halted: true,
+            ..step
+        });
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Ends the step, so that the rows so far leave.
+pub(crate) async fn pause() {
+    let mut paused = false;
+    poll_fn(|_| {
+        if std::mem::replace(&mut paused, true) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// Does work to its end on this thread, which may wait.
+pub(crate) fn wait<T>(work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    let step = Step {
+        may_wait: true,
+        left: usize::MAX,
+        until: None,
+        halted: false,
+    };
+    loop {
+        if let (Poll::Ready(done), _) = step.take(work.as_mut()) {
+            return done;
+        }
+    }
+}
+
+/// Where work puts the rows that it finds.
+#[derive(Clone)]
+pub(crate) struct Rows(Arc<Mutex<Writer>>);
+
+impl Rows {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Writer> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = Result<(), SourceError>> + Send>>;
+
+/// The rows that some work finds, step by step. An empty batch says that a step was taken. Steps are taken only while
+/// the stream is polled.
+pub(crate) fn batches<W>(writer: Writer, work: impl FnOnce(Rows) -> W) -> Batches
+where
+    W: Future<Output = Result<(), SourceError>> + Send + 'static,
+{
+    let rows = Rows(Arc::new(Mutex::new(writer)));
     let running = Running {
-        steps: Some(Box::new(steps)),
-        next: Next::More,
+        next: Next::Here(Box::pin(work(rows.clone()))),
+        rows,
         quick: MAX_QUICK_TOTAL,
     };
     stream::unfold(running, |mut running| async move {
@@ -119,46 +171,59 @@ pub fn batches(steps: impl Steps) -> Batches {
     .boxed()
 }
 
-struct Running<S> {
-    /// `None` while a step is under way elsewhere.
-    steps: Option<Box<S>>,
+struct Running {
     next: Next,
+    rows: Rows,
     /// Bytes that may still be read here.
     quick: usize,
 }
 
-impl<S: Steps> Running<S> {
+/// How it goes on after a step.
+enum Next {
+    /// On this thread, as long as that may read anything.
+    Here(Work),
+    /// On a thread that may wait.
+    Elsewhere(Work),
+    Failed(SourceError),
+    End,
+}
+
+impl Running {
     async fn batch(&mut self) -> Option<Result<Batch, SourceError>> {
         loop {
-            let here = match std::mem::replace(&mut self.next, Next::End) {
-                Next::More => self.quick > 0,
-                Next::Wait => false,
-                Next::End => return None,
+            let (mut work, here) = match std::mem::replace(&mut self.next, Next::End) {
+                Next::Here(work) => (work, self.quick > 0),
+                Next::Elsewhere(work) => (work, false),
                 Next::Failed(error) => return Some(Err(error)),
+                Next::End => return None,
             };
-            let mut steps = self.steps.take()?;
-            let (batch, next) = if here {
-                let mut budget = Budget::quick(self.quick);
-                let before = budget.left;
-                let done = steps.step(&mut budget);
+            let (polled, step) = if here {
+                let whole = Step::here(self.quick);
+                let (polled, step) = whole.take(work.as_mut());
                 // Steps that read nothing count as well.
-                self.quick = self.quick.saturating_sub((before - budget.left).max(4096));
-                self.steps = Some(steps);
-                done
+                let read = (whole.left - step.left).max(4096);
+                self.quick = self.quick.saturating_sub(read);
+                (polled, step)
             } else {
-                let task = tokio::task::spawn_blocking(move || {
-                    let done = steps.step(&mut Budget::slow());
-                    (steps, done)
-                });
-                match Aborted(task).wait().await {
-                    Ok((steps, done)) => {
-                        self.steps = Some(steps);
-                        done
+                let task = move || {
+                    let taken = Step::elsewhere().take(work.as_mut());
+                    (taken, work)
+                };
+                match elsewhere(task).await {
+                    Ok((taken, same)) => {
+                        work = same;
+                        taken
                     }
                     Err(error) => return Some(Err(error)),
                 }
             };
-            self.next = next;
+            self.next = match polled {
+                Poll::Pending if step.halted => Next::Elsewhere(work),
+                Poll::Pending => Next::Here(work),
+                Poll::Ready(Ok(())) => Next::End,
+                Poll::Ready(Err(error)) => Next::Failed(error),
+            };
+            let batch = self.rows.lock().take();
             // Steps elsewhere take time, and whoever waits sees by them that something is done.
             if !batch.is_empty() || !here {
                 return Some(Ok(batch));
@@ -171,18 +236,13 @@ impl<S: Steps> Running<S> {
 pub(crate) async fn elsewhere<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, SourceError> {
-    Aborted(tokio::task::spawn_blocking(work)).wait().await
+    let mut task = Aborted(tokio::task::spawn_blocking(work));
+    let failed = |error| SourceError::Io(format!("reading broke off: {error}"));
+    (&mut task.0).await.map_err(failed)
 }
 
 /// Is not begun any more when it is dropped.
 struct Aborted<T>(JoinHandle<T>);
-
-impl<T> Aborted<T> {
-    async fn wait(mut self) -> Result<T, SourceError> {
-        let failed = |error| SourceError::Io(format!("reading broke off: {error}"));
-        (&mut self.0).await.map_err(failed)
-    }
-}
 
 impl<T> Drop for Aborted<T> {
     fn drop(&mut self) {
@@ -192,53 +252,68 @@ impl<T> Drop for Aborted<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::row;
+    use crate::sorted::line::Shape;
 
-    /// Has rows without end.
-    struct Endless {
-        taken: Arc<AtomicUsize>,
-        next: fn() -> Next,
+    /// Finds a row.
+    fn find(rows: &Rows) {
+        let line = b"a)/ 2016 {}";
+        assert!(rows.lock().push(line, Shape::of(line).unwrap()));
     }
 
-    impl Steps for Endless {
-        fn step(&mut self, _: &mut Budget) -> (Batch, Next) {
-            self.taken.fetch_add(1, Ordering::SeqCst);
-            (
-                row::build("a)/", "2016", "").into_iter().collect(),
-                (self.next)(),
-            )
-        }
+    fn writer() -> Writer {
+        Writer::new(Arc::from(r#""source": "a""#))
     }
 
     #[tokio::test]
     async fn no_step_is_taken_that_nobody_waits_for() {
-        for next in [|| Next::More, || Next::Wait] {
+        for elsewhere in [false, true] {
             let taken = Arc::new(AtomicUsize::new(0));
-            let mut rows = batches(Endless {
-                taken: Arc::clone(&taken),
-                next,
+            let count = Arc::clone(&taken);
+            let mut batches = batches(writer(), |rows| async move {
+                loop {
+                    if elsewhere {
+                        until_it_may_wait().await;
+                    }
+                    count.fetch_add(1, Ordering::SeqCst);
+                    find(&rows);
+                    pause().await;
+                }
             });
             for _ in 0..300 {
-                assert_eq!(rows.next().await.unwrap().unwrap().len(), 1);
+                assert_eq!(batches.next().await.unwrap().unwrap().len(), 1);
             }
             assert_eq!(taken.load(Ordering::SeqCst), 300);
-            drop(rows);
+            drop(batches);
             assert_eq!(Arc::strong_count(&taken), 1);
         }
     }
 
     #[tokio::test]
     async fn rows_before_an_error_are_not_lost() {
-        let mut rows = batches(Endless {
-            taken: Arc::default(),
-            next: || Next::Failed(SourceError::Timeout),
+        let mut batches = batches(writer(), |rows| async move {
+            find(&rows);
+            Err(SourceError::Timeout)
         });
-        assert!(rows.next().await.unwrap().is_ok());
-        assert_eq!(rows.next().await, Some(Err(SourceError::Timeout)));
-        assert_eq!(rows.next().await, None);
+        assert_eq!(batches.next().await.unwrap().unwrap().len(), 1);
+        assert_eq!(batches.next().await, Some(Err(SourceError::Timeout)));
+        assert_eq!(batches.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn rows_leave_before_anything_is_waited_for() {
+        let mut batches = batches(writer(), |rows| async move {
+            find(&rows);
+            until_it_may_wait().await;
+            assert!(may_wait());
+            find(&rows);
+            Ok(())
+        });
+        for _ in 0..2 {
+            assert_eq!(batches.next().await.unwrap().unwrap().len(), 1);
+        }
+        assert_eq!(batches.next().await, None);
     }
 }

@@ -8,7 +8,7 @@ use super::secondary::Secondary;
 use super::writer::Copied;
 use super::{Options, Writer, files};
 use crate::loser_tree::LoserTree;
-use crate::zipnum::cluster::line::Block;
+use crate::zipnum::cluster::block::Block;
 use crate::{Error, Work};
 
 /// Maximum number of indexes merged at once; of more, some are merged first. Each takes memory for a block.

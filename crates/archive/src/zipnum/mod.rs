@@ -16,7 +16,7 @@
 //! [`Lookup`](crate::index::Lookup) finds what is in one.
 
 mod blocks;
-pub mod cluster;
+pub(crate) mod cluster;
 mod merge;
 mod pack;
 mod secondary;

@@ -11,8 +11,7 @@ use super::{files, part};
 use crate::Error;
 use crate::lines::MAX_LINE;
 use crate::sorted::line::Shape;
-use crate::zipnum::cluster::inflate::{MAX_BLOCK, Unfit, inflate};
-use crate::zipnum::cluster::line::Block;
+use crate::zipnum::cluster::block::{Block, MAX_BLOCK, Unfit, inflate};
 
 /// Size of a read of a secondary index, in bytes.
 const PIECE: usize = 8 << 10;

@@ -11,7 +11,7 @@ use futures_util::stream::{self, StreamExt};
 
 use super::Identity;
 use crate::source::{Lookup, Rows, Source};
-use crawlspace_archive::index::span::{Position, Span, distance};
+use crawlspace_archive::index::{Position, Span, distance};
 use crawlspace_archive::lines::MAX_LINE;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::sorted::line::{Shape, Writer, is_no_capture, trimmed};

@@ -7,56 +7,37 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Cluster;
-use super::line::Block;
-use crate::sorted::backward::Backward;
-use crate::sorted::lines::Forward;
-use crate::sorted::steps::{Budget, Halt};
+use super::block::Block;
+use crate::sorted::lines::{Lines, Pieces, Stretch};
 use crate::source::SourceError;
 
 /// The blocks of a cluster that lines of a span can be in, one after the other.
 #[derive(Debug)]
-pub struct Blocks {
+pub(crate) struct Blocks {
     cluster: Arc<Cluster>,
-    lines: IndexLines,
+    /// Those of the secondary index. Forward they begin at one that is not after the span, backward before one that is
+    /// not before it.
+    lines: Lines<Stretch>,
     from: Vec<u8>,
     to: Vec<u8>,
-    /// The block that comes next, as far as it is known.
+    /// Forward: the last block that begins before the span, until there is one that does not, and that one.
     held: Option<Block>,
-    /// The last block that begins before the span has yet to be found.
+    /// No block of the span has been found yet.
     near: bool,
-    /// There is none after it.
     end: bool,
-    /// The block whose text could not be had yet.
-    waiting: Option<Block>,
     /// Of those that come, only these.
     some: Range<u64>,
     seen: u64,
 }
 
-/// Lines of the secondary index.
-#[derive(Debug)]
-enum IndexLines {
-    Forward(Box<Forward>),
-    Backward(Box<Backward>),
-}
-
 impl Blocks {
-    /// Those from `from` on. The lines of the index begin at one that is not after it.
-    pub(crate) fn forward(cluster: Arc<Cluster>, lines: Forward, from: &[u8], to: &[u8]) -> Blocks {
-        Blocks::new(cluster, IndexLines::Forward(Box::new(lines)), from, to)
-    }
-
-    /// Those before `to`, the last one first. The lines of the index begin at one that is not before it.
-    pub(crate) fn backward(
+    /// Blocks with lines from `from` on, and before `to` unless that is empty.
+    pub(crate) fn of(
         cluster: Arc<Cluster>,
-        lines: Backward,
+        lines: Lines<Stretch>,
         from: &[u8],
         to: &[u8],
     ) -> Blocks {
-        Blocks::new(cluster, IndexLines::Backward(Box::new(lines)), from, to)
-    }
-
-    fn new(cluster: Arc<Cluster>, lines: IndexLines, from: &[u8], to: &[u8]) -> Blocks {
         Blocks {
             cluster,
             lines,
@@ -65,15 +46,9 @@ impl Blocks {
             held: None,
             near: true,
             end: false,
-            waiting: None,
             some: 0..u64::MAX,
             seen: 0,
         }
-    }
-
-    /// The secondary index.
-    pub(crate) fn path(&self) -> &Path {
-        &self.cluster.index
     }
 
     /// Only some of the blocks, by their number among those that the span is about.
@@ -82,58 +57,12 @@ impl Blocks {
         self
     }
 
-    /// Appends the text of the next block. False when there is none.
-    pub(crate) fn text(&mut self, budget: &mut Budget, into: &mut Vec<u8>) -> Result<bool, Halt> {
-        if self.waiting.is_none() {
-            self.waiting = self.next(budget)?;
-        }
-        let Some(block) = &self.waiting else {
-            return Ok(false);
-        };
-        let text = self.unpacked(block, budget)?;
-        self.waiting = None;
-        into.extend_from_slice(&text);
-        Ok(true)
-    }
-
-    fn unpacked(&self, block: &Block, budget: &mut Budget) -> Result<Bytes, Halt> {
-        let mut last = None;
-        for part in self.cluster.parts.files(&block.part, budget)? {
-            let file = part.file();
-            let text = match file.snapshot(budget) {
-                Ok(Some(snapshot)) => self.cluster.unpacked.text(&snapshot, block, budget),
-                Ok(None) => Err(Halt::Failed(SourceError::Io(format!(
-                    "{}: there is no such file",
-                    file.path().display()
-                )))),
-                Err(halt) => Err(halt),
-            };
-            match text {
-                // Perhaps it is whole at another place.
-                Err(Halt::Failed(error)) => {
-                    part.note(false);
-                    last = Some(Halt::Failed(error));
-                }
-                Err(halt) => return Err(halt),
-                Ok(text) => {
-                    part.note(true);
-                    return Ok(text);
-                }
-            }
-        }
-        let nowhere = || SourceError::Io(format!("part {:?} is in no file", block.part));
-        Err(last.unwrap_or_else(|| Halt::Failed(nowhere())))
-    }
-
-    /// The line of the secondary index, and the block, without its text.
+    /// The next block as the secondary index has it, without its text.
     ///
     /// # Errors
-    /// When the secondary index cannot be read now, or has no valid line.
-    pub fn next(&mut self, budget: &mut Budget) -> Result<Option<Block>, Halt> {
-        loop {
-            let Some(block) = self.any(budget)? else {
-                return Ok(None);
-            };
+    /// When the secondary index cannot be read.
+    pub(crate) async fn next(&mut self) -> Result<Option<Block>, SourceError> {
+        while let Some(block) = self.any().await? {
             let number = self.seen;
             self.seen += 1;
             if number >= self.some.end {
@@ -145,51 +74,92 @@ impl Blocks {
                 return Ok(Some(block));
             }
         }
+        Ok(None)
     }
 
-    fn any(&mut self, budget: &mut Budget) -> Result<Option<Block>, Halt> {
-        loop {
-            if (!self.near || self.end)
-                && let Some(block) = self.held.take()
-            {
-                return Ok(Some(block));
+    async fn any(&mut self) -> Result<Option<Block>, SourceError> {
+        if !self.near
+            && let Some(held) = self.held.take()
+        {
+            return Ok(Some(held));
+        }
+        while !self.end {
+            if !self.lines.next().await? {
+                break;
             }
-            if self.end {
-                return Ok(None);
-            }
-            let there = match &mut self.lines {
-                IndexLines::Forward(lines) => lines.next(budget)?,
-                IndexLines::Backward(lines) => lines.next(budget)?,
-            };
-            let line = match &self.lines {
-                _ if !there => {
-                    self.end = true;
-                    continue;
-                }
-                IndexLines::Forward(lines) => lines.line(),
-                IndexLines::Backward(lines) => lines.line(),
-            };
+            let line = self.lines.line();
             let Some(block) = Block::read(line) else {
                 continue;
             };
             let before = line < &self.from[..];
             let after = !self.to.is_empty() && line >= &self.to[..];
-            match &self.lines {
+            match self.lines {
                 // What is looked for may be at the end of the last block that begins before it.
-                IndexLines::Forward(_) if before && self.near => self.held = Some(block),
-                IndexLines::Forward(_) if after => self.end = true,
-                IndexLines::Forward(_) => {
+                Lines::Forward(_) if before && self.near => self.held = Some(block),
+                Lines::Forward(_) if after => break,
+                Lines::Backward(_) if after => {}
+                Lines::Forward(_) => {
                     self.near = false;
-                    if let Some(last) = self.held.replace(block) {
-                        return Ok(Some(last));
-                    }
+                    let Some(last) = self.held.take() else {
+                        return Ok(Some(block));
+                    };
+                    self.held = Some(block);
+                    return Ok(Some(last));
                 }
-                IndexLines::Backward(_) if after => {}
-                IndexLines::Backward(_) => {
+                Lines::Backward(_) => {
                     self.end = before;
                     return Ok(Some(block));
                 }
             }
         }
+        self.end = true;
+        Ok(self.held.take())
+    }
+
+    /// Appends the text of the next block. False when there is none.
+    async fn text(&mut self, into: &mut Vec<u8>) -> Result<bool, SourceError> {
+        let Some(block) = self.next().await? else {
+            return Ok(false);
+        };
+        into.extend_from_slice(&self.unpacked(&block).await?);
+        Ok(true)
+    }
+
+    async fn unpacked(&self, block: &Block) -> Result<Bytes, SourceError> {
+        let mut last = None;
+        for part in self.cluster.parts.files(&block.part).await? {
+            let file = part.file();
+            let text = match file.snapshot().await {
+                Ok(Some(snapshot)) => self.cluster.unpacked.text(&snapshot, block).await,
+                Ok(None) => Err(SourceError::Io(format!(
+                    "{}: there is no such file",
+                    file.path().display()
+                ))),
+                Err(error) => Err(error),
+            };
+            part.note(text.is_ok());
+            match text {
+                // Perhaps it is whole at another place.
+                Err(error) => last = Some(error),
+                text => return text,
+            }
+        }
+        let nowhere = || SourceError::Io(format!("part {:?} is in no file", block.part));
+        Err(last.unwrap_or_else(nowhere))
+    }
+}
+
+/// Blocks come in the direction in which the secondary index is read.
+impl Pieces for Blocks {
+    fn path(&self) -> &Path {
+        &self.cluster.index
+    }
+
+    async fn after(&mut self, _: usize, into: &mut Vec<u8>) -> Result<bool, SourceError> {
+        self.text(into).await
+    }
+
+    async fn before(&mut self, _: usize, into: &mut Vec<u8>) -> Result<bool, SourceError> {
+        self.text(into).await
     }
 }

@@ -10,22 +10,21 @@
 //! the number of the line, which may be left out. Where the parts are says a file beside it of the same name with the
 //! end `.loc`, with lines of `part<TAB>path[<TAB>path …]`; without one they are in the folder of the index.
 
-pub(crate) mod blocks;
-pub(crate) mod inflate;
-pub mod line;
-pub(crate) mod parts;
+pub(crate) mod block;
+mod blocks;
+mod parts;
 mod unpack;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-pub use self::blocks::Blocks;
+pub(crate) use self::blocks::Blocks;
 use self::parts::Parts;
 use self::unpack::Unpacked;
 
 /// What belongs to a secondary index.
 #[derive(Debug)]
-pub struct Cluster {
+pub(crate) struct Cluster {
     index: PathBuf,
     parts: Parts,
     unpacked: Unpacked,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::sorted::file::{FileVersion, NamedFile};
-use crate::sorted::steps::{Budget, Halt};
+use crate::sorted::steps::until_it_may_wait;
 use crate::source::SourceError;
 
 /// Limit of a `.loc` file, in bytes. A larger one is an error.
@@ -86,8 +86,8 @@ impl Parts {
     ///
     /// # Errors
     /// When nothing says where it is.
-    pub(crate) fn files(&self, part: &str, budget: &mut Budget) -> Result<Vec<Arc<Part>>, Halt> {
-        if let Some(files) = self.listed(budget)? {
+    pub(crate) async fn files(&self, part: &str) -> Result<Vec<Arc<Part>>, SourceError> {
+        if let Some(files) = self.listed().await? {
             return match files.get(part) {
                 Some(files) if !files.is_empty() => {
                     let mut files = files.clone();
@@ -117,12 +117,12 @@ impl Parts {
     }
 
     /// What the `.loc` file says, if there is one.
-    fn listed(&self, budget: &mut Budget) -> Result<Option<Arc<PartFiles>>, Halt> {
+    async fn listed(&self) -> Result<Option<Arc<PartFiles>>, SourceError> {
         let missing = self.cache().missing;
         if missing.is_some_and(|since| since.elapsed() < RECHECK) {
             return Ok(None);
         }
-        let Some(file) = self.loc.snapshot(budget)? else {
+        let Some(file) = self.loc.snapshot().await? else {
             let mut cache = self.cache();
             cache.missing = Some(Instant::now());
             cache.listed = None;
@@ -133,18 +133,16 @@ impl Parts {
         {
             return Ok(Some(Arc::clone(files)));
         }
-        if !budget.may_wait() {
-            return Err(Halt::Wait);
-        }
+        until_it_may_wait().await;
         let size = file.size();
         if size > MAX_LOC {
             let text = format!("{}: more than {MAX_LOC} bytes", self.loc.path().display());
-            return Err(Halt::Failed(SourceError::TooLarge(text)));
+            return Err(SourceError::TooLarge(text));
         }
         let mut text = Vec::new();
         while (text.len() as u64) < size {
             let left = usize::try_from(size - text.len() as u64).unwrap_or(0);
-            if file.read(budget, text.len() as u64, left, &mut text)? == 0 {
+            if file.read(text.len() as u64, left, &mut text).await? == 0 {
                 break;
             }
         }
@@ -176,11 +174,9 @@ impl Parts {
         files
     }
 
-    fn lost(&self, part: &str, why: &str) -> Halt {
+    fn lost(&self, part: &str, why: &str) -> SourceError {
         let loc = self.loc.path().display();
-        Halt::Failed(SourceError::Io(format!(
-            "part {part:?} of a ZipNum cluster: {loc} {why}"
-        )))
+        SourceError::Io(format!("part {part:?} of a ZipNum cluster: {loc} {why}"))
     }
 
     fn cache(&self) -> MutexGuard<'_, PartCache> {

@@ -1,16 +1,14 @@
 //! Blocks as text.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::inflate::{MAX_BLOCK, Unfit, inflate};
-use super::line::Block;
+use super::block::{Block, MAX_BLOCK, Unfit, inflate};
 use crate::sorted::file::{FileVersion, Snapshot};
-use crate::sorted::steps::{Budget, Halt};
+use crate::sorted::steps::{spend, until_it_may_wait};
 use crate::source::SourceError;
 
 /// Limit of unpacked text that is cached of a cluster, in bytes.
@@ -36,13 +34,8 @@ impl Unpacked {
     /// The text of a block, which is whole lines.
     ///
     /// # Errors
-    /// [`Halt::Wait`] when reading may wait; [`Halt::Failed`] when the block is damaged.
-    pub(crate) fn text(
-        &self,
-        file: &Snapshot,
-        block: &Block,
-        budget: &mut Budget,
-    ) -> Result<Bytes, Halt> {
+    /// When the block is damaged, or cannot be read.
+    pub(crate) async fn text(&self, file: &Snapshot, block: &Block) -> Result<Bytes, SourceError> {
         let which = (file.version(), block.offset, block.length);
         let kept = {
             let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,16 +44,15 @@ impl Unpacked {
                 .map(|(_, text)| text.clone())
         };
         if let Some(text) = kept {
-            budget.spend(text.len())?;
+            spend(text.len()).await;
             return Ok(text);
         }
-        if !budget.may_wait() {
-            return Err(Halt::Wait);
-        }
+        until_it_may_wait().await;
         if let Some(error) = self.failure(&which) {
-            return Err(Halt::Failed(error));
+            return Err(error);
         }
-        let text = unpack(file, block, budget).inspect_err(|halt| self.note(which, halt))?;
+        let text = unpack(file, block).await;
+        let text = text.inspect_err(|error| self.note(which, error))?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_front((which, text.clone()));
         let mut size = 0;
@@ -79,58 +71,46 @@ impl Unpacked {
         found.map(|(.., error)| error.clone())
     }
 
-    fn note(&self, which: Which, halt: &Halt) {
-        let Halt::Failed(error) = halt else { return };
+    fn note(&self, which: Which, error: &SourceError) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.push_front((which, Instant::now(), error.clone()));
         failed.truncate(MAX_FAILURES);
     }
 }
 
-fn unpack(file: &Snapshot, block: &Block, budget: &mut Budget) -> Result<Bytes, Halt> {
+async fn unpack(file: &Snapshot, block: &Block) -> Result<Bytes, SourceError> {
+    let at_block = |what: &str| {
+        let (file, at) = (file.path().display(), block.offset);
+        format!("{file}: block at byte {at}: {what}")
+    };
     let Some(length) = usize::try_from(block.length)
         .ok()
         .filter(|_| block.length <= MAX_BLOCK)
     else {
         let what = format!("{} bytes, which is more than {MAX_BLOCK}", block.length);
-        return Err(Halt::Failed(SourceError::TooLarge(at_block(
-            file.path(),
-            block,
-            &what,
-        ))));
+        return Err(SourceError::TooLarge(at_block(&what)));
     };
     let mut packed = Vec::with_capacity(length);
     while packed.len() < length {
         let at = block.offset.saturating_add(packed.len() as u64);
         let left = length - packed.len();
-        if file.read(budget, at, left, &mut packed)? == 0 {
+        if file.read(at, left, &mut packed).await? == 0 {
             let what = format!("the file ends before its {length} bytes do");
-            return Err(broken(file.path(), block, &what));
+            return Err(SourceError::Io(at_block(&what)));
         }
     }
+    // The last read may have been on another thread.
+    until_it_may_wait().await;
     let mut text = Vec::with_capacity(length.saturating_mul(5));
-    match inflate(&packed, &mut text) {
-        Ok(()) => {}
-        Err(Unfit::Broken(why)) => return Err(broken(file.path(), block, &why)),
-        Err(Unfit::TooLarge) => {
+    inflate(&packed, &mut text).map_err(|unfit| match unfit {
+        Unfit::Broken(why) => SourceError::Io(at_block(&why)),
+        Unfit::TooLarge => {
             let what = format!("unpacked it has more than {MAX_BLOCK} bytes");
-            return Err(Halt::Failed(SourceError::TooLarge(at_block(
-                file.path(),
-                block,
-                &what,
-            ))));
+            SourceError::TooLarge(at_block(&what))
         }
-    }
+    })?;
     if !text.is_empty() && !text.ends_with(b"\n") {
         text.push(b'\n');
     }
     Ok(text.into())
-}
-
-fn at_block(file: &Path, block: &Block, what: &str) -> String {
-    format!("{}: block at byte {}: {what}", file.display(), block.offset)
-}
-
-fn broken(file: &Path, block: &Block, what: &str) -> Halt {
-    Halt::Failed(SourceError::Io(at_block(file, block, what)))
 }

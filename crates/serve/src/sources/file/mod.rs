@@ -21,16 +21,11 @@ use futures_util::future::BoxFuture;
 
 use super::Identity;
 use crate::source::{Blocks, Lookup, Rows, Source};
-use crawlspace_archive::index::files::Files;
-use crawlspace_archive::index::folder::{Choice, Listing};
-use crawlspace_archive::index::listings::Listings;
-use crawlspace_archive::index::scan::Scan;
-use crawlspace_archive::index::span::Span;
+use crawlspace_archive::index::{Choice, Files, Listing, Listings, Span};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::sorted::disorder::Disorder;
 use crawlspace_archive::sorted::line::Writer;
-use crawlspace_archive::sorted::steps::batches;
-use crawlspace_archive::source::SourceError;
+use crawlspace_archive::source::{Batches, SourceError};
 
 /// A CDX or CDXJ file, or a folder of them.
 #[derive(Debug)]
@@ -83,7 +78,7 @@ impl FileSource {
         let at_most = lookup.at_most.filter(|_| ordered);
         Ok(Rows {
             ordered,
-            batches: batches(self.scan(files, order, at_most)),
+            batches: self.scan(files, at_most),
         })
     }
 
@@ -91,9 +86,9 @@ impl FileSource {
         self.listings.listing(&lookup.collection).await
     }
 
-    pub(super) fn scan(&self, files: Files, order: Order, at_most: Option<u64>) -> Scan<Files> {
-        let counts = (Arc::clone(&self.broken), Arc::clone(&self.disorder));
-        Scan::new(files, order, self.writer(), at_most, counts)
+    pub(super) fn scan(&self, files: Files, at_most: Option<u64>) -> Batches {
+        let (broken, disorder) = (Arc::clone(&self.broken), Arc::clone(&self.disorder));
+        files.rows(self.writer(), at_most, broken, disorder)
     }
 
     pub(super) fn writer(&self) -> Writer {

@@ -1,6 +1,5 @@
 //! The blocks of a cluster, as pages are counted in them.
 
-use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,19 +8,9 @@ use futures_util::{FutureExt, StreamExt};
 
 use super::super::file::FileSource;
 use crate::source::{self, Lookup, Rows};
-use crawlspace_archive::index::files::Files;
-use crawlspace_archive::index::folder::Listing;
-use crawlspace_archive::index::span::Span;
-use crawlspace_archive::row::member;
+use crawlspace_archive::index::{Files, Span};
 use crawlspace_archive::sorted::Order;
-use crawlspace_archive::sorted::line::{Shape, Writer};
-use crawlspace_archive::sorted::steps::{Budget, Halt, Next, Steps, batches};
-use crawlspace_archive::source::{Batch, SourceError};
-use crawlspace_archive::zipnum::cluster::Blocks;
-use crawlspace_archive::zipnum::cluster::line::Block;
-
-/// Number of blocks listed in a batch.
-const BATCH: usize = 1000;
+use crawlspace_archive::source::SourceError;
 
 impl source::Blocks for FileSource {
     fn count(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<u64, SourceError>> {
@@ -56,7 +45,7 @@ impl source::Blocks for FileSource {
             let files = self.blocks_of(&lookup, blocks).await?;
             Ok(Rows {
                 ordered: true,
-                batches: batches(self.scan(files, Order::Ascending, lookup.at_most)),
+                batches: self.scan(files, lookup.at_most),
             })
         }
         .boxed()
@@ -68,14 +57,10 @@ impl source::Blocks for FileSource {
         blocks: Range<u64>,
     ) -> BoxFuture<'_, Result<Rows, SourceError>> {
         async move {
-            let index = Index {
-                files: self.blocks_of(&lookup, blocks).await?,
-                blocks: None,
-                writer: self.writer(),
-            };
+            let files = self.blocks_of(&lookup, blocks).await?;
             Ok(Rows {
                 ordered: true,
-                batches: batches(index),
+                batches: files.blocks_as_rows(self.writer()),
             })
         }
         .boxed()
@@ -84,12 +69,8 @@ impl source::Blocks for FileSource {
 
 impl FileSource {
     async fn blocks_of(&self, lookup: &Lookup, some: Range<u64>) -> Result<Files, SourceError> {
-        let listing: Listing = self.listing(lookup).await?;
-        let is_one = match &*listing.entries {
-            [only] => only.cluster().is_some(),
-            others => others.is_empty(),
-        };
-        if !is_one {
+        let listing = self.listing(lookup).await?;
+        if !listing.is_one_cluster() {
             return Err(SourceError::Unsupported(
                 "not one cluster alone: blocks of each have numbers of their own".to_owned(),
             ));
@@ -100,58 +81,5 @@ impl FileSource {
             lookup.query.to,
         ));
         Ok(Files::new(listing.entries, span, Order::Ascending, None).only(some))
-    }
-}
-
-/// Rows of a secondary index.
-struct Index {
-    files: Files,
-    blocks: Option<Blocks>,
-    writer: Writer,
-}
-
-impl Index {
-    fn run(&mut self, budget: &mut Budget) -> Result<(), Halt> {
-        while self.writer.size().0 < BATCH {
-            let Some(blocks) = &mut self.blocks else {
-                match self.files.blocks(budget)? {
-                    Some(blocks) => self.blocks = Some(blocks),
-                    None => return Ok(()),
-                }
-                continue;
-            };
-            match blocks.next(budget)? {
-                Some(block) => self.push(&block),
-                None => self.blocks = None,
-            }
-        }
-        Err(Halt::Enough)
-    }
-
-    fn push(&mut self, block: &Block) {
-        let mut members = String::new();
-        member("part", &block.part, &mut members);
-        let number = block.number.map(|number| ("lineno", number));
-        let all = [
-            Some(("offset", block.offset)),
-            Some(("length", block.length)),
-            number,
-        ];
-        for (name, value) in all.into_iter().flatten() {
-            // Text to a string cannot fail.
-            let _ = write!(members, ", \"{name}\": {value}");
-        }
-        let mut line = block.begin.to_vec();
-        line.extend_from_slice(format!(" {{{members}}}").as_bytes());
-        if let Some(shape) = Shape::of(&line) {
-            self.writer.push(&line, shape);
-        }
-    }
-}
-
-impl Steps for Index {
-    fn step(&mut self, budget: &mut Budget) -> (Batch, Next) {
-        let next = Next::after(self.run(budget));
-        (self.writer.take(), next)
     }
 }
