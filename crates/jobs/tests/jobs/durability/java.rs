@@ -14,7 +14,7 @@ use crate::stage::folder;
 
 const SOURCE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/tests/index_cache_durability/Locks.java"
+    "/tests/jobs/durability/Locks.java"
 );
 
 /// A Java program that locks files as it is told.
