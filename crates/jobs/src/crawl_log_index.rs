@@ -7,18 +7,17 @@
 use std::fs::File;
 use std::io::BufReader;
 use std::marker::PhantomData;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::combine::{Holding, both, carry_over, each_job};
-use super::join::{Counts, Flavour, rows};
+use super::join::{Counts, Flavour, Row, rows};
 use super::raw::RawCaches;
 use super::{
     Combine, CombiningMultiFileBasedCache, Draft, Entry, Error, JobId, JobSet, Missing,
     MultiFileBasedCache, Options, PROGRESS_INTERVAL, Prepared, Work,
 };
 use crawlspace_archive::lines::MAX_LINE;
-use crawlspace_archive::sort::{Sorted, Sorter};
+use crawlspace_archive::sort::Sorter;
 use crawlspace_archive::zipnum::{self, Writer};
 
 /// The two orders in which an index has its lines: the names of its files without their ends.
@@ -144,56 +143,50 @@ impl<F: Flavoured> Combine for CrawlLogIndex<F> {
 
     fn combine(&self, prepared: &Prepared, draft: &mut Draft, work: &Work) -> Result<(), Error> {
         carry_over(&prepared.parts, draft);
-        let lines: u64 = prepared
-            .parts
-            .iter()
-            .filter_map(|part| part.manifest().counts.get(ROWS))
-            .sum();
+        let lines: u64 = prepared.parts.iter().map(|part| counted(part, ROWS)).sum();
         work.begin("merging", lines * 2);
         let folders: Vec<_> = prepared
             .parts
             .iter()
             .map(|part| part.path().to_owned())
             .collect();
-        add_files(draft);
-        let folder = draft.folder().to_owned();
-        let (by_url, by_digest) = both(
-            || merged(URL, &folders, &folder, zipnum::Options::by_url(), work),
-            || {
-                merged(
-                    DIGEST,
-                    &folders,
-                    &folder,
-                    zipnum::Options::by_digest(),
-                    work,
-                )
-            },
-        );
-        by_url.and(by_digest)
+        write(
+            draft,
+            |out| zipnum::merge(URL, &folders, out, work),
+            |out| zipnum::merge(DIGEST, &folders, out, work),
+        )
     }
 }
 
 /// How many rows there are, among the counts of a manifest.
 pub(super) const ROWS: &str = "rows";
 
-fn merged(
-    stem: &str,
-    inputs: &[std::path::PathBuf],
-    folder: &Path,
-    options: zipnum::Options,
-    work: &Work,
+/// Writes an index in both orders at once.
+fn write(
+    draft: &mut Draft,
+    by_url: impl FnOnce(&mut Writer) -> Result<(), Error> + Send,
+    by_digest: impl FnOnce(&mut Writer) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut out = Writer::create(folder, stem, options)?;
-    zipnum::merge(stem, inputs, &mut out, work)?;
-    out.finish().map(|_| ())
-}
-
-fn add_files(draft: &mut Draft) {
     for stem in [URL, DIGEST] {
         for end in ["idx", "cdxj.gz"] {
             draft.add(&format!("{stem}.{end}"));
         }
     }
+    let folder = draft.folder();
+    let create = |stem, options| Writer::create(folder, stem, options);
+    let (by_url, by_digest) = both(
+        || {
+            let mut out = create(URL, zipnum::Options::by_url())?;
+            by_url(&mut out)?;
+            out.finish().map(|_| ())
+        },
+        || {
+            let mut out = create(DIGEST, zipnum::Options::by_digest())?;
+            by_digest(&mut out)?;
+            out.finish().map(|_| ())
+        },
+    );
+    by_url.and(by_digest)
 }
 
 /// Makes the index of one job of its raw data.
@@ -209,89 +202,69 @@ fn write_segment(
     for raw in [Some(crawl_log), cdx].into_iter().flatten() {
         draft.input(raw.manifest().as_input());
     }
-    let lines = crawl_log
-        .manifest()
-        .counts
-        .get("lines")
-        .copied()
-        .unwrap_or(0);
+    let lines = counted(crawl_log, "lines");
     work.begin(&format!("job {job}: merging crawl.log and CDX"), lines);
-    let mut by_url = Sorter::new(memory / 2, draft.folder(), work);
-    let mut by_digest = Sorter::new(memory / 2, draft.folder(), work);
-    let mut line = Vec::with_capacity(1024);
+    let mut sorting = Sorting {
+        by_url: Sorter::new(memory / 2, draft.folder(), work),
+        by_digest: Sorter::new(memory / 2, draft.folder(), work),
+        line: Vec::with_capacity(1024),
+        too_long: 0,
+    };
     let lines_of = |entry: &Entry| -> Result<BufReader<File>, Error> {
         let file = File::open(entry.path()).map_err(Error::io(entry.path(), "open"))?;
         Ok(BufReader::with_capacity(256 * 1024, file))
     };
     let cdx_lines = cdx.map(lines_of).transpose()?;
-    // A line of a crawl.log may be so long that what is made of it is longer than readers of indexes take.
-    let mut too_long = 0;
-    let mut counts = rows(
-        lines_of(crawl_log)?,
-        cdx_lines,
-        flavour,
-        job,
-        work,
-        &mut |row| {
-            line.clear();
-            row.push_by_url(&mut line);
-            let by_url_ends = line.len();
-            row.push_by_digest(&mut line);
-            let (of_url, of_digest) = line.split_at(by_url_ends);
-            if of_url.len().max(of_digest.len()) > MAX_LINE {
-                too_long += 1;
-                return Ok(());
-            }
-            by_url.push(of_url)?;
-            if of_digest.is_empty() {
-                Ok(())
-            } else {
-                by_digest.push(of_digest)
-            }
-        },
-    )?;
-    counts.rows -= too_long;
+    let mut take = |row: Row<'_>| sorting.push(&row);
+    let crawl_log_lines = lines_of(crawl_log)?;
+    let mut counts = rows(crawl_log_lines, cdx_lines, flavour, job, work, &mut take)?;
+    counts.rows -= sorting.too_long;
     tell(job, &counts, crawl_log, cdx, draft);
-    if too_long > 0 {
+    if sorting.too_long > 0 {
+        let too_long = sorting.too_long;
         draft.count("tooLong", too_long);
         draft.note(format!(
             "job {job}: {too_long} captures have URLs that are too long for an index"
         ));
     }
-    add_files(draft);
     work.begin(&format!("job {job}: writing"), counts.rows * 2);
-    let folder = draft.folder().to_owned();
-    let (by_url, by_digest) = both(
-        || {
-            written(
-                by_url.finish()?,
-                URL,
-                &folder,
-                zipnum::Options::by_url(),
-                work,
-            )
-        },
-        || {
-            written(
-                by_digest.finish()?,
-                DIGEST,
-                &folder,
-                zipnum::Options::by_digest(),
-                work,
-            )
-        },
-    );
-    by_url.and(by_digest)
+    write(
+        draft,
+        |out| push_all(sorting.by_url, out, work),
+        |out| push_all(sorting.by_digest, out, work),
+    )
 }
 
-fn written(
-    mut lines: Sorted,
-    stem: &str,
-    folder: &Path,
-    options: zipnum::Options,
-    work: &Work,
-) -> Result<(), Error> {
-    let mut out = Writer::create(folder, stem, options)?;
+/// Rows of a job that are sorted for both orders.
+struct Sorting {
+    by_url: Sorter,
+    by_digest: Sorter,
+    line: Vec<u8>,
+    /// A line of a crawl.log may be so long that what is made of it is longer than readers of indexes take.
+    too_long: u64,
+}
+
+impl Sorting {
+    fn push(&mut self, row: &Row<'_>) -> Result<(), Error> {
+        self.line.clear();
+        row.push_by_url(&mut self.line);
+        let by_url_ends = self.line.len();
+        row.push_by_digest(&mut self.line);
+        let (of_url, of_digest) = self.line.split_at(by_url_ends);
+        if of_url.len().max(of_digest.len()) > MAX_LINE {
+            self.too_long += 1;
+            return Ok(());
+        }
+        self.by_url.push(of_url)?;
+        if of_digest.is_empty() {
+            return Ok(());
+        }
+        self.by_digest.push(of_digest)
+    }
+}
+
+fn push_all(lines: Sorter, out: &mut Writer, work: &Work) -> Result<(), Error> {
+    let mut lines = lines.finish()?;
     let mut pushed = 0;
     while let Some(line) = lines.next()? {
         out.push(line)?;
@@ -300,19 +273,16 @@ fn written(
             work.advance(PROGRESS_INTERVAL)?;
         }
     }
-    out.finish().map(|_| ())
+    Ok(())
+}
+
+fn counted(entry: &Entry, what: &str) -> u64 {
+    entry.manifest().counts.get(what).copied().unwrap_or(0)
 }
 
 /// Says in the manifest what became of the lines.
 fn tell(job: JobId, counts: &Counts, crawl_log: &Entry, cdx: Option<&Entry>, draft: &mut Draft) {
-    let bad = |entry: &Entry| {
-        entry
-            .manifest()
-            .counts
-            .get("badLines")
-            .copied()
-            .unwrap_or(0)
-    };
+    let bad = |entry| counted(entry, "badLines");
     let numbers = [
         ("lines", counts.lines),
         (ROWS, counts.rows),

@@ -20,7 +20,8 @@ use crawlspace_cdx::surt::urlkey;
 
 use self::captures::Captures;
 pub use self::row::Row;
-use super::{Error, JobId, PROGRESS_INTERVAL, Work, crawl_log};
+use super::crawl_log::Line;
+use super::{Error, JobId, PROGRESS_INTERVAL, Work};
 use crawlspace_archive::lines::fields::is_word;
 use crawlspace_archive::lines::{Bad, Reader, Tally};
 
@@ -77,100 +78,125 @@ pub(crate) fn rows(
     work: &Work,
     take: &mut dyn FnMut(Row<'_>) -> Result<(), Error>,
 ) -> Result<Counts, Error> {
-    let mut counts = Counts::default();
-    let mut lines = Reader::new(crawl_log);
-    let mut captures = cdx.map(Captures::new);
-    let mut last = Url::default();
-    let mut json = Vec::with_capacity(1024);
-    let job = job.to_string();
-    let mut reported = 0;
+    let mut join = Join {
+        flavour,
+        job: job.to_string(),
+        captures: cdx.map(Captures::new),
+        url: Url::default(),
+        json: Vec::with_capacity(1024),
+        counts: Counts::default(),
+    };
     let name = format!("crawl.log of job {job}");
+    let mut lines = Reader::new(crawl_log);
+    let mut reported = 0;
     loop {
         let number = lines.number() + 1;
         if number >= reported + PROGRESS_INTERVAL {
             work.advance(number - reported)?;
             reported = number;
         }
-        let raw = match lines.next().map_err(|error| read(&name, &error))? {
-            None => break,
-            Some(Ok(raw)) => raw,
-            Some(Err(bad)) => {
-                counts.bad.add(&name, number, b"", bad);
-                continue;
-            }
+        let Some(raw) = lines.next().map_err(|error| read(&name, &error))? else {
+            break;
         };
-        let line = match crawl_log::Line::parse(raw) {
-            Ok(line) => line,
-            Err(bad) => {
-                counts.bad.add(&name, number, raw, bad);
-                continue;
-            }
+        let bad = match raw.and_then(Line::parse) {
+            Err(bad) => Some(bad),
+            Ok(line) => match join.wanted(&line) {
+                None => None,
+                Some(_) if !join.go(line.url)? => return Err(unsorted(&name, number)),
+                Some(date) => match join.row(&line, date) {
+                    Some(row) => {
+                        take(row)?;
+                        None
+                    }
+                    None => Some(Bad::Url),
+                },
+            },
         };
-        counts.lines += 1;
-        let is_wanted = line.digest.is_some() || flavour == Flavour::Full;
-        let (true, true, Some(date)) = (line.is_capture(), is_wanted, line.date()) else {
-            counts.no_captures += 1;
-            continue;
-        };
-        if flavour == Flavour::Dedup && line.is_text() {
-            counts.text += 1;
-            continue;
+        if let Some(bad) = bad {
+            let line = raw.unwrap_or_default();
+            join.counts.bad.add(&name, number, line, bad);
         }
-        if !last.is(line.url) {
-            if !last.go(line.url) {
-                return Err(unsorted(&name, number));
-            }
-            if let Some(captures) = &mut captures {
-                captures.go(line.url, &job, &mut counts)?;
-            }
-        }
-        let Some(key) = &last.key else {
-            counts.bad.add(&name, number, raw, Bad::Url);
-            continue;
+    }
+    if let Some(captures) = &mut join.captures {
+        captures.rest(&join.job, &mut join.counts)?;
+    }
+    Ok(join.counts)
+}
+
+struct Join<R> {
+    flavour: Flavour,
+    job: String,
+    captures: Option<Captures<R>>,
+    /// That of the last row.
+    url: Url,
+    /// The object of the last row.
+    json: Vec<u8>,
+    counts: Counts,
+}
+
+impl<R: BufRead> Join<R> {
+    /// Counts a line of the crawl.log, and says of when it is if the index has it.
+    fn wanted<'a>(&mut self, line: &Line<'a>) -> Option<&'a str> {
+        self.counts.lines += 1;
+        let is_full = self.flavour == Flavour::Full;
+        let is_capture = line.is_capture() && (is_full || line.digest.is_some());
+        let Some(date) = line.date().filter(|_| is_capture) else {
+            self.counts.no_captures += 1;
+            return None;
         };
+        if !is_full && line.is_text() {
+            self.counts.text += 1;
+            return None;
+        }
+        Some(date)
+    }
+
+    /// Goes to a URL. False when it comes before the last one.
+    fn go(&mut self, url: &str) -> Result<bool, Error> {
+        if self.url.is(url) {
+            return Ok(true);
+        }
+        if !self.url.go(url) {
+            return Ok(false);
+        }
+        if let Some(captures) = &mut self.captures {
+            captures.go(url, &self.job, &mut self.counts)?;
+        }
+        Ok(true)
+    }
+
+    /// The row of a line; `None` when its URL has no key.
+    fn row<'a>(&'a mut self, line: &'a Line<'_>, date: &'a str) -> Option<Row<'a>> {
+        let urlkey = self.url.key.as_deref()?;
+        let counts = &mut self.counts;
         counts.rows += 1;
-        let duplicate = line.duplicate();
-        let logged;
-        let found = captures
-            .as_ref()
-            .and_then(|captures| captures.nearest(date));
-        let origin = match (duplicate, found) {
-            (Some(origin), _) => {
-                counts.duplicates += 1;
-                Some(origin)
-            }
-            (None, Some((origin, same_date))) => {
-                if same_date {
-                    counts.same_date += 1
-                } else {
-                    counts.nearest += 1
-                }
-                Some(origin)
-            }
-            (None, None) => {
-                logged = line.written();
-                match &logged {
-                    Some(_) => counts.logged += 1,
-                    None => counts.without_origin += 1,
-                }
-                logged
-            }
+        let nearest = || self.captures.as_ref()?.nearest(date);
+        let (origin, count) = if let Some(origin) = line.duplicate() {
+            (Some(origin), &mut counts.duplicates)
+        } else if let Some((origin, same_date)) = nearest() {
+            let count = if same_date {
+                &mut counts.same_date
+            } else {
+                &mut counts.nearest
+            };
+            (Some(origin), count)
+        } else if let Some(origin) = line.written() {
+            (Some(origin), &mut counts.logged)
+        } else {
+            (None, &mut counts.without_origin)
         };
-        json.clear();
-        row::push_json(&line, origin.as_ref(), &job, &mut json);
-        take(Row {
-            urlkey: key,
+        *count += 1;
+        self.json.clear();
+        row::push_json(line, origin.as_ref(), &self.job, &mut self.json);
+        Some(Row {
+            urlkey,
             date,
             digest: line.digest,
             url: line.url,
             origin,
-            json: &json,
-        })?;
+            json: &self.json,
+        })
     }
-    if let Some(captures) = &mut captures {
-        captures.rest(&job, &mut counts)?;
-    }
-    Ok(counts)
 }
 
 /// The URL that lines are about.

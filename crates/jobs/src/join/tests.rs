@@ -4,7 +4,7 @@ use crawlspace_cdx::{Field, Format, Line, Read};
 use redis_tests::{Rng, assert_starts, harvest, rows};
 
 use super::*;
-use crate::cdx_line;
+use crate::{cdx_line, crawl_log};
 
 const JOB: JobId = JobId(7);
 

@@ -157,40 +157,10 @@ impl Pass<'_, '_> {
         is_ours: bool,
         mut record: warc::Record<'_, R>,
     ) -> Result<(), Error> {
-        let header = record.header();
-        let url = String::from_utf8_lossy(header.target_uri().unwrap_or_default()).into_owned();
-        let (offset, mut length) = (record.offset(), header.content_length());
-        let digest = header.get("WARC-Block-Digest").and_then(Digest::parse);
-        let mut stated = header.get("Content-Type").unwrap_or_default().to_vec();
-        let is_segment = header.get("WARC-Segment-Number").is_some();
-        let is_truncated = header.get("WARC-Truncated").is_some();
-        let wrong = |record: &warc::Record<'_, R>, what: &str| -> Error {
-            record.error(Problem::Header(what.to_owned())).into()
-        };
-        let mut digester = digest
-            .as_ref()
-            .map(|digest| Digester::new(digest.algorithm));
-        if essence(&stated) == b"application/http" {
-            let bytes = record.http_head()?;
-            let head = Head::of(&bytes);
-            stated = head.get("Content-Type").unwrap_or_default().to_vec();
-            let is_plain = |name| {
-                head.get(name)
-                    .is_none_or(|coding| coding.eq_ignore_ascii_case(b"identity"))
-            };
-            if !is_plain("Transfer-Encoding") || !is_plain("Content-Encoding") {
-                return Err(wrong(
-                    &record,
-                    "it is stored in a coding of HTTP that is not read here",
-                ));
-            }
-            length = length.saturating_sub(bytes.len() as u64);
-            if let Some(digester) = &mut digester {
-                digester.update(&bytes);
-            }
-        }
-        if essence(&stated) != media_type.as_bytes() {
-            let stated = String::from_utf8_lossy(&stated).into_owned();
+        let about = About::of(&mut record)?;
+        let (url, offset) = (&about.url, about.offset);
+        if essence(&about.media_type) != media_type.as_bytes() {
+            let stated = String::from_utf8_lossy(&about.media_type);
             self.found.notes.push(format!(
                 "{}: offset {offset}: {url} is skipped: its type is {stated:?}, where {media_type} is expected",
                 self.file.name
@@ -200,15 +170,13 @@ impl Pass<'_, '_> {
         }
         if !is_ours {
             let what = "its URL has no jobid=, and the name of the file has several numbers: the job is ambiguous";
-            return Err(wrong(&record, what));
+            return Err(invalid(&record, what));
         }
-        if is_segment {
-            return Err(wrong(
-                &record,
-                "it is a part of a record, which is not read here",
-            ));
+        if about.is_segment {
+            let what = "it is a part of a record, which is not read here";
+            return Err(invalid(&record, what));
         }
-        if is_truncated {
+        if about.is_truncated {
             self.found.notes.push(format!(
                 "{}: offset {offset}: {url} was cut short when it was written (WARC-Truncated)",
                 self.shown
@@ -216,7 +184,7 @@ impl Pass<'_, '_> {
         }
         let mut block = Block {
             inner: &mut record,
-            digester,
+            digester: about.digester,
             failure: None,
         };
         let taken = (self.into)(
@@ -224,8 +192,8 @@ impl Pass<'_, '_> {
             Record {
                 file: self.shown,
                 offset,
-                url: &url,
-                length,
+                url,
+                length: about.length,
                 block: &mut block,
             },
         );
@@ -238,7 +206,7 @@ impl Pass<'_, '_> {
         }
         let made = block.digester.map(Digester::finish);
         taken?;
-        match digest {
+        match about.digest {
             Some(digest) if made.as_ref() != Some(&digest) => {
                 return Err(record.error(Problem::Digest(digest.text())).into());
             }
@@ -250,6 +218,60 @@ impl Pass<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// What a record says of itself.
+struct About {
+    url: String,
+    offset: u64,
+    /// Length of its block in bytes, without a header of HTTP.
+    length: u64,
+    media_type: Vec<u8>,
+    digest: Option<Digest>,
+    /// Has seen what was read of the block.
+    digester: Option<Digester>,
+    is_segment: bool,
+    is_truncated: bool,
+}
+
+impl About {
+    /// Reads the header, and that of HTTP where the block begins with one.
+    fn of<R: Read>(record: &mut warc::Record<'_, R>) -> Result<About, Error> {
+        let header = record.header();
+        let digest = header.get("WARC-Block-Digest").and_then(Digest::parse);
+        let mut about = About {
+            url: String::from_utf8_lossy(header.target_uri().unwrap_or_default()).into_owned(),
+            offset: record.offset(),
+            length: header.content_length(),
+            media_type: header.get("Content-Type").unwrap_or_default().to_vec(),
+            digester: digest.as_ref().map(|it| Digester::new(it.algorithm)),
+            digest,
+            is_segment: header.get("WARC-Segment-Number").is_some(),
+            is_truncated: header.get("WARC-Truncated").is_some(),
+        };
+        if essence(&about.media_type) != b"application/http" {
+            return Ok(about);
+        }
+        let bytes = record.http_head()?;
+        let head = Head::of(&bytes);
+        for name in ["Transfer-Encoding", "Content-Encoding"] {
+            let coding = head.get(name);
+            if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+                let what = "it is stored in a coding of HTTP that is not read here";
+                return Err(invalid(record, what));
+            }
+        }
+        about.media_type = head.get("Content-Type").unwrap_or_default().to_vec();
+        about.length = about.length.saturating_sub(bytes.len() as u64);
+        if let Some(digester) = &mut about.digester {
+            digester.update(&bytes);
+        }
+        Ok(about)
+    }
+}
+
+fn invalid<R: Read>(record: &warc::Record<'_, R>, what: &str) -> Error {
+    record.error(Problem::Header(what.to_owned())).into()
 }
 
 /// Which of the records that are looked for this is, if it is one, and the type that it should have.
