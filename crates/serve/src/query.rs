@@ -1,11 +1,15 @@
 //! What a request to the index asks for.
 
+mod given;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crawlspace_cdx::surt::{self, KeyRange, MatchType};
-use crawlspace_cdx::{Collapse, Dialect, Filter, Limits};
+use crawlspace_cdx::Filter;
+use crawlspace_cdx::surt::{KeyRange, MatchType};
+
+use self::given::Given;
 
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::timestamp::Timestamp;
@@ -77,13 +81,16 @@ pub struct Query {
 pub(crate) const PAGE: u64 = 1000;
 /// How many blocks it has, of a source that is made of blocks.
 pub(crate) const PAGE_OF_BLOCKS: u64 = 10;
-/// Maximum number of filters of a query.
-const MAX_FILTERS: usize = 32;
-/// Maximum number of parameters without an effect that are named, and maximum length of such a name, in characters.
-const MAX_IGNORED: usize = 20;
-const MAX_IGNORED_NAME: usize = 60;
-/// Maximum length of a URL that is looked up, in bytes.
-const MAX_URL: usize = 64 * 1024;
+/// The URL with `http://` before it, when it has no scheme: `example.com`, `localhost:8080/a`.
+pub(crate) fn absolute(url: &str) -> Cow<'_, str> {
+    let begin = url.split(['/', '?', '#']).next().unwrap_or_default();
+    match begin.split_once(':') {
+        Some((_, port)) if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            url.into()
+        }
+        _ => format!("http://{url}").into(),
+    }
+}
 
 impl Query {
     /// Reads parameters, in the order of the request. Of one that is there more than once the last counts, but for
@@ -137,337 +144,6 @@ impl Query {
             && self.similar_to.is_none()
             && !self.omit_self_redirects
             && !self.needs_ascending()
-    }
-}
-
-/// The parameters as they are written.
-#[derive(Default)]
-struct Given<'a> {
-    url: &'a str,
-    match_type: &'a str,
-    from: &'a str,
-    to: &'a str,
-    closest: &'a str,
-    sort: &'a str,
-    reverse: &'a str,
-    limit: &'a str,
-    filters: Vec<&'a str>,
-    fields: &'a str,
-    fl: &'a str,
-    output: &'a str,
-    collapse: &'a str,
-    collapse_to_last: &'a str,
-    collapse_time: &'a str,
-    omit_self_redirects: &'a str,
-    offset: &'a str,
-    content_type: &'a str,
-    no_source: &'a str,
-    compress: &'a str,
-    fuzzy: &'a str,
-    resume: &'a str,
-    resolve_revisits: &'a str,
-    page: &'a str,
-    page_size: &'a str,
-    show_num_pages: &'a str,
-    show_paged_index: &'a str,
-    sources: &'a str,
-    ignored: Vec<String>,
-}
-
-impl<'a> Given<'a> {
-    fn take(&mut self, name: &str, value: &'a str) {
-        let place = match name {
-            "url" => &mut self.url,
-            "matchType" => &mut self.match_type,
-            "from" | "from_ts" => &mut self.from,
-            "to" => &mut self.to,
-            "closest" => &mut self.closest,
-            "sort" => &mut self.sort,
-            "reverse" => &mut self.reverse,
-            "limit" => &mut self.limit,
-            "filter" => return self.filters.push(value),
-            "fields" => &mut self.fields,
-            "fl" => &mut self.fl,
-            "output" => &mut self.output,
-            "collapse" | "collapseToFirst" => &mut self.collapse,
-            "collapseToLast" => &mut self.collapse_to_last,
-            "omitSelfRedirects" => &mut self.omit_self_redirects,
-            "offset" => &mut self.offset,
-            "content_type" => &mut self.content_type,
-            "nosource" => &mut self.no_source,
-            "compress" => &mut self.compress,
-            "allowFuzzy" => &mut self.fuzzy,
-            "resumeKey" => &mut self.resume,
-            "showResumeKey" if switch(name, value) == Ok(false) => return,
-            "showResumeKey" => &mut self.resume,
-            "collapseTime" => &mut self.collapse_time,
-            "resolveRevisits" => &mut self.resolve_revisits,
-            "page" => &mut self.page,
-            "pageSize" => &mut self.page_size,
-            "showNumPages" => &mut self.show_num_pages,
-            "showPagedIndex" => &mut self.show_paged_index,
-            "sources" => &mut self.sources,
-            // What a TimeMap is written with.
-            "memento_format" => return,
-            _ => return self.ignore(name),
-        };
-        *place = value;
-    }
-
-    fn ignore(&mut self, name: &str) {
-        let name: String = name.chars().take(MAX_IGNORED_NAME).collect();
-        if self.ignored.len() < MAX_IGNORED && !self.ignored.contains(&name) {
-            self.ignored.push(name);
-        }
-    }
-
-    fn read(self, point: Option<&str>) -> Result<Query, BadQuery> {
-        let (url, match_type) = self.url()?;
-        if !self.resume.is_empty() {
-            return Err(BadQuery(
-                "resumeKey: there are none here, and without it the same rows would come again; ask for one page \
-                 after the other by page and pageSize"
-                    .to_owned(),
-            ));
-        }
-        let keys = surt::range(&url, match_type).map_err(|bad| BadQuery(format!("url: {bad}")))?;
-        let url = absolute(&url).into_owned();
-        let from = moment("from", self.from, Timestamp::earliest)?;
-        let to = moment("to", self.to, Timestamp::latest)?;
-        // What is left out is the last that can be meant, as pywb has it.
-        let closest = match self.closest {
-            "now" => Some(Timestamp::now()),
-            digits => moment("closest", digits, Timestamp::latest)?,
-        };
-        let reverse = switch("reverse", self.reverse)?;
-        let order = match (closest, self.sort) {
-            (_, sort) if !matches!(sort, "" | "default" | "closest" | "reverse") => {
-                return Err(BadQuery(format!(
-                    "sort={sort}: known are default, reverse and closest"
-                )));
-            }
-            // A moment counts before everything else, as it does there.
-            (Some(closest), _) => Order::Closest(closest),
-            (None, "reverse") => Order::Descending,
-            (None, _) if reverse => Order::Descending,
-            (None, _) => Order::Ascending,
-        };
-        let mut filters = Vec::new();
-        let mut tag_filters = Vec::new();
-        if self.filters.len() > MAX_FILTERS {
-            return Err(BadQuery(format!("filter: more than {MAX_FILTERS} of them")));
-        }
-        let media = Some(self.content_type).filter(|media| !media.is_empty());
-        let media = media.map(|media| format!("=mime:{media}"));
-        let texts = self.filters.into_iter().chain(media.as_deref());
-        for text in texts.filter(|text| !text.is_empty()) {
-            let filter = Filter::parse(long_name(text).as_bytes(), Dialect::Pywb, LIMITS)
-                .map_err(|bad| BadQuery(format!("filter={text}: {bad}")))?;
-            match filter.tag_test() {
-                Some(_) => tag_filters.push(text.to_owned()),
-                None => filters.push(RowFilter {
-                    text: text.to_owned(),
-                    filter: Arc::new(filter),
-                }),
-            }
-        }
-        let fields = [self.fields, self.fl]
-            .into_iter()
-            .find(|one| !one.is_empty());
-        let fields = fields.map(|names| {
-            let mut fields: Vec<String> = Vec::new();
-            for name in names.split(',').filter(|name| !name.is_empty()) {
-                if !fields.iter().any(|field| field == name) {
-                    fields.push(name.to_owned());
-                }
-            }
-            fields
-        });
-        let (name, collapse) = match (self.collapse, self.collapse_to_last) {
-            (first, "") => ("collapse", first),
-            ("", last) => ("collapseToLast", last),
-            _ => {
-                let why = "collapse and collapseToLast exclude each other: one of them has to go";
-                return Err(BadQuery(why.to_owned()));
-            }
-        };
-        if !collapse.is_empty() {
-            Collapse::parse(collapse.as_bytes())
-                .map_err(|bad| BadQuery(format!("{name}={collapse}: {bad}")))?;
-        }
-        Ok(Query {
-            url,
-            match_type,
-            keys,
-            from,
-            to,
-            order,
-            closest,
-            limit: number("limit", self.limit)?,
-            filters,
-            tag_filters,
-            fields,
-            output: match self.output {
-                "" | "cdxj" => Output::Cdxj,
-                "json" => Output::Json,
-                "text" => Output::Text,
-                "link" => Output::Link,
-                other => {
-                    return Err(BadQuery(format!(
-                        "output={other}: known are cdxj, json, text and link"
-                    )));
-                }
-            },
-            collapse: Some(collapse.to_owned()).filter(|spec| !spec.is_empty()),
-            collapse_to_last: !self.collapse_to_last.is_empty(),
-            collapse_time: match number("collapseTime", self.collapse_time)? {
-                Some(0) | None => None,
-                Some(digits) => Some(usize::try_from(digits).unwrap_or(usize::MAX)),
-            },
-            resolve_revisits: switch("resolveRevisits", self.resolve_revisits)?,
-            omit_self_redirects: switch("omitSelfRedirects", self.omit_self_redirects)?,
-            offset: number("offset", self.offset)?.unwrap_or(0),
-            page: number("page", self.page)?,
-            page_size: match number("pageSize", self.page_size)? {
-                Some(0) => return Err(BadQuery("pageSize=0: at least 1".to_owned())),
-                size => size,
-            },
-            show_num_pages: switch("showNumPages", self.show_num_pages)?,
-            show_paged_index: switch("showPagedIndex", self.show_paged_index)?,
-            sources: Selection::parse(self.sources),
-            point: point.map(str::to_owned),
-            no_source: switch("nosource", self.no_source)?,
-            compress: match self.compress {
-                "" => false,
-                "gzip" => true,
-                other => {
-                    return Err(BadQuery(format!("compress={other}: known is gzip")));
-                }
-            },
-            fuzzy: match self.fuzzy {
-                "" => None,
-                word => Some(switch("allowFuzzy", word)?),
-            },
-            similar_to: None,
-            ignored: self.ignored,
-        })
-    }
-
-    /// The URL and what matches it, which a `*` at one of its ends can say.
-    fn url(&self) -> Result<(String, MatchType), BadQuery> {
-        if self.url.is_empty() {
-            return Err(BadQuery(
-                "url is missing: say which one, as in ?url=http://example.com/".to_owned(),
-            ));
-        }
-        if self.url.len() > MAX_URL {
-            return Err(BadQuery(format!("url is longer than {MAX_URL} bytes")));
-        }
-        let (url, match_type) = match self.match_type {
-            "" => match (self.url.strip_prefix("*."), self.url.strip_suffix('*')) {
-                (Some(host), _) => (host.strip_suffix("/*").unwrap_or(host), MatchType::Domain),
-                (None, Some(beginning)) => (beginning, MatchType::Prefix),
-                (None, None) => (self.url, MatchType::Exact),
-            },
-            "exact" => (self.url, MatchType::Exact),
-            "prefix" => (self.url, MatchType::Prefix),
-            "host" => (self.url, MatchType::Host),
-            "domain" => (self.url, MatchType::Domain),
-            other => {
-                return Err(BadQuery(format!(
-                    "matchType={other}: known are exact, prefix, host and domain"
-                )));
-            }
-        };
-        Ok((url.to_owned(), match_type))
-    }
-}
-
-/// Everybody may send a regular expression, so they are kept smaller than those of the operator.
-const LIMITS: Limits = Limits {
-    pattern_bytes: 4 * 1024,
-    compiled_bytes: 1024 * 1024,
-};
-
-/// The URL with `http://` before it, when it has no scheme: `example.com`, `localhost:8080/a`.
-pub(crate) fn absolute(url: &str) -> Cow<'_, str> {
-    let begin = url.split(['/', '?', '#']).next().unwrap_or_default();
-    match begin.split_once(':') {
-        Some((_, port)) if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) => {
-            url.into()
-        }
-        _ => format!("http://{url}").into(),
-    }
-}
-
-/// A filter with the name of its field in place of the letter that pywb takes for it.
-fn long_name(filter: &str) -> Cow<'_, str> {
-    let name = filter.trim_start_matches(['!', '=', '~']);
-    let signs = &filter[..filter.len() - name.len()];
-    let Some((letter, rest)) = name.split_once(':') else {
-        return Cow::Borrowed(filter);
-    };
-    let long = match letter {
-        "k" => "urlkey",
-        "t" => "timestamp",
-        "u" => "url",
-        "m" => "mime",
-        "s" => "status",
-        "d" => "digest",
-        "l" => "length",
-        "o" => "offset",
-        "f" => "filename",
-        _ => return Cow::Borrowed(filter),
-    };
-    Cow::Owned(format!("{signs}{long}:{rest}"))
-}
-
-/// A moment of fewer digits than a year has is padded as one of fewer digits than a date has.
-fn moment(
-    name: &str,
-    digits: &str,
-    padded: fn(&[u8]) -> Option<Timestamp>,
-) -> Result<Option<Timestamp>, BadQuery> {
-    if digits.is_empty() {
-        return Ok(None);
-    }
-    let year = match digits.len() {
-        1..=3 => {
-            let up = padded(b"2000").is_some_and(|it| it.to_string() != "20000101000000");
-            let pad = if up { '9' } else { '0' };
-            let missing = std::iter::repeat_n(pad, 4 - digits.len());
-            digits.chars().chain(missing).collect()
-        }
-        _ => digits.to_owned(),
-    };
-    match padded(year.as_bytes()) {
-        Some(moment) => Ok(Some(moment)),
-        None => Err(BadQuery(format!(
-            "{name}={digits}: a moment is 1 to 14 digits of yyyyMMddHHmmss"
-        ))),
-    }
-}
-
-fn number(name: &str, digits: &str) -> Result<Option<u64>, BadQuery> {
-    match digits {
-        "" => Ok(None),
-        _ if digits.bytes().all(|byte| byte.is_ascii_digit()) => match digits.parse() {
-            Ok(number) => Ok(Some(number)),
-            Err(_) => Ok(Some(u64::MAX)),
-        },
-        _ => Err(BadQuery(format!(
-            "{name}={digits}: a number is expected, 0 or more"
-        ))),
-    }
-}
-
-fn switch(name: &str, word: &str) -> Result<bool, BadQuery> {
-    match word.to_ascii_lowercase().as_str() {
-        "" | "0" | "false" | "f" | "off" | "no" => Ok(false),
-        "1" | "true" | "t" | "on" | "yes" => Ok(true),
-        _ => Err(BadQuery(format!(
-            "{name}={word}: true or false is expected"
-        ))),
     }
 }
 
@@ -674,9 +350,9 @@ mod tests {
         assert_eq!(query.unwrap().ignored, ["colour", "fastLatest"]);
         let many: String = (0..100).map(|n| format!("&x{n}=1")).collect();
         let query = parse(&format!("url=a.com{many}")).unwrap();
-        assert_eq!(query.ignored.len(), MAX_IGNORED);
+        assert_eq!(query.ignored.len(), given::MAX_IGNORED);
         let long = parse(&format!("{}=1&url=a.com", "é".repeat(200))).unwrap();
-        assert_eq!(long.ignored, ["é".repeat(MAX_IGNORED_NAME)]);
+        assert_eq!(long.ignored, ["é".repeat(given::MAX_IGNORED_NAME)]);
     }
 
     #[test]
@@ -696,21 +372,6 @@ mod tests {
             ("a.com", "http://a.com"),
         ] {
             assert_eq!(absolute(url), whole);
-        }
-    }
-
-    #[test]
-    fn a_letter_stands_for_a_field() {
-        for (short, long) in [
-            ("m:css", "mime:css"),
-            ("!~s:4..", "!~status:4.."),
-            ("=u:a:b", "=url:a:b"),
-            ("x:y", "x:y"),
-            ("mime:m:x", "mime:m:x"),
-            ("m", "m"),
-            ("", ""),
-        ] {
-            assert_eq!(long_name(short), long);
         }
     }
 

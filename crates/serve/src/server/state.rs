@@ -156,51 +156,15 @@ pub(crate) async fn metrics(federation: &Arc<Federation>) -> Response<Body> {
             out.sample("requests_total", &labels, count as f64);
         }
     }
-    type Figure = fn(&Seen) -> f64;
-    let figures: [(&str, &str, &str, Figure); 5] = [
-        (
-            "source_rows_total",
-            "counter",
-            "Rows that a source gave.",
-            |seen| seen.member.figures.rows() as f64,
-        ),
-        (
-            "source_requests_total",
-            "counter",
-            "How often a source was asked.",
-            |seen| seen.member.figures.requests() as f64,
-        ),
-        (
-            "source_broken_lines_total",
-            "counter",
-            "Invalid lines of a source, which were skipped.",
-            |seen| seen.member.source.broken() as f64,
-        ),
-        (
-            "source_healthy",
-            "gauge",
-            "Whether what a source reads is there.",
-            |seen| f64::from(u8::from(seen.health.is_ok())),
-        ),
-        (
-            "source_skipped",
-            "gauge",
-            "Whether a source is not asked for a while, because it failed too often.",
-            |seen| f64::from(u8::from(matches!(seen.breaker, BreakerState::Open(_)))),
-        ),
-    ];
-    for (name, kind, help, figure) in figures {
+    for (name, kind, help, figure) in SOURCE_FIGURES {
         out.family(name, kind, help);
         for seen in &seen {
             let step = seen.step.to_string();
             out.sample(name, &labels(seen, &step), figure(seen));
         }
     }
-    out.family(
-        "source_errors_total",
-        "counter",
-        "How often a source failed, and why.",
-    );
+    let help = "How often a source failed, and why.";
+    out.family("source_errors_total", "counter", help);
     for seen in &seen {
         let step = seen.step.to_string();
         for (word, count) in seen.member.figures.errors() {
@@ -209,10 +173,55 @@ pub(crate) async fn metrics(federation: &Arc<Federation>) -> Response<Body> {
             out.sample("source_errors_total", &labels, count as f64);
         }
     }
+    durations(&seen, &mut out);
+    if let Some(indexes) = &federation.indexes {
+        listing::metrics(indexes, &mut out).await;
+    }
+    let media = "text/plain; version=0.0.4; charset=utf-8";
+    fresh(page(StatusCode::OK, media, out.text))
+}
+
+type Figure = fn(&Seen) -> f64;
+
+/// Name, kind and meaning of what there is a figure of for each source.
+const SOURCE_FIGURES: [(&str, &str, &str, Figure); 5] = [
+    (
+        "source_rows_total",
+        "counter",
+        "Rows that a source gave.",
+        |seen| seen.member.figures.rows() as f64,
+    ),
+    (
+        "source_requests_total",
+        "counter",
+        "How often a source was asked.",
+        |seen| seen.member.figures.requests() as f64,
+    ),
+    (
+        "source_broken_lines_total",
+        "counter",
+        "Invalid lines of a source, which were skipped.",
+        |seen| seen.member.source.broken() as f64,
+    ),
+    (
+        "source_healthy",
+        "gauge",
+        "Whether what a source reads is there.",
+        |seen| f64::from(u8::from(seen.health.is_ok())),
+    ),
+    (
+        "source_skipped",
+        "gauge",
+        "Whether a source is not asked for a while, because it failed too often.",
+        |seen| f64::from(u8::from(matches!(seen.breaker, BreakerState::Open(_)))),
+    ),
+];
+
+fn durations(seen: &[Seen], out: &mut Metrics) {
     let name = "source_duration_seconds";
     let help = "Time from a request to the first rows of a source, or to its end without rows.";
     out.family(name, "histogram", help);
-    for seen in &seen {
+    for seen in seen {
         let step = seen.step.to_string();
         let [a, b, c, d] = labels(seen, &step);
         let durations = seen.member.figures.durations();
@@ -229,11 +238,6 @@ pub(crate) async fn metrics(federation: &Arc<Federation>) -> Response<Body> {
         out.sample(&format!("{name}_sum"), &[a, b, c, d], sum);
         out.sample(&format!("{name}_count"), &[a, b, c, d], count as f64);
     }
-    if let Some(indexes) = &federation.indexes {
-        listing::metrics(indexes, &mut out).await;
-    }
-    let media = "text/plain; version=0.0.4; charset=utf-8";
-    fresh(page(StatusCode::OK, media, out.text))
 }
 
 fn labels<'a>(seen: &'a Seen, step: &'a str) -> [(&'static str, &'a str); 4] {

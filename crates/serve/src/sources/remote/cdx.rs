@@ -57,21 +57,8 @@ impl CdxSource {
             Order::Closest(moment) => moment.to_string(),
             _ => String::new(),
         };
-        let filled = |closest: &str| {
-            let url = self.api.fill(Values {
-                url: &query.url,
-                timestamp: closest,
-                collection: &lookup.collection,
-            });
-            let mut parameters = Parameters::of(&url);
-            if !self.api.has_url() {
-                parameters.add_new("url", &query.url);
-            }
-            parameters.add_new("matchType", word(query.match_type));
-            parameters
-        };
-        let plain = filled("");
-        let mut full = filled(&closest);
+        let plain = self.filled("", lookup);
+        let mut full = self.filled(&closest, lookup);
         // OutbackCDX has times for a single URL only, and so it is with orders.
         let has_times = is_exact || self.dialect != Some(Dialect::Outback);
         if has_times {
@@ -84,45 +71,25 @@ impl CdxSource {
         if !closest.is_empty() && has_times {
             full.add_new("closest", &closest);
         }
-        let orders = match self.dialect {
-            None => false,
-            Some(Dialect::Pywb) => true,
-            Some(Dialect::Outback | Dialect::Ia) => is_exact,
-        };
-        let is_ordered = match lookup.order {
-            Order::Ascending => !full.has("sort"),
-            Order::Descending if orders => {
-                full.add_new("sort", "reverse");
-                true
-            }
-            Order::Closest(_) if orders => {
-                full.add_new("sort", "closest");
-                true
-            }
-            _ => false,
-        };
+        let is_ordered = self.sort(lookup, &mut full);
         if let Some(dialect) = self.dialect {
-            for filter in query
-                .filters
-                .iter()
-                .filter_map(|filter| translated(filter, dialect))
-            {
+            let filters = query.filters.iter();
+            for filter in filters.filter_map(|filter| translated(filter, dialect)) {
                 full.add("filter", &filter);
             }
         }
-        let has_limit = full.has("limit");
         let is_clamped = query.from.is_none() && query.to.is_none() || has_times;
         if let Some(most) = lookup.at_most.filter(|_| is_ordered && is_clamped) {
             full.add_new("limit", &most.to_string());
         }
         // A limit that is ours, or one that the configuration asks for, is no reason to go on.
-        let next = match (lookup.order, full.has("limit") || has_limit) {
+        let next = match (lookup.order, full.has("limit")) {
             (Order::Ascending, false) if is_exact => Next::KeyOrTime,
             (Order::Ascending, false) => Next::Key,
             _ => Next::Nothing,
         };
-        if next != Next::Nothing && !matches!(self.dialect, Some(Dialect::Pywb | Dialect::Outback))
-        {
+        let resumes = !matches!(self.dialect, Some(Dialect::Pywb | Dialect::Outback));
+        if next != Next::Nothing && resumes {
             full.add_new("showResumeKey", "true");
         }
         Question {
@@ -130,6 +97,40 @@ impl CdxSource {
             plain: Some(plain),
             next,
         }
+    }
+
+    /// What every server understands.
+    fn filled(&self, closest: &str, lookup: &Lookup) -> Parameters {
+        let query = &*lookup.query;
+        let url = self.api.fill(Values {
+            url: &query.url,
+            timestamp: closest,
+            collection: &lookup.collection,
+        });
+        let mut parameters = Parameters::of(&url);
+        if !self.api.has_url() {
+            parameters.add_new("url", &query.url);
+        }
+        parameters.add_new("matchType", word(query.match_type));
+        parameters
+    }
+
+    /// Asks for the order of the rows, and says whether they come in it.
+    fn sort(&self, lookup: &Lookup, parameters: &mut Parameters) -> bool {
+        let is_known = match self.dialect {
+            None => false,
+            Some(Dialect::Pywb) => true,
+            Some(Dialect::Outback | Dialect::Ia) => lookup.query.match_type == MatchType::Exact,
+        };
+        let order = match lookup.order {
+            Order::Ascending => return !parameters.has("sort"),
+            Order::Descending => "reverse",
+            Order::Closest(_) => "closest",
+        };
+        if is_known {
+            parameters.add_new("sort", order);
+        }
+        is_known
     }
 
     fn place(&self) -> RecordLocation {
