@@ -6,7 +6,8 @@ use super::group::Text;
 use super::keys::COUNTED;
 use super::store::Store;
 use super::time::Millis;
-use super::uris::{Changed, Op};
+use super::transition::{Event, Seen};
+use super::uris::{Changed, Op, Stock};
 use crawlspace_host::text::{parse_unsigned, push_number};
 
 /// A numbered command of one writer of an execution, so that it can be sent again safely. The numbers of
@@ -172,45 +173,29 @@ impl<K: Store> Frontier<K> {
         &mut self,
         ks: &mut K,
         loaded: &mut Loaded<K>,
-        more: u64,
+        uris: u64,
         at: Millis,
         now: Millis,
     ) -> Result<()> {
-        let group = &mut loaded.group;
-        let was_runnable = group.is_runnable();
-        let was_idle = group.known && group.is_idle();
-        let was_new = !group.known;
-        group.uris += more;
-        group.known = true;
-        if !group.is_runnable() {
-            return Ok(());
-        }
-        let due = at.max(group.closed_until()).max(now);
-        if was_runnable {
-            self.look_again(ks, loaded)?;
-            // What waits for its gate goes on waiting for that, and is known by it if it leaves the gate.
-            let opens = match &loaded.group.options.gate[..] {
-                [] => 0,
-                // Something may have been written before this, so a broken key is not an error here.
-                gate => self.gate_closed_until(ks, gate).unwrap_or(0),
-            };
-            let due = due.max(opens);
-            if due < loaded.group.due && ks.zset_score(&self.names.wait, &loaded.id)?.is_some() {
-                self.wait_from(ks, loaded, due, now)?;
-            }
-            return Ok(());
-        }
-        if was_idle {
-            ks.zset_del(&self.names.idle, &loaded.id)?;
-        }
+        let group = &loaded.group;
+        let stands = group.is_runnable();
+        // Something may have been written before this, so a broken key is not an error here.
+        let opens = match &group.options.gate[..] {
+            gate if stands && !gate.is_empty() => self.gate_closed_until(ks, gate).unwrap_or(0),
+            _ => 0,
+        };
         // A plain client that holds the group queues it when it is done.
-        let held_by_others = !was_new
-            && loaded.group.holds.is_empty()
+        let taken = !stands
+            && group.known
+            && group.holds.is_empty()
             && ks.zset_score(&self.names.busy, &loaded.id)?.is_some();
-        if !held_by_others {
-            self.wait_from(ks, loaded, due, now)?;
-        }
-        Ok(())
+        let seen = Seen {
+            opens,
+            taken,
+            ..Seen::at(now, Stock::default())
+        };
+        let step = loaded.group.on(Event::Arrived { uris, at }, &seen);
+        self.place(ks, loaded, &step, now)
     }
 
     /// The stored reply when this number was carried out before.

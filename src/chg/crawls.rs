@@ -42,8 +42,20 @@ impl<K: Store> Frontier<K> {
         loaded: &Loaded<K>,
         execution: &[u8],
     ) -> Result<()> {
-        let kept = self.kept(ks, loaded, |uris| uris.count_of(execution))?;
-        if kept.unwrap_or(0) == 0 && self.counted(ks, &loaded.key, execution)? == 0 {
+        match self.kept(ks, loaded, |uris| uris.count_of(execution))? {
+            Some(1..) => Ok(()),
+            _ => self.delist_unless_counted(ks, loaded, execution),
+        }
+    }
+
+    /// Takes a group off the list of an execution of which nothing is kept, unless some is counted.
+    pub(super) fn delist_unless_counted(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        execution: &[u8],
+    ) -> Result<()> {
+        if self.counted(ks, &loaded.key, execution)? == 0 {
             self.delist(ks, execution, &loaded.id)?;
         }
         Ok(())

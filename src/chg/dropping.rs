@@ -11,7 +11,8 @@ use super::job::{Job, Lent, Scan};
 use super::keys::COUNTED;
 use super::store::Store;
 use super::time::Millis;
-use super::uris::{Changed, Op};
+use super::transition::{Event, Seen};
+use super::uris::{Changed, Op, Stock};
 
 /// How many URIs of one group leave at a time.
 const BATCH: u64 = 32;
@@ -149,15 +150,10 @@ impl<K: Store> Frontier<K> {
             return Ok((0, more));
         }
         self.count(ks, &loaded.key, execution, -(counted as i64))?;
-        let was_runnable = loaded.group.is_runnable();
-        loaded.group.uris -= gone;
         self.tally(ks, execution, -(gone as i64))?;
-        self.leave_queues(ks, &loaded, was_runnable)?;
-        if loaded.group.is_idle() {
-            self.rest(ks, &mut loaded, now)?;
-        } else {
-            self.save(ks, &loaded)?;
-        }
+        let seen = Seen::at(now, Stock::default());
+        let step = loaded.group.on(Event::Dropped { uris: gone }, &seen);
+        self.carry_out(ks, &mut loaded, &step, now)?;
         Ok((gone, more))
     }
 

@@ -3,12 +3,13 @@
 use super::Token;
 use super::error::Result;
 use super::frontier::{Frontier, Loaded};
-use super::group::Hold;
 use super::next::Lease;
 use super::store::Store;
 use super::time::{Millis, of_score};
+use super::transition::{Event, Step};
 use super::uris::Op;
 use crawlspace_host::text::{parse_unsigned, push_number};
+use smallvec::SmallVec;
 
 /// Maximum number of reports that are kept of URIs that go back; those of URIs that are given up are
 /// always kept, because nothing else knows of these.
@@ -91,46 +92,44 @@ impl Report {
 
 impl<K: Store> Frontier<K> {
     /// Ends the leases of a group that have run out. Their URIs go back, or are given up when they
-    /// were tried often enough; either way there is a report. The group is the caller's to save and
-    /// to queue.
-    pub(super) fn expire(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<()> {
-        let over: Vec<Hold> = {
-            let holds = loaded.group.holds.iter();
-            holds.filter(|hold| hold.deadline <= now).copied().collect()
-        };
-        let was_queued = loaded.group.stands_beside_leases();
-        loaded.group.holds.retain(|hold| hold.deadline > now);
-        let ended = over.iter().map(|hold| hold.deadline).max();
-        if let (false, Some(last)) = (was_queued, ended) {
-            // It has been ready since.
-            loaded.group.due = last;
-        }
-        if over.is_empty() && loaded.group.holds.is_empty() {
-            // A plain client's, which keeps no token.
-            self.figures.expired += 1;
-            loaded.group.expired += 1;
-            let report = Report::of_group(&loaded.id, loaded.group.expired);
-            self.report(ks, &report)?;
-        }
-        let mut counted = false;
-        for hold in over {
-            self.figures.expired += 1;
-            loaded.group.expired += 1;
-            let report = self.end_attempt(ks, loaded, hold.token)?;
+    /// were tried often enough; either way there is a report. What follows is the caller's to carry out.
+    pub(super) fn expire(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        now: Millis,
+    ) -> Result<Step> {
+        let holds = loaded.group.holds.iter();
+        let over = holds.filter(|hold| hold.deadline <= now);
+        let over: SmallVec<[Token; 1]> = over.map(|hold| hold.token).collect();
+        let (mut given_up, mut counted) = (0, false);
+        let mut times = loaded.group.expired;
+        for &token in &over {
+            times += 1;
+            let report = self.end_attempt(ks, loaded, token, times)?;
+            given_up += u64::from(report.given_up && report.counts);
             counted |= report.uri.is_none();
             self.report(ks, &report)?;
         }
-        let gate = loaded.group.options.gate.clone();
-        if !gate.is_empty() {
-            self.tell_gate(ks, &gate, loaded, ended.unwrap_or(now))?;
+        let seen = self.seen(ks, loaded, now)?;
+        let step = (loaded.group).on(Event::Expired { given_up, counted }, &seen);
+        let ended = loaded.group.expired - (times - over.len() as u64);
+        self.figures.expired += ended;
+        if ended > over.len() as u64 {
+            // A plain client's, which keeps no token.
+            let report = Report::of_group(&loaded.id, loaded.group.expired);
+            self.report(ks, &report)?;
         }
-        if was_queued {
-            self.come_forward(ks, loaded, counted, now)?;
-        }
-        self.show_busy(ks, loaded)
+        Ok(step)
     }
 
-    fn end_attempt(&mut self, ks: &mut K, loaded: &mut Loaded<K>, token: Token) -> Result<Report> {
+    fn end_attempt(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        token: Token,
+        times: u64,
+    ) -> Result<Report> {
         let key = self.uris_key(ks, &loaded.id);
         let leased = ks.uris(&key, |uris| {
             let leased = uris.leased(token)?;
@@ -143,23 +142,22 @@ impl<K: Store> Frontier<K> {
             })
         })?;
         let Some(mut report) = leased.flatten() else {
-            return Ok(Report::of_group(&loaded.id, loaded.group.expired));
+            return Ok(Report::of_group(&loaded.id, times));
         };
         report.given_up = report.times >= self.attempts;
-        if !report.given_up || !report.counts {
-            let back = Op::Return {
-                token,
-                due: None,
-                failed: true,
-            };
-            ks.change_uris(&key, &back)?;
-            return Ok(report);
-        }
-        ks.change_uris(&key, &Op::Done { token })?;
-        if let Some((execution, _)) = &report.uri {
-            loaded.group.uris = loaded.group.uris.saturating_sub(1);
-            self.tally(ks, execution, -1)?;
-            self.delist_if_done(ks, loaded, execution)?;
+        let uri = report.uri.as_ref();
+        match uri.filter(|_| report.given_up && report.counts) {
+            Some((execution, _)) => {
+                self.finish(ks, loaded, &Op::Done { token }, Some(execution))?;
+            }
+            None => {
+                let back = Op::Return {
+                    token,
+                    due: None,
+                    failed: true,
+                };
+                ks.change_uris(&key, &back)?;
+            }
         }
         Ok(report)
     }

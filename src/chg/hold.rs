@@ -6,6 +6,7 @@ use super::group::Options;
 use super::keys::COUNTED;
 use super::store::Store;
 use super::time::Millis;
+use super::transition::{Event, Placement, Seen, Step};
 
 /// What is paused or resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,31 +40,15 @@ impl<K: Store> Frontier<K> {
     pub fn block(&mut self, ks: &mut K, id: &[u8], until: Millis, now: Millis) -> Result<()> {
         let mut loaded = self.known(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
-        let until = if until > now { until } else { 0 };
-        let before = std::mem::replace(&mut loaded.group.options.blocked, until);
-        // One that came up meanwhile was parked until the end of its block.
-        if before > 0 && loaded.group.due == before {
-            self.settle_in(ks, &mut loaded, before, now)?;
-        }
-        self.save(ks, &loaded)
+        let seen = self.seen(ks, &loaded, now)?;
+        let step = loaded.group.on(Event::Blocked { until }, &seen);
+        self.carry_out(ks, &mut loaded, &step, now)
     }
 
-    /// Moves a group that waits until `before`, when what held it would have ended, to when it is due
-    /// without that.
-    fn settle_in(
-        &mut self,
-        ks: &mut K,
-        loaded: &mut Loaded<K>,
-        before: Millis,
-        now: Millis,
-    ) -> Result<()> {
-        let waits = ks.zset_score(&self.names.wait, &loaded.id)?.is_some();
-        if !waits || loaded.group.due != before {
-            return Ok(());
-        }
-        let due = self.due_of(ks, loaded)?.max(now);
-        loaded.group.due = due;
-        self.wait(ks, &loaded.id, due as f64)
+    /// What is known of a group to which something happens that changes none of its URIs.
+    pub(super) fn seen(&self, ks: &mut K, loaded: &Loaded<K>, now: Millis) -> Result<Seen> {
+        let stock = self.stock(ks, loaded)?;
+        Ok(Seen::at(now, stock))
     }
 
     /// Pauses, or ends a pause.
@@ -115,22 +100,9 @@ impl<K: Store> Frontier<K> {
     pub fn limit(&mut self, ks: &mut K, id: &[u8], limits: &Limits, now: Millis) -> Result<()> {
         let mut loaded = self.load(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
-        let was_runnable = loaded.group.is_runnable();
-        let options = &mut loaded.group.options;
-        options.parallel = limits.parallel.unwrap_or(options.parallel);
-        options.gap = limits.gap.unwrap_or(options.gap);
-        options.delay = limits.delay.unwrap_or(options.delay);
-        options.budget = limits.budget.unwrap_or(options.budget);
-        let (gap, gate) = (options.gap, loaded.group.gate);
-        let begun = loaded.group.holds.iter().map(|hold| hold.granted).max();
-        if let (Some(begun), 1..) = (begun, gap) {
-            loaded.group.gate = gate.max(begun + gap);
-        }
-        self.leave_queues(ks, &loaded, was_runnable)?;
-        if !was_runnable && loaded.group.is_runnable() {
-            let due = self.due_of(ks, &loaded)?.max(now);
-            self.wait_from(ks, &mut loaded, due, now)?;
-        }
+        let seen = self.seen(ks, &loaded, now)?;
+        let step = loaded.group.on(Event::Limited(limits), &seen);
+        self.place(ks, &mut loaded, &step, now)?;
         self.save_options(ks, &loaded)
     }
 
@@ -153,12 +125,15 @@ impl<K: Store> Frontier<K> {
                 // What is being fetched from closed the old gate, and will not open it any more.
                 self.tell_gate(ks, &old, &loaded, now)?;
             }
-            if stood_behind && loaded.group.is_runnable() {
-                let due = self.due_of(ks, &loaded)?.max(now);
-                self.wait_from(ks, &mut loaded, due, now)?;
+            let due = self.due_of(ks, &loaded)?.max(now);
+            let placement = if stood_behind && loaded.group.is_runnable() {
+                Placement::Wait(due)
+            } else if loaded.group.due == before {
+                Placement::Reschedule(due)
             } else {
-                self.settle_in(ks, &mut loaded, before, now)?;
-            }
+                Placement::Stay
+            };
+            self.place(ks, &mut loaded, &Step::to(placement), now)?;
             self.save_options(ks, &loaded)?;
             // What is being fetched from now, or pauses, closes the new gate too.
             let closes = !loaded.group.holds.is_empty() || loaded.group.gate > now;

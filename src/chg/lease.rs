@@ -3,12 +3,12 @@
 use super::Token;
 use super::error::{Error, Result};
 use super::frontier::{Frontier, Loaded};
-use super::group::{Hold, Released};
 use super::next::Lease;
-use super::politeness::{self, Facts};
+use super::politeness::Facts;
 use super::store::Store;
-use super::time::{Millis, TEN_YEARS};
-use super::uris::Op;
+use super::time::Millis;
+use super::transition::{End, Event, Seen};
+use super::uris::{Op, Stock, Uris};
 
 /// When a host may be fetched from again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,9 +68,9 @@ impl<K: Store> Frontier<K> {
         if uncounted {
             self.see_leases(ks, &mut loaded, now)?;
         }
-        let Some(hold) = loaded.group.hold(token, now) else {
+        if loaded.group.hold(token, now).is_none() {
             return self.released_before(ks, &loaded, token, now);
-        };
+        }
         if *when == When::Stored && loaded.group.options.delay.is_none() {
             return Err(Error::Argument(format!(
                 "no delay is stored for group '{}': say AT, DELAY or ELAPSED, or store one with CHG.LIMIT ... DELAY; nothing was changed",
@@ -85,52 +85,24 @@ impl<K: Store> Frontier<K> {
             change = self.fate_of(ks, &loaded, token, fate)?;
         }
 
-        let was_runnable = loaded.group.is_runnable();
-        loaded.group.holds.retain(|held| held.token != token);
-        loaded.group.expired = 0;
-        self.settle(ks, &mut loaded, &change)?;
-        let gate = self.gate_after(&mut loaded, hold, when, now);
-        loaded.group.released = now;
-        let mut due = self.due_of(ks, &loaded)?;
-        if let (Fate::Retry(at), CountChange::Nothing, 1) = (fate, &change, loaded.group.uris) {
-            // The only URI of the group, which its crawler keeps.
-            due = due.max(*at);
-        }
-        self.show_busy(ks, &loaded)?;
-        self.leave_queues(ks, &loaded, was_runnable)?;
-        if !loaded.group.options.gate.is_empty() {
-            let shared = loaded.group.options.gate.clone();
-            self.tell_gate(ks, &shared, &loaded, gate)?;
-        }
-        if loaded.group.is_idle() {
-            due = loaded.group.gate;
-        } else if loaded.group.is_runnable() && !was_runnable {
-            if loaded.group.options.gate.is_empty() {
-                self.queue(ks, &mut loaded, due, now)?;
-            } else {
-                let opens = self.gate_closed_until(ks, &loaded.group.options.gate)?;
-                self.stand_last(ks, &mut loaded, opens)?;
-            }
-        } else if loaded.group.is_runnable() {
-            // Others may fetch from it at the same time, so it stands in a queue already.
-            let counted = matches!(change, CountChange::Nothing);
-            self.come_forward(ks, &mut loaded, counted, now)?;
-            if due > loaded.group.due && ks.zset_score(&self.names.wait, id)?.is_some() {
-                self.wait(ks, id, due as f64)?;
-                loaded.group.due = due;
-            }
-        }
-        loaded.group.last = Some(Released {
+        let (done, stock) = self.settle(ks, &loaded, &change)?;
+        let counted = matches!(change, CountChange::Nothing);
+        let end = End {
             token,
-            due,
-            next: 0,
-        });
+            when,
+            rounding: self.rounding,
+            done,
+            counted,
+            retry: match fate {
+                Fate::Retry(at) if counted => Some(*at),
+                _ => None,
+            },
+        };
+        let seen = Seen::at(now, stock);
+        let step = loaded.group.on(Event::Released(end), &seen);
+        let due = loaded.group.last.map_or(now, |last| last.due);
+        self.carry_out(ks, &mut loaded, &step, now)?;
         self.figures.releases += 1;
-        if loaded.group.is_idle() {
-            self.rest(ks, &mut loaded, now)?;
-        } else {
-            self.save(ks, &loaded)?;
-        }
         Ok(ReleaseReply::Released(due))
     }
 
@@ -279,15 +251,22 @@ impl<K: Store> Frontier<K> {
         })
     }
 
-    fn settle(&mut self, ks: &mut K, loaded: &mut Loaded<K>, change: &CountChange) -> Result<()> {
+    /// Does to the counts of executions and to kept URIs what a release says: how many URIs of the group
+    /// are done, and what is kept then.
+    fn settle(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        change: &CountChange,
+    ) -> Result<(u64, Stock)> {
+        let key = self.uris_key(ks, &loaded.id);
         match change {
-            CountChange::Nothing => {}
+            CountChange::Nothing => Ok((0, self.stock(ks, loaded)?)),
             CountChange::Uncount {
                 execution,
                 own,
                 whole,
             } => {
-                loaded.group.uris -= whole;
                 if *own > 0 {
                     let before = self.count(ks, &loaded.key, execution, -(*own as i64))?;
                     if before <= *own {
@@ -295,59 +274,47 @@ impl<K: Store> Frontier<K> {
                     }
                 }
                 self.tally(ks, execution, -(*whole as i64))?;
+                Ok((*whole, self.stock(ks, loaded)?))
             }
             CountChange::Return(token, due) => {
-                let key = self.uris_key(ks, &loaded.id);
                 let back = Op::Return {
                     token: *token,
                     due: *due,
                     failed: false,
                 };
-                ks.change_uris(&key, &back)?;
+                let (_, stock) = ks.change_uris_then(&key, &back, Uris::stock)?;
+                Ok((0, stock.unwrap_or_default()))
             }
             CountChange::Done(token, execution) => {
-                let key = self.uris_key(ks, &loaded.id);
-                ks.change_uris(&key, &Op::Done { token: *token })?;
-                if let Some(execution) = execution {
-                    loaded.group.uris = loaded.group.uris.saturating_sub(1);
-                    self.tally(ks, execution, -1)?;
-                    self.delist_if_done(ks, loaded, execution)?;
-                }
+                let done = Op::Done { token: *token };
+                self.finish(ks, loaded, &done, execution.as_deref())
             }
         }
-        Ok(())
     }
 
-    /// Closes the gate of a group after a fetch.
-    fn gate_after(
+    /// Ends the lease of a kept URI that is not tried again; if it counts, it leaves the counts of its
+    /// execution. How many URIs the group has less, and what is kept then.
+    pub(super) fn finish(
         &mut self,
-        loaded: &mut Loaded<K>,
-        hold: Hold,
-        when: &When,
-        now: Millis,
-    ) -> Millis {
-        let group = &mut loaded.group;
-        let gate = match when {
-            When::At(at) => (*at).max(now),
-            When::Delay(delay) => now + self.rounded(*delay),
-            When::Facts(facts) => {
-                let (pause, backoff) = politeness::pause(facts, group.backoff, hold.granted, now);
-                group.backoff = backoff;
-                let pause = pause.max(group.options.delay.unwrap_or(0));
-                now + self.rounded(pause.min(TEN_YEARS))
-            }
-            When::Stored => now + self.rounded(group.options.delay.unwrap_or(0)),
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        done: &Op<'_>,
+        execution: Option<&[u8]>,
+    ) -> Result<(u64, Stock)> {
+        let key = self.uris_key(ks, &loaded.id);
+        let (_, seen) = ks.change_uris_then(&key, done, |uris| {
+            let left = execution.map_or(0, |execution| uris.count_of(execution));
+            (left, uris.stock())
+        })?;
+        let (left, stock) = seen.unwrap_or_default();
+        let Some(execution) = execution else {
+            return Ok((0, stock));
         };
-        group.gate = group.gate.max(gate);
-        gate
-    }
-
-    /// A pause that is never shorter than asked, though times are whole milliseconds.
-    fn rounded(&self, pause: Millis) -> Millis {
-        match pause {
-            0 => 0,
-            pause => pause + self.rounding,
+        self.tally(ks, execution, -1)?;
+        if left == 0 {
+            self.delist_unless_counted(ks, loaded, execution)?;
         }
+        Ok((1, stock))
     }
 
     /// A lease lasts longer; the new deadline.
@@ -369,19 +336,13 @@ impl<K: Store> Frontier<K> {
         if loaded.group.hold(token, now).is_none() {
             return Err(Error::Stale(id.to_vec(), token));
         }
-        let gate = loaded.group.options.gate.clone();
-        self.look_at_gate(ks, &gate)?;
+        self.look_at_gate(ks, &loaded.group.options.gate.clone())?;
         self.reclaim(ks, &mut loaded, now)?;
         let deadline = now + ms;
-        let mut holds = loaded.group.holds.iter_mut();
-        if let Some(hold) = holds.find(|hold| hold.token == token) {
-            hold.deadline = deadline;
-        }
-        self.show_busy(ks, &loaded)?;
-        if !gate.is_empty() {
-            self.tell_gate(ks, &gate, &loaded, now)?;
-        }
-        self.save(ks, &loaded)?;
+        let seen = Seen::at(now, Stock::default());
+        let extended = Event::Extended { token, deadline };
+        let step = loaded.group.on(extended, &seen);
+        self.carry_out(ks, &mut loaded, &step, now)?;
         self.extend_mark(ks, &loaded, token, deadline, now)?;
         Ok(deadline)
     }
@@ -407,7 +368,7 @@ impl<K: Store> Frontier<K> {
     /// Of the URIs that a group counts, how many plain clients queued: they do not say in the group
     /// for which execution.
     fn unattributed(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<u64> {
-        let kept = self.kept(ks, loaded, super::uris::Uris::len)?.unwrap_or(0);
+        let kept = self.kept(ks, loaded, Uris::len)?.unwrap_or(0);
         let counted = self.counted_in(ks, &loaded.key)?;
         // Plain clients may have written any number.
         let attributed = counted

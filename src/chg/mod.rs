@@ -33,6 +33,7 @@ mod reconcile;
 pub mod store;
 pub mod sweep;
 pub mod time;
+mod transition;
 pub mod uris;
 mod why;
 

@@ -9,6 +9,7 @@ use super::job::{Job, Lent, Scan, Time};
 use super::keys::{COUNTED, GROUP};
 use super::store::Store;
 use super::time::{Millis, of_score};
+use super::transition::{Placement, Step};
 use super::uris::{Changed, Op, Queued};
 
 /// How many kept URIs are read at a time.
@@ -131,9 +132,9 @@ impl<K: Store> Pair<'_, K> {
         self.moving.done |= self.from.group.is_idle() && !self.counts()? && !self.keeps()?;
         let (frontier, ks, now) = (&mut *self.frontier, &mut *self.ks, self.moving.now);
         let closed = self.to.group.closed_until();
-        if self.to.group.due < closed && frontier.stands_in_wait(ks, &self.to)? {
-            self.to.group.due = closed;
-            frontier.wait(ks, &self.to.id, closed as f64)?;
+        if self.to.group.due < closed {
+            let later = Step::to(Placement::Reschedule(closed));
+            frontier.place(ks, &mut self.to, &later, now)?;
         }
         if self.to.group.uris > 0 {
             frontier.save(ks, &self.to)?;
@@ -141,7 +142,9 @@ impl<K: Store> Pair<'_, K> {
             // Nothing was queued, but the pause holds for what comes.
             frontier.rest(ks, &mut self.to, now)?;
         }
-        frontier.leave_queues(ks, &self.from, was_runnable)?;
+        let mut left = Step::to(Placement::Stay);
+        left.leaves = was_runnable && !self.from.group.is_runnable();
+        frontier.place(ks, &mut self.from, &left, now)?;
         if self.moving.done {
             return frontier.rest(ks, &mut self.from, now);
         }

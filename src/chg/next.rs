@@ -11,6 +11,7 @@ use super::frontier::{Frontier, Id, Loaded, Paused};
 use super::group::Hold;
 use super::store::Store;
 use super::time::{Millis, of_score};
+use super::transition::{Event, Placement, Seen};
 use super::uris::Op;
 
 /// Leave to fetch one URI from a group.
@@ -52,7 +53,7 @@ pub enum Search {
 
 /// Which queue a candidate stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Placement {
+enum Stand {
     Ready,
     Wait,
     /// In `chg_wait`, among those that were skipped.
@@ -66,7 +67,7 @@ enum Placement {
 /// As large as a candidate, which is what it mostly is: a box would cost an allocation a lease.
 #[allow(clippy::large_enum_variant)]
 enum Front<K: Store> {
-    Candidate(Placement, Loaded<K>),
+    Candidate(Stand, Loaded<K>),
     /// A group whose lease had expired, and which is where it belongs now.
     Settled,
     Nobody,
@@ -169,7 +170,7 @@ impl<K: Store> Frontier<K> {
         let due =
             |first: Option<(K::Value, f64)>| first.filter(|(_, score)| of_score(*score) <= now);
         if let Some(loaded) = self.again(ks, now)? {
-            return Ok(Front::Candidate(Placement::Skipped, loaded));
+            return Ok(Front::Candidate(Stand::Skipped, loaded));
         }
         let ready = ks.list_get(&self.names.ready, self.skipped.ready)?;
         let wait = due(ks.zset_at(&self.names.wait, self.skipped.wait)?);
@@ -187,7 +188,7 @@ impl<K: Store> Frontier<K> {
             // What stands in this queue is ready, whatever its due time says.
             let ready_from = loaded.group.due.min(now) as f64;
             if ready_from <= waits_from && ready_from <= busy_from {
-                return Ok(Front::Candidate(Placement::Ready, loaded));
+                return Ok(Front::Candidate(Stand::Ready, loaded));
             }
         }
         if let Some((id, _)) = busy.filter(|_| busy_from < waits_from) {
@@ -196,21 +197,27 @@ impl<K: Store> Frontier<K> {
                 return Ok(Front::Settled);
             };
             self.reclaim(ks, &mut loaded, now)?;
-            let was_queued = loaded.group.stands_beside_leases();
-            self.expire(ks, &mut loaded, now)?;
-            self.save(ks, &loaded)?;
-            if was_queued || !loaded.group.is_runnable() {
-                // It stands in a queue already, or has nothing left to fetch.
-                self.rest(ks, &mut loaded, now)?;
-                return Ok(Front::Settled);
+            let mut step = self.expire(ks, &mut loaded, now)?;
+            let is_ready = step.placement == Placement::Ready;
+            if is_ready {
+                // It is the next one.
+                step.placement = Placement::Stay;
             }
-            return Ok(Front::Candidate(Placement::None, loaded));
+            self.carry_out(ks, &mut loaded, &step, now)?;
+            if is_ready && loaded.group.is_runnable() {
+                return Ok(Front::Candidate(Stand::None, loaded));
+            }
+            if is_ready {
+                // A plain client's, with nothing left to fetch.
+                self.rest(ks, &mut loaded, now)?;
+            }
+            return Ok(Front::Settled);
         }
         let Some((id, _)) = wait else {
             return Ok(Front::Nobody);
         };
         Ok(match self.load_sound(ks, id.as_ref())? {
-            Some(loaded) => Front::Candidate(Placement::Wait, loaded),
+            Some(loaded) => Front::Candidate(Stand::Wait, loaded),
             None => {
                 // Its key holds something else; CHECK tells of that.
                 ks.zset_del(&self.names.wait, id.as_ref())?;
@@ -247,7 +254,7 @@ impl<K: Store> Frontier<K> {
     fn consider(
         &mut self,
         ks: &mut K,
-        place: Placement,
+        place: Stand,
         loaded: &mut Loaded<K>,
         ask: &Ask<'_>,
         now: Millis,
@@ -263,9 +270,9 @@ impl<K: Store> Frontier<K> {
             Verdict::Park(due) => {
                 self.hand_over(ks, loaded)?;
                 match place {
-                    Placement::Ready => self.unqueue(ks, place, &loaded.id)?,
-                    Placement::Skipped => self.skipped.wait = self.skipped.wait.saturating_sub(1),
-                    Placement::Wait | Placement::None => {}
+                    Stand::Ready => self.unqueue(ks, place, &loaded.id)?,
+                    Stand::Skipped => self.skipped.wait = self.skipped.wait.saturating_sub(1),
+                    Stand::Wait | Stand::None => {}
                 }
                 loaded.group.due = due;
                 // Behind all that were skipped, so these stay so.
@@ -280,18 +287,18 @@ impl<K: Store> Frontier<K> {
                 Ok(None)
             }
             Verdict::Pass(later) => {
-                if let (Some(later), true) = (later, place != Placement::None) {
+                if let (Some(later), true) = (later, place != Stand::None) {
                     self.skipped.later.insert((later, loaded.id.clone()));
                 }
                 match place {
-                    Placement::Ready => self.skipped.ready += 1,
-                    Placement::Skipped => {}
-                    Placement::Wait => {
+                    Stand::Ready => self.skipped.ready += 1,
+                    Stand::Skipped => {}
+                    Stand::Wait => {
                         let score = ks.zset_score(&self.names.wait, &loaded.id)?;
                         self.skipped.wait += 1;
                         self.skipped.wait_score = score.unwrap_or_default();
                     }
-                    Placement::None => {
+                    Stand::None => {
                         let due = self.due_of(ks, loaded)?;
                         self.queue(ks, loaded, due, now)?;
                         self.save(ks, loaded)?;
@@ -315,20 +322,20 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    fn unqueue(&mut self, ks: &mut K, place: Placement, id: &Id) -> Result<()> {
+    fn unqueue(&mut self, ks: &mut K, place: Stand, id: &Id) -> Result<()> {
         match place {
-            Placement::Ready => {
+            Stand::Ready => {
                 ks.list_take(&self.names.ready, self.skipped.ready)?;
                 if let Some(audit) = &mut self.audit {
                     audit.taken += 1;
                 }
             }
-            Placement::Wait => ks.zset_remove(&self.names.wait, id)?,
-            Placement::Skipped => {
+            Stand::Wait => ks.zset_remove(&self.names.wait, id)?,
+            Stand::Skipped => {
                 ks.zset_del(&self.names.wait, id)?;
                 self.skipped.wait = self.skipped.wait.saturating_sub(1);
             }
-            Placement::None => {}
+            Stand::None => {}
         }
         Ok(())
     }
@@ -427,27 +434,14 @@ impl<K: Store> Frontier<K> {
             observed: now.saturating_sub(group.released),
             asked: group.gate.saturating_sub(group.released),
         });
+        self.figures.lease(now, pause);
+        let due = group.due;
         if group.released == 0 && group.last.is_none() {
             // The first lease since the group was made, perhaps not for the first time.
             self.drop_past(ks, &loaded.id)?;
         }
-        let group = &mut loaded.group;
-        self.figures.lease(now, pause);
-        let due = group.due;
-        group.holds.push(Hold {
-            token,
-            granted: now,
-            deadline,
-        });
-        if group.options.gap > 0 {
-            group.gate = group.gate.max(now + group.options.gap);
-        }
-        // The reply of a release is kept until the next lease, unless that is part of it.
-        let id = &loaded.id;
-        let own = |token| ask.after == Some((&id[..], token));
-        group.last = group.last.filter(|last| own(last.token));
-        let uri = match execution {
-            None => None,
+        let (uri, stock) = match execution {
+            None => (None, self.stock(ks, loaded)?),
             Some(execution) => {
                 let key = self.uris_key(ks, &loaded.id);
                 let take = Op::Take {
@@ -455,22 +449,23 @@ impl<K: Store> Frontier<K> {
                     execution: &execution,
                     now,
                 };
-                ks.change_uris(&key, &take)?;
-                let taken = ks.uris(&key, |uris| uris.leased(token).map(|l| l.uri.to_vec()))?;
-                taken.flatten().map(|uri| (execution, uri))
+                let (_, taken) = ks.change_uris_then(&key, &take, |uris| {
+                    (uris.leased(token).map(|l| l.uri.to_vec()), uris.stock())
+                })?;
+                let (uri, stock) = taken.unwrap_or_default();
+                (uri.map(|uri| (execution, uri)), stock)
             }
         };
-        self.show_busy(ks, loaded)?;
-        if !loaded.group.options.gate.is_empty() {
-            let gate = loaded.group.options.gate.clone();
-            self.tell_gate(ks, &gate, loaded, now)?;
-        }
-        if loaded.group.is_runnable() {
-            // Beside its lease it stands in `chg_wait`, from where it can be taken at any time.
-            let due = self.due_of(ks, loaded)?.max(now);
-            self.wait_from(ks, loaded, due, now)?;
-        }
-        self.save(ks, loaded)?;
+        let hold = Hold {
+            token,
+            granted: now,
+            deadline,
+        };
+        let own = ask.after.filter(|(id, _)| *id == &loaded.id[..]);
+        let after = own.map(|(_, token)| token);
+        let seen = Seen::at(now, stock);
+        let step = loaded.group.on(Event::Leased { hold, after }, &seen);
+        self.carry_out(ks, loaded, &step, now)?;
         Ok(Lease {
             chg: loaded.id.to_vec(),
             token,

@@ -6,7 +6,8 @@ use super::error::Result;
 use super::frontier::{Frontier, Id, Loaded};
 use super::store::Store;
 use super::time::{Millis, of_score};
-use super::uris::Uris;
+use super::transition::{Placement, Step};
+use super::uris::{Stock, Uris};
 
 /// Maximum number of entries of `chg_ready` that are searched for a group that has nothing left; one further
 /// behind is skipped when it comes up.
@@ -28,6 +29,69 @@ pub(super) struct Skipped {
 }
 
 impl<K: Store> Frontier<K> {
+    /// Carries out what follows from something that happened to a group, and saves it.
+    pub(super) fn carry_out(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        step: &Step,
+        now: Millis,
+    ) -> Result<()> {
+        self.place(ks, loaded, step, now)?;
+        if step.placement == Placement::Rest {
+            return self.rest(ks, loaded, now);
+        }
+        self.save(ks, loaded)
+    }
+
+    /// Puts a group into the queues where it belongs after a step; it is the caller's to save, or to lay
+    /// to rest.
+    pub(super) fn place(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        step: &Step,
+        now: Millis,
+    ) -> Result<()> {
+        if step.leases {
+            self.show_busy(ks, loaded)?;
+        }
+        if step.leaves && !self.leave_wait(ks, &loaded.id)? && !self.leave_gate(ks, loaded)? {
+            self.leave_ready(ks, &loaded.id)?;
+        }
+        if step.wakes {
+            ks.zset_del(&self.names.idle, &loaded.id)?;
+        }
+        let is_gated = !loaded.group.options.gate.is_empty();
+        if let (Some(pause), true) = (step.pause, is_gated) {
+            let gate = loaded.group.options.gate.clone();
+            self.tell_gate(ks, &gate, loaded, pause)?;
+        }
+        match step.placement {
+            Placement::Stay | Placement::Rest => Ok(()),
+            Placement::Ready => self.push_ready(ks, loaded),
+            Placement::Wait(due) => self.wait_from(ks, loaded, due, now),
+            Placement::Queue(_) if is_gated => {
+                let opens = self.gate_closed_until(ks, &loaded.group.options.gate)?;
+                self.stand_last(ks, loaded, opens)
+            }
+            Placement::Queue(due) => self.queue(ks, loaded, due, now),
+            Placement::Reschedule(due) => self.reschedule(ks, loaded, due),
+            Placement::Shift { latest, earliest } => {
+                self.look_again(ks, loaded)?;
+                if let Some(due) = latest.filter(|&due| due < loaded.group.due)
+                    && self.stands_in_wait(ks, loaded)?
+                {
+                    self.wait_from(ks, loaded, due, now)?;
+                }
+                if earliest > loaded.group.due {
+                    self.reschedule(ks, loaded, earliest)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
     /// Puts a group into `chg_wait`, or moves it there.
     pub(super) fn wait(&mut self, ks: &mut K, id: &[u8], score: f64) -> Result<()> {
         if self.skipped.wait > 0 {
@@ -70,22 +134,6 @@ impl<K: Store> Frontier<K> {
         Ok(left)
     }
 
-    /// Takes a group out of its queue that could be leased until now, and has nothing left for that.
-    pub(super) fn leave_queues(
-        &mut self,
-        ks: &mut K,
-        loaded: &Loaded<K>,
-        was_runnable: bool,
-    ) -> Result<()> {
-        if !was_runnable || loaded.group.is_runnable() || self.leave_wait(ks, &loaded.id)? {
-            return Ok(());
-        }
-        if !self.leave_gate(ks, loaded)? {
-            self.leave_ready(ks, &loaded.id)?;
-        }
-        Ok(())
-    }
-
     /// Takes a group out of `chg_ready` if it stands near its head or its tail; true when it did.
     pub(super) fn leave_ready(&mut self, ks: &mut K, id: &[u8]) -> Result<bool> {
         let len = ks.list_len(&self.names.ready)?;
@@ -112,37 +160,28 @@ impl<K: Store> Frontier<K> {
     ) -> Result<()> {
         loaded.group.due = due;
         if due <= now {
-            ks.list_push(&self.names.ready, &loaded.id)?;
+            self.push_ready(ks, loaded)
         } else {
-            self.wait(ks, &loaded.id, due as f64)?;
+            self.wait(ks, &loaded.id, due as f64)
         }
+    }
+
+    fn push_ready(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+        ks.list_push(&self.names.ready, &loaded.id)?;
         Ok(())
     }
 
-    /// A lease of a group ended that stands in a queue beside its leases: a URI that went back may be
-    /// due before what it waits for, and one that is only counted always is.
-    pub(super) fn come_forward(
-        &mut self,
-        ks: &mut K,
-        loaded: &mut Loaded<K>,
-        counted: bool,
-        now: Millis,
-    ) -> Result<()> {
-        self.look_again(ks, loaded)?;
-        let earliest = if counted {
-            Some(0)
-        } else {
-            self.kept(ks, loaded, Uris::earliest)?.flatten()
-        };
-        let due = earliest.map(|due| due.max(loaded.group.closed_until()).max(now));
-        match due.filter(|&due| due < loaded.group.due) {
-            Some(due) if self.stands_in_wait(ks, loaded)? => self.wait_from(ks, loaded, due, now),
-            _ => Ok(()),
+    /// Moves a group within `chg_wait`, if it stands there.
+    fn reschedule(&mut self, ks: &mut K, loaded: &mut Loaded<K>, due: Millis) -> Result<()> {
+        if !self.stands_in_wait(ks, loaded)? {
+            return Ok(());
         }
+        loaded.group.due = due;
+        self.wait(ks, &loaded.id, due as f64)
     }
 
     /// Something was queued for a group that may have been skipped.
-    pub(super) fn look_again(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+    fn look_again(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         if self.skipped.ready == 0 && self.skipped.wait == 0 {
             return Ok(());
         }
@@ -178,15 +217,14 @@ impl<K: Store> Frontier<K> {
         Ok(first)
     }
 
-    /// When a group is due that has just become free: after its pause and block, and when one of the
-    /// URIs kept for it is due, if it has only such.
-    pub(super) fn due_of(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<Millis> {
-        let kept = self.kept(ks, loaded, |uris| (uris.len(), uris.earliest()))?;
-        let closed = loaded.group.closed_until();
-        Ok(match kept {
-            Some((kept, Some(earliest))) if kept >= loaded.group.uris => closed.max(earliest),
-            _ => closed,
-        })
+    /// What is kept for a group.
+    pub(super) fn stock(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Stock> {
+        Ok(self.kept(ks, loaded, Uris::stock)?.unwrap_or_default())
+    }
+
+    /// When a group is due that has just become free.
+    pub(super) fn due_of(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Millis> {
+        Ok(loaded.group.due_with(self.stock(ks, loaded)?))
     }
 
     /// When something may next be given out or must be tidied up, for whoever sets a timer.

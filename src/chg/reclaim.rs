@@ -7,6 +7,7 @@ use super::frontier::{Frontier, Loaded};
 use super::group::Hold;
 use super::store::Store;
 use super::time::{Millis, of_score};
+use super::transition::Event;
 use super::uris::{Op, Uris};
 
 /// How many executions of one group are counted again by a command; more are left to `CHG.REPAIR`.
@@ -49,14 +50,11 @@ impl<K: Store> Frontier<K> {
             return Ok(());
         }
         let busy = self.restore_leases(ks, loaded, now)?;
-        let taken = busy && loaded.group.holds.is_empty();
-        if !taken && loaded.group.is_runnable() && !self.stands_in_wait(ks, loaded)? {
-            ks.zset_del(&self.names.idle, &loaded.id)?;
-            if !self.leave_gate(ks, loaded)? {
-                self.leave_ready(ks, &loaded.id)?;
-            }
-            let due = self.due_of(ks, loaded)?.max(now);
-            self.wait_from(ks, loaded, due, now)?;
+        if !self.stands_in_wait(ks, loaded)? {
+            let mut seen = self.seen(ks, loaded, now)?;
+            seen.taken = busy && loaded.group.holds.is_empty();
+            let step = loaded.group.on(Event::Reclaimed, &seen);
+            self.place(ks, loaded, &step, now)?;
         }
         self.save(ks, loaded)
     }

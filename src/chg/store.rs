@@ -22,7 +22,20 @@ pub trait Store: Keyspace + 'static {
     ///
     /// # Errors
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-    fn change_uris(&mut self, key: &Self::Name, op: &Op<'_>) -> Result<Changed>;
+    fn change_uris(&mut self, key: &Self::Name, op: &Op<'_>) -> Result<Changed> {
+        Ok(self.change_uris_then(key, op, |_| ())?.0)
+    }
+
+    /// Makes a change, and looks at what is there then; `None` when nothing was and nothing is.
+    ///
+    /// # Errors
+    /// As for [`Store::change_uris`].
+    fn change_uris_then<T>(
+        &mut self,
+        key: &Self::Name,
+        op: &Op<'_>,
+        look: impl FnOnce(&Uris) -> T,
+    ) -> Result<(Changed, Option<T>)>;
 
     /// Whether the key is there. An error when it holds something else.
     ///
@@ -58,18 +71,24 @@ impl Store for MemoryKeyspace {
         }
     }
 
-    fn change_uris(&mut self, key: &Vec<u8>, op: &Op<'_>) -> Result<Changed> {
+    fn change_uris_then<T>(
+        &mut self,
+        key: &Vec<u8>,
+        op: &Op<'_>,
+        look: impl FnOnce(&Uris) -> T,
+    ) -> Result<(Changed, Option<T>)> {
         if !self.keeps_uris(key)? && !op.makes_the_key() {
-            return Ok(Changed::Nothing);
+            return Ok((Changed::Nothing, None));
         }
         let value = self.keys.entry(key.clone());
         let Plain::Native(uris) = value.or_insert_with(|| Plain::Native(Box::default())) else {
             unreachable!("looked at above");
         };
         let changed = uris.apply(op);
+        let seen = look(uris);
         if uris.is_empty() {
             self.keys.remove(key);
         }
-        Ok(changed)
+        Ok((changed, Some(seen)))
     }
 }

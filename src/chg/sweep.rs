@@ -8,6 +8,7 @@ use super::frontier::{Frontier, Loaded};
 use super::job::{Job, Lent};
 use super::store::Store;
 use super::time::{Millis, of_score};
+use super::transition::{Placement, Step};
 
 /// Moves groups that are due at `now`, at most `limit`, from `chg_wait` and from leases that ran out.
 pub fn sweep<K: Store>(now: Millis, limit: u64) -> Job<K> {
@@ -81,9 +82,8 @@ impl<K: Store> Frontier<K> {
         }
         let closed = loaded.group.closed_until();
         if closed > now {
-            loaded.group.due = closed;
-            self.wait(ks, id, closed as f64)?;
-            self.save(ks, &loaded)?;
+            let parked = Step::to(Placement::Reschedule(closed));
+            self.carry_out(ks, &mut loaded, &parked, now)?;
             return Ok(false);
         }
         self.leave_wait(ks, id)?;
@@ -99,14 +99,7 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<()> {
         self.reclaim(ks, loaded, now)?;
-        let was_queued = loaded.group.stands_beside_leases();
-        self.expire(ks, loaded, now)?;
-        if loaded.group.is_idle() && loaded.group.known {
-            return self.rest(ks, loaded, now);
-        }
-        if !was_queued && (loaded.group.is_runnable() || !loaded.group.ours) {
-            ks.list_push(&self.names.ready, &loaded.id)?;
-        }
-        self.save(ks, loaded)
+        let step = self.expire(ks, loaded, now)?;
+        self.carry_out(ks, loaded, &step, now)
     }
 }

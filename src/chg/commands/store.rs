@@ -55,15 +55,20 @@ impl Store for RedisKeyspace {
         Ok(self.native::<Uris>(key)?.map(read))
     }
 
-    fn change_uris(&mut self, key: &RmString, op: &Op<'_>) -> Result<Changed> {
+    fn change_uris_then<T>(
+        &mut self,
+        key: &RmString,
+        op: &Op<'_>,
+        look: impl FnOnce(&Uris) -> T,
+    ) -> Result<(Changed, Option<T>)> {
         let changed = self.change_native(key, op.makes_the_key(), |uris: &mut Uris| {
             let changed = uris.apply(op);
             let replicated = (changed != Changed::Nothing).then(|| Replicated {
                 by: By::Arguments(op.to_args()),
                 event: CHANGE,
             });
-            (changed, replicated)
+            ((changed, Some(look(uris))), replicated)
         })?;
-        Ok(changed.unwrap_or(Changed::Nothing))
+        Ok(changed.unwrap_or((Changed::Nothing, None)))
     }
 }

@@ -83,6 +83,15 @@ pub struct Share<'a> {
     pub uris: u64,
 }
 
+/// What a group has of kept URIs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stock {
+    /// How many count, as [`Uris::len`] says.
+    pub uris: u64,
+    /// When the first queued one is due.
+    pub earliest: Option<Millis>,
+}
+
 /// A URI that is queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queued {
@@ -135,6 +144,14 @@ impl Uris {
     pub fn earliest(&self) -> Option<Millis> {
         let queued = self.executions.iter().filter(|e| e.queued > 0);
         queued.map(|e| e.earliest).min()
+    }
+
+    /// How many count, and when the first queued one is due.
+    pub fn stock(&self) -> Stock {
+        Stock {
+            uris: self.len(),
+            earliest: self.earliest(),
+        }
     }
 
     /// The earliest due time of executions that are not `paused`.
