@@ -62,6 +62,8 @@ pub struct Frontier<K: Store> {
     /// Whether the keys that exist once are known to hold what they should.
     types_checked: bool,
     pub(super) audit: Option<Audit>,
+    /// A group that was released and is written when the lease taken with that is known, or it is read.
+    unsaved: RefCell<Option<Loaded<K>>>,
 }
 
 /// What is paused beside single groups.
@@ -109,6 +111,7 @@ impl<K: Store> Frontier<K> {
             busy_from: None,
             types_checked: false,
             audit: None,
+            unsaved: RefCell::new(None),
         }
     }
 
@@ -120,6 +123,7 @@ impl<K: Store> Frontier<K> {
         self.idle_from = None;
         self.busy_from = None;
         self.types_checked = false;
+        self.unsaved.take();
         self.disturb_audit();
     }
 
@@ -165,6 +169,7 @@ impl<K: Store> Frontier<K> {
     }
 
     pub(super) fn load(&self, ks: &mut K, id: &[u8]) -> Result<Loaded<K>> {
+        self.write_back(ks, Some(id))?;
         let key = self.key(ks, GROUP, id);
         let [a, b, c, d, e] = self.fields();
         let raw = ks.hash_get_many(&key, [a, b, c, d, e])?;
@@ -189,6 +194,7 @@ impl<K: Store> Frontier<K> {
         id: &[u8],
         counted: &K::Name,
     ) -> Result<(Loaded<K>, u64)> {
+        self.write_back(ks, Some(id))?;
         let key = self.key(ks, GROUP, id);
         let [a, b, c, d, e] = self.fields();
         let [a, b, c, d, e, n] = ks.hash_get_many(&key, [a, b, c, d, e, counted])?;
@@ -232,9 +238,40 @@ impl<K: Store> Frontier<K> {
         loaded: &Loaded<K>,
         more: Option<(&K::Name, &[u8])>,
     ) -> Result<()> {
-        let written = loaded.group.write();
         self.note_count(loaded);
         self.count_missing(ks, loaded)?;
+        self.write(ks, loaded, more)
+    }
+
+    /// Saves a group when the next lease is known, or somebody looks at it.
+    pub(super) fn save_later(&mut self, ks: &mut K, loaded: Loaded<K>) -> Result<()> {
+        self.write_back(ks, None)?;
+        self.note_count(&loaded);
+        self.count_missing(ks, &loaded)?;
+        self.unsaved.replace(Some(loaded));
+        Ok(())
+    }
+
+    /// A group that is not saved yet.
+    pub(super) fn take_unsaved(&mut self, id: &[u8]) -> Option<Loaded<K>> {
+        self.unsaved
+            .get_mut()
+            .take_if(|unsaved| unsaved.id[..] == *id)
+    }
+
+    /// Writes what is not saved yet; with an id only that group.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    pub fn write_back(&self, ks: &mut K, only: Option<&[u8]>) -> Result<()> {
+        let this = |unsaved: &mut Loaded<K>| only.is_none_or(|id| unsaved.id[..] == *id);
+        let unsaved = self.unsaved.borrow_mut().take_if(this);
+        unsaved.map_or(Ok(()), |unsaved| self.write(ks, &unsaved, None))
+    }
+
+    /// Writes the fields that changed, and one more.
+    fn write(&self, ks: &mut K, loaded: &Loaded<K>, more: Option<(&K::Name, &[u8])>) -> Result<()> {
+        let written = loaded.group.write();
         let fields = self.fields();
         let mut changed: SmallVec<[(&K::Name, &[u8]); FIELDS + 1]> = SmallVec::new();
         changed.extend(more);

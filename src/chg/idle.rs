@@ -22,21 +22,31 @@ pub(super) type Past = (Released, Vec<u8>);
 impl<K: Store> Frontier<K> {
     /// Lays a group to rest that may have nothing queued and nothing held any more.
     pub(super) fn rest(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<()> {
-        if !loaded.group.is_idle() {
-            return Ok(());
+        if loaded.group.is_idle() && self.lay_to_rest(ks, loaded, now)? {
+            self.save(ks, loaded)?;
         }
+        Ok(())
+    }
+
+    /// Lays an idle group to rest; false when its gate has passed, so that its hash went. One that stays
+    /// is the caller's to save.
+    pub(super) fn lay_to_rest(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        now: Millis,
+    ) -> Result<bool> {
         self.hand_over(ks, loaded)?;
         let until = loaded.group.gate;
         loaded.group.due = until;
         if until <= now {
             self.end(ks, loaded)?;
             ks.zset_del(&self.names.idle, &loaded.id)?;
-            return Ok(());
+            return Ok(false);
         }
-        self.save(ks, loaded)?;
         ks.zset_add(&self.names.idle, &loaded.id, until as f64)?;
         self.idle_from = self.idle_from.map(|from| from.min(until));
-        Ok(())
+        Ok(true)
     }
 
     /// Shows a group that is to be deleted by now as deleted, to commands that only read.

@@ -7,7 +7,7 @@ use super::next::Lease;
 use super::politeness::Facts;
 use super::store::Store;
 use super::time::Millis;
-use super::transition::{End, Event, Seen};
+use super::transition::{End, Event, Placement, Seen};
 use super::uris::{Op, Stock, Uris};
 
 /// When a host may be fetched from again.
@@ -63,6 +63,25 @@ impl<K: Store> Frontier<K> {
         fate: &Fate<'_>,
         now: Millis,
     ) -> Result<ReleaseReply> {
+        let reply = self.release_before_next(ks, id, token, when, fate, now);
+        self.write_back(ks, None)?;
+        reply
+    }
+
+    /// A fetch ended, and [`Frontier::keep_next`] may follow: the group is written back with that, or by
+    /// [`Frontier::write_back`].
+    ///
+    /// # Errors
+    /// As for [`Frontier::release`].
+    pub fn release_before_next(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        token: Token,
+        when: &When,
+        fate: &Fate<'_>,
+        now: Millis,
+    ) -> Result<ReleaseReply> {
         let mut loaded = self.load(ks, id)?;
         let uncounted = loaded.missing.get() > 0;
         if uncounted {
@@ -101,8 +120,13 @@ impl<K: Store> Frontier<K> {
         let seen = Seen::at(now, stock);
         let step = loaded.group.on(Event::Released(end), &seen);
         let due = loaded.group.last.map_or(now, |last| last.due);
-        self.carry_out(ks, &mut loaded, &step, now)?;
+        self.place(ks, &mut loaded, &step, now)?;
         self.figures.releases += 1;
+        let is_kept =
+            step.placement != Placement::Rest || self.lay_to_rest(ks, &mut loaded, now)?;
+        if is_kept {
+            self.save_later(ks, loaded)?;
+        }
         Ok(ReleaseReply::Released(due))
     }
 
@@ -111,13 +135,15 @@ impl<K: Store> Frontier<K> {
     /// # Errors
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn keep_next(&mut self, ks: &mut K, id: &[u8], token: Token, next: &Lease) -> Result<()> {
-        let mut loaded = self.load(ks, id)?;
+        let mut loaded = match self.take_unsaved(id) {
+            Some(released) => released,
+            None => self.load(ks, id)?,
+        };
         match &mut loaded.group.last {
             Some(last) if last.token == token => {
                 last.next = next.token;
-                self.save(ks, &loaded)?;
-                ks.hash_set_many(&loaded.key, &[(&self.fields.next, &next.chg)])?;
-                Ok(())
+                let field = self.fields.next.clone();
+                self.save_with(ks, &loaded, Some((&field, &next.chg)))
             }
             _ => self.keep_past_next(ks, id, token, next),
         }

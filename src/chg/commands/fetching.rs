@@ -3,18 +3,21 @@
 use std::time::{Duration, Instant};
 
 use crate::chg::Token;
+use crate::chg::error;
 use crate::chg::grammar::{Expired, Extend, Next, Now, Release};
-use crate::chg::lease::{self, Fate, When};
+use crate::chg::lease::{Fate, ReleaseReply, When};
 use crate::chg::next::{Ask, Lease, Search};
 use crate::chg::time::Millis;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::Access;
+use crawlspace_host::server::api::Ctx;
 use crawlspace_host::server::blocked::{BlockedClient, can_block};
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::config;
+use crawlspace_host::server::keyspace::RedisKeyspace;
 
 use super::allowed;
-use super::frontiers::{Touched, gone, on_frontier, permit, timed_out};
+use super::frontiers::{CachedFrontier, Touched, gone, on_frontier, permit, timed_out};
 use super::reply::{leases_reply, released_reply};
 use super::settings;
 use super::waiters::Waiter;
@@ -50,10 +53,18 @@ impl Act for Next<'static> {
             return next_of(call, &wanted, chg, &now);
         }
         permit(call, &Touched::AnyGroup, Access::Write)?;
-        match next(call, &wanted, None, &now)? {
-            Some(leases) => Ok(Answer::Reply(leases_reply(&leases))),
-            None => Ok(Answer::Sent),
-        }
+        let ctx = call.ctx;
+        on_frontier(call, |cached, keys| {
+            cached.simulated = now.simulated;
+            if !cached.waiters.is_empty() {
+                // They have waited longer.
+                cached.serve(keys, now.ms)?;
+            }
+            Ok(match next(cached, keys, ctx, &wanted, None, &now)? {
+                Some(leases) => Answer::Reply(leases_reply(&leases)),
+                None => Answer::Sent,
+            })
+        })
     }
 }
 
@@ -73,62 +84,56 @@ fn next_of(call: &mut Call<'_>, wanted: &Wanted, chg: &[u8], now: &Now) -> Resul
 
 /// Leases for the client of a call, or `None` when it waits for them from now on.
 fn next(
-    call: &mut Call<'_>,
+    cached: &mut CachedFrontier,
+    keys: &mut RedisKeyspace,
+    ctx: Ctx,
     wanted: &Wanted,
     after: Option<(&[u8], Token, Millis)>,
     now: &Now,
-) -> Result<Option<Vec<Lease>>, String> {
-    let ctx = call.ctx;
-    on_frontier(call, |cached, keys| {
-        cached.simulated = now.simulated;
-        if !cached.waiters.is_empty() {
-            // They have waited longer.
-            cached.serve(keys, now.ms)?;
+) -> error::Result<Option<Vec<Lease>>> {
+    let ask = wanted.ask(after.map(|(chg, token, _)| (chg, token)));
+    let mut leases = Vec::new();
+    let start = Instant::now();
+    let budget = Duration::from_micros(config::slice_us());
+    // Asked when a candidate was no good; a clock would cost as much as a lease.
+    let mut looked_at = 0_u32;
+    let mut in_time = || {
+        looked_at += 1;
+        !looked_at.is_multiple_of(32) || start.elapsed() < budget
+    };
+    let frontier = &mut cached.frontier;
+    let mut search = frontier.next(keys, &ask, now.ms, &mut in_time, &mut leases)?;
+    // Who says what time it is gets the whole answer for that time.
+    if search == Search::Unfinished && (now.simulated || !can_block(ctx)) {
+        search = frontier.next(keys, &ask, now.ms, &mut || true, &mut leases)?;
+    }
+    let until = match (wanted.block, search) {
+        _ if !leases.is_empty() => None,
+        (Some(block), _) if can_block(ctx) => {
+            Some((block > 0).then(|| now.ms.saturating_add(block)))
         }
-        let ask = wanted.ask(after.map(|(chg, token, _)| (chg, token)));
-        let mut leases = Vec::new();
-        let start = Instant::now();
-        let budget = Duration::from_micros(config::slice_us());
-        // Asked when a candidate was no good; a clock would cost as much as a lease.
-        let mut looked_at = 0_u32;
-        let mut in_time = || {
-            looked_at += 1;
-            !looked_at.is_multiple_of(32) || start.elapsed() < budget
-        };
-        let frontier = &mut cached.frontier;
-        let mut search = frontier.next(keys, &ask, now.ms, &mut in_time, &mut leases)?;
-        // Who says what time it is gets the whole answer for that time.
-        if search == Search::Unfinished && (now.simulated || !can_block(ctx)) {
-            search = frontier.next(keys, &ask, now.ms, &mut || true, &mut leases)?;
+        // Nothing yet, and more to look at than there is time for now.
+        (_, Search::Unfinished) => Some(None),
+        _ => None,
+    };
+    let Some(until) = until else {
+        if let (Some((chg, token, _)), Some(lease)) = (after, leases.first()) {
+            frontier.keep_next(keys, chg, token, lease)?;
         }
-        let until = match (wanted.block, search) {
-            _ if !leases.is_empty() => None,
-            (Some(block), _) if can_block(ctx) => {
-                Some((block > 0).then(|| now.ms.saturating_add(block)))
-            }
-            // Nothing yet, and more to look at than there is time for now.
-            (_, Search::Unfinished) => Some(None),
-            _ => None,
-        };
-        let Some(until) = until else {
-            if let (Some((chg, token, _)), Some(lease)) = (after, leases.first()) {
-                frontier.keep_next(keys, chg, token, lease)?;
-            }
-            cached.arrange(keys, now.ms, false)?;
-            return Ok(Some(leases));
-        };
-        cached.waiters.push_back(Waiter {
-            client: BlockedClient::block(ctx, gone, Some(timed_out)),
-            lease: wanted.lease,
-            count: wanted.count,
-            until,
-            searches: wanted.block.is_none(),
-            after: after.map(|(chg, token, due)| (chg.to_vec(), token, due)),
-            leases,
-        });
-        cached.arrange(keys, now.ms, search == Search::Unfinished)?;
-        Ok(None)
-    })
+        cached.arrange(keys, now.ms, false)?;
+        return Ok(Some(leases));
+    };
+    cached.waiters.push_back(Waiter {
+        client: BlockedClient::block(ctx, gone, Some(timed_out)),
+        lease: wanted.lease,
+        count: wanted.count,
+        until,
+        searches: wanted.block.is_none(),
+        after: after.map(|(chg, token, due)| (chg.to_vec(), token, due)),
+        leases,
+    });
+    cached.arrange(keys, now.ms, search == Search::Unfinished)?;
+    Ok(None)
 }
 
 impl Act for Release<'static> {
@@ -147,30 +152,35 @@ impl Act for Release<'static> {
             None => Touched::Groups(&[chg]),
         };
         permit(call, &touched, Access::Write)?;
-        let answer = on_frontier(call, |cached, keys| {
+        let ctx = call.ctx;
+        on_frontier(call, |cached, keys| {
             cached.simulated = now.simulated;
             let frontier = &mut cached.frontier;
             frontier.rounding = u64::from(!now.simulated);
-            let answer = frontier.release(keys, chg, token, &when, &fate, now.ms)?;
-            cached.serve(keys, now.ms)?;
-            Ok(answer)
-        })?;
-        let due = match answer {
-            lease::ReleaseReply::Released(due) => due,
-            lease::ReleaseReply::Before(due, lease) => {
-                return Ok(Answer::Reply(match wanted {
-                    Some(_) => released_reply(due, lease.as_ref()),
-                    None => Reply::count(due),
-                }));
+            let released = frontier.release_before_next(keys, chg, token, &when, &fate, now.ms)?;
+            let (reply, next_after) = match (released, wanted) {
+                (ReleaseReply::Before(due, lease), Some(_)) => {
+                    (released_reply(due, lease.as_ref()), None)
+                }
+                (ReleaseReply::Released(due), Some(wanted)) => (Reply::Nil, Some((due, wanted))),
+                (ReleaseReply::Released(due) | ReleaseReply::Before(due, _), None) => {
+                    (Reply::count(due), None)
+                }
+            };
+            let Some((due, wanted)) = next_after else {
+                cached.serve(keys, now.ms)?;
+                return Ok(Answer::Reply(reply));
+            };
+            // They have waited longer.
+            if !cached.waiters.is_empty() {
+                cached.serve(keys, now.ms)?;
             }
-        };
-        let Some(wanted) = wanted else {
-            return Ok(Answer::Reply(Reply::count(due)));
-        };
-        match next(call, &wanted, Some((chg, token, due)), &now)? {
-            Some(leases) => Ok(Answer::Reply(released_reply(due, leases.first()))),
-            None => Ok(Answer::Sent),
-        }
+            let after = Some((chg, token, due));
+            Ok(match next(cached, keys, ctx, &wanted, after, &now)? {
+                Some(leases) => Answer::Reply(released_reply(due, leases.first())),
+                None => Answer::Sent,
+            })
+        })
     }
 }
 

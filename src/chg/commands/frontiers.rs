@@ -100,6 +100,8 @@ pub fn with_frontier<T>(
     let before = cached.frontier.figures.totals();
     let waited = cached.waiters.len() as u64;
     let done = act(cached, keys);
+    let written = cached.frontier.write_back(keys, None);
+    let done = done.and_then(|done| written.map(|()| done));
     let wait = cached.waiters.len() as u64;
     if wait != waited {
         let all = metrics::WAITERS.get().saturating_sub(waited);
