@@ -1,0 +1,356 @@
+//! Hashes: fields one by one or several at once.
+//!
+//! Consecutive fields of one hash are replicated as one `HSET` or `HDEL`.
+
+use std::os::raw::{c_int, c_void};
+use std::ptr;
+
+use smallvec::SmallVec;
+
+use crate::keyspace::{KeyType, Result};
+use crate::server::api::{RmString, raw, rm};
+use crate::server::notify::own_write;
+use crate::text::{parse_unsigned, push_number};
+
+use super::{OpenKey, RedisKeyspace, cached, check_type};
+
+/// How many fields are gathered at most before they are replicated as one command.
+const REPLICATED_FIELDS: usize = 512;
+
+/// How many fields are read at once at most.
+pub(super) const MANY_FIELDS: usize = 6;
+
+/// `REDISMODULE_HASH_DELETE`: the value that stands for deletion.
+const HASH_DELETE: *mut raw::RedisModuleString = ptr::without_provenance_mut(1);
+
+/// Hash fields written and not yet replicated.
+pub(super) struct Pending {
+    key: RmString,
+    handle: OpenKey,
+    deletes: bool,
+    /// For `HSET` field and value in turn, for `HDEL` fields.
+    arguments: Vec<RmString>,
+}
+
+impl RedisKeyspace {
+    /// Opens a hash for writing and readies the replication of what is written.
+    fn write(&mut self, key: &RmString, deletes: bool) -> Result<&mut Pending> {
+        let fits = self.pending.as_ref().is_some_and(|pending| {
+            pending.deletes == deletes
+                && pending.arguments.len() < 2 * REPLICATED_FIELDS
+                && (pending.key.raw() == key.raw() || pending.key.as_ref() == key.as_ref())
+        });
+        if !fits {
+            self.flush();
+            let handle = OpenKey::open(self.ctx, key, true);
+            check_type(&handle, key, KeyType::Hash)?;
+            self.pending = Some(Pending {
+                key: key.clone(),
+                handle,
+                deletes,
+                arguments: Vec::new(),
+            });
+        }
+        Ok(self.pending.as_mut().expect("just made"))
+    }
+
+    /// Replicates the fields that were written, and tells the key space's listeners.
+    pub(super) fn replicate_fields(&mut self) {
+        let Some(pending) = self.pending.take() else {
+            return;
+        };
+        if pending.arguments.is_empty() {
+            return;
+        }
+        let mut arguments: Vec<*mut raw::RedisModuleString> =
+            pending.arguments.iter().map(RmString::raw).collect();
+        let (command, event) = if pending.deletes {
+            (c"HDEL", c"hdel")
+        } else {
+            (c"HSET", c"hset")
+        };
+        // SAFETY: main thread, live context; key and argument strings live until after the call,
+        // and the server takes its own references.
+        let emptied = unsafe {
+            rm!(RedisModule_Replicate(
+                self.ctx.raw(),
+                command.as_ptr(),
+                c"sv".as_ptr(),
+                pending.key.raw(),
+                arguments.as_mut_ptr(),
+                arguments.len()
+            ));
+            rm!(RedisModule_KeyType(pending.handle.raw()))
+                == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
+        };
+        drop(pending.handle);
+        let _own = own_write();
+        // SAFETY: main thread, live context and name.
+        unsafe {
+            rm!(RedisModule_NotifyKeyspaceEvent(
+                self.ctx.raw(),
+                raw::REDISMODULE_NOTIFY_HASH,
+                event.as_ptr(),
+                pending.key.raw()
+            ));
+            if emptied {
+                rm!(RedisModule_NotifyKeyspaceEvent(
+                    self.ctx.raw(),
+                    raw::REDISMODULE_NOTIFY_GENERIC,
+                    c"del".as_ptr(),
+                    pending.key.raw()
+                ));
+            }
+        }
+    }
+
+    /// The value string for `bytes`; consecutive equal values share one.
+    fn value_string(&mut self, bytes: &[u8]) -> RmString {
+        cached(&mut self.last_value, bytes)
+    }
+
+    /// The field string for `bytes`; the same hash is mostly looked for in several keys in turn.
+    pub(super) fn field_string(&mut self, bytes: &[u8]) -> RmString {
+        match &self.last_field {
+            Some(last) if last.as_ref() == bytes => return last.clone(),
+            _ => {}
+        }
+        if self.expected.front().is_some_and(|f| f.as_ref() == bytes) {
+            self.last_field = self.expected.pop_front();
+        }
+        cached(&mut self.last_field, bytes)
+    }
+
+    pub(super) fn get_field(&mut self, key: &RmString, field: &[u8]) -> Result<Option<RmString>> {
+        let handle = self.read(key, KeyType::Hash)?;
+        if handle.is_null() {
+            return Ok(None);
+        }
+        let field = self.field_string(field);
+        let mut value: *mut raw::RedisModuleString = ptr::null_mut();
+        // SAFETY: main thread, open hash; field and out-parameter in pairs, ended by null.
+        unsafe {
+            rm!(RedisModule_HashGet(
+                handle,
+                raw::REDISMODULE_HASH_NONE as c_int,
+                field.raw(),
+                &mut value as *mut *mut raw::RedisModuleString,
+                ptr::null_mut::<c_void>()
+            ));
+            Ok((!value.is_null()).then(|| RmString::from_owned(value)))
+        }
+    }
+
+    pub(super) fn get_fields<const N: usize>(
+        &mut self,
+        key: &RmString,
+        fields: [&RmString; N],
+    ) -> Result<[Option<RmString>; N]> {
+        const { assert!(N <= MANY_FIELDS, "the call below passes that many") };
+        let handle = self.read(key, KeyType::Hash)?;
+        let mut values = [ptr::null_mut::<raw::RedisModuleString>(); MANY_FIELDS];
+        if !handle.is_null() {
+            let mut named = [ptr::null_mut(); MANY_FIELDS];
+            for (name, field) in named.iter_mut().zip(fields) {
+                *name = field.raw();
+            }
+            let [a, b, c, d, e, f] = &mut values;
+            // SAFETY: main thread, open hash; fields and out-parameters in pairs, ended by null,
+            // and the first null field ends them too.
+            unsafe {
+                rm!(RedisModule_HashGet(
+                    handle,
+                    raw::REDISMODULE_HASH_NONE as c_int,
+                    named[0],
+                    ptr::from_mut(a),
+                    named[1],
+                    ptr::from_mut(b),
+                    named[2],
+                    ptr::from_mut(c),
+                    named[3],
+                    ptr::from_mut(d),
+                    named[4],
+                    ptr::from_mut(e),
+                    named[5],
+                    ptr::from_mut(f),
+                    ptr::null_mut::<c_void>()
+                ));
+            }
+        }
+        // SAFETY: the values that the server gave are the caller's.
+        Ok(std::array::from_fn(|i| unsafe {
+            (!values[i].is_null()).then(|| RmString::from_owned(values[i]))
+        }))
+    }
+
+    pub(super) fn has_field(&mut self, key: &RmString, field: &[u8]) -> Result<bool> {
+        let handle = self.read(key, KeyType::Hash)?;
+        if handle.is_null() {
+            return Ok(false);
+        }
+        let field = self.field_string(field);
+        let mut there: c_int = 0;
+        // SAFETY: as in `get_field`, with an integer as out-parameter.
+        unsafe {
+            rm!(RedisModule_HashGet(
+                handle,
+                raw::REDISMODULE_HASH_EXISTS as c_int,
+                field.raw(),
+                &mut there as *mut c_int,
+                ptr::null_mut::<c_void>()
+            ));
+        }
+        Ok(there != 0)
+    }
+
+    /// Sets a field as `flags` say, and readies it for replication if it was set; gives what the
+    /// server counted.
+    pub(super) fn set_field(
+        &mut self,
+        key: &RmString,
+        field: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> Result<c_int> {
+        let field = self.field_string(field);
+        self.put_field(key, field, value, flags)
+    }
+
+    /// Sets as many fields as one call takes.
+    pub(super) fn put_fields(
+        &mut self,
+        key: &RmString,
+        fields: &[(&RmString, &[u8])],
+    ) -> Result<()> {
+        let values: SmallVec<[RmString; MANY_FIELDS]> = fields
+            .iter()
+            .map(|(_, value)| RmString::new(value))
+            .collect();
+        let mut named = [ptr::null_mut(); MANY_FIELDS];
+        let mut set = [ptr::null_mut(); MANY_FIELDS];
+        for (i, ((field, _), value)) in fields.iter().zip(&values).enumerate() {
+            named[i] = field.raw();
+            set[i] = value.raw();
+        }
+        let pending = self.write(key, false)?;
+        // SAFETY: main thread, hash open for writing; fields and values in pairs, ended by null, and
+        // the first null field ends them too.
+        unsafe {
+            rm!(RedisModule_HashSet(
+                pending.handle.raw(),
+                raw::REDISMODULE_HASH_NONE as c_int,
+                named[0],
+                set[0],
+                named[1],
+                set[1],
+                named[2],
+                set[2],
+                named[3],
+                set[3],
+                named[4],
+                set[4],
+                named[5],
+                set[5],
+                ptr::null_mut::<c_void>()
+            ));
+        }
+        for ((field, _), value) in fields.iter().zip(values) {
+            pending.arguments.push((*field).clone());
+            pending.arguments.push(value);
+        }
+        // A handle that saw no key does not see the new one.
+        self.open
+            .retain(|(name, open)| !open.is_null() || name.as_ref() != key.as_ref());
+        Ok(())
+    }
+
+    fn put_field(
+        &mut self,
+        key: &RmString,
+        field: RmString,
+        value: &[u8],
+        flags: u32,
+    ) -> Result<c_int> {
+        let value = self.value_string(value);
+        let pending = self.write(key, false)?;
+        let handle = pending.handle.raw();
+        // SAFETY: main thread, hash open for writing; field and value in pairs, ended by null.
+        let counted = unsafe {
+            rm!(RedisModule_HashSet(
+                handle,
+                flags as c_int,
+                field.raw(),
+                value.raw(),
+                ptr::null_mut::<c_void>()
+            ))
+        };
+        if flags & raw::REDISMODULE_HASH_NX == 0 || counted > 0 {
+            pending.arguments.push(field);
+            pending.arguments.push(value);
+            // A handle that saw no key does not see the new one.
+            self.open
+                .retain(|(name, open)| !open.is_null() || name.as_ref() != key.as_ref());
+        }
+        Ok(counted)
+    }
+
+    pub(super) fn add_to_field(
+        &mut self,
+        key: &RmString,
+        field: &[u8],
+        change: i64,
+    ) -> Result<u64> {
+        let name = self.field_string(field);
+        let handle = self.write(key, false)?.handle.raw();
+        let before = number_in(handle, &name);
+        match before.saturating_add_signed(change) {
+            0 => drop(self.delete_field(key, field)?),
+            sum => {
+                let mut text: SmallVec<[u8; 20]> = SmallVec::new();
+                push_number(&mut text, sum);
+                self.put_field(key, name, &text, raw::REDISMODULE_HASH_NONE)?;
+            }
+        }
+        Ok(before)
+    }
+
+    pub(super) fn delete_field(&mut self, key: &RmString, field: &[u8]) -> Result<bool> {
+        if !self.has_field(key, field)? {
+            return Ok(false);
+        }
+        // The last field takes the key with it, so no other handle may stay open.
+        self.close_reads(key);
+        let field = self.field_string(field);
+        let pending = self.write(key, true)?;
+        // SAFETY: as in `put_field`, with the value that stands for deletion.
+        unsafe {
+            rm!(RedisModule_HashSet(
+                pending.handle.raw(),
+                raw::REDISMODULE_HASH_NONE as c_int,
+                field.raw(),
+                HASH_DELETE,
+                ptr::null_mut::<c_void>()
+            ));
+        }
+        pending.arguments.push(field);
+        Ok(true)
+    }
+}
+
+/// The number in a field of an open hash; 0 when there is none.
+fn number_in(handle: *mut raw::RedisModuleKey, field: &RmString) -> u64 {
+    let mut value: *mut raw::RedisModuleString = ptr::null_mut();
+    // SAFETY: main thread, open hash or nothing yet; field and out-parameter in pairs, ended by null.
+    let value = unsafe {
+        rm!(RedisModule_HashGet(
+            handle,
+            raw::REDISMODULE_HASH_NONE as c_int,
+            field.raw(),
+            &mut value as *mut *mut raw::RedisModuleString,
+            ptr::null_mut::<c_void>()
+        ));
+        (!value.is_null()).then(|| RmString::from_owned(value))
+    };
+    let number = value.and_then(|value| parse_unsigned(value.as_ref()));
+    number.unwrap_or(0)
+}
