@@ -5,13 +5,16 @@
 //! - [`digits`]: hexadecimal and base32
 //! - [`calendar`]: days and dates
 //! - [`keyed`]: hashes that clients cannot foresee
+//! - [`linear`], [`interner`]: hash tables that grow by one small bucket at a time; numbers of equal things
 //!
 //! No I/O, no clock. What is read may come from anybody: each value has one form, and every other one is an error.
 
 pub mod calendar;
 pub mod digits;
 pub mod envelope;
+pub mod interner;
 pub mod keyed;
+pub mod linear;
 pub mod number;
 pub mod sink;
 

@@ -104,6 +104,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// When there are fewer.
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let taken = self.take(N)?;
         Ok(taken.try_into().expect("as many as were asked for"))

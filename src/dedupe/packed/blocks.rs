@@ -1,5 +1,7 @@
 //! Long lists that never copy what they hold: a list of blocks of elements.
 
+use crawlspace_compact::linear::List;
+
 /// Elements of a block.
 const BLOCK: usize = 1 << BITS;
 const BITS: u32 = 8;
@@ -29,8 +31,10 @@ impl<T: Clone> Clone for Blocks<T> {
     }
 }
 
-impl<T> Blocks<T> {
-    pub fn len(&self) -> usize {
+impl<T> List for Blocks<T> {
+    type Item = T;
+
+    fn len(&self) -> usize {
         match self.blocks.last() {
             Some(last) => (self.blocks.len() - 1) * BLOCK + last.len(),
             None => 0,
@@ -38,16 +42,16 @@ impl<T> Blocks<T> {
     }
 
     #[inline]
-    pub fn get(&self, at: usize) -> Option<&T> {
+    fn get(&self, at: usize) -> Option<&T> {
         self.blocks.get(at >> BITS)?.get(at % BLOCK)
     }
 
     #[inline]
-    pub fn get_mut(&mut self, at: usize) -> Option<&mut T> {
+    fn get_mut(&mut self, at: usize) -> Option<&mut T> {
         self.blocks.get_mut(at >> BITS)?.get_mut(at % BLOCK)
     }
 
-    pub fn push(&mut self, element: T) {
+    fn push(&mut self, element: T) {
         match self.blocks.last_mut() {
             Some(last) if last.len() < BLOCK => {
                 // Only the block of a small list grows.
@@ -65,7 +69,7 @@ impl<T> Blocks<T> {
         }
     }
 
-    pub fn pop(&mut self) -> Option<T> {
+    fn pop(&mut self) -> Option<T> {
         let last = self.blocks.last_mut()?;
         let element = last.pop();
         if last.is_empty() {
@@ -74,18 +78,19 @@ impl<T> Blocks<T> {
         element
     }
 
-    #[cfg(test)]
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.blocks.iter().flatten()
-    }
-
-    /// Bytes of the list, without what elements point to.
-    pub fn memory(&self) -> usize {
+    fn memory(&self) -> usize {
         let elements = match self.blocks.last() {
             Some(last) => (self.blocks.len() - 1) * BLOCK + last.capacity(),
             None => 0,
         };
         self.blocks.capacity() * size_of::<Vec<T>>() + elements * size_of::<T>()
+    }
+}
+
+impl<T> Blocks<T> {
+    #[cfg(test)]
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.blocks.iter().flatten()
     }
 
     /// Pieces of memory.

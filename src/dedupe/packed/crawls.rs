@@ -1,9 +1,9 @@
 //! The crawls of a packed index, each under a number, and the other lists of records.
 
-use hashbrown::HashTable;
-
-use super::blocks::{Link, NONE, Slab};
+use super::blocks::{Blocks, Link, NONE, Slab};
 use super::segments::Segment;
+use crawlspace_compact::interner::{Handles, Interner};
+use crawlspace_compact::keyed::hash;
 
 /// Number of the list of owners that have no record of what they own.
 pub(super) const OWNERS: u32 = NONE - 1;
@@ -43,23 +43,13 @@ impl Link for Crawl {
 #[derive(Clone, Default)]
 pub(super) struct Crawls {
     slab: Slab<Crawl>,
-    /// Half of the hash of each id, and its number.
-    ids: HashTable<(u32, u32)>,
+    /// Numbers of ids, each one higher.
+    ids: Interner<Blocks<Handles>>,
     /// Owners without records.
     pub owners: List,
     pub holders: List,
     /// Bytes of ids.
     bytes: usize,
-}
-
-/// The highest bits, which the table compares first, and the lowest ones, where it begins, from half a
-/// hash.
-fn spread(half: u32) -> u64 {
-    u64::from(half).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-fn half(id: &[u8]) -> u32 {
-    (super::field::hash(super::field::TEXT, id) >> 32) as u32
 }
 
 impl Crawls {
@@ -77,9 +67,8 @@ impl Crawls {
 
     /// The number of a crawl.
     pub fn find(&self, id: &[u8]) -> Option<u32> {
-        let half = half(id);
-        let is = |&(of, number): &(u32, u32)| of == half && *self.slab.get(number).id == *id;
-        self.ids.find(spread(half), is).map(|&(_, number)| number)
+        let is = |number: u32| *self.slab.get(number - 1).id == *id;
+        self.ids.find(hash(id), is).map(|number| number - 1)
     }
 
     /// The number of a crawl, which gets one if it has none.
@@ -92,9 +81,7 @@ impl Crawls {
             ..Crawl::default()
         };
         let number = self.slab.insert(crawl, CRAWLS);
-        let half = half(id);
-        self.ids
-            .insert_unique(spread(half), (half, number), |&(half, _)| spread(half));
+        self.ids.insert(hash(id), number + 1);
         self.bytes += allocated(id);
         number
     }
@@ -105,15 +92,9 @@ impl Crawls {
         if crawl.list.records > 0 || crawl.owned_without > 0 {
             return;
         }
-        let half = half(&crawl.id);
-        if let Ok(entry) = self.ids.find_entry(spread(half), |entry| entry.1 == number) {
-            entry.remove();
-        }
+        self.ids.remove(hash(&crawl.id), number + 1);
         let crawl = self.slab.remove(number);
         self.bytes -= allocated(&crawl.id);
-        if self.slab.len() == 0 {
-            self.ids = HashTable::new();
-        }
     }
 
     /// The records of a crawl, or another list.
@@ -144,12 +125,12 @@ impl Crawls {
 
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
-        self.slab.memory() + self.ids.allocation_size() + self.bytes
+        self.slab.memory() + self.ids.memory() + self.bytes
     }
 
     /// Pieces of memory.
     pub fn pieces(&self) -> usize {
-        self.slab.pieces() + self.slab.len() + 1
+        self.slab.pieces() + self.slab.len() + self.ids.pieces()
     }
 }
 

@@ -3,6 +3,7 @@
 use super::bucket::{Bucket, SLOTS};
 use super::prefetch;
 use super::table::{FULL, RecordSlot, Records};
+use crawlspace_compact::linear;
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::sizes::class;
 
@@ -41,12 +42,17 @@ impl Clone for Shard {
     }
 }
 
-impl Shard {
-    /// Bytes of its buckets.
-    pub fn room(&self) -> usize {
-        self.buckets.capacity() * size_of::<Bucket>()
+impl linear::Bucket for Shard {
+    fn weight(&self) -> usize {
+        self.len()
     }
 
+    fn memory(&self) -> usize {
+        self.buckets.capacity() * size_of::<Bucket>()
+    }
+}
+
+impl Shard {
     fn slots(&self) -> usize {
         self.buckets.len() * SLOTS
     }

@@ -1,12 +1,14 @@
 //! Where the records of fields are: a hash table of places, without the fields themselves.
 //!
-//! It is in shards by the lowest bits of hashes (linear hashing: one shard is split or merged at a time,
-//! in order), so that no change takes long however many records there are. A shard is a list of buckets of
+//! It is in shards by the lowest bits of hashes, one of which is split or merged at a time. A shard is a list of buckets of
 //! one cache line each, of any length; where a hash begins in it is told by the highest bits, so that a walk
 //! by those bits goes on rightly in a shard that has grown.
 
 use super::blocks::Blocks;
 use super::shard::{Ahead, Shard};
+#[cfg(test)]
+use crawlspace_compact::linear::{Bucket, address};
+use crawlspace_compact::linear::{Linear, List as _};
 use crawlspace_host::defrag::Mover;
 
 /// Where a record is.
@@ -39,12 +41,9 @@ const AT_ONCE: usize = 1 << 15;
 
 #[derive(Clone, Default)]
 pub(super) struct Table {
-    shards: Blocks<Shard>,
-    len: usize,
+    shards: Linear<Blocks<Shard>>,
     /// How many more are about to come.
     expected: usize,
-    /// Bytes of all buckets.
-    room: usize,
 }
 
 /// A position in the order of hashes that a walk follows: shards by the lowest bits read backwards, in
@@ -61,11 +60,20 @@ pub(super) struct TableCursor {
 
 impl Table {
     pub fn len(&self) -> usize {
-        self.len
+        self.shards.weight()
     }
 
+    #[inline]
     fn shard(&self, hash: u64) -> Option<&Shard> {
-        self.shards.get(address(hash, self.shards.len()))
+        self.shards.get(hash)
+    }
+
+    /// For whom room is made ahead.
+    fn ahead(&self) -> Ahead {
+        Ahead {
+            len: self.len(),
+            expected: self.expected,
+        }
     }
 
     /// Asks for the memory that a search for a hash needs first.
@@ -83,47 +91,37 @@ impl Table {
 
     /// Adds a place, which is not there.
     pub fn insert(&mut self, hash: u64, place: RecordSlot, records: &impl Records) {
-        if self.shards.len() == 0 {
-            self.shards.push(Shard::default());
-        }
-        let at = address(hash, self.shards.len());
-        let (len, expected) = (self.len, self.expected);
-        self.change(at, |shard| {
-            shard.add(hash, place, Ahead { len, expected }, records);
-        });
-        self.len += 1;
+        let ahead = self.ahead();
+        self.shards
+            .change(hash, |shard| shard.add(hash, place, ahead, records));
         self.expected = self.expected.saturating_sub(1);
         self.grow(records);
     }
 
     /// Takes a place out.
     pub fn remove(&mut self, hash: u64, place: RecordSlot, records: &impl Records) {
-        let at = address(hash, self.shards.len());
         let may_shrink = self.expected == 0;
-        self.change(at, |shard| {
+        self.shards.change(hash, |shard| {
             shard.remove(hash, place);
             if may_shrink {
                 shard.shrink(records);
             }
         });
-        self.len -= 1;
         self.expected = self.expected.saturating_sub(1);
         self.shrink(records);
     }
 
     /// Puts another place in place of one.
     pub fn replace(&mut self, hash: u64, place: RecordSlot, by: RecordSlot) {
-        let at = address(hash, self.shards.len());
-        if let Some(shard) = self.shards.get_mut(at) {
-            shard.replace(hash, place, by);
-        }
+        self.shards
+            .change(hash, |shard| shard.replace(hash, place, by));
     }
 
     /// Says that so many more are about to come.
     pub fn expect(&mut self, more: usize) {
         self.expected = more.min(EXPECTED);
         let more = self.expected;
-        if self.len == 0 {
+        if self.len() == 0 {
             let shards = more.div_ceil(FULL).min(AT_ONCE);
             while self.shards.len() < shards {
                 self.shards.push(Shard::default());
@@ -133,51 +131,32 @@ impl Table {
 
     /// Splits a shard if there are many more to each than there should be.
     fn grow(&mut self, records: &impl Records) {
-        let shards = self.shards.len();
+        let (len, shards) = (self.len(), self.shards.len());
         // Room for what is announced is made little by little, because each split takes its time.
-        let ahead = if self.len.is_multiple_of(PACE) {
+        let more = if len.is_multiple_of(PACE) {
             self.expected
         } else {
             0
         };
-        if self.len + ahead <= shards * FULL || shards == SHARDS {
+        if len + more <= shards * FULL || shards == SHARDS {
             return;
         }
-        let level = shards.ilog2();
-        let (len, expected) = (self.len, self.expected);
-        let mut given = Shard::default();
-        self.change(shards - (1 << level), |shard| {
-            given = shard.split(level, Ahead { len, expected }, records);
-        });
-        self.room += given.room();
-        self.shards.push(given);
+        let ahead = self.ahead();
+        self.shards
+            .grow(|shard, bit| shard.split(bit, ahead, records));
     }
 
     /// Merges two shards if there are far fewer to each than there should be.
     fn shrink(&mut self, records: &impl Records) {
-        if self.len == 0 {
+        if self.len() == 0 {
             *self = Table::default();
             return;
         }
         let shards = self.shards.len();
-        if shards < 2 || self.len + self.expected > shards * FULL / 3 {
-            return;
+        if shards >= 2 && self.len() + self.expected <= shards * FULL / 3 {
+            self.shards
+                .shrink(|shard, last| shard.absorb(&last, records));
         }
-        let Some(last) = self.shards.pop() else {
-            return;
-        };
-        self.room -= last.room();
-        let shards = shards - 1;
-        self.change(shards - (1 << shards.ilog2()), |shard| {
-            shard.absorb(&last, records);
-        });
-    }
-
-    fn change(&mut self, at: usize, change: impl FnOnce(&mut Shard)) {
-        let shard = self.shards.get_mut(at).expect("a shard for each hash");
-        let room = shard.room();
-        change(shard);
-        self.room = self.room - room + shard.room();
     }
 
     /// Gives places from a position on, at least those of one bucket; where to go on, if there are more.
@@ -188,29 +167,19 @@ impl Table {
         records: &impl Records,
         each: &mut dyn FnMut(RecordSlot),
     ) -> Option<TableCursor> {
-        let shards = self.shards.len();
-        let at = address(from.shard.reverse_bits().into(), shards);
-        let shard = self.shards.get(at)?;
-        let mut depth = shards.next_power_of_two().trailing_zeros();
-        if at + shards.next_power_of_two() / 2 >= shards && at < shards.next_power_of_two() / 2 {
-            depth -= 1;
-        }
+        let step = self.shards.at(u64::from(from.shard) << 32)?;
+        let depth = step.depth;
         // A shard that was merged since is walked from its beginning.
         let within = if depth < from.depth { 0 } else { from.within };
-        if let Some(within) = shard.walk(within, records, each) {
+        if let Some(within) = step.bucket.walk(within, records, each) {
             return Some(TableCursor {
                 within,
                 depth,
                 ..from
             });
         }
-        if depth == 0 {
-            return None;
-        }
-        let next = (from.shard >> (32 - depth)) + 1;
-        // Beyond the last one there is a bit more.
-        (next >> depth == 0).then(|| TableCursor {
-            shard: next << (32 - depth),
+        step.next.map(|next| TableCursor {
+            shard: (next >> 32) as u32,
             depth: 0,
             within: 0,
         })
@@ -218,12 +187,12 @@ impl Table {
 
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
-        self.shards.memory() + self.room
+        self.shards.memory()
     }
 
     /// Pieces of memory.
     pub fn pieces(&self) -> usize {
-        self.shards.pieces() + self.shards.len()
+        self.shards.buckets().pieces() + self.shards.len()
     }
 
     /// Shards that there are.
@@ -233,7 +202,7 @@ impl Table {
 
     /// Moves the memory of a shard to a better place.
     pub fn defrag(&mut self, shard: usize, mover: &mut Mover<'_>) {
-        if let Some(shard) = self.shards.get_mut(shard) {
+        if let Some(shard) = self.shards.buckets_mut().get_mut(shard) {
             shard.defrag(mover);
         }
     }
@@ -241,7 +210,10 @@ impl Table {
     /// Shards that have memory of their own: one that was split off may have got no place.
     #[cfg(test)]
     pub fn shards_with_room(&self) -> usize {
-        self.shards.iter().filter(|shard| shard.room() > 0).count()
+        self.shards
+            .iter()
+            .filter(|shard| shard.memory() > 0)
+            .count()
     }
 
     #[cfg(test)]
@@ -255,20 +227,9 @@ impl Table {
 
     #[cfg(test)]
     pub fn verify(&self, records: &impl Records) {
-        let mut len = 0;
-        let mut room = 0;
+        self.shards.verify();
         for (i, shard) in self.shards.iter().enumerate() {
-            len += shard.len();
-            room += shard.room();
             shard.verify(|hash| address(hash, self.shards.len()) == i, records);
         }
-        assert_eq!((len, room), (self.len, self.room));
     }
-}
-
-/// The shard of a hash in a table of so many.
-fn address(hash: u64, shards: usize) -> usize {
-    let mask = shards.next_power_of_two().wrapping_sub(1);
-    let at = hash as usize & mask & (SHARDS - 1);
-    if at < shards { at } else { at & (mask >> 1) }
 }

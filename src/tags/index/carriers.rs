@@ -3,8 +3,10 @@
 //! A tag such as `private` may be carried by a million others, most tags by none or a few.
 
 use super::TagId;
-use super::buckets::{Buckets, Handles, hash_numbers};
+use super::dictionary::hash_numbers;
 use super::pages::Pages;
+use crawlspace_compact::interner::{Handles, Interner};
+use crawlspace_compact::linear::List as _;
 
 #[derive(Clone, Default)]
 pub struct Carriers {
@@ -22,7 +24,7 @@ const PAGE: usize = 16;
 #[derive(Clone)]
 enum List {
     Few(Vec<TagId>),
-    Many(u32, Box<Buckets<Handles>>),
+    Many(u32, Box<Interner<Pages<Handles>>>),
 }
 
 /// Most in a list that is searched from end to end.
@@ -52,7 +54,7 @@ impl Carriers {
                 few.iter().all(|&carrier| each(carrier));
             }
             Some(List::Many(_, many)) => {
-                let mut numbers = many.iter().flat_map(Handles::iter);
+                let mut numbers = many.iter();
                 numbers.all(|carrier| each(TagId(carrier)));
             }
         }
@@ -117,16 +119,14 @@ impl List {
                 few.push(carrier);
             }
             List::Few(few) => {
-                let mut many = Buckets::<Handles>::default();
+                let mut many = Interner::<Pages<Handles>>::default();
                 for tag in few.iter().chain([&carrier]) {
-                    let hash = hash(*tag);
-                    many.change(hash, |ids| ids.insert(hash, tag.0));
+                    many.insert(hash(*tag), tag.0);
                 }
                 *self = List::Many(FEW as u32 + 1, Box::new(many));
             }
             List::Many(len, many) => {
-                let hash = hash(carrier);
-                many.change(hash, |ids| ids.insert(hash, carrier.0));
+                many.insert(hash(carrier), carrier.0);
                 *len += 1;
             }
         }
@@ -143,11 +143,10 @@ impl List {
                 }
             }
             List::Many(len, many) => {
-                let hash = hash(carrier);
-                many.change(hash, |ids| ids.remove(hash, carrier.0));
+                many.remove(hash(carrier), carrier.0);
                 *len -= 1;
                 if (*len as usize) < FEW / 2 {
-                    let few = many.iter().flat_map(Handles::iter).map(TagId).collect();
+                    let few = many.iter().map(TagId).collect();
                     *self = List::Few(few);
                 }
             }
@@ -159,7 +158,7 @@ impl List {
             List::Few(few) if few.is_empty() => 0,
             // Not the capacity, which differs in copies.
             List::Few(few) => few.len().next_power_of_two().max(2) * size_of::<TagId>(),
-            List::Many(_, many) => size_of::<Buckets<Handles>>() + many.memory(),
+            List::Many(_, many) => size_of::<Interner<Pages<Handles>>>() + many.memory(),
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::TagId;
-use super::buckets::{Buckets, Handles, hash_numbers};
 use super::pages::{COUNTS, Pages};
+use crawlspace_compact::interner::{Handles, Interner};
 use crawlspace_compact::keyed;
+use crawlspace_compact::linear::List as _;
 
 /// What the lists consist of.
 pub trait Part: Copy + PartialEq {
@@ -24,6 +25,16 @@ impl Part for TagId {
     }
 }
 
+/// The hash of a list of numbers that we gave ourselves.
+pub fn hash_numbers(numbers: impl Iterator<Item = u32>) -> u64 {
+    let mixed = numbers.fold(keyed::seed(), |hash, n| {
+        (hash.rotate_left(23) ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    });
+    (mixed ^ (mixed >> 29))
+        .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+        .rotate_left(32)
+}
+
 /// Most lists that can be numbered.
 pub const MAX_NUMBER: u32 = u32::MAX - 1;
 
@@ -31,7 +42,7 @@ const PAGE: usize = 32;
 
 /// Lists under numbers from 1 on. Numbers that are free are given again.
 pub struct Dictionary<T> {
-    lookup: Buckets<Handles>,
+    lookup: Interner<Pages<Handles>>,
     slots: Pages<[Slot<T>; PAGE]>,
     /// The highest number that was given.
     highest: u32,
@@ -69,7 +80,7 @@ impl<T> Clone for Slot<T> {
 impl<T> Default for Dictionary<T> {
     fn default() -> Self {
         Dictionary {
-            lookup: Buckets::default(),
+            lookup: Interner::default(),
             slots: Pages::default(),
             highest: 0,
             free: 0,
@@ -98,7 +109,7 @@ impl<T: Part> Dictionary<T> {
     pub fn find(&self, list: &[T]) -> Option<u32> {
         let hash = T::hash(list);
         let is = |number| self.get(number) == list;
-        self.lookup.get(hash)?.find(hash, is)
+        self.lookup.find(hash, is)
     }
 
     /// The list of a number; empty if there is none.
@@ -135,7 +146,7 @@ impl<T: Part> Dictionary<T> {
             holders: 0,
         };
         let hash = T::hash(list);
-        self.lookup.change(hash, |ids| ids.insert(hash, number));
+        self.lookup.insert(hash, number);
         self.used += 1;
         self.bytes += size::<T>(list.len());
         number
@@ -168,7 +179,7 @@ impl<T: Part> Dictionary<T> {
         slot.holders = free.into();
         self.free = number;
         let hash = T::hash(&list);
-        self.lookup.change(hash, |ids| ids.remove(hash, number));
+        self.lookup.remove(hash, number);
         self.used -= 1;
         self.bytes -= size::<T>(list.len());
         if self.used == 0 {

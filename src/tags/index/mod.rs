@@ -1,12 +1,11 @@
 //! The tagging index: which tags records, files and tags carry.
 //!
 //! A space may have 10⁷ records and 10⁶ tags, and is toggled while it is read. So all of it consists of
-//! small pieces that copies share (`pages`, `buckets`): a clone is a snapshot, taken in no time, which
+//! small pieces that copies share (`pages`): a clone is a snapshot, taken in no time, which
 //! another thread may read; a change copies the few pieces that it touches if a snapshot has them too.
 //! Ids are packed side by side (`table`, `record`), and what many of them have in common is kept once
 //! (`dictionary`): filenames, and sets of tags.
 
-mod buckets;
 mod carriers;
 mod change;
 mod contents;

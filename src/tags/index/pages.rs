@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crawlspace_compact::linear::List;
+
 /// Children of a node. Copying a node counts up each of them, which costs a cache miss each.
 const FAN: usize = 1 << BITS;
 const BITS: u32 = 5;
@@ -56,25 +58,6 @@ impl<E> Clone for Node<E> {
 }
 
 impl<E> Pages<E> {
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    pub fn get(&self, at: usize) -> Option<&E> {
-        if at >= self.len {
-            return None;
-        }
-        let mut node = self.root.as_deref()?;
-        let mut shift = self.height * BITS;
-        loop {
-            match node {
-                Node::Inner(nodes) => node = nodes.get(child(at, shift))?,
-                Node::Leaves(leaves) => return leaves.get(at % FAN).map(|leaf| &**leaf),
-            }
-            shift -= BITS;
-        }
-    }
-
     /// The element, unless a copy of the list has it too.
     pub fn own_mut(&mut self, at: usize) -> Option<&mut E> {
         if at >= self.len {
@@ -90,9 +73,31 @@ impl<E> Pages<E> {
             shift -= BITS;
         }
     }
+}
 
-    /// Bytes of the nodes and elements, without what elements point to.
-    pub fn memory(&self) -> usize {
+impl<E: Clone> List for Pages<E> {
+    type Item = E;
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn get(&self, at: usize) -> Option<&E> {
+        if at >= self.len {
+            return None;
+        }
+        let mut node = self.root.as_deref()?;
+        let mut shift = self.height * BITS;
+        loop {
+            match node {
+                Node::Inner(nodes) => node = nodes.get(child(at, shift))?,
+                Node::Leaves(leaves) => return leaves.get(at % FAN).map(|leaf| &**leaf),
+            }
+            shift -= BITS;
+        }
+    }
+
+    fn memory(&self) -> usize {
         let mut nodes = 0;
         let mut level = self.len;
         if self.len > 0 {
@@ -103,11 +108,9 @@ impl<E> Pages<E> {
         }
         nodes * (size_of::<Node<E>>() + COUNTS) + self.len * (size_of::<E>() + COUNTS)
     }
-}
 
-impl<E: Clone> Pages<E> {
     /// The element to be changed; it is copied if a copy of the list has it too.
-    pub fn get_mut(&mut self, at: usize) -> Option<&mut E> {
+    fn get_mut(&mut self, at: usize) -> Option<&mut E> {
         if at >= self.len {
             return None;
         }
@@ -122,7 +125,7 @@ impl<E: Clone> Pages<E> {
         }
     }
 
-    pub fn push(&mut self, element: E) {
+    fn push(&mut self, element: E) {
         match self.root.take() {
             None => self.root = Some(chain(0, element)),
             Some(root) if self.len == FAN << (self.height * BITS) => {
@@ -138,7 +141,7 @@ impl<E: Clone> Pages<E> {
         self.len += 1;
     }
 
-    pub fn pop(&mut self) -> Option<E> {
+    fn pop(&mut self) -> Option<E> {
         let element = pop(Arc::make_mut(self.root.as_mut()?))?;
         self.len -= 1;
         if self.len == 0 {

@@ -6,15 +6,16 @@
 //! not in any cache waits for memory three times: for the shard, the slot, the entry. What was removed
 //! stays until a quarter of the shard is of that sort.
 
-use super::buckets::{Bucket, Buckets};
+use super::pages::Pages;
 use crawlspace_compact::keyed::hash;
+use crawlspace_compact::linear::{Bucket, Linear, Step};
 use crawlspace_compact::number::{Reader, put_bytes};
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::sizes::class;
 
 #[derive(Clone, Default)]
 pub struct Table {
-    shards: Buckets<Shard>,
+    shards: Linear<Pages<Shard>>,
 }
 
 #[derive(Clone, Default)]
@@ -28,6 +29,9 @@ struct Shard {
     /// Bytes of removed entries.
     garbage: u32,
 }
+
+/// Mean weight of a shard. A copy of one of twice this size takes about 2 us, a split 20 us.
+const FULL: usize = 16 << 10;
 
 const EMPTY: u32 = u32::MAX;
 const REMOVED: u32 = u32::MAX - 1;
@@ -55,12 +59,31 @@ impl Table {
         let hash = hash(key);
         self.shards
             .change(hash, |shard| shard.set(hash, key, number));
+        self.fit();
     }
 
     /// Removes a key, which is there.
     pub fn remove(&mut self, key: &[u8]) {
         let hash = hash(key);
         self.shards.change(hash, |shard| shard.remove(hash, key));
+        self.fit();
+    }
+
+    /// Makes shards more or fewer. One change never adds more than about one shard, so two at a time catch up.
+    fn fit(&mut self) {
+        for _ in 0..2 {
+            let (len, weight) = (self.shards.len(), self.shards.weight());
+            if weight > len * FULL {
+                self.shards.grow(Shard::split);
+            } else if len > 1 && weight < len * FULL / 3 {
+                self.shards.shrink(Shard::absorb);
+            } else {
+                break;
+            }
+        }
+        if self.shards.weight() == 0 && self.shards.len() == 1 {
+            self.shards = Linear::default();
+        }
     }
 
     /// All keys and numbers.
@@ -79,7 +102,12 @@ impl Table {
         let mut given = 0;
         // Shards may be empty, but few of them are.
         for _ in 0..count.saturating_add(16) {
-            let Some((shard, next)) = self.shards.at(cursor) else {
+            let Some(Step {
+                bucket: shard,
+                next,
+                ..
+            }) = self.shards.at(cursor)
+            else {
                 return 0;
             };
             let place = |at| (shard.hash(at).reverse_bits(), at);
@@ -108,12 +136,12 @@ impl Table {
     }
 
     pub fn shards(&self) -> usize {
-        self.shards.pieces()
+        self.shards.len()
     }
 
     /// Moves the memory of a shard to a better place. One that is shared with a copy stays.
     pub fn defrag(&mut self, shard: usize, mover: &mut Mover<'_>) {
-        if let Some(shard) = self.shards.own_mut(shard) {
+        if let Some(shard) = self.shards.buckets_mut().own_mut(shard) {
             mover.list(&mut shard.slots);
             mover.list(&mut shard.arena);
         }
@@ -122,6 +150,8 @@ impl Table {
     #[cfg(test)]
     pub fn verify(&self) {
         self.shards.verify();
+        let shards = self.shards.len();
+        assert!(shards < 2 || self.shards.weight() >= FULL * (shards - 1) / 4);
         for shard in self.shards.iter() {
             let bytes = |at| shard.entry(at).end - at as usize;
             let live: usize = shard.offsets().map(bytes).sum();
@@ -134,7 +164,7 @@ impl Table {
     }
 
     pub fn pieces(&self) -> usize {
-        2 * self.shards.pieces()
+        2 * self.shards.len()
     }
 }
 
@@ -263,9 +293,6 @@ impl Shard {
 }
 
 impl Bucket for Shard {
-    /// A copy of a shard of twice this size takes about 2 us, a split 20 us.
-    const FULL: usize = 16 << 10;
-
     fn weight(&self) -> usize {
         self.arena.len() - self.garbage as usize + 8 * self.entries as usize
     }
@@ -274,7 +301,10 @@ impl Bucket for Shard {
         // Not the capacity, which differs in copies.
         class(self.arena.len()) + self.slots.len() * 4
     }
+}
 
+impl Shard {
+    /// Gives away all with that bit in their hashes.
     fn split(&mut self, bit: u32) -> Shard {
         let goes = |&at: &u32| (self.hash(at) >> bit) & 1 == 1;
         let (given, kept): (Vec<u32>, Vec<u32>) = self.offsets().partition(goes);

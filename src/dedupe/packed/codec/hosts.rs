@@ -1,7 +1,7 @@
 //! Scheme and host of URLs, each kept once under a number.
 
-use hashbrown::HashTable;
-
+use crate::dedupe::packed::blocks::Blocks;
+use crawlspace_compact::interner::{Handles, Interner};
 use crawlspace_compact::keyed::hash;
 
 /// Maximum length of a text that gets a number, in bytes.
@@ -16,8 +16,6 @@ const BLOCK: usize = 128;
 const EAGER: u32 = 1024;
 /// Number of slots for texts that came once.
 const SEEN: usize = 4096;
-/// The table of hashes is in so many parts, so that one that grows is small.
-const SHARDS: usize = 32;
 
 /// Texts under numbers from 1 on, each with a count of the records that use it. A number that nobody
 /// uses is free, and given again.
@@ -28,8 +26,7 @@ pub struct Hosts {
     /// How many are not empty, and the number of one before which none is empty.
     present: usize,
     first_absent: usize,
-    /// None until there is a text.
-    shards: Vec<HashTable<Entry>>,
+    numbers: Interner<Blocks<Handles>>,
     /// The highest number that was given.
     highest: u32,
     /// The first free number below that; each says the next one; 0 at the end.
@@ -39,8 +36,6 @@ pub struct Hosts {
     seen: Vec<u16>,
     /// Of the texts.
     bytes: usize,
-    /// Of the shards.
-    table_bytes: usize,
 }
 
 #[derive(Clone, Default)]
@@ -48,21 +43,6 @@ struct Slot {
     text: Option<Box<[u8]>>,
     /// How many use it; of a free one the next free one. A count that reaches the end stays there.
     users: u32,
-}
-
-#[derive(Clone, Copy)]
-struct Entry {
-    hash: u32,
-    number: u32,
-}
-
-/// Of the half that is kept, what the table wants: its low bits and its high bits.
-fn spread(hash: u32) -> u64 {
-    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-fn shard(hash: u64) -> usize {
-    (hash >> 32) as usize % SHARDS
 }
 
 /// Bytes that the allocator gives for a text.
@@ -79,13 +59,8 @@ impl Hosts {
 
     /// The number of a text.
     pub fn find(&self, text: &[u8]) -> Option<u32> {
-        let hash = hash(text);
-        let is = |entry: &Entry| entry.hash == hash as u32 && self.get(entry.number) == Some(text);
-        let found = self
-            .shards
-            .get(shard(hash))?
-            .find(spread(hash as u32), is)?;
-        Some(found.number)
+        self.numbers
+            .find(hash(text), |number| self.get(number) == Some(text))
     }
 
     /// The number of a text, with one user more. It gets one if it has none, unless it is too long, or comes
@@ -207,9 +182,8 @@ impl Hosts {
     pub fn memory(&self) -> usize {
         self.present * BLOCK * size_of::<Slot>()
             + self.blocks.capacity() * size_of::<Box<[Slot]>>()
-            + self.shards.capacity() * size_of::<HashTable<Entry>>()
             + self.seen.capacity() * size_of::<u16>()
-            + self.table_bytes
+            + self.numbers.memory()
             + self.bytes
     }
 
@@ -272,18 +246,7 @@ impl Hosts {
             self.give_back(number);
             return None;
         }
-        let hash = hash(text);
-        if self.shards.is_empty() {
-            self.shards = vec![HashTable::new(); SHARDS];
-        }
-        let shard = &mut self.shards[shard(hash)];
-        let before = shard.allocation_size();
-        let entry = Entry {
-            hash: hash as u32,
-            number,
-        };
-        shard.insert_unique(spread(entry.hash), entry, |entry| spread(entry.hash));
-        self.table_bytes = self.table_bytes - before + shard.allocation_size();
+        self.numbers.insert(hash(text), number);
         self.used += 1;
         self.bytes += allocated(text);
         let slot = self.slot_mut(number)?;
@@ -296,16 +259,7 @@ impl Hosts {
         let Some(text) = self.slot_mut(number).and_then(|slot| slot.text.take()) else {
             return;
         };
-        let hash = hash(&text);
-        let shard = &mut self.shards[shard(hash)];
-        let is = |entry: &Entry| entry.number == number;
-        if let Ok(entry) = shard.find_entry(spread(hash as u32), is) {
-            entry.remove();
-        }
-        if shard.is_empty() {
-            self.table_bytes -= shard.allocation_size();
-            *shard = HashTable::new();
-        }
+        self.numbers.remove(hash(&text), number);
         self.used -= 1;
         self.bytes -= allocated(&text);
         self.give_back(number);
