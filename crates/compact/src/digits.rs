@@ -107,7 +107,7 @@ pub fn read_base32(case: Case, text: &[u8], raw: &mut [u8]) -> bool {
     };
     let padded = text.len().next_multiple_of(8) - text.len();
     let may_be_padded = case == Case::Any && padding.len() == padded;
-    if !padding.is_empty() && !(may_be_padded && padding.iter().all(|&c| c == b'=')) {
+    if !(padding.is_empty() || may_be_padded && padding.iter().all(|&c| c == b'=')) {
         return false;
     }
     let values = if case == Case::Any { &ANY } else { &UPPER };
