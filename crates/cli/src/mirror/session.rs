@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use postgres::fallible_iterator::FallibleIterator;
+use postgres::error::SqlState;
 use postgres::{CancelToken, Client, IsolationLevel, Statement};
 
 use super::Error;
@@ -11,6 +12,9 @@ use super::database::SILENCE;
 use super::row::{Row, shown};
 use super::schema::identifier;
 use crawlspace_client::tags::Kind;
+
+/// How long the lock of a space is waited for.
+const LOCK_TIMEOUT: &str = "SET lock_timeout = '1s'";
 
 /// Rows that are handed on at once.
 const PAGE: usize = 1000;
@@ -59,17 +63,19 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Takes the lock of this name for as long as the session lasts; otherwise gives its owner.
+    /// Takes the lock of this name for as long as the session lasts; otherwise gives its owner. Waits a moment for
+    /// it: the server lets go of the lock of a program that has ended only when it hears of that end.
     pub(crate) fn lock(&mut self, name: &str) -> Result<Result<(), String>, Error> {
         let failed = |cause| Error::postgres("the lock of the space")(cause);
-        let take = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))";
-        let taken: bool = self
-            .client
-            .query_one(take, &[&name])
-            .map_err(failed)?
-            .get(0);
-        if taken {
-            return Ok(Ok(()));
+        let set = |client: &mut Client, setting| client.batch_execute(setting).map_err(failed);
+        set(&mut self.client, LOCK_TIMEOUT)?;
+        let take = "SELECT pg_advisory_lock(hashtextextended($1, 0))";
+        let taken = self.client.execute(take, &[&name]);
+        set(&mut self.client, "RESET lock_timeout")?;
+        match taken {
+            Ok(_) => return Ok(Ok(())),
+            Err(cause) if cause.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {}
+            Err(cause) => return Err(failed(cause)),
         }
         let holder = "SELECT pid FROM pg_locks
             WHERE locktype = 'advisory' AND granted AND objsubid = 1
