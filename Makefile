@@ -88,10 +88,13 @@ test-unit:
 	@scripts/tests $(RULES)
 	@$(CARGO) test --doc $(RULES)
 
+# Imports that may leave another index where it is packed. (The others are about files, memory, the terminal.)
+PACKED_IMPORTS := cli=$(shell printf 'indexer::%s::,' crashes equality guards manifests removal revisits servers)indexer::browsertrix::
+
 test-live:
 	@scripts/need cc libclang redis-server redis-cli postgresql openssl wget python3 python3-venv chromium
 	$(CARGO) build --release --package crawlspace
-	@CRAWLSPACE_MODULE='$(MODULE)' scripts/tests $(COMPANION) --package redis-tests --packed dedupe=both:: --packed cli=indexer::
+	@CRAWLSPACE_MODULE='$(MODULE)' scripts/tests $(COMPANION) --package redis-tests --packed dedupe=both:: --packed '$(PACKED_IMPORTS)'
 	@$(CARGO) test --doc $(COMPANION) --package redis-tests
 
 # SUITE/PACKAGE of Debian: Redis 7.0, 8.0 and 8.6, Valkey 8.0, 8.1 and 9.1.

@@ -135,12 +135,6 @@ impl DedupeIndex {
         self.wire.expect_ok(&words)
     }
 
-    /// Runs a line which must fail. Its error begins with the first of these words, and has the others.
-    #[track_caller]
-    pub fn fails(&mut self, line: impl AsRef<str>, words: &str) {
-        assert_error(&self.call(line.as_ref()), words, line.as_ref());
-    }
-
     /// Fails unless the reply to a line has these values in these fields: `CHECK`, `ok 0 missingHashes 7`.
     #[track_caller]
     pub fn tells(&mut self, line: impl AsRef<str>, fields: &str) {
@@ -315,18 +309,6 @@ impl DedupeIndex {
     pub fn assert_consistent(&mut self) {
         crawler::assert_consistent(&mut self.wire, &self.prefix);
     }
-}
-
-/// Fails unless a reply is an error that begins with the first of these words and has the others.
-#[track_caller]
-pub fn assert_error(reply: &Reply, words: &str, what: &str) {
-    let Reply::Error(line) = reply else {
-        panic!("{what}: {words} expected, got {reply:?}");
-    };
-    let line = String::from_utf8_lossy(line);
-    let mut named = words.split(' ');
-    let told = line.split(' ').next() == named.next() && named.all(|word| line.contains(word));
-    assert!(told, "{what}: {words} expected, got {line}");
 }
 
 /// The words of a line, with those of made-up hashes and records.

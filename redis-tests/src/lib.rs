@@ -131,7 +131,7 @@ pub use crawler::{
     add, assert_consistent, commit, counts, hash_key, owners, record_of, set_key, words_of,
 };
 pub use dataset::{Snapshot, assert_replicated};
-pub use dedupe_index::{DedupeIndex, assert_error};
+pub use dedupe_index::DedupeIndex;
 pub use file_host::{FileHost, Manners, Request};
 pub use frontier::{Frontier, Lease, T0, TEN_YEARS, blocked, release, server_time, simulated};
 pub use outcome::{
@@ -148,4 +148,4 @@ pub use storage::{indexed, is_packed, plain_hash, plain_view, plainly};
 pub use tag_space::TagSpace;
 pub use terminal::on_terminal;
 pub use wait::{until, until_some, within};
-pub use wire::{Reply, Wire, Word, array, bulk, error_line, int, nil, run, simple};
+pub use wire::{Reply, Wire, Word, array, assert_error, bulk, error_line, int, nil, run, simple};

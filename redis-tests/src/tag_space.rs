@@ -10,7 +10,7 @@
 
 use crate::matrix::split;
 use crate::server::Server;
-use crate::wire::{Reply, Wire, runs_lines};
+use crate::wire::{Reply, Wire, assert_error, runs_lines};
 
 /// A connection that works on one tag space.
 pub struct TagSpace {
@@ -71,11 +71,11 @@ impl TagSpace {
         self.wire.expect_error(&words)
     }
 
-    /// Runs a line, then these words as they are, which must fail with this code word; the error line.
+    /// As [`TagSpace::refused`], with more words behind the line, as they are.
     #[track_caller]
-    pub fn refused_with(&mut self, line: &str, more: &[impl AsRef<[u8]>], code: &str) -> String {
-        let words = self.words_with(line, more);
-        self.wire.expect_code(&words, code)
+    pub fn refused_with(&mut self, line: &str, more: &[impl AsRef<[u8]>], words: &str) -> String {
+        let reply = self.wire.call(&self.words_with(line, more));
+        assert_error(&reply, words, line)
     }
 
     /// The lines that `TAGS.FILTER` with these arguments keeps.

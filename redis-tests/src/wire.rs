@@ -32,11 +32,12 @@ macro_rules! runs_lines {
             self.wire.expect_error(&words)
         }
 
-        /// Runs a line which must fail with this code word, and gives its error line.
+        /// Runs a line which must fail: its error begins with the first of these words, and has the others. Gives
+        /// the error line.
         #[track_caller]
-        pub fn refused(&mut self, line: impl AsRef<str>, code: &str) -> String {
-            let words = self.words(line.as_ref());
-            self.wire.expect_code(&words, code)
+        pub fn refused(&mut self, line: impl AsRef<str>, words: &str) -> String {
+            let reply = self.call(line.as_ref());
+            $crate::wire::assert_error(&reply, words, line.as_ref())
         }
 
         /// Sends a line without reading its reply.
@@ -47,6 +48,19 @@ macro_rules! runs_lines {
     };
 }
 pub(crate) use runs_lines;
+
+/// Fails unless a reply is an error that begins with the first of these words and has the others.
+#[track_caller]
+pub fn assert_error(reply: &Reply, words: &str, what: &str) -> String {
+    let Reply::Error(line) = reply else {
+        panic!("{what}: {words} expected, got {reply:?}");
+    };
+    let line = String::from_utf8_lossy(line);
+    let mut named = words.split_whitespace();
+    let told = line.split(' ').next() == named.next() && named.all(|word| line.contains(word));
+    assert!(told, "{what}: {words} expected, got {line}");
+    line.into_owned()
+}
 
 /// How long a reply may take. A command that hangs is a failure, not a hung test.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -478,18 +492,6 @@ impl Wire {
             Reply::Error(line) => String::from_utf8_lossy(&line).into_owned(),
             reply => panic!("{} said {reply:?}, not an error", shown(words)),
         }
-    }
-
-    /// Runs a command which must fail with this code word, and gives its error line.
-    #[track_caller]
-    pub fn expect_code(&mut self, words: &[impl AsRef<[u8]>], code: &str) -> String {
-        let line = self.expect_error(words);
-        assert!(
-            line.starts_with(code),
-            "{} said {line}, not {code}",
-            shown(words)
-        );
-        line
     }
 
     /// Runs many commands in pipelines of a thousand and gives their replies.

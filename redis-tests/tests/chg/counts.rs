@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::stage::stage;
-use redis_tests::{Lease, Rng, T0, random_step};
+use redis_tests::history::{self, Log, Stage, Verdict};
+use redis_tests::{Frontier, Lease, Reply, Rng, Server, T0, int, must, random_step};
 
 #[test]
 fn every_uri_is_counted_three_times() {
@@ -93,73 +94,87 @@ fn numbered_add_is_answered_again_after_its_uris_are_done() {
     assert_eq!(f.total(), 0);
 }
 
-#[test]
-fn counts_agree_after_every_step_of_a_random_crawl() {
-    let mut rng = Rng::new("counts_agree_after_every_step_of_a_random_crawl");
-    let (server, mut f) = stage();
-    for _ in 0..25 {
-        f.wire.expect_ok(&["FLUSHALL"]);
-        let (mut held, mut log) = (Vec::new(), Vec::new());
-        for _ in 0..100 {
-            log.push(random_step(&mut f, &mut rng, &mut held));
-            let told = log[log.len().saturating_sub(30)..].join("\n");
-            let [groups, executions, total] = f.sums();
-            assert!(
-                groups == executions && executions == total,
-                "sum of c {groups}, of EIDC {executions}, QCT {total} after\n{told}"
-            );
-            let check = f.ok("CHECK");
-            assert_eq!(
-                check.field("consistent").int(),
-                1,
-                "{check:?} after\n{told}"
-            );
-        }
-    }
-    assert_eq!(server.info_number("panics"), 0);
+/// A random crawl. A step is the seed of a command, or fetches everything that is left.
+struct Crawl {
+    f: Frontier,
+    held: Vec<Lease>,
+    /// How many steps are drawn before everything is fetched.
+    left: usize,
 }
 
-#[test]
-fn whatever_happened_in_a_random_crawl_everything_can_be_fetched_in_the_end() {
-    let mut rng = Rng::new("whatever_happened_in_a_random_crawl_everything_can_be_fetched");
-    let (_server, mut f) = stage();
-    for _ in 0..40 {
+impl Crawl {
+    fn new(server: &Server, steps: usize) -> Crawl {
+        let mut f = Frontier::at(server, T0);
         f.wire.expect_ok(&["FLUSHALL"]);
-        let (mut held, mut log) = (Vec::new(), Vec::new());
-        for _ in 0..80 {
-            log.push(random_step(&mut f, &mut rng, &mut held));
+        Crawl {
+            f,
+            held: Vec::new(),
+            left: steps,
         }
-        // Nothing holds anybody back any more.
+    }
+
+    /// Nothing holds anybody back any more, and everything is fetched.
+    fn fetch_all(&mut self, log: &mut Log) -> Verdict {
+        let (f, mut rng) = (&mut self.f, Rng::seeded(1));
         f.ok("RESUME");
         for n in 0..6 {
             f.call(format!("RESUME host-{n}"));
             f.call(format!("BLOCK host-{n} UNTIL 0"));
             f.ok(format!("RESUME EXECUTION crawl-{n}"));
         }
-        let mut rounds = 0;
-        while f.total() > 0 {
+        for round in 0.. {
+            if f.total() == 0 {
+                break;
+            }
+            must!(round < 300, "URIs are not fetched: {}", f.total());
             f.pass(1000);
             while let Some(lease) = f.try_take() {
                 // Whose a counted URI was is not told, and one of another crawl takes nothing off.
-                let done = match &lease.execution {
-                    Some(own) => own.clone(),
-                    None => format!("crawl-{} 1000", rng.below(3)),
-                };
+                let counted = format!("crawl-{} 1000", rng.below(3));
+                let done = lease.execution.clone().unwrap_or(counted);
                 f.release(&lease, format!("DELAY 500 DONE {done}"));
-                log.push(format!("{lease:?}"));
-            }
-            rounds += 1;
-            if rounds == 300 {
-                let left = redis_tests::Snapshot::of(&mut f.wire);
-                panic!(
-                    "{} URIs are not fetched\n{left:?}\n{}",
-                    f.total(),
-                    log.join("\n")
-                );
+                log.note(&[format!("{lease:?}").into_bytes()], &Reply::Nil);
             }
         }
         f.assert_conserved();
+        Ok(())
     }
+}
+
+impl Stage for Crawl {
+    type Step = Option<u64>;
+
+    fn draw(&mut self, rng: &mut Rng) -> Option<u64> {
+        self.left = self.left.checked_sub(1)?;
+        Some(rng.bits())
+    }
+
+    fn run(&mut self, step: &Option<u64>, log: &mut Log) -> Verdict {
+        let Some(seed) = *step else {
+            return self.fetch_all(log);
+        };
+        let told = random_step(&mut self.f, &mut Rng::seeded(seed), &mut self.held);
+        log.note(&[told.into_bytes()], &Reply::Nil);
+        let [groups, executions, total] = self.f.sums();
+        must!(
+            groups == executions && executions == total,
+            "counts differ: {groups} of c, {executions} of EIDC, {total} of QCT"
+        );
+        let check = self.f.ok("CHECK");
+        must!(
+            check.field("consistent") == int(1),
+            "inconsistent: {check:?}"
+        );
+        Ok(())
+    }
+}
+
+#[test]
+fn counts_agree_after_every_step_of_a_random_crawl_and_everything_can_be_fetched_in_the_end() {
+    let (server, _) = stage();
+    let begin = |_: &mut Rng| Crawl::new(&server, 80);
+    history::play("chg_counts", (50 * 81, 81), begin, drop);
+    assert_eq!(server.info_number("panics"), 0);
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn crawl_that_stores_nothing_can_be_committed() {
     c.assert_consistent();
     assert_eq!(c.ok("REMOVE a").ints(), [1, 0, 0]);
     c.assert_consistent();
-    c.fails("COMMIT a", "NOCRAWL");
+    c.refused("COMMIT a", "NOCRAWL");
 }
 
 #[test]

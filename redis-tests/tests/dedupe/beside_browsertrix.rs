@@ -1,9 +1,12 @@
 //! Browsertrix's own programs write the documented keys beside our commands: its purge, its canceled crawls,
 //! what its importer counts. Nothing that a crawl holds is lost by it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use redis_tests::history::{self, Log, Stage, Verdict};
 use redis_tests::{
-    Options, Reply, Rng, Server, Wire, assert_consistent, bulk, err, indexed, int, module_path, ok,
-    plain_hash, sha256_of, until,
+    Options, Reply, Rng, Server, Wire, assert_consistent, bulk, err, indexed, int, module_path,
+    must, ok, plain_hash, sha256_of, until,
 };
 
 const P: &str = "";
@@ -393,84 +396,178 @@ fn a_repair_does_not_change_what_a_removal_that_was_cut_short_comes_to() {
     assert_eq!(replies[1], replies[0]);
 }
 
-/// How many steps a history of the proof has, unless `CRAWLSPACE_PURGE_STEPS` says how many.
-const STEPS: u64 = 400;
+/// How many steps a random history has; the last one settles everything.
+const STEPS: usize = 200;
 
 /// Browsertrix's purge by plain commands, in its order, one command at a time, cut by `kill -9` at any of them,
 /// beside our jobs, which run meanwhile.
 #[test]
 fn nothing_that_a_crawl_holds_is_lost_beside_their_purge_and_kills() {
-    let steps = std::env::var("CRAWLSPACE_PURGE_STEPS");
-    let steps = steps.map_or(STEPS, |n| n.parse().expect("a number"));
-    let mut history = History::new(4711);
-    for at in 0..steps {
-        history.step();
-        if at % 50 == 49 {
-            history.records_hold();
-        }
-        if at % 400 == 399 {
-            history.settle();
-        }
-    }
-    history.settle();
-    println!(
-        "{steps} steps: {} purges, {} of them cut, {} kills, {} commands of ours",
-        history.purges, history.cut, history.kills, history.commands
+    history::play(
+        "beside_browsertrix",
+        (2 * STEPS, STEPS),
+        |_| Beside::new(),
+        drop,
     );
 }
 
-struct History {
-    rng: Rng,
+/// A step of a random history.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A crawl gets a hash by our command.
+    Add(String, u64),
+    /// A crawl gets a hash as Browsertrix's crawler writes it; true if it announces a new crawl.
+    Write(String, u64, bool),
+    /// Their purge begins, which will put these crawls back.
+    Purge(Vec<String>),
+    /// The next command of their purge.
+    Next,
+    /// Their program dies, the server does not.
+    Abort,
+    /// A command of ours.
+    Command(Vec<String>),
+    /// `kill -9`, on the way of a command if there is one; true if their program dies, too.
+    Kill(Vec<String>, bool),
+    /// Everything that was begun is ended, or with true their purge is first; then comes the mend step of the guide.
+    Settle(bool),
+}
+
+struct Beside {
     server: Server,
     c: Wire,
     /// The hashes that each crawl must have, of crawls that nobody asked to go.
-    holds: std::collections::BTreeMap<String, std::collections::BTreeSet<u64>>,
+    holds: BTreeMap<String, BTreeSet<u64>>,
     /// Commands of a purge under way, the next one last.
     purge: Vec<Vec<String>>,
     made: u64,
-    purges: u64,
-    cut: u64,
-    kills: u64,
-    commands: u64,
+    drawn: usize,
 }
 
 fn words(line: &[&str]) -> Vec<String> {
     line.iter().map(|word| (*word).to_owned()).collect()
 }
 
-impl History {
-    fn new(seed: u64) -> History {
-        let server = server();
-        let c = connect(&server);
-        History {
-            rng: Rng::seeded(seed),
-            server,
-            c,
-            holds: Default::default(),
-            purge: Vec::new(),
-            made: 0,
-            purges: 0,
-            cut: 0,
-            kills: 0,
-            commands: 0,
+/// A command of ours.
+fn ours(name: &str, crawls: &[&str]) -> Vec<String> {
+    words(&[&[name, P], crawls].concat())
+}
+
+fn any(rng: &mut Rng, of: &[String]) -> Option<String> {
+    (!of.is_empty()).then(|| rng.pick(of).clone())
+}
+
+impl Stage for Beside {
+    type Step = Step;
+
+    fn draw(&mut self, rng: &mut Rng) -> Step {
+        self.drawn += 1;
+        if self.drawn == STEPS {
+            return Step::Settle(rng.chance(50));
+        }
+        match rng.below(100) {
+            0..=24 => {
+                let running = self.running();
+                let crawl = any(rng, &running).filter(|_| rng.chance(80));
+                let crawl = crawl.unwrap_or_else(|| {
+                    self.made += 1;
+                    format!("c{}", self.made)
+                });
+                match (rng.below(200), rng.chance(50)) {
+                    (n, true) => Step::Add(crawl, n),
+                    (n, false) => Step::Write(crawl, n, rng.chance(60)),
+                }
+            }
+            25..=64 if self.purge.is_empty() => {
+                let running = self.running();
+                let mut kept: Vec<String> = self.holds.keys().cloned().collect();
+                kept.retain(|crawl| !running.contains(crawl) && rng.chance(85));
+                rng.shuffle(&mut kept);
+                Step::Purge(kept)
+            }
+            65..=94 => self.draw_command(rng),
+            95 => Step::Abort,
+            96..=97 => Step::Kill(Vec::new(), rng.chance(50)),
+            _ => Step::Next,
         }
     }
 
-    fn call(&mut self, line: &[&str]) -> Reply {
-        self.c.call(line)
+    fn run(&mut self, step: &Step, log: &mut Log) -> Verdict {
+        match step {
+            Step::Add(crawl, n) => {
+                let line = format!("https://e/{n}");
+                let (name, date) = ("DEDUPE.ADD", "20260319102015123");
+                let line = [name, P, crawl, &bare(*n), "0", date, &line, "1000"];
+                // While it is being removed, it takes none.
+                if !self.call(&line, log).is_error() {
+                    self.holds.entry(crawl.clone()).or_default().insert(*n);
+                }
+            }
+            Step::Write(crawl, n, announced) => {
+                if *announced && !self.holds.contains_key(crawl) {
+                    self.call(&["SADD", "uncommittedcrawls", crawl], log);
+                }
+                let key = format!("h:{crawl}");
+                let new = self.call(&["HSETNX", &key, &bare(*n), &record(*n)], log);
+                let new = new.int().to_string();
+                self.call(
+                    &["HINCRBY", &format!("{key}:counts"), "totalUrls", &new],
+                    log,
+                );
+                self.holds.entry(crawl.clone()).or_default().insert(*n);
+            }
+            Step::Purge(kept) => self.begin_purge(kept),
+            Step::Next => self.purge_next(log),
+            Step::Abort => self.purge.clear(),
+            Step::Command(line) => self.command(line, log),
+            Step::Kill(line, both) => self.kill(line, *both, log),
+            Step::Settle(whole) => return self.settle(*whole, log),
+        }
+        Ok(())
+    }
+
+    fn check(&mut self, _log: &mut Log) -> Verdict {
+        let plain = ok!(self.c, "DEDUPE.STATS", P).field("storage") == bulk("plain");
+        for (crawl, hashes) in &self.holds {
+            let stats = self.c.call(&["DEDUPE.STATS", P, crawl]);
+            must!(!stats.is_error(), "a crawl is lost: \"{crawl}\" {stats:?}");
+            let n = stats.field("hashes").int();
+            must!(
+                n == hashes.len() as i64,
+                "{n} records in place of {} of \"{crawl}\"",
+                hashes.len()
+            );
+            for n in hashes.iter().filter(|_| plain) {
+                let there = ok!(self.c, "HEXISTS", format!("h:{crawl}"), bare(*n));
+                must!(there == int(1), "a record is lost: {n} of \"{crawl}\"");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Beside {
+    fn new() -> Beside {
+        let server = server();
+        let c = connect(&server);
+        Beside {
+            server,
+            c,
+            holds: BTreeMap::new(),
+            purge: Vec::new(),
+            made: 0,
+            drawn: 0,
+        }
+    }
+
+    fn call(&mut self, line: &[impl AsRef<[u8]>], log: &mut Log) -> Reply {
+        let words: Vec<Vec<u8>> = line.iter().map(|word| word.as_ref().to_vec()).collect();
+        log.call(&mut self.c, &words)
     }
 
     fn members(&mut self, set: &str) -> Vec<String> {
         let mut members = ok!(self.c, "SMEMBERS", set).texts();
         members.sort();
         members
-    }
-
-    fn any(&mut self, of: &[String]) -> Option<String> {
-        match of.len() as u64 {
-            0 => None,
-            n => Some(of[self.rng.below(n) as usize].clone()),
-        }
     }
 
     /// Crawls that are neither committed nor set aside.
@@ -481,76 +578,61 @@ impl History {
         all.filter(|crawl| !known.contains(crawl)).collect()
     }
 
-    fn step(&mut self) {
-        match self.rng.below(100) {
-            0..=24 => self.write(),
-            25..=64 => self.purge_step(),
-            65..=94 => self.command(),
-            95 => {
-                // Their program dies, the server does not.
-                self.cut += u64::from(!self.purge.is_empty());
-                self.purge.clear();
-            }
-            96..=97 => self.kill(),
-            _ => self.records_hold(),
-        }
-    }
-
-    fn write(&mut self) {
-        let running = self.running();
-        let crawl = match self.any(&running) {
-            Some(crawl) if self.rng.chance(80) => crawl,
-            _ => {
-                self.made += 1;
-                format!("c{}", self.made)
-            }
+    fn draw_command(&mut self, rng: &mut Rng) -> Step {
+        let all: Vec<String> = self.holds.keys().cloned().collect();
+        let Some(crawl) = any(rng, &all) else {
+            return Step::Next;
         };
-        let n = self.rng.below(200);
-        if self.rng.chance(50) {
-            let url = format!("https://e/{n}");
-            let bare = bare(n);
-            let date = "20260319102015123";
-            let line = ["DEDUPE.ADD", P, &crawl, &bare, "0", date, &url, "1000"];
-            if self.call(&line).is_error() {
-                return; // it is being removed
+        let running = any(rng, &self.running());
+        Step::Command(match rng.below(20) {
+            0..=7 => ours("DEDUPE.COMMIT", &[&running.unwrap_or(crawl)]),
+            8..=9 => ours("DEDUPE.REMOVE", &[&crawl]),
+            10 => {
+                let kept = all.into_iter().filter(|_| rng.chance(90));
+                let mut line = ours("DEDUPE.RETAIN", &["PURGE"]);
+                line.extend(kept);
+                if line.len() == 3 {
+                    return Step::Next;
+                }
+                line
             }
-        } else {
-            if !self.holds.contains_key(&crawl) && self.rng.chance(60) {
-                ok!(self.c, "SADD", "uncommittedcrawls", crawl);
+            11..=12 => ours("DEDUPE.CHECK", &[]),
+            13..=16 => ours("DEDUPE.REPAIR", &[]),
+            17 => ours("DEDUPE.PACK", &[]),
+            18 => ours("DEDUPE.UNPACK", &[]),
+            _ => {
+                let line = match running {
+                    Some(running) if rng.chance(60) => ours("DEDUPE.COMMIT", &[&running]),
+                    _ if rng.chance(50) => ours("DEDUPE.REPAIR", &[]),
+                    _ => ours("DEDUPE.REMOVE", &[&crawl]),
+                };
+                return Step::Kill(line, rng.chance(50));
             }
-            let key = format!("h:{crawl}");
-            let new = ok!(self.c, "HSETNX", key, bare(n), record(n)).int();
-            ok!(self.c, "HINCRBY", format!("{key}:counts"), "totalUrls", new);
-        }
-        self.holds.entry(crawl).or_default().insert(n);
+        })
     }
 
-    fn begin_purge(&mut self) {
-        let committed = self.members("allcrawls");
+    fn begin_purge(&mut self, kept: &[String]) {
         let stored = ok!(self.c, "DEDUPE.STATS", P).field("storage");
-        if committed.is_empty() || stored != bulk("plain") {
-            return; // RENAME fails; and the guide says so
+        // Without committed crawls RENAME fails; and of packed indexes the guide says so.
+        if self.members("allcrawls").is_empty() || stored != bulk("plain") || !self.purge.is_empty()
+        {
+            return;
         }
-        self.purges += 1;
-        let running = self.running();
-        let mut kept: Vec<String> = self.holds.keys().cloned().collect();
-        kept.retain(|crawl| !running.contains(crawl));
-        kept.retain(|_| self.rng.chance(85));
-        self.rng.shuffle(&mut kept);
-        let mut lines = vec![
-            words(&["RENAME", "allcrawls", "to-remove-crawls"]),
-            words(&["DEL", "alldupes"]),
-            words(&["DEL", "allcounts"]),
-        ];
-        lines.extend(kept.iter().map(|crawl| words(&["put back", crawl])));
-        lines.push(words(&["delete rest"]));
-        lines.reverse();
-        self.purge = lines;
+        self.purge = vec![words(&["delete rest"])];
+        let back = kept.iter().rev().map(|crawl| words(&["put back", crawl]));
+        self.purge.extend(back);
+        for line in [
+            &["DEL", "allcounts"][..],
+            &["DEL", "alldupes"],
+            &["RENAME", "allcrawls", "to-remove-crawls"],
+        ] {
+            self.purge.push(words(line));
+        }
     }
 
-    fn purge_step(&mut self) {
+    fn purge_next(&mut self, log: &mut Log) {
         let Some(line) = self.purge.pop() else {
-            return self.begin_purge();
+            return;
         };
         let line: Vec<&str> = line.iter().map(String::as_str).collect();
         match line[..] {
@@ -576,11 +658,11 @@ impl History {
                     let counts = format!("{records}:counts");
                     self.purge.push(words(&["delete rest"]));
                     self.purge.push(words(&["DEL", records, &waczs, &counts]));
-                    ok!(self.c, "SREM", "to-remove-crawls", crawl);
+                    self.call(&["SREM", "to-remove-crawls", &crawl], log);
                 }
             }
             ["RENAME", ..] => {
-                if self.call(&line).is_error() {
+                if self.call(&line, log).is_error() {
                     self.purge.clear();
                 }
             }
@@ -588,81 +670,47 @@ impl History {
                 if let ["DEL", records, _, _] = line[..] {
                     self.holds.remove(&records[2..]);
                 }
-                self.c.expect_ok(&line);
+                self.call(&line, log);
             }
         }
     }
 
-    fn command(&mut self) {
-        self.commands += 1;
-        let all: Vec<String> = self.holds.keys().cloned().collect();
-        let Some(crawl) = self.any(&all) else {
+    fn command(&mut self, line: &[String], log: &mut Log) {
+        let (name, crawls) = (&line[0][..], &line[2..]);
+        // Their purge renames a plain key, so nobody packs meanwhile.
+        if name == "DEDUPE.PACK" && !self.purge.is_empty() {
             return;
-        };
-        match self.rng.below(20) {
-            0..=7 => {
-                let running = self.running();
-                let crawl = self.any(&running).unwrap_or(crawl);
-                self.call(&["DEDUPE.COMMIT", P, &crawl]);
-            }
-            8..=9 => {
-                let reply = self.call(&["DEDUPE.REMOVE", P, &crawl]);
-                if !reply.is_error() {
-                    self.holds.remove(&crawl);
-                }
-            }
-            10 => {
-                let keep: Vec<String> = all.into_iter().filter(|_| self.rng.chance(90)).collect();
-                let before = ok!(self.c, "DEDUPE.CRAWLS", P).pairs();
-                let mut line = vec!["DEDUPE.RETAIN", P, "PURGE"];
-                line.extend(keep.iter().map(String::as_str));
-                if keep.is_empty() || self.call(&line).is_error() {
-                    return;
-                }
+        }
+        let before = ok!(self.c, "DEDUPE.CRAWLS", P).pairs();
+        if self.call(line, log).is_error() {
+            return;
+        }
+        match name {
+            "DEDUPE.REMOVE" => drop(self.holds.remove(&crawls[0])),
+            "DEDUPE.RETAIN" => {
                 for (crawl, figures) in before {
                     let goes = figures.field("state") != bulk("uncommitted");
-                    if goes && !keep.contains(&crawl.text()) {
+                    if goes && !crawls.contains(&crawl.text()) {
                         self.holds.remove(&crawl.text());
                     }
                 }
             }
-            11..=12 => drop(self.call(&["DEDUPE.CHECK", P])),
-            13..=16 => drop(self.call(&["DEDUPE.REPAIR", P])),
-            17 if self.purge.is_empty() => drop(self.call(&["DEDUPE.PACK", P])),
-            18 => drop(self.call(&["DEDUPE.UNPACK", P])),
-            _ => self.kill_in_the_middle(&crawl),
+            _ => {}
         }
     }
 
-    /// A job of ours that the kill meets on its way.
-    fn kill_in_the_middle(&mut self, crawl: &str) {
-        let mut other = self.server.wire();
-        let running = self.running();
+    fn kill(&mut self, line: &[String], both: bool, log: &mut Log) {
         let mut asked_to_go = None;
-        let line = match self.any(&running) {
-            Some(running) if self.rng.chance(60) => words(&["DEDUPE.COMMIT", P, &running]),
-            _ if self.rng.chance(50) => words(&["DEDUPE.REPAIR", P]),
-            _ => {
-                asked_to_go = self.holds.remove_entry(crawl);
-                words(&["DEDUPE.REMOVE", P, crawl])
+        let mut other = self.server.wire();
+        if let Some(name) = line.first() {
+            if name == "DEDUPE.REMOVE" {
+                asked_to_go = self.holds.remove_entry(&line[2]);
             }
-        };
-        let line: Vec<&str> = line.iter().map(String::as_str).collect();
-        other.send(&line);
-        self.kill();
-        // The kill may come before the server has read the command, or the command may be refused: the crawl
-        // then keeps everything.
-        if let Some((crawl, hashes)) = asked_to_go {
-            let begun = ok!(self.c, "HEXISTS", "removing", &crawl) == int(1);
-            if !begun && !self.call(&["DEDUPE.STATS", P, &crawl]).is_error() {
-                self.holds.insert(crawl, hashes);
-            }
+            other.send(line);
         }
-    }
-
-    fn kill(&mut self) {
-        self.kills += 1;
-        self.cut += u64::from(!self.purge.is_empty());
+        let told = [&words(&["#", "kill", "-9", "during"]), line].concat();
+        let told: Vec<Vec<u8>> = told.into_iter().map(String::into_bytes).collect();
+        log.note(&told, &Reply::Nil);
         self.server.restart();
         self.c = connect(&self.server);
         ok!(self.c, "CONFIG", "SET", "crawlspace.slice-us", 50);
@@ -670,68 +718,60 @@ impl History {
         for crawl in ok!(self.c, "HKEYS", "removing").texts() {
             self.holds.remove(&crawl);
         }
-        if self.rng.chance(50) {
+        if both {
             self.purge.clear();
         }
-    }
-
-    fn records_hold(&mut self) {
-        let plain = ok!(self.c, "DEDUPE.STATS", P).field("storage") == bulk("plain");
-        for (crawl, hashes) in &self.holds {
-            let stats = self.c.call(&["DEDUPE.STATS", P, crawl]);
-            assert!(!stats.is_error(), "crawl {crawl} is lost: {stats:?}");
-            let n = stats.field("hashes").int();
-            assert_eq!(n, hashes.len() as i64, "records of {crawl}");
-            if plain {
-                for &n in hashes {
-                    let there = ok!(self.c, "HEXISTS", format!("h:{crawl}"), bare(n));
-                    assert_eq!(there, int(1), "record {n} of {crawl} is lost");
-                }
+        // The kill may come before the server has read the command, or the command may be refused: the crawl
+        // then keeps everything.
+        if let Some((crawl, hashes)) = asked_to_go {
+            let begun = ok!(self.c, "HEXISTS", "removing", &crawl) == int(1);
+            if !begun && !self.c.call(&["DEDUPE.STATS", P, &crawl]).is_error() {
+                self.holds.insert(crawl, hashes);
             }
         }
     }
 
-    /// Everything that was begun is ended, and the mend step of the guide is made.
-    fn settle(&mut self) {
-        if self.rng.chance(50) {
-            while !self.purge.is_empty() {
-                self.purge_step();
-            }
+    fn settle(&mut self, whole: bool, log: &mut Log) -> Verdict {
+        while whole && !self.purge.is_empty() {
+            self.purge_next(log);
         }
         self.purge.clear();
-        if let Some(crawl) = ok!(self.c, "HKEYS", "removing")
-            .texts()
-            .into_iter()
-            .find(|c| !c.is_empty())
-        {
-            self.call(&["DEDUPE.REMOVE", P, &crawl]);
+        let removing = ok!(self.c, "HKEYS", "removing").texts();
+        if let Some(crawl) = removing.iter().find(|crawl| !crawl.is_empty()) {
+            self.call(&ours("DEDUPE.REMOVE", &[crawl]), log);
         }
-        ok!(self.c, "DEDUPE.UNPACK", P);
+        self.call(&ours("DEDUPE.UNPACK", &[]), log);
         for crawl in self.members("to-remove-crawls") {
-            let command = if self.holds.contains_key(&crawl) {
+            let is_held = self.holds.contains_key(&crawl);
+            let command = if is_held {
                 "DEDUPE.COMMIT"
             } else {
                 "DEDUPE.REMOVE"
             };
-            self.c.expect_ok(&[command, P, &crawl]);
+            let reply = self.call(&ours(command, &[&crawl]), log);
+            must!(
+                !reply.is_error(),
+                "{command} of a crawl that was set aside: {reply:?}"
+            );
         }
         let crawls: Vec<String> = self.holds.keys().cloned().collect();
         for crawl in &crawls {
-            self.c.expect_ok(&["DEDUPE.COMMIT", P, crawl]);
+            let reply = self.call(&ours("DEDUPE.COMMIT", &[crawl]), log);
+            must!(!reply.is_error(), "the commit of \"{crawl}\": {reply:?}");
         }
-        ok!(self.c, "DEDUPE.REPAIR", P);
-        self.records_hold();
+        self.call(&ours("DEDUPE.REPAIR", &[]), log);
         assert_consistent(&mut self.c, P);
         for (crawl, hashes) in &self.holds {
             for &n in hashes {
-                let found = owner(&mut self.c, n);
-                let holder = found.unwrap_or_else(|| panic!("hash {n} of {crawl} is lost"));
-                let held = self.holds.get(&holder);
-                assert!(
+                let holder = owner(&mut self.c, n);
+                must!(holder.is_some(), "a hash is lost: {n} of \"{crawl}\"");
+                let held = holder.as_ref().and_then(|holder| self.holds.get(holder));
+                must!(
                     held.is_some_and(|held| held.contains(&n)),
-                    "hash {n} of {crawl} belongs to {holder}, which holds {held:?}"
+                    "a hash belongs to who does not hold it: {n} of \"{crawl}\", {holder:?}, {held:?}"
                 );
             }
         }
+        Ok(())
     }
 }

@@ -75,7 +75,7 @@ fn a_packed_index_lives_in_one_slot_and_moves_with_it() {
     let owner = cluster.owner(P);
     let mut c = DedupeIndex::of(owner, P);
     let mut untagged = DedupeIndex::of(cluster.owner("p:"), "p:");
-    untagged.fails("PACK", "BADPREFIX");
+    untagged.refused("PACK", "BADPREFIX");
     small_index(&mut c, P);
     let expected = replies_of(&mut c, P);
     assert_eq!(c.change("PACK").1, 30);
@@ -86,7 +86,7 @@ fn a_packed_index_lives_in_one_slot_and_moves_with_it() {
     assert_eq!(replies_of(&mut c, P), expected);
     let other = other_than(&cluster, owner);
     let mut c = DedupeIndex::of(other, P);
-    c.fails("UNPACK", "MOVED");
+    c.refused("UNPACK", "MOVED");
     cluster.move_slot(P, other);
     assert_eq!(replies_of(&mut c, P), expected, "on the other node");
     assert_eq!(c.storage(), "packed");
@@ -144,7 +144,7 @@ fn a_change_that_meets_maxmemory_stops_cleanly_and_goes_on_later() {
         }
         assert_error(&changer.recv(), "OOM", name);
         server.until_idle();
-        c.fails(name, "OOM");
+        c.refused(name, "OOM");
         assert!(c.storage().ends_with("ing"));
         let seen = c.owners((0..18_000).step_by(199));
         assert!(seen.iter().all(|owner| owner != "-"), "{name}: {seen:?}");
@@ -170,8 +170,8 @@ fn replicas_read_and_refuse() {
     assert_eq!(replies_of(&mut r, P), replies_of(&mut c, P));
     assert_eq!(r.storage(), "packed");
     for name in ["PACK", "UNPACK"] {
-        r.fails(name, "READONLY");
-        new.fails(name, "READONLY");
+        r.refused(name, "READONLY");
+        new.refused(name, "READONLY");
     }
     assert_eq!(server.digest(), replica.digest());
 }

@@ -256,7 +256,7 @@ fn the_profile_of_browsertrix_is_packed_too() {
     assert_eq!(found, array([(); 3].map(|()| record_of("a", 1))));
     assert_eq!(c.set("u:duperef"), ["a 0"]);
     assert_eq!(c.plain_hash("alldupes")[bare], "a");
-    c.fails("PROFILE document", "HASCRAWLS");
+    c.refused("PROFILE document", "HASCRAWLS");
     c.ok("UNPACK");
     assert_eq!(c.plain(format!("HGET {P}alldupes {bare}")), bulk("a"));
     c.assert_consistent();
@@ -296,7 +296,7 @@ fn a_key_of_another_type_is_named_by_pack_and_stays() {
         c.plain(format!("RENAME {P}{name} kept"));
         c.plain(format!("{command} {P}{name} x"));
         let spoiled = server.snapshot();
-        c.fails("PACK", &format!("WRONGTYPE {P}{name}"));
+        c.refused("PACK", &format!("WRONGTYPE {P}{name}"));
         server.snapshot().assert_same(&spoiled, "refused PACK");
         c.plain(format!("RENAME kept {P}{name}"));
     }

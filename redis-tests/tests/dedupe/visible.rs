@@ -77,8 +77,8 @@ fn crawl_that_is_under_way_becomes_visible_and_stays_so() {
         assert_eq!(c.ok(line), int(0));
     }
     assert_eq!(c.owners([1]), ["run"]);
-    c.fails("BEGIN run HIDDEN", "ERR");
-    c.fails("BEGIN run VISIBLE VISIBLE", "ERR");
+    c.refused("BEGIN run HIDDEN", "ERR");
+    c.refused("BEGIN run VISIBLE VISIBLE", "ERR");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn so_many_crawls_and_no_more_are_visible() {
         begin(&mut c, &format!("run-{n}"));
     }
     let before = server.snapshot();
-    c.fails("BEGIN 'one more' VISIBLE", "ERR 64");
+    c.refused("BEGIN 'one more' VISIBLE", "ERR 64");
     server.snapshot().assert_same(&before, "one too many");
     assert_eq!(c.ok("BEGIN run-7 VISIBLE"), int(0));
     // Those that plain clients have ended do not count.

@@ -35,6 +35,9 @@ struct Trial<'a> {
     c: Wire,
     state: State,
     before: String,
+    /// How many changes the server had counted by then.
+    changes: i64,
+    calls: usize,
     /// The commands that put the data set back.
     restore: Vec<Vec<Vec<u8>>>,
     faults: Vec<String>,
@@ -51,6 +54,8 @@ impl Trial<'_> {
             c,
             state,
             before: String::new(),
+            changes: 0,
+            calls: 0,
             restore: Vec::new(),
             faults: Vec::new(),
         };
@@ -111,11 +116,16 @@ impl Trial<'_> {
         self.call_then(words, &mut Trial::put_back)
     }
 
+    /// The digest of all data takes a hundred times as long as most calls, so it is asked for where the server
+    /// counted a change, and now and then for changes that it does not know of.
     fn call_then(&mut self, words: &[Vec<u8>], put_back: &mut dyn FnMut(&mut Self)) -> Reply {
-        let digest = [b"DEBUG".to_vec(), b"DIGEST".to_vec()];
-        let mut replies = self.c.pipeline([words.to_vec(), digest.to_vec()]);
-        let changed = replies.remove(1).text() != self.before;
+        let counted = COUNTED.map(|word| word.as_bytes().to_vec());
+        let mut replies = self.c.pipeline([words.to_vec(), counted.to_vec()]);
+        let changes = changes(&replies.remove(1));
         let reply = replies.remove(0);
+        self.calls += 1;
+        let is_due = changes != self.changes || self.calls.is_multiple_of(DIGESTED);
+        let changed = is_due && digest(&mut self.c) != self.before;
         if let Reply::Error(line) = &reply {
             if let Some(why) = malformed(line) {
                 self.fault(words, &reply, why);
@@ -127,6 +137,9 @@ impl Trial<'_> {
         }
         if changed {
             put_back(self);
+        }
+        if is_due {
+            self.changes = self::changes(&self.c.call(&COUNTED));
         }
         reply
     }
@@ -193,6 +206,9 @@ impl Trial<'_> {
     fn end(mut self) {
         assert!(self.server.is_alive());
         assert_eq!(self.server.info_number("panics"), 0);
+        if self.calls > 0 {
+            assert_eq!(digest(&mut self.c), self.before, "after the last call");
+        }
         let faults = &self.faults;
         assert!(
             faults.is_empty(),
@@ -201,6 +217,19 @@ impl Trial<'_> {
             faults.join("\n")
         );
     }
+}
+
+/// What the server counts of changes.
+const COUNTED: [&str; 2] = ["INFO", "persistence"];
+
+/// After how many calls without a counted change the data set is compared all the same.
+const DIGESTED: usize = 64;
+
+fn changes(info: &Reply) -> i64 {
+    let info = info.text();
+    let counted = info.split_once("rdb_changes_since_last_save:");
+    let counted = counted.and_then(|(_, rest)| rest.lines().next());
+    counted.expect("it is told").parse().expect("a number")
 }
 
 fn digest(c: &mut Wire) -> String {

@@ -1,7 +1,7 @@
 //! What is not known shows nothing: fail closed.
 
 use crate::stage;
-use redis_tests::{Server, TagSpace, array, bulk, int, ok, rows};
+use redis_tests::{Server, TagSpace, array, assert_error, bulk, int, ok, rows};
 
 const NONE: [&str; 0] = [];
 
@@ -160,7 +160,7 @@ fn key_of_another_type_is_refused_by_everyone() {
     // And a space is no string.
     s.key = "space".to_owned();
     s.ok("ADD FILE f t");
-    s.wire.expect_code(&["GET", "space"], "WRONGTYPE ");
+    assert_error(&s.wire.call(&["GET", "space"]), "WRONGTYPE", "GET");
     ok!(s.wire, "SET", "space", "v");
     s.err("GET FILE f");
 }

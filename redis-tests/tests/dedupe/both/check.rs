@@ -93,7 +93,7 @@ fn a_crawl_in_no_set_is_reported_and_left_alone_until_it_is_named() {
     let names: Vec<_> = unlisted.iter().map(|(id, _)| id.text()).collect();
     assert_eq!(names, ["begun", "forgotten"]);
     c.tells("STATS forgotten", "state unlisted");
-    c.fails("REMOVE forgotten", "UNCOMMITTED");
+    c.refused("REMOVE forgotten", "UNCOMMITTED");
     assert_eq!(c.ok("CANCEL begun"), int(0));
     assert_eq!(c.commit("forgotten"), (0, 1));
     c.assert_consistent();
@@ -296,7 +296,7 @@ fn spoiled_counters_are_found_and_taken_from_the_numbers_in_use() {
             c.plain(format!("HSET p:crawlspace {counter} {value}"));
             c.tells("CHECK", "countDrift 1");
             if ["x", "''"].contains(&value) {
-                c.fails(line, "ERR DEDUPE.REPAIR");
+                c.refused(line, "ERR DEDUPE.REPAIR");
             }
             c.tells("REPAIR", "repaired 1");
             assert_eq!(c.plain(&get), bulk(last));
@@ -314,12 +314,12 @@ fn commands_that_met_spoiled_counts_work_after_a_repair() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.add("a", 0..5);
     c.plain("HSET p:h:a:counts totalUrls x");
-    c.fails("ADD a @9", "ERR DEDUPE.REPAIR");
+    c.refused("ADD a @9", "ERR DEDUPE.REPAIR");
     c.ok("REPAIR");
     assert_eq!(c.add("a", [9]), 1);
     // No crawl is committed yet, so that nothing but the field itself is wrong.
     c.plain("HSET p:allcounts totalUrls x");
-    c.fails("COMMIT a", "ERR DEDUPE.REPAIR");
+    c.refused("COMMIT a", "ERR DEDUPE.REPAIR");
     c.ok("REPAIR");
     assert_eq!(c.commit("a"), (6, 0));
     c.assert_consistent();

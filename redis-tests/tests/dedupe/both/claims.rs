@@ -72,14 +72,14 @@ fn claim_does_not_start_a_crawl() {
     let token = claimed(&claim(&mut c, "a", 1));
     assert_eq!(c.plain("EXISTS p:uncommittedcrawls p:h:a"), int(0));
     assert_eq!(c.ok(format!("UNCLAIM #1 {token}")), int(1));
-    c.fails("COMMIT a", "NOCRAWL");
+    c.refused("COMMIT a", "NOCRAWL");
 }
 
 #[test]
 fn unclaim_gives_it_up() {
     let (_server, mut c) = DedupeIndex::start(P);
     let token = claimed(&claim(&mut c, "a", 1));
-    c.fails("UNCLAIM #1 999999", "STALE");
+    c.refused("UNCLAIM #1 999999", "STALE");
     assert_eq!(c.ok(format!("UNCLAIM #1 {token}")), int(1));
     assert_eq!(c.ok(format!("UNCLAIM #1 {token}")), int(0));
     let next = claimed(&claim(&mut c, "b", 1));
@@ -346,7 +346,7 @@ fn claim_arguments_are_checked() {
         "PX 10 WAIT 5", "ERR WAIT";
         "EX 10", "ERR PX";
     ] {
-        c.fails(format!("CLAIM a #1 {options}"), told);
+        c.refused(format!("CLAIM a #1 {options}"), told);
     }
     assert_eq!(server.snapshot().names(), [""; 0]);
     assert_eq!(c.ok("LOOKUP #1"), array([nil()]));

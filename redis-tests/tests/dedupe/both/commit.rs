@@ -71,8 +71,8 @@ fn commit_puts_names_of_finished_waczs_into_src_d() {
 #[test]
 fn commit_of_an_unknown_crawl_says_nocrawl() {
     let (server, mut c) = DedupeIndex::start(P);
-    c.fails("COMMIT nobody", "NOCRAWL");
-    c.fails("CANCEL nobody", "NOCRAWL");
+    c.refused("COMMIT nobody", "NOCRAWL");
+    c.refused("CANCEL nobody", "NOCRAWL");
     assert_eq!(server.snapshot().names(), [""; 0]);
 }
 
@@ -101,7 +101,7 @@ fn cancel_leaves_no_trace() {
     assert_eq!(c.ok("CANCEL gone"), int(20));
     let after = Snapshot::of(&mut c).without_counters();
     after.assert_same(&before.without_counters(), "after CANCEL");
-    c.fails("CANCEL gone", "NOCRAWL");
+    c.refused("CANCEL gone", "NOCRAWL");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn cancel_of_a_committed_crawl_says_committed() {
     let (server, mut c) = DedupeIndex::start(P);
     c.committed("a", 0..3);
     let before = server.snapshot();
-    c.fails("CANCEL a", "COMMITTED");
+    c.refused("CANCEL a", "COMMITTED");
     server.snapshot().assert_same(&before, "refused CANCEL");
 }
 
@@ -159,7 +159,7 @@ fn cancel_of_a_continuation_takes_back_what_came_since_the_commit() {
     assert_eq!(c.ok("CANCEL a"), int(15));
     Snapshot::of(&mut c).assert_same(&before, "after CANCEL of the continuation");
     assert_eq!(c.owners([0, 9, 10, 24]), ["a", "a", "-", "-"]);
-    c.fails("CANCEL a", "COMMITTED");
+    c.refused("CANCEL a", "COMMITTED");
     c.assert_consistent();
 }
 

@@ -330,7 +330,7 @@ fn options_of_add_stand_in_any_order() {
         assert_eq!(c.ok(line), int(1), "{line}");
     }
     let twice = "ERR syntax error: EARLIEST stands twice (argument 4)";
-    c.fails("ADD a EARLIEST EARLIEST @7", twice);
+    c.refused("ADD a EARLIEST EARLIEST @7", twice);
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn dates_of_all_forms_are_kept_as_given() {
     }
     for date in ["", "yesterday", "2026 03 19"] {
         let add = format!("ADD a #9 0 '{date}' http://e.com/ 5");
-        c.fails(add, "ERR date");
+        c.refused(add, "ERR date");
     }
 }
 
@@ -476,11 +476,11 @@ fn revisit_of_an_unknown_hash_changes_nothing() {
     c.committed("a", [1]);
     let before = server.snapshot();
     let told = format!("NOHASH {}", sha256_of(99));
-    c.fails("REVISIT b #1 10 #99 10", &told);
+    c.refused("REVISIT b #1 10 #99 10", &told);
     server.snapshot().assert_same(&before, "refused REVISIT");
     // Another crawl's uncommitted hash is unknown too.
     c.add("open", [5]);
-    c.fails("REVISIT b #5 10", "NOHASH");
+    c.refused("REVISIT b #5 10", "NOHASH");
 }
 
 #[test]
@@ -498,7 +498,7 @@ fn repeated_sequence_number_gives_the_stored_reply() {
     let before = server.snapshot();
     assert_eq!(c.counts("h:a:counts")["dupeUrls"], 1);
     // A smaller number is a late retry of something already superseded.
-    c.fails("REVISIT a SEQ w 1 #100 10", "STALE");
+    c.refused("REVISIT a SEQ w 1 #100 10", "STALE");
     server.snapshot().assert_same(&before, "a smaller n");
     // Writers and crawls number on their own.
     assert_eq!(c.ok("REVISIT a SEQ other 1 #100 10"), int(1));
@@ -527,7 +527,7 @@ fn crawl_ids_that_would_share_keys_are_refused() {
             format!("CLAIM {id} #1 PX 1000"),
             format!("COMMIT {id}"),
         ] {
-            c.fails(line, "BADCRAWL");
+            c.refused(line, "BADCRAWL");
         }
     }
     assert_eq!(server.snapshot().names(), [""; 0]);
@@ -544,12 +544,12 @@ fn profile_is_kept_and_refused_once_the_index_has_crawls() {
     c.add("a", [1]);
     c.plain("CONFIG SET crawlspace.dedupe-profile document");
     assert_eq!(c.ok("PROFILE"), bulk("browsertrix"));
-    c.fails("PROFILE document", "HASCRAWLS");
+    c.refused("PROFILE document", "HASCRAWLS");
     c.commit("a");
     assert_eq!(c.plain("EXISTS p:alldupes"), int(1));
     assert_eq!(c.owners([1]), ["a"]);
     let mut q = DedupeIndex::of(&server, "q:");
-    q.fails("PROFILE warcprox", "ERR warcprox");
+    q.refused("PROFILE warcprox", "ERR warcprox");
     assert_eq!(q.ok("PROFILE browsertrix"), simple("OK"));
     assert_eq!(q.ok("PROFILE"), bulk("browsertrix"));
 }
@@ -573,7 +573,7 @@ fn index_of_a_newer_format_is_left_alone() {
     c.plain("HSET p:crawlspace format 999");
     let before = server.snapshot();
     for line in ["LOOKUP #1", "COMMIT a", "REPAIR", "STATS", "PACK", "UNPACK"] {
-        c.fails(line, "BADFORMAT 999");
+        c.refused(line, "BADFORMAT 999");
     }
     server.snapshot().assert_same(&before, "refused commands");
 }

@@ -228,8 +228,8 @@ fn retain_of_an_unknown_crawl_changes_nothing() {
     let (server, mut c) = DedupeIndex::start(P);
     three_crawls(&mut c);
     let before = server.snapshot();
-    c.fails("RETAIN a nobody", "NOCRAWL nobody");
-    c.fails("RETAIN PURGE a nobody", "NOCRAWL nobody");
+    c.refused("RETAIN a nobody", "NOCRAWL nobody");
+    c.refused("RETAIN PURGE a nobody", "NOCRAWL nobody");
     server.snapshot().assert_same(&before, "refused RETAIN");
 }
 
@@ -249,11 +249,11 @@ fn remove_refuses_unknown_and_uncommitted_crawls() {
     three_crawls(&mut c);
     c.add("open", 50..60);
     let before = server.snapshot();
-    c.fails("REMOVE a nobody", "NOCRAWL");
-    c.fails("REMOVE a open", "UNCOMMITTED");
+    c.refused("REMOVE a nobody", "NOCRAWL");
+    c.refused("REMOVE a open", "UNCOMMITTED");
     server.snapshot().assert_same(&before, "refused REMOVE");
     c.ok("REMOVE a");
-    c.fails("REMOVE a", "NOCRAWL");
+    c.refused("REMOVE a", "NOCRAWL");
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn crawl_under_removal_takes_no_new_records() {
     let (_server, mut c) = DedupeIndex::in_slices(P);
     c.committed("a", 0..40_000);
     let mut remover = c.begun("REMOVE a");
-    c.fails("ADD a @7", "REMOVING");
+    c.refused("ADD a @7", "REMOVING");
     assert_eq!(remover.recv().ints(), [1, 40_000, 0]);
     assert_eq!(c.add("a", [7]), 1);
     c.assert_consistent();

@@ -55,14 +55,14 @@ fn file_that_is_closed_under_another_name_takes_its_place() {
         c.ok(format!("WACZOPEN {crawl} 2026-open.wacz"));
     }
     let close = |name: &str, option: &str| format!("WACZCLOSE a 0 {name} sha256:ab 500 {option}");
-    c.fails(close("all.wacz", ""), "ERR RENAME");
+    c.refused(close("all.wacz", ""), "ERR RENAME");
     c.ok(close("all.wacz", "RENAME"));
     let before = server.snapshot();
     for option in ["RENAME", "rename", ""] {
         c.ok(close("all.wacz", option));
     }
     for (name, option) in rows!["third.wacz", "RENAME"; "2026-open.wacz", ""; "all.wacz", "AS";] {
-        c.fails(close(name, option), "ERR");
+        c.refused(close(name, option), "ERR");
     }
     server.snapshot().assert_same(&before, "the same again");
     assert_eq!(c.counts("h:a:counts")["totalCrawlSize"], 500);
@@ -107,13 +107,13 @@ fn closing_what_is_not_open_changes_nothing() {
     c.ok("WACZOPEN a 0.wacz");
     let before = server.snapshot();
     for file in ["1 0.wacz", "0 other.wacz", "-1 0.wacz", "x 0.wacz"] {
-        c.fails(format!("WACZCLOSE a {file} sha256:ab 5"), "ERR");
+        c.refused(format!("WACZCLOSE a {file} sha256:ab 5"), "ERR");
     }
     for size in ["''", "x", "-1", "1.5", "99999999999999999999"] {
         let close = format!("WACZCLOSE a 0 0.wacz sha256:ab {size}");
-        c.fails(close, "ERR size");
+        c.refused(close, "ERR size");
     }
-    c.fails("WACZCLOSE b 0 0.wacz h 5", "NOCRAWL");
+    c.refused("WACZCLOSE b 0 0.wacz h 5", "NOCRAWL");
     server.snapshot().assert_same(&before, "refused WACZCLOSE");
 }
 
@@ -229,7 +229,7 @@ fn requiredby_names_the_crawls_that_would_break() {
 fn unknown_crawls_are_named() {
     let (_server, mut c) = DedupeIndex::start(P);
     for name in ["REQUIRES", "REQUIREDBY", "WACZLIST", "STATS"] {
-        c.fails(format!("{name} nobody"), "NOCRAWL nobody");
+        c.refused(format!("{name} nobody"), "NOCRAWL nobody");
     }
 }
 

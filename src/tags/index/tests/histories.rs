@@ -265,7 +265,7 @@ fn check_cycle(model: &Model, error: &Error, added: Option<(&Bytes, &[Bytes])>) 
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(debug_assertions) { 100 } else { 1000 },
+        cases: if cfg!(debug_assertions) { 60 } else { 1000 },
         ..ProptestConfig::default()
     })]
 

@@ -68,7 +68,7 @@ fn an_indexer_that_wakes_up_beyond_its_lease_changes_nothing() {
 
 #[test]
 fn whatever_it_was_about_to_do_is_not_done_when_it_wakes_up() {
-    let shape = with!(Shape, captures: 60, waczs: 3);
+    let shape = with!(Shape, captures: 12, waczs: 3);
     let stage = Stage::with("any step", Options::new(), 2, shape);
     let relay = Relay::to(&stage.server);
     let all = {

@@ -347,7 +347,7 @@ fn apply(packed: &mut Packed, (what, crawl, field, value): &RawChange) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn any_contents_come_back(
