@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use postgres::fallible_iterator::FallibleIterator;
 use postgres::error::SqlState;
+use postgres::fallible_iterator::FallibleIterator;
 use postgres::{CancelToken, Client, IsolationLevel, Statement};
 
 use super::Error;
