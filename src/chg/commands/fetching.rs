@@ -11,7 +11,7 @@ use crate::chg::time::Millis;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::api::Ctx;
-use crawlspace_host::server::blocked::{BlockedClient, can_block};
+use crawlspace_host::server::blocked::can_block;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::config;
 use crawlspace_host::server::keyspace::RedisKeyspace;
@@ -56,7 +56,7 @@ impl Act for Next<'static> {
         let ctx = call.ctx;
         on_frontier(call, |cached, keys| {
             cached.simulated = now.simulated;
-            if !cached.waiters.is_empty() {
+            if !cached.waiters.all.is_empty() {
                 // They have waited longer.
                 cached.serve(keys, now.ms)?;
             }
@@ -123,15 +123,14 @@ fn next(
         cached.arrange(keys, now.ms, false)?;
         return Ok(Some(leases));
     };
-    cached.waiters.push_back(Waiter {
-        client: BlockedClient::block(ctx, gone, Some(timed_out)),
+    let waiter = Waiter {
         lease: wanted.lease,
         count: wanted.count,
-        until,
         searches: wanted.block.is_none(),
         after: after.map(|(chg, token, due)| (chg.to_vec(), token, due)),
         leases,
-    });
+    };
+    cached.waiters.join(ctx, (gone, timed_out), until, waiter);
     cached.arrange(keys, now.ms, search == Search::Unfinished)?;
     Ok(None)
 }
@@ -172,7 +171,7 @@ impl Act for Release<'static> {
                 return Ok(Answer::Reply(reply));
             };
             // They have waited longer.
-            if !cached.waiters.is_empty() {
+            if !cached.waiters.all.is_empty() {
                 cached.serve(keys, now.ms)?;
             }
             let after = Some((chg, token, due));

@@ -101,7 +101,7 @@ impl Act for Info {
         let now = allowed(asked.now)?;
         permit(call, &Touched::AnyGroup, Access::Read)?;
         on_frontier(call, |cached, keys| {
-            let waiters = cached.waiters.len() as u64;
+            let waiters = cached.waiters.all.len() as u64;
             cached.frontier.info(keys, waiters, now.ms)
         })
         .map(Answer::Reply)

@@ -3,7 +3,6 @@
 //! Clients of a frontier stand in one line. Whatever makes a group due serves it from the front: a
 //! command in its own step, else the alarm, which is set to when the next group is due.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::chg::Token;
@@ -13,7 +12,6 @@ use crate::chg::next::{Ask, Lease, Search};
 use crate::chg::time::Millis;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::alarm;
-use crawlspace_host::server::blocked::BlockedClient;
 use crawlspace_host::server::config;
 use crawlspace_host::server::keyspace::RedisKeyspace;
 
@@ -22,15 +20,10 @@ use super::reply::{leases_reply, released_reply};
 
 /// A client that waits for a lease.
 pub struct Waiter {
-    /// The client.
-    pub client: BlockedClient,
     /// How long a lease shall last.
     pub lease: Millis,
     /// How many leases it takes at most.
     pub count: usize,
-    /// When it has waited enough. Our own alarm watches this, and not the server's timer: that one may
-    /// drop an answer that was given in the same turn of the event loop.
-    pub until: Option<Millis>,
     /// Whether it waits for nothing but the end of a search that takes long.
     pub searches: bool,
     /// The release that this is fused with: group, token, and due time that was answered.
@@ -43,14 +36,16 @@ impl CachedFrontier {
     /// Grants what can be granted to those who wait, longest waiter first, and sets the alarm for
     /// what comes.
     pub fn serve(&mut self, keys: &mut RedisKeyspace, now: Millis) -> Result<()> {
-        if self.waiters.is_empty() {
+        if self.waiters.all.is_empty() {
             return self.arrange(keys, now, false);
         }
         let start = Instant::now();
         let budget = Duration::from_micros(config::slice_us());
         let mut time = || start.elapsed() < budget;
         let mut unfinished = false;
-        while let Some(first) = self.waiters.front_mut() {
+        while let Some(waiting) = self.waiters.all.front_mut() {
+            let over = waiting.is_over(now);
+            let first = &mut waiting.wish;
             let ask = Ask {
                 lease: first.lease,
                 count: first.count,
@@ -62,7 +57,7 @@ impl CachedFrontier {
             let searched = self
                 .frontier
                 .next(keys, &ask, now, &mut time, &mut first.leases);
-            let over = first.searches || first.is_over(now);
+            let over = first.searches || over;
             let waits_on = match searched {
                 Ok(Search::Unfinished) => {
                     unfinished = true;
@@ -74,16 +69,15 @@ impl CachedFrontier {
             if waits_on {
                 break;
             }
-            let mut waiter = self.waiters.pop_front().expect("the front");
+            let mut waiting = self.waiters.all.pop_front().expect("the front");
+            let waiter = &mut waiting.wish;
             let answer = match searched {
                 Ok(_) => waiter.answer(&mut self.frontier, keys),
                 // What it has already is more than an error to it.
                 Err(_) if !waiter.leases.is_empty() => waiter.answer(&mut self.frontier, keys),
                 Err(error) => Err(error),
             };
-            waiter
-                .client
-                .answer(answer.map_err(|error| error.to_string()));
+            waiting.answer(answer.map_err(|error| error.to_string()));
         }
         self.arrange(keys, now, unfinished)
     }
@@ -97,17 +91,17 @@ impl CachedFrontier {
     ) -> Result<()> {
         let mut wake = if unfinished {
             Some(now)
-        } else if self.waiters.is_empty() {
+        } else if self.waiters.all.is_empty() {
             self.frontier.next_idle(keys)?
         } else {
-            let until = self.waiters.iter().filter_map(|waiter| waiter.until).min();
+            let until = self.waiters.until();
             let due = self.frontier.wake_at(keys, now)?;
             [until, due].into_iter().flatten().min()
         };
         if !self.touched.is_empty() {
             wake = Some(now);
         }
-        if self.simulated && self.waiters.is_empty() {
+        if self.simulated && self.waiters.all.is_empty() {
             wake = None;
         }
         self.wake = wake;
@@ -126,25 +120,15 @@ impl CachedFrontier {
         self.frontier.tidy(keys, now)?;
         self.serve(keys, now)?;
         // Whoever has waited enough behind somebody who waits on.
-        let (over, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.waiters)
-            .into_iter()
-            .partition(|waiter| waiter.is_over(now));
-        self.waiters = kept;
-        for mut waiter in over {
-            let answer = waiter.answer(&mut self.frontier, keys);
-            waiter
-                .client
-                .answer(answer.map_err(|error| error.to_string()));
+        for mut waiting in self.waiters.take(|waiting| waiting.is_over(now)) {
+            let answer = waiting.wish.answer(&mut self.frontier, keys);
+            waiting.answer(answer.map_err(|error| error.to_string()));
         }
         self.arrange(keys, now, self.wake == Some(now))
     }
 }
 
 impl Waiter {
-    fn is_over(&self, now: Millis) -> bool {
-        self.until.is_some_and(|until| until <= now)
-    }
-
     /// What the client gets: its leases, or nil.
     fn answer(
         &mut self,

@@ -14,14 +14,15 @@ use crate::dedupe::lookup::Original;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::{Access, User};
 use crawlspace_host::server::alarm;
-use crawlspace_host::server::api::{Ctx, RmString, context_flags, raw, rm};
+use crawlspace_host::server::api::{Ctx, RmString, context_flags, raw};
 use crawlspace_host::server::blocked::{BlockedClient, can_block};
 use crawlspace_host::server::clock::even_ms;
-use crawlspace_host::server::cluster;
 use crawlspace_host::server::command::{Act, Answer, Call, PREFIX_BYTES};
 use crawlspace_host::server::keyspace::RedisKeyspace;
+use crawlspace_host::server::line::{Line, Waiting};
 use crawlspace_host::server::main_thread::MainThread;
 use crawlspace_host::server::notify::Change;
+use crawlspace_host::server::scope::{scope, visit};
 
 use super::indexes::{CachedIndex, RedisIndex, on_index, permit, with_index};
 use super::metrics;
@@ -45,29 +46,23 @@ enum Granted {
 
 /// A client that waits for a claim.
 struct Waiter {
-    client: BlockedClient,
-    db: c_int,
-    prefix: Vec<u8>,
+    scope: Box<[u8]>,
     /// Name of the client's user; `None` when nothing is checked.
     user: Option<RmString>,
     wish: Wish,
     holder: Vec<u8>,
     /// When the claim that it waits for runs out.
     deadline: Millis,
-    /// When it has waited enough. Our own alarm watches this, and not the server's timer: that one may
-    /// drop an answer that was given in the same turn of the event loop.
-    until: Option<Millis>,
 }
 
 struct Waiters {
-    /// In the order in which they came.
-    all: Vec<Waiter>,
+    line: Line<Waiter>,
     /// Others changed something that may end a wait.
     changed: bool,
 }
 
 static WAITERS: MainThread<Waiters> = MainThread::new(Waiters {
-    all: Vec::new(),
+    line: Line::new(),
     changed: false,
 });
 
@@ -114,18 +109,18 @@ impl Act for Claim<'static> {
         match (granted, block) {
             (Granted::Reply(reply), _) => reply.map(Answer::Reply),
             (Granted::Pending { holder, deadline }, Some(block)) if can_block(call.ctx) => {
-                let client = BlockedClient::block(call.ctx, gone, Some(timed_out));
-                let mut waiters = WAITERS.borrow();
-                waiters.all.push(Waiter {
-                    client,
-                    db: call.db,
-                    prefix: call.prefix.to_vec(),
+                let waiter = Waiter {
+                    scope: scope(call.db, call.prefix)[..].into(),
                     user: User::current_name(call.ctx),
                     wish,
                     holder,
                     deadline,
-                    until: (block > 0).then(|| now + block),
-                });
+                };
+                let until = (block > 0).then(|| now + block);
+                let mut waiters = WAITERS.borrow();
+                waiters
+                    .line
+                    .join(call.ctx, (gone, timed_out), until, waiter);
                 waiters.arrange();
                 Ok(Answer::Sent)
             }
@@ -226,17 +221,16 @@ pub fn anybody_waits() -> bool {
 
 /// Serves those who wait for these hashes of an index, or for any of it.
 pub fn serve(db: c_int, prefix: &[u8], keys: &mut RedisKeyspace, digests: Option<&[Digest]>) {
-    let wanted = |w: &Waiter| {
-        w.db == db && w.prefix == prefix && digests.is_none_or(|d| d.contains(&w.wish.digest))
+    let scope = scope(db, prefix);
+    let wanted = |w: &Waiting<Waiter>| {
+        let w = &w.wish;
+        *w.scope == scope[..] && digests.is_none_or(|d| d.contains(&w.wish.digest))
     };
-    let all = std::mem::take(&mut WAITERS.borrow().all);
-    let mut kept = Vec::with_capacity(all.len());
+    let wanted = WAITERS.borrow().line.take(wanted);
+    let mut kept = Vec::new();
     let now = even_ms();
-    for mut waiter in all {
-        if !wanted(&waiter) {
-            kept.push(waiter);
-            continue;
-        }
+    for mut waiting in wanted {
+        let waiter = &mut waiting.wish;
         let wish = &waiter.wish;
         let user = User::named_or_nobody(waiter.user.as_ref());
         let granted = with_index(db, prefix, keys, |cached, keys| {
@@ -248,14 +242,14 @@ pub fn serve(db: c_int, prefix: &[u8], keys: &mut RedisKeyspace, digests: Option
             Ok(Granted::Pending { holder, deadline }) => {
                 waiter.holder = holder;
                 waiter.deadline = deadline;
-                kept.push(waiter);
+                kept.push(waiting);
             }
-            Ok(Granted::Reply(reply)) => waiter.client.answer(reply),
-            Err(error) => waiter.client.answer(Err(error.to_string())),
+            Ok(Granted::Reply(reply)) => waiting.answer(reply),
+            Err(error) => waiting.answer(Err(error.to_string())),
         }
     }
     let mut waiters = WAITERS.borrow();
-    waiters.all = kept;
+    waiters.line.all.extend(kept);
     waiters.arrange();
 }
 
@@ -263,14 +257,14 @@ impl Waiters {
     /// Shows how many wait, and sets the alarm for the claim or the wait that ends first.
     fn arrange(&self) {
         self.show();
-        let times = |waiter: &Waiter| waiter.until.unwrap_or(Millis::MAX).min(waiter.deadline);
-        if let Some(first) = self.all.iter().map(times).min() {
+        let ends = self.line.all.iter().map(|waiting| waiting.wish.deadline);
+        if let Some(first) = ends.chain(self.line.until()).min() {
             alarm::set_in(first.saturating_sub(even_ms()));
         }
     }
 
     fn show(&self) {
-        metrics::CLAIMS_PENDING.set(self.all.len() as u64);
+        metrics::CLAIMS_PENDING.set(self.line.all.len() as u64);
     }
 
     /// Wakes all of them, because others changed something.
@@ -284,17 +278,19 @@ impl Waiters {
 fn end_waits() {
     let now = even_ms();
     let mut waiters = WAITERS.borrow();
-    let done = |waiter: &Waiter| waiter.until.is_some_and(|until| until <= now);
-    let (done, kept) = std::mem::take(&mut waiters.all).into_iter().partition(done);
-    waiters.all = kept;
+    let done = waiters.line.take(|waiting| waiting.is_over(now));
     waiters.show();
-    for waiter in done {
-        let reply = pending_reply(&waiter.holder, waiter.deadline, now);
-        waiter.client.answer(Ok(reply));
+    for waiting in done {
+        let reply = pending_reply(&waiting.wish.holder, waiting.wish.deadline, now);
+        waiting.answer(Ok(reply));
     }
     // Claims that ran out wait until somebody may write.
-    let ends = waiters.all.iter().flat_map(|w| [Some(w.deadline), w.until]);
-    if let Some(first) = ends.flatten().filter(|end| *end > now).min() {
+    let ends = waiters.line.all.iter().map(|waiting| waiting.wish.deadline);
+    if let Some(first) = ends
+        .chain(waiters.line.until())
+        .filter(|end| *end > now)
+        .min()
+    {
         alarm::set_in(first - now);
     }
 }
@@ -302,25 +298,24 @@ fn end_waits() {
 /// Those whose claim ran out look again, or all, if others changed something.
 fn awake(ctx: Ctx) {
     let now = even_ms();
-    let mut places: Vec<(c_int, Vec<u8>)> = {
+    let mut scopes: Vec<Box<[u8]>> = {
         let mut waiters = WAITERS.borrow();
         let changed = std::mem::take(&mut waiters.changed);
-        let due = waiters.all.iter().filter(|w| changed || w.deadline <= now);
-        due.map(|w| (w.db, w.prefix.clone())).collect()
+        let all = waiters.line.all.iter().map(|waiting| &waiting.wish);
+        let due = all.filter(|w| changed || w.deadline <= now);
+        due.map(|w| w.scope.clone()).collect()
     };
     if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
         return;
     }
-    places.sort();
-    places.dedup();
-    for (db, prefix) in places {
-        // SAFETY: main thread, the context of this callback.
-        unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
-        match cluster::check(ctx, &RmString::new(&prefix), true) {
-            Ok(()) => serve(db, &prefix, &mut RedisKeyspace::new(ctx), None),
+    scopes.sort();
+    scopes.dedup();
+    for scope in scopes {
+        visit(ctx, &scope, |(db, prefix), keys, here| match here {
+            Ok(()) => serve(db, prefix, keys, None),
             // No waiter can be served here while the slot leaves.
-            Err(error) => end_waiting(&Err(error), |w| w.db == db && w.prefix == prefix),
-        }
+            Err(error) => end_waiting(&Err(error), |w| w.scope == scope),
+        });
     }
 }
 
@@ -328,8 +323,9 @@ fn awake(ctx: Ctx) {
 pub fn cancel_waiters(db: c_int, prefix: &[u8], crawl: &[u8]) {
     if anybody_waits() {
         let canceled = Err(Error::Canceled(crawl.to_vec()).to_string());
+        let scope = scope(db, prefix);
         end_waiting(&canceled, |w| {
-            w.db == db && w.prefix == prefix && w.wish.crawl == crawl
+            *w.scope == scope[..] && w.wish.crawl == crawl
         });
     }
 }
@@ -337,33 +333,29 @@ pub fn cancel_waiters(db: c_int, prefix: &[u8], crawl: &[u8]) {
 /// Answers those who wait and are meant.
 fn end_waiting(answer: &Result<Reply, String>, meant: impl Fn(&Waiter) -> bool) {
     let mut waiters = WAITERS.borrow();
-    let (gone, kept) = std::mem::take(&mut waiters.all)
-        .into_iter()
-        .partition(meant);
-    waiters.all = kept;
+    waiters.line.end(answer, meant);
     waiters.show();
-    for waiter in gone {
-        waiter.client.answer(answer.clone());
-    }
 }
 
 /// A waiting client's connection ended.
 fn gone(client: BlockedClient) {
     let mut waiters = WAITERS.borrow();
-    waiters.all.retain(|waiter| waiter.client != client);
+    waiters.line.leave(client);
     waiters.show();
 }
 
 /// Ends a client's wait after `CLIENT UNBLOCK`: it learns who holds the claim.
 fn timed_out(_: Ctx, client: BlockedClient) -> Result<Reply, String> {
     let mut waiters = WAITERS.borrow();
-    let at = waiters.all.iter().position(|w| w.client == client);
-    let waiter = at.map(|at| waiters.all.remove(at));
+    let waiter = waiters.line.leave(client);
     waiters.show();
     Ok(waiter.map_or(Reply::Nil, |waiter| {
         pending_reply(&waiter.holder, waiter.deadline, even_ms())
     }))
 }
+
+const ROLE_CHANGED: &str =
+    "UNBLOCKED the server is not a master any more; claim again on the master";
 
 /// Others changed keys: those who wait look again soon, or are told why they cannot wait on.
 pub fn on_change(_: Ctx, change: Change<'_>) {
@@ -375,18 +367,14 @@ pub fn on_change(_: Ctx, change: Change<'_>) {
     };
     match change {
         Change::Role => {
-            for waiter in std::mem::take(&mut waiters.all) {
-                waiter.client.answer(Err(
-                    "UNBLOCKED the server is not a master any more; claim again on the master"
-                        .to_string(),
-                ));
-            }
-            metrics::CLAIMS_PENDING.set(0);
+            waiters.line.end(&Err(ROLE_CHANGED.to_string()), |_| true);
+            waiters.show();
         }
         Change::Databases(_) | Change::Everything => waiters.wake(),
         Change::Key(db, key) => {
             let touched = possible_prefixes(key, PREFIX_BYTES)
-                .any(|(prefix, _)| waiters.all.iter().any(|w| w.db == db && w.prefix == prefix));
+                .map(|(prefix, _)| scope(db, prefix))
+                .any(|scope| waiters.line.all.iter().any(|w| *w.wish.scope == scope[..]));
             if touched {
                 waiters.wake();
             }

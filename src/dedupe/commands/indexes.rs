@@ -1,7 +1,6 @@
 //! The indexes that something is cached of, per database and prefix.
 
 use std::os::raw::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -13,21 +12,18 @@ use crate::dedupe::storage::Layout;
 use crawlspace_host::keyspace::{KeyError, Keyspace};
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::api::{Ctx, RawCtx, RmString, context_flags, raw, rm};
-use crawlspace_host::server::cluster::{self, in_cluster};
+use crawlspace_host::server::cluster::in_cluster;
 use crawlspace_host::server::command::{Call, PREFIX_BYTES};
 use crawlspace_host::server::guard::guarded;
-use crawlspace_host::server::info::PANICS;
 use crawlspace_host::server::job;
 use crawlspace_host::server::keyspace::{RedisKeyspace, ScanCursor};
 use crawlspace_host::server::main_thread::MainThread;
 use crawlspace_host::server::notify::{Change, is_replicated};
-use crawlspace_host::server::scope::{is_in, scope, split};
+use crawlspace_host::server::registry::{Cached, Registry};
+use crawlspace_host::server::scope::{scope, visit};
 
 /// An index on the keys of this server.
 pub type RedisIndex = Index<RedisKeyspace>;
-
-/// How many indexes are cached at most; beyond it the cache is emptied.
-const MAX_CACHED_INDEXES: usize = 4096;
 
 /// What is cached of one index.
 pub struct CachedIndex {
@@ -39,22 +35,20 @@ pub struct CachedIndex {
     new: Layout,
 }
 
-struct Indexes {
-    by_scope: FxHashMap<Box<[u8]>, CachedIndex>,
-    /// Where plain clients wrote to the merged index a moment ago; true where they took it away, or are
-    /// about to.
-    invalidated: FxHashMap<Box<[u8]>, bool>,
-    panics: u64,
+impl Cached for CachedIndex {
+    fn is_current(&self) -> bool {
+        self.new == settings::layout() || self.index.is_registered()
+    }
 }
 
-static INDEXES: MainThread<Indexes> = MainThread::new(Indexes {
-    by_scope: FxHashMap::with_hasher(FxBuildHasher),
-    invalidated: FxHashMap::with_hasher(FxBuildHasher),
-    panics: 0,
-});
+static INDEXES: Registry<CachedIndex> = Registry::new(&metrics::INDEXES);
 
-/// Set when something changed while the indexes were in use.
-static INVALIDATE_ALL: AtomicBool = AtomicBool::new(false);
+/// Where plain clients wrote to the merged index a moment ago; true where they took it away, or are about to.
+static INVALIDATED: MainThread<FxHashMap<Box<[u8]>, bool>> =
+    MainThread::new(FxHashMap::with_hasher(FxBuildHasher));
+
+/// Maximum number of them.
+const MAX_INVALIDATED: usize = 4096;
 
 /// Does something with an index, opening it if nothing is cached of it.
 pub fn with_index<T>(
@@ -63,44 +57,20 @@ pub fn with_index<T>(
     keys: &mut RedisKeyspace,
     act: impl FnOnce(&mut CachedIndex, &mut RedisKeyspace) -> Result<T>,
 ) -> Result<T> {
-    let mut indexes = INDEXES.try_borrow().ok_or(Error::Busy)?;
-    let indexes = &mut *indexes;
-    let panics = PANICS.get();
-    if INVALIDATE_ALL.swap(false, Relaxed) || indexes.panics != panics {
-        // After a bug all caches are invalid.
-        indexes.by_scope.clear();
-        indexes.panics = panics;
-    }
-    let scope = scope(db, prefix);
-    let new = settings::layout();
-    let known = indexes
-        .by_scope
-        .get_mut(&scope[..])
-        .filter(|cached| cached.new == new || cached.index.is_registered());
-    let done = match known {
-        Some(cached) => act(cached, keys),
-        None => {
-            let mut index = Index::open(keys, prefix, new, in_cluster())?;
-            if indexes.invalidated.contains_key(&scope[..]) {
-                index.invalidate_merged(keys)?;
-            }
-            if indexes.by_scope.len() >= MAX_CACHED_INDEXES {
-                indexes.by_scope.clear();
-            }
-            let mut cached = CachedIndex {
-                index,
-                sweep: None,
-                new,
-            };
-            let done = act(&mut cached, keys);
-            indexes.by_scope.insert(scope[..].into(), cached);
-            metrics::INDEXES.set(indexes.by_scope.len() as u64);
-            done
+    let open = |keys: &mut RedisKeyspace| {
+        let new = settings::layout();
+        let mut index = Index::open(keys, prefix, new, in_cluster())?;
+        if INVALIDATED.borrow().contains_key(&scope(db, prefix)[..]) {
+            index.invalidate_merged(keys)?;
         }
+        let sweep = None;
+        Ok(CachedIndex { index, sweep, new })
     };
+    let done = INDEXES.with((db, prefix), keys, open, act);
+    let done = done.ok_or(Error::Busy)?;
     if matches!(done, Err(Error::Key(KeyError::Refused(_)))) {
         // The server stopped something half-way, so memory and keys may differ.
-        indexes.by_scope.remove(&scope[..]);
+        INDEXES.borrow().evict(db, prefix);
     }
     done
 }
@@ -141,52 +111,30 @@ pub fn permit(
 
 /// Invalidates what others changed.
 pub fn on_change(ctx: Ctx, change: Change<'_>) {
-    let Some(mut indexes) = INDEXES.try_borrow() else {
-        INVALIDATE_ALL.store(true, Relaxed);
-        return;
-    };
-    let Indexes {
-        by_scope,
-        invalidated,
-        ..
-    } = &mut *indexes;
-    match change {
-        Change::Everything | Change::Role => by_scope.clear(),
-        Change::Databases(databases) => {
-            by_scope.retain(|scope, _| !databases.iter().any(|&db| is_in(scope, db)));
+    INDEXES.on_change(change, |indexes, db, key| {
+        if let Some((prefix, role)) = prefix_of_shared(key).filter(|_| !is_replicated(ctx)) {
+            note_invalidated(ctx, (db, key), prefix, role);
         }
-        Change::Key(db, key) => {
-            if let Some((prefix, role)) = prefix_of_shared(key).filter(|_| !is_replicated(ctx)) {
-                note_invalidated(ctx, invalidated, (db, key), prefix, role);
-            }
-            if by_scope.is_empty() {
-                return;
-            }
-            for (prefix, crawl) in possible_prefixes(key, PREFIX_BYTES) {
-                let scope = scope(db, prefix);
-                match crawl {
-                    // The next command reads everything anew.
-                    None => drop(by_scope.remove(&scope[..])),
-                    Some(crawl) => {
-                        if let Some(cached) = by_scope.get_mut(&scope[..]) {
-                            cached.index.invalidate_records(crawl);
-                        }
+        if indexes.is_empty() {
+            return;
+        }
+        for (prefix, crawl) in possible_prefixes(key, PREFIX_BYTES) {
+            match crawl {
+                // The next command reads everything anew.
+                None => indexes.evict(db, prefix),
+                Some(crawl) => {
+                    if let Some(cached) = indexes.get_mut(db, prefix) {
+                        cached.index.invalidate_records(crawl);
                     }
                 }
             }
         }
-    }
+    });
 }
 
 /// A plain client wrote to a merged index, in whatever spelling, or removed keys that decide who owns a hash:
 /// notes the index, whose claims about that are taken back once the event is over.
-fn note_invalidated(
-    ctx: Ctx,
-    invalidated: &mut FxHashMap<Box<[u8]>, bool>,
-    (db, key): (c_int, &[u8]),
-    prefix: &[u8],
-    role: Shared,
-) {
+fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Shared) {
     if prefix.len() > PREFIX_BYTES {
         return;
     }
@@ -194,10 +142,11 @@ fn note_invalidated(
     if role == Shared::Committed && !purges {
         return;
     }
+    let mut invalidated = INVALIDATED.borrow();
     if invalidated.is_empty() {
         take_back_at(ctx, 0);
     }
-    if invalidated.len() < MAX_CACHED_INDEXES {
+    if invalidated.len() < MAX_INVALIDATED {
         let scope = scope(db, prefix)[..].into();
         *invalidated.entry(scope).or_default() |= purges;
     }
@@ -223,27 +172,25 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
         if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 && job::avoid_writing() {
             return take_back_at(ctx, 5);
         }
-        let scopes = std::mem::take(&mut INDEXES.borrow().invalidated);
+        let scopes = std::mem::take(&mut *INVALIDATED.borrow());
         // A replica gets this from its master.
         if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
             return;
         }
         for (scope, purges) in scopes {
-            let (db, prefix) = split(&scope);
-            // SAFETY: main thread, the context of this timer.
-            unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
-            let mut keys = RedisKeyspace::new(ctx);
-            // While its slot is open, keys come and go as they are.
-            if cluster::check(ctx, &RmString::new(prefix), true).is_err() {
-                continue;
-            }
-            let _ = with_index(db, prefix, &mut keys, |cached, keys| {
+            let mark = |cached: &mut CachedIndex, keys: &mut RedisKeyspace| {
                 let index = &mut cached.index;
                 if purges && index.has_commits(keys) {
                     index.mark_holders_untrusted(keys)?;
                 }
                 index.invalidate_merged(keys)?;
                 index.write_spelling(keys)
+            };
+            visit(ctx, &scope, |(db, prefix), keys, here| {
+                // While its slot is open, keys come and go as they are.
+                if here.is_ok() {
+                    let _ = with_index(db, prefix, keys, mark);
+                }
             });
         }
     });

@@ -16,11 +16,13 @@ pub mod guard;
 pub mod info;
 pub mod job;
 pub mod keyspace;
+pub mod line;
 pub mod load;
 pub mod main_thread;
 pub mod native;
 pub mod notify;
 
+pub mod registry;
 pub mod reply;
 pub mod scope;
 pub mod worker;

@@ -4,6 +4,10 @@ use std::os::raw::c_int;
 
 use smallvec::SmallVec;
 
+use super::api::{Ctx, RmString, rm};
+use super::cluster;
+use super::keyspace::RedisKeyspace;
+
 /// A database and a prefix as one key for a table: the number of the database in four bytes, then the
 /// prefix. Never empty: a comparison of empty slices reads from no address in a way that is slow on
 /// some processors, and the empty prefix is the commonest.
@@ -26,4 +30,17 @@ pub fn split(scope: &[u8]) -> (c_int, &[u8]) {
     let (db, prefix) = scope.split_at(size_of::<c_int>());
     let db = db.try_into().expect("a scope begins with a number");
     (c_int::from_ne_bytes(db), prefix)
+}
+
+/// Does something with the keys of a scope outside of a command, on a master; `act` is told whether they are all here.
+pub fn visit<T>(
+    ctx: Ctx,
+    scope: &[u8],
+    act: impl FnOnce((c_int, &[u8]), &mut RedisKeyspace, Result<(), String>) -> T,
+) -> T {
+    let (db, prefix) = split(scope);
+    // SAFETY: main thread, the context of a callback.
+    unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
+    let here = cluster::check(ctx, &RmString::new(prefix), true);
+    act((db, prefix), &mut RedisKeyspace::new(ctx), here)
 }
