@@ -60,6 +60,8 @@ impl Cached for CachedFrontier {
     fn role_changed(&mut self) -> bool {
         self.frontier.invalidate_all();
         self.touched.clear();
+        let waited = self.waiters.all.len() as u64;
+        metrics::WAITERS.set(metrics::WAITERS.get().saturating_sub(waited));
         self.waiters.end(&Err(ROLE_CHANGED.to_string()), |_| true);
         true
     }
@@ -282,9 +284,6 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             }
         }
     });
-    if change == Change::Role {
-        show_waiters();
-    }
 }
 
 impl CachedFrontier {
