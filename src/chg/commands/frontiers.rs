@@ -1,5 +1,6 @@
 //! The frontiers that something is cached of, per database and prefix.
 
+use std::collections::VecDeque;
 use std::os::raw::c_int;
 
 use crate::chg::error::{Error, Result};
@@ -81,7 +82,9 @@ pub fn with_frontier<T>(
     let open = |keys: &mut RedisKeyspace| {
         Ok(CachedFrontier {
             frontier: Frontier::open(keys, prefix),
-            waiters: Line::new(),
+            waiters: Line {
+                all: VecDeque::new(),
+            },
             touched: Vec::new(),
             wake: None,
             simulated: false,

@@ -3,6 +3,7 @@
 //! The command that ends a claim serves the clients that wait for it, in order of arrival: the first gets the
 //! claim, or all of them get the record that is known now. An alarm does so when a claim expires.
 
+use std::collections::VecDeque;
 use std::os::raw::c_int;
 
 use crate::dedupe::claim::{Millis, Outcome};
@@ -62,7 +63,9 @@ struct Waiters {
 }
 
 static WAITERS: MainThread<Waiters> = MainThread::new(Waiters {
-    line: Line::new(),
+    line: Line {
+        all: VecDeque::new(),
+    },
     changed: false,
 });
 

@@ -35,12 +35,6 @@ impl<W> Waiting<W> {
 }
 
 impl<W> Line<W> {
-    /// Nobody waits; for a `static`.
-    pub const fn new() -> Line<W> {
-        let all = VecDeque::new();
-        Line { all }
-    }
-
     /// Makes the client of `ctx`, who may block, wait at the end of the line until a time.
     pub fn join(&mut self, ctx: Ctx, hooks: (Gone, TimedOut), until: Option<u64>, wish: W) {
         self.all.push_back(Waiting {
