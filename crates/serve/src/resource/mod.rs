@@ -3,29 +3,28 @@
 //! A [request](Request) is looked up as the index API does it, and its rows are tried one after the other, each with
 //! the loaders of its step in the order of the configuration, until one has a [record](record::Record).
 
-mod answer;
 mod attempts;
 mod capture;
+mod captured;
 pub mod client_request;
-mod gzip;
 mod input;
 pub mod live;
 mod loader;
 mod look_up;
 mod open_files;
 pub mod record;
-mod replay;
 pub mod request_message;
 mod revisit;
+mod search;
 pub mod spool;
 mod stored;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use self::answer::in_header;
-pub use self::answer::{Form, Request, answer};
 use self::loader::Archives;
+use self::search::in_header;
+pub use self::search::{Form, Request, answer};
 use crawlspace_archive::net::Net;
 use crawlspace_archive::source::Limits;
 use crawlspace_warc::digest;

@@ -1,6 +1,7 @@
 //! The HTTP server: which path is answered by what.
 
 mod body;
+pub(crate) mod gzip;
 mod index;
 mod indexes;
 pub(crate) mod links;

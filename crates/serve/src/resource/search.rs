@@ -14,7 +14,7 @@ use super::client_request::ClientRequest;
 use super::record::{LoadError, Record};
 use super::revisit::Originals;
 use super::stored::header::Fields;
-use super::{Resources, gzip, live, replay};
+use super::{Resources, captured, live};
 use crate::Federation;
 use crate::collection::{Collection, Failure, Step};
 use crate::config::Loader;
@@ -22,7 +22,7 @@ use crate::group::{Report, ascii};
 use crate::query::{Output, Query};
 use crate::reason::Reason;
 use crate::server::links::{BaseUrl, link, timemap_link};
-use crate::server::{Body, message, refusal, whole, with_errors, with_ignored};
+use crate::server::{Body, gzip, message, refusal, whole, with_errors, with_ignored};
 use crawlspace_archive::row::Row;
 use url::Url;
 
@@ -104,7 +104,7 @@ pub async fn answer(
                     compressed(present(&row, record, &source, &base_url))
                 }
                 Form::Record => present(&row, record, &source, &base_url),
-                Form::Replay => replay::response(record, &source, &base_url)
+                Form::Replay => captured::response(record, &source, &base_url)
                     .await
                     .unwrap_or_else(|error| {
                         tracing::info!(%error, "a record cannot be replayed");
@@ -282,7 +282,7 @@ fn present(row: &Row, record: Record, source: &str, base_url: &BaseUrl) -> Respo
         whole(record.head)
     } else {
         let head = stream::iter([Ok(record.head)]);
-        replay::body(head.chain(record.body).boxed())
+        captured::body(head.chain(record.body).boxed())
     };
     let mut response = Response::new(body);
     *response.headers_mut() = headers;
