@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use http::{Response, StatusCode};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::capture::Capture;
 use super::record::LoadError;
 use crate::config::Loader;
-use crate::group::Report;
 use crate::reason::Reason;
-use crate::server::{self, Body};
 use crawlspace_client::server::without_password;
 
 /// Maximum number of attempts listed.
@@ -20,12 +17,22 @@ const MAX_TEXT: usize = 500;
 
 /// Rows that were tried, each with each loader.
 #[derive(Debug, Default)]
-pub(super) struct Attempts {
-    listed: Vec<Value>,
+pub(crate) struct Attempts {
+    listed: Vec<Attempt>,
     count: u64,
     rows: u64,
     last: Option<(String, String)>,
     late: Option<Duration>,
+}
+
+/// A row that was tried with a loader, as clients are shown it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Attempt {
+    url: String,
+    timestamp: String,
+    source: String,
+    loader: Option<&'static str>,
+    reason: String,
 }
 
 impl Attempts {
@@ -55,17 +62,17 @@ impl Attempts {
         let (file, offset) = extent.map(|it| (&*it.filename, it.offset)).unzip();
         let place = loader.map(place);
         tracing::info!(url, captured = timestamp, source, file, offset, loader = place, %error, "a record cannot be loaded");
-        self.listed.push(json!({
-            "url": short(url),
-            "timestamp": timestamp,
-            "source": source,
-            "loader": loader.map(word),
-            "reason": Reason::from(error).to_string(),
-        }));
+        self.listed.push(Attempt {
+            url: short(url),
+            timestamp: timestamp.to_owned(),
+            source: source.to_owned(),
+            loader: loader.map(word),
+            reason: Reason::from(error).to_string(),
+        });
     }
 
     /// Whether there was no row to try, in the time that there was.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.count == 0 && self.late.is_none()
     }
 
@@ -74,47 +81,35 @@ impl Attempts {
         self.late = Some(timeout);
     }
 
-    /// The answer: 404, or 504 after a timeout. Caches must not keep it if there are rows.
-    pub(super) fn not_found(self, url: &str, report: &Report) -> Response<Body> {
+    /// Whether the time was over before all was tried.
+    pub(crate) fn is_late(&self) -> bool {
+        self.late.is_some()
+    }
+
+    /// The first attempts.
+    pub(crate) fn listed(&self) -> &[Attempt] {
+        &self.listed
+    }
+
+    /// How many more there were.
+    pub(crate) fn unlisted(&self) -> u64 {
+        self.count.saturating_sub(MAX_LISTED as u64)
+    }
+
+    /// Why there is no record of that URL, for people.
+    pub(crate) fn summary(&self, url: &str) -> String {
         let url = short(url);
-        let message = match (self.late, self.count) {
+        match (self.late, self.count) {
             (Some(timeout), _) => format!(
                 "no record of {url} was found within {} seconds",
                 timeout.as_secs()
             ),
             (None, 0) => format!("there is no capture of {url}"),
-            (None, _) => format!("no record of {url} can be loaded: {}", self.last_reason()),
-        };
-        let errors = report.reasons().into_iter();
-        let errors =
-            errors.map(|(name, reason)| (name.to_string(), Value::from(reason.to_string())));
-        let mut value = json!({
-            "message": message,
-            "tried": &self.listed,
-            "errors": Value::Object(errors.collect()),
-        });
-        if let (true, Some(object)) = (self.count > MAX_LISTED as u64, value.as_object_mut()) {
-            object.insert("more".to_owned(), (self.count - MAX_LISTED as u64).into());
+            (None, _) => {
+                let last = self.listed.last().map_or("", |tried| &tried.reason);
+                format!("no record of {url} can be loaded: {last}")
+            }
         }
-        let status = match self.late {
-            Some(_) => StatusCode::GATEWAY_TIMEOUT,
-            None => StatusCode::NOT_FOUND,
-        };
-        let is_empty = self.is_empty();
-        let response = server::json(status, &value);
-        if is_empty {
-            response
-        } else {
-            server::fresh(response)
-        }
-    }
-
-    fn last_reason(&self) -> String {
-        let reason = self
-            .listed
-            .last()
-            .and_then(|tried| tried.get("reason")?.as_str());
-        reason.unwrap_or_default().to_owned()
     }
 }
 

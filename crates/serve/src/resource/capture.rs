@@ -14,7 +14,7 @@ use crawlspace_warc::{Header, Rules, decimal, end_of_header};
 
 /// Where a record is, as rows say it: a file by its name, and a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
+pub struct Extent {
     /// The name of the file, as yet unchecked.
     pub filename: String,
     /// Where the record begins, in bytes.
@@ -25,7 +25,7 @@ pub(super) struct Extent {
 
 /// A row, taken apart.
 #[derive(Clone, Debug)]
-pub(super) struct Capture {
+pub struct Capture {
     /// The urlkey.
     pub urlkey: String,
     /// The digits of the timestamp.
@@ -44,8 +44,8 @@ pub(super) struct Capture {
     pub source_type: String,
     /// The collection of another server of this kind that has the record.
     pub upstream: Option<Url>,
-    /// Whether it says where the resource itself is.
-    pub is_live: bool,
+    /// Where the resource itself is; empty when the row does not say.
+    pub load_url: String,
     /// Where its record is.
     pub extent: Option<Extent>,
     /// Where the record is that it refers to, when the row says so.
@@ -57,7 +57,7 @@ impl Capture {
     ///
     /// # Errors
     /// When its JSON is invalid.
-    pub(super) fn of(row: &Row) -> Result<Capture, LoadError> {
+    pub fn of(row: &Row) -> Result<Capture, LoadError> {
         let line = row
             .capture()
             .ok_or_else(|| LoadError::Unfit("the row is not valid".to_owned()))?;
@@ -69,12 +69,12 @@ impl Capture {
             mime: text(&line, &Field::Mime),
             status: text(&line, &Field::Status),
             digest: text(&line, &Field::Digest),
-            source: text(&line, &Field::Other(b"source"[..].into())),
-            source_type: text(&line, &Field::Other(b"source_type"[..].into())),
+            source: named(&line, "source"),
+            source_type: named(&line, "source_type"),
             upstream: upstream(&line),
-            is_live: ["live_url", "load_url"]
-                .iter()
-                .any(|name| value(&line, &Field::Other(name.as_bytes().into())).is_some()),
+            load_url: Some(named(&line, "live_url"))
+                .filter(|url| !url.is_empty())
+                .unwrap_or_else(|| named(&line, "load_url")),
             extent: extent(&line, [&Field::Filename, &Field::Offset, &Field::Length]),
             original: extent(
                 &line,
@@ -85,6 +85,11 @@ impl Capture {
 }
 
 impl Capture {
+    /// Whether it says where the resource itself is.
+    pub(super) fn is_live(&self) -> bool {
+        !self.load_url.is_empty()
+    }
+
     /// Whether a record is the one that the row is about.
     ///
     /// # Errors
@@ -168,9 +173,8 @@ fn value<'a>(line: &Line<'a>, field: &Field) -> Option<Cow<'a, [u8]>> {
 
 /// What a source of that kind says; others do not know.
 fn upstream(line: &Line<'_>) -> Option<Url> {
-    let named = |name: &str| text(line, &Field::Other(name.as_bytes().into()));
-    let url = Some(named("upstream_url"))
-        .filter(|url| !url.is_empty() && named("source_type") == "upstream")?;
+    let url = Some(named(line, "upstream_url"))
+        .filter(|url| !url.is_empty() && named(line, "source_type") == "upstream")?;
     Url::parse(&url)
         .ok()
         .filter(|url| matches!(url.scheme(), "http" | "https"))
@@ -179,6 +183,10 @@ fn upstream(line: &Line<'_>) -> Option<Url> {
 fn text(line: &Line<'_>, field: &Field) -> String {
     let value = value(line, field).unwrap_or_default();
     String::from_utf8_lossy(&value).into_owned()
+}
+
+fn named(line: &Line<'_>, name: &str) -> String {
+    text(line, &Field::Other(name.as_bytes().into()))
 }
 
 fn extent(line: &Line<'_>, [filename, offset, length]: [&Field; 3]) -> Option<Extent> {

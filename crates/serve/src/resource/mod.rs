@@ -1,11 +1,12 @@
 //! Rows to WARC records.
 //!
-//! A [request](Request) is looked up as the index API does it, and its rows are tried one after the other, each with
-//! the loaders of its step in the order of the configuration, until one has a [record](record::Record).
+//! A request is looked up as the index API does it, and its rows are tried one after the other, each with the loaders
+//! of its step in the order of the configuration, until one has a [record](record::Record). What is found becomes an
+//! answer in [`server`](crate::server).
 
 mod attempts;
-mod capture;
-mod captured;
+pub mod capture;
+pub(crate) mod captured;
 pub mod client_request;
 mod input;
 pub mod live;
@@ -22,9 +23,9 @@ mod stored;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use self::attempts::Attempts;
 use self::loader::Archives;
-use self::search::in_header;
-pub use self::search::{Form, Request, answer};
+pub(crate) use self::search::{Found, Outcome, query, search};
 use crawlspace_archive::net::Net;
 use crawlspace_archive::source::Limits;
 use crawlspace_warc::digest;

@@ -9,10 +9,10 @@ use futures_util::stream::{self, StreamExt};
 use http_body_util::BodyStream;
 use hyper::body::Frame;
 
-use super::{Body, Broken, frames};
+use super::body::{Body, Broken, frames};
 
 /// The body, compressed. It breaks off where the other one does.
-pub(crate) fn body(plain: Body) -> Body {
+pub(super) fn body(plain: Body) -> Body {
     let data = BodyStream::new(plain);
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let pieces = stream::unfold(Some((data, encoder)), |state| async move {

@@ -74,7 +74,7 @@ async fn answer_to(
 }
 
 /// Names the parameters of the request that have no effect, in `Ignored-Parameters`.
-pub fn with_ignored(mut response: Response<Body>, query: &Query) -> Response<Body> {
+pub(super) fn with_ignored(mut response: Response<Body>, query: &Query) -> Response<Body> {
     if !query.ignored.is_empty() {
         let names = query
             .ignored
@@ -159,7 +159,7 @@ fn streamed(
 }
 
 /// Names the sources that are missing from an answer, which caches must not keep then.
-pub fn with_errors(response: Response<Body>, report: &Report) -> Response<Body> {
+pub(super) fn with_errors(response: Response<Body>, report: &Report) -> Response<Body> {
     let value = report.header(0);
     let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) else {
         return response;
@@ -182,7 +182,7 @@ fn number_of(pages: Pages) -> Response<Body> {
 }
 
 /// Why there is no answer.
-pub fn refusal(failure: &Failure) -> Response<Body> {
+pub(super) fn refusal(failure: &Failure) -> Response<Body> {
     let mut response = message(status_of(failure), &failure.to_string());
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
         let seconds = HeaderValue::from(RETRY_SECONDS);
@@ -196,7 +196,7 @@ pub fn refusal(failure: &Failure) -> Response<Body> {
 }
 
 /// The HTTP status of a failure.
-pub fn status_of(failure: &Failure) -> StatusCode {
+pub(super) fn status_of(failure: &Failure) -> StatusCode {
     match failure {
         Failure::Query(BadQuery(_)) | Failure::TooMany => StatusCode::BAD_REQUEST,
         Failure::Access(AccessError::Query(_)) => StatusCode::BAD_REQUEST,

@@ -161,6 +161,18 @@ pub(crate) fn quoted(text: &str) -> String {
     utf8_percent_encode(text, IN_LINK).to_string()
 }
 
+/// A text in ASCII without what means something in headers; URLs stay what they are.
+pub(crate) fn in_header(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'!' | b'#'..=b';' | b'=' | b'?'..=b'[' | b']'..=b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,13 +1,14 @@
 //! The HTTP server: which path is answered by what.
 
 mod body;
-pub(crate) mod gzip;
+mod gzip;
 mod index;
 mod indexes;
-pub(crate) mod links;
+mod links;
 mod listing;
 mod output;
 mod page;
+mod record;
 mod replay;
 mod reply;
 mod resource;
@@ -45,14 +46,14 @@ use tracing::Instrument;
 use super::Federation;
 use super::collection::Collection;
 use super::figures::Api;
-use super::resource::Form;
 use crawlspace_archive::net::via::{Cycle, Via};
 
-pub use self::body::{Body, Broken, frames, whole};
-pub use self::index::{refusal, status_of, with_errors, with_ignored};
-pub use self::reply::{empty, json, message, page};
+use self::body::Body;
+use self::index::{refusal, with_errors, with_ignored};
+use self::record::Form;
+use self::reply::{empty, message};
 use self::stall::StallTimeout;
-pub use self::state::fresh;
+use self::state::fresh;
 
 /// Maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 128 * 1024;

@@ -1,12 +1,49 @@
 //! `/<coll>/<timestamp>id_/<url>`: a capture as it came, where replay systems and Memento clients look for it.
+//!
+//! Its author is a stranger to this server. The body goes on as it is; of the header, fields that a browser needs to
+//! show the body keep their names, and all others become `X-Archive-Orig-…`, so that none of them acts for this server's
+//! origin. The answer is sandboxed: to a browser, the page has an origin of its own, and no scripts.
 
-use http::{HeaderName, Request, Response, StatusCode};
+use std::borrow::Cow;
+
+use bytes::BytesMut;
+use futures_util::stream::{self, StreamExt};
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    HeaderName, HeaderValue, LINK, LOCATION,
+};
+use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use hyper::ext::ReasonPhrase;
+use percent_encoding::{CONTROLS, percent_encode};
+use url::Url;
 
-use super::links::target;
-use super::{Body, RequestTarget, message, resource};
-use crate::resource::Form;
+use super::body::whole;
+use super::links::{BaseUrl, in_header, link, memento_link, quoted, target, timemap_link};
+use super::record::{Form, pieces};
+use super::{Body, RequestTarget, empty, message, resource};
+use crate::resource::captured::{Captured, Pieces, unchunked};
+use crate::resource::record::{LoadError, Record};
+use crawlspace_warc::http::{Head, MAX_HEAD};
 
+/// What is put before the name of a field that must not act here.
+const ORIGINAL: &str = "x-archive-orig-";
+/// Fields that keep their names: they say how the body is to be read, and nothing about the server it is from.
+const KEPT: [&str; 5] = [
+    "content-type",
+    "content-language",
+    "content-disposition",
+    "content-range",
+    "x-content-type-options",
+];
+/// No scripts, no forms, no plugins, and an origin that no other page has.
+const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
+const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime");
+/// Whose capture it is. Archives that have this field give the prefix to all that was captured.
+const SOURCE: HeaderName = HeaderName::from_static("x-archive-src");
+
+/// Limit of names and values of a captured header that go on. A header of `http` has room for some 24 000 names.
+const MAX_FIELDS: usize = 1000;
 /// What a browser says when it fetches the script of a service worker.
 const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
 /// Digits of a moment down to the millisecond. Queries take it down to the second.
@@ -40,8 +77,150 @@ pub(super) async fn answer(
     resource::answer(asked, request, Form::Replay, &query).await
 }
 
+/// The captured response. `source` is the source that the record came from.
+///
+/// # Errors
+/// When the record is not valid as far as it has to be read for that.
+pub(super) async fn response(
+    record: Record,
+    source: &str,
+    base_url: &BaseUrl,
+) -> Result<Response<Body>, LoadError> {
+    let (date, target) = (record.date, record.target_uri.clone());
+    let captured = Captured::of(record).await?;
+    let Some(status) = status(&captured) else {
+        let text =
+            "the capture is not an HTTP response that can be replayed: /resource has its record";
+        return Ok(message(StatusCode::BAD_GATEWAY, text));
+    };
+    let memento = base_url.memento(&target, date);
+    let mut headers = fields(&captured, &target, |url| base_url.memento(url, date));
+    let links = [
+        link(&target, "original"),
+        link(&base_url.timegate(&target), "timegate"),
+        timemap_link(&base_url.timemap(&target), "timemap"),
+        format!(
+            "{}; collection=\"{}\"",
+            memento_link(&memento, "memento", date),
+            quoted(source)
+        ),
+    ];
+    let mut own = |name: HeaderName, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    };
+    own(LINK, &links.join(", "));
+    own(MEMENTO_DATETIME, &date.http_date());
+    own(CONTENT_LOCATION, &memento);
+    own(SOURCE, &in_header(source));
+    headers.insert(CONTENT_SECURITY_POLICY, SANDBOX);
+    let reason = reason(&captured);
+    let mut response = match (status.as_u16(), captured.is_chunked()) {
+        (204 | 304, _) => empty(status),
+        (_, true) => Response::new(plain(unchunked(captured.payload)).await),
+        (_, false) => {
+            let length = HeaderValue::from(captured.length);
+            headers.insert(CONTENT_LENGTH, length);
+            Response::new(pieces(captured.payload))
+        }
+    };
+    *response.status_mut() = status;
+    if let Some(reason) = reason {
+        response.extensions_mut().insert(reason);
+    }
+    response.headers_mut().extend(headers);
+    Ok(response)
+}
+
+/// The status, if it is one that a request can be answered with.
+fn status(captured: &Captured) -> Option<StatusCode> {
+    let Some(head) = &captured.head else {
+        return Some(StatusCode::OK);
+    };
+    let status = StatusCode::from_u16(Head::of(head).status()?).ok()?;
+    (!status.is_informational()).then_some(status)
+}
+
+fn reason(captured: &Captured) -> Option<ReasonPhrase> {
+    let head = captured.head.as_ref()?;
+    let line = head.split(|&byte| matches!(byte, b'\r' | b'\n')).next()?;
+    let reason = line.splitn(3, |&byte| byte == b' ').nth(2)?;
+    ReasonPhrase::try_from(reason).ok()
+}
+
+/// The fields as they go on. `memento` says where a URL is replayed.
+fn fields(captured: &Captured, target: &str, memento: impl Fn(&str) -> String) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let Some(head) = &captured.head else {
+        let media = HeaderValue::from_bytes(&captured.media).ok();
+        if let Some(media) = media.filter(|media| !media.is_empty()) {
+            headers.insert(CONTENT_TYPE, media);
+        }
+        return headers;
+    };
+    let head = Head::of(head);
+    for field in head.fields() {
+        if headers.len() >= MAX_FIELDS {
+            break;
+        }
+        let Ok(value) = HeaderValue::from_bytes(&field.unfolded()) else {
+            continue;
+        };
+        let lower = String::from_utf8_lossy(field.name).to_ascii_lowercase();
+        let keeps = KEPT.contains(&&*lower)
+            || lower == CONTENT_ENCODING.as_str() && captured.is_packed(value.as_bytes());
+        let own = HeaderName::from_bytes(lower.as_bytes());
+        if let (Ok(own), true) = (own, keeps) {
+            headers.append(own, value.clone());
+        }
+        let original = HeaderName::from_bytes(format!("{ORIGINAL}{lower}").as_bytes());
+        // Of what stays true nothing more has to be said.
+        if let (Ok(original), false) = (original, keeps && lower.starts_with("content-")) {
+            headers.append(original, value);
+        }
+    }
+    if let Some(location) = head.get("Location").map(|location| as_url(location)) {
+        let to = Url::parse(target).and_then(|target| target.join(location.trim()));
+        let to = to.ok().filter(|to| matches!(to.scheme(), "http" | "https"));
+        let to = to.map(|to| match to.fragment() {
+            Some(fragment) => format!("{}#{fragment}", memento(to.as_str())),
+            None => memento(to.as_str()),
+        });
+        if let Some(Ok(to)) = to.map(HeaderValue::try_from) {
+            headers.insert(LOCATION, to);
+        }
+    }
+    headers
+}
+
+/// The text of a reference. Browsers send bytes that are not UTF-8 as they are, percent-encoded.
+fn as_url(reference: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(reference) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => percent_encode(reference, CONTROLS).to_string().into(),
+    }
+}
+
+/// The body of these pieces. A small one says how long it is.
+async fn plain(mut bytes: Pieces) -> Body {
+    let mut begin = BytesMut::new();
+    while begin.len() <= MAX_HEAD {
+        match bytes.next().await {
+            Some(Ok(piece)) => begin.extend_from_slice(&piece),
+            Some(Err(error)) => {
+                return pieces(stream::iter([Ok(begin.freeze()), Err(error)]).boxed());
+            }
+            None => return whole(begin),
+        }
+    }
+    pieces(stream::iter([Ok(begin.freeze())]).chain(bytes).boxed())
+}
+
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     #[test]
@@ -65,5 +244,32 @@ mod tests {
         ] {
             assert_eq!(parts(path), expected, "{path}");
         }
+    }
+
+    fn headers(head: impl Into<Bytes>) -> HeaderMap {
+        let captured = Captured {
+            head: Some(head.into()),
+            media: Vec::new(),
+            length: 0,
+            begin: Bytes::new(),
+            payload: stream::empty().boxed(),
+        };
+        let memento = |url: &str| format!("/all/2020id_/{url}");
+        fields(&captured, "http://example.com/", memento)
+    }
+
+    #[test]
+    fn more_fields_than_a_header_can_have_are_left_out() {
+        let many: String = (0..25_000).map(|n| format!("{n:x}:\r\n")).collect();
+        let headers = headers(format!("HTTP/1.1 200 OK\r\n{many}\r\n"));
+        assert_eq!(headers.len(), MAX_FIELDS);
+    }
+
+    #[test]
+    fn bytes_of_a_redirect_are_sent_as_browsers_send_them() {
+        let head = b"HTTP/1.1 302 Found\r\nLocation: /h\xe9?a=%20b\r\n\r\n";
+        let headers = headers(&head[..]);
+        let location = headers[LOCATION].to_str().unwrap();
+        assert_eq!(location, "/all/2020id_/http://example.com/h%E9?a=%20b");
     }
 }

@@ -6,19 +6,23 @@ use http::{Response, StatusCode};
 use super::body::{Body, whole};
 
 /// A JSON object with a `message` for people.
-pub fn message(status: StatusCode, text: &str) -> Response<Body> {
+pub(super) fn message(status: StatusCode, text: &str) -> Response<Body> {
     json(status, &serde_json::json!({ "message": text }))
 }
 
 /// A JSON value.
-pub fn json(status: StatusCode, value: &serde_json::Value) -> Response<Body> {
+pub(super) fn json(status: StatusCode, value: &serde_json::Value) -> Response<Body> {
     let mut text = value.to_string();
     text.push('\n');
     page(status, "application/json", text)
 }
 
 /// A text of that media type.
-pub fn page(status: StatusCode, media: &'static str, text: impl Into<Vec<u8>>) -> Response<Body> {
+pub(super) fn page(
+    status: StatusCode,
+    media: &'static str,
+    text: impl Into<Vec<u8>>,
+) -> Response<Body> {
     let mut response = Response::new(whole(text.into()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -31,7 +35,7 @@ pub fn page(status: StatusCode, media: &'static str, text: impl Into<Vec<u8>>) -
 }
 
 /// An answer without a body.
-pub fn empty(status: StatusCode) -> Response<Body> {
+pub(super) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(whole(Vec::new()));
     *response.status_mut() = status;
     response

@@ -9,11 +9,12 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, BodyStream};
 use hyper::body::{Body as _, Incoming};
 
+use super::record::{self, Form};
 use super::{Body, RequestTarget, message};
 use crate::resource::client_request::ClientRequest;
 use crate::resource::record::LoadError;
+use crate::resource::request_message;
 use crate::resource::spool::Spooled;
-use crate::resource::{self, Form, request_message};
 use crawlspace_archive::source::SourceError;
 
 /// Maximum size of the body of a request, in bytes.
@@ -47,7 +48,7 @@ pub(super) async fn answer(
         parts.method.clone()
     };
     let message = ClientRequest::plain(method, &parts.headers, spooled);
-    load(asked, &parts, form, query, message).await
+    record::answer(asked, &parts.headers, form, query, message).await
 }
 
 /// Loads what the request gets that is in the body.
@@ -73,27 +74,10 @@ pub(super) async fn answer_message(
     match arrive(request_message::read(pieces(body), MAX_BODY)).await {
         Ok(message) => {
             let query = parts.uri.query().unwrap_or("");
-            load(asked, &parts, Form::Record, query, message).await
+            record::answer(asked, &parts.headers, Form::Record, query, message).await
         }
         Err(refused) => refused,
     }
-}
-
-async fn load(
-    asked: &RequestTarget<'_>,
-    parts: &http::request::Parts,
-    form: Form,
-    query: &str,
-    message: ClientRequest,
-) -> Response<Body> {
-    let request = resource::Request {
-        form,
-        query,
-        point: asked.point.as_deref(),
-        headers: &parts.headers,
-        message,
-    };
-    resource::answer(asked.federation, asked.collection, request).await
 }
 
 /// The body of a request as it comes.

@@ -288,7 +288,7 @@ fn late() -> Response<Body> {
 }
 
 /// Marks an answer that is true only now as one that caches must not store.
-pub fn fresh(mut response: Response<Body>) -> Response<Body> {
+pub(super) fn fresh(mut response: Response<Body>) -> Response<Body> {
     let value = HeaderValue::from_static("no-store");
     response.headers_mut().insert(header::CACHE_CONTROL, value);
     response

@@ -21,6 +21,7 @@ use crawlspace_archive::row::Row;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::Batch;
 use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_cdx::Field;
 use crawlspace_cdx::surt::MatchType;
 
 /// The media type of TimeMaps (RFC 6690).
@@ -243,14 +244,19 @@ impl TimeMap {
 
     fn memento(&self, row: &Row) -> Option<Memento> {
         let time = Timestamp::earliest(row.timestamp())?;
-        let mut url = row.field("url");
+        let capture = row.capture();
+        let text = |field: Field| {
+            let value = capture.as_ref().and_then(|line| line.field(&field));
+            String::from_utf8_lossy(&value.unwrap_or_default()).into_owned()
+        };
+        let mut url = text(Field::Url);
         if url.is_empty() && self.query.match_type == MatchType::Exact {
             url.clone_from(&self.url);
         }
         (!url.is_empty()).then(|| Memento {
             url,
             time,
-            source: row.field("source"),
+            source: text(Field::Other(b"source"[..].into())),
             is_first: false,
         })
     }

@@ -6,20 +6,18 @@ mod replay;
 mod response;
 mod upstream;
 
+use futures_util::future::BoxFuture;
 use url::Url;
 
+use super::capture::Capture;
 use super::client_request::ClientRequest;
 use super::digest::Digest;
 use super::record::{LoadError, Record};
 use crawlspace_archive::net::{Net, via};
-use crawlspace_archive::row::Row;
 use crawlspace_archive::source::Limits;
 use crawlspace_archive::timestamp::Timestamp;
 
-pub use self::upstream::load as load_upstream;
-
 use self::response::Origin;
-use crawlspace_cdx::Field;
 
 /// What a row says about where its resource is.
 struct Whereabouts {
@@ -35,35 +33,31 @@ struct Whereabouts {
 }
 
 impl Whereabouts {
-    fn of(row: &Row) -> Result<Whereabouts, LoadError> {
+    fn of(capture: &Capture) -> Result<Whereabouts, LoadError> {
         let unfit = |what: &str| LoadError::Unfit(what.to_owned());
-        let capture = row
-            .capture()
-            .ok_or_else(|| unfit("the row is not a valid line of CDXJ"))?;
-        let text = |name: &str| {
-            let value = capture.field(&Field::named(name.as_bytes()));
-            value
-                .map(|value| String::from_utf8_lossy(&value).into_owned())
-                .filter(|value| !value.is_empty())
+        let given = |text: &str, otherwise: &str| {
+            let text = Some(text).filter(|text| !text.is_empty());
+            text.map(str::to_owned).ok_or_else(|| unfit(otherwise))
         };
-        let load_url = text("live_url").or_else(|| text("load_url"));
-        let load_url = load_url.ok_or_else(|| unfit("the row has no live_url"))?;
+        let load_url = given(&capture.load_url, "the row has no live_url")?;
         let load_url = Url::parse(&load_url)
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or_else(|| unfit("invalid live_url: an http or https URL is expected"))?;
         Ok(Whereabouts {
-            url: text("url").ok_or_else(|| unfit("the row has no url"))?,
+            url: given(&capture.url, "the row has no url")?,
             load_url,
-            date: Timestamp::earliest(row.timestamp()).ok_or_else(|| unfit("invalid timestamp"))?,
-            status: text("status").unwrap_or_default(),
-            digest: text("digest").and_then(|digest| Digest::parse(digest.as_bytes())),
-            source_type: text("source_type").unwrap_or_default(),
+            date: Timestamp::earliest(capture.timestamp.as_bytes())
+                .ok_or_else(|| unfit("invalid timestamp"))?,
+            status: capture.status.clone(),
+            digest: Digest::parse(capture.digest.as_bytes()),
+            source_type: capture.source_type.clone(),
         })
     }
 }
 
-/// Fetches what a row with `live_url` is about, and makes a record of it.
+/// Fetches what a row with `live_url` is about, and makes a record of it. For a row of another server of this kind, that
+/// server is asked for its record.
 ///
 /// On the live web the answer is the record, whatever its status; a redirect is one as well. An archive may send on to
 /// another moment of the same resource.
@@ -74,14 +68,20 @@ impl Whereabouts {
 pub async fn load(
     net: &Net,
     limits: &Limits,
-    row: &Row,
+    capture: &Capture,
     request: &ClientRequest,
 ) -> Result<Record, LoadError> {
-    let row = Whereabouts::of(row)?;
-    match row.source_type.as_str() {
-        "live" => live(net, limits, row.load_url, request).await,
-        _ => replay::load(net, limits, row, request).await,
+    if let Some(collection) = &capture.upstream {
+        let load: BoxFuture<'_, _> =
+            Box::pin(upstream::load(net, limits, collection, capture, request));
+        return load.await;
     }
+    let row = Whereabouts::of(capture)?;
+    let load: BoxFuture<'_, _> = match row.source_type.as_str() {
+        "live" => Box::pin(live(net, limits, row.load_url, request)),
+        _ => Box::pin(replay::load(net, limits, row, request)),
+    };
+    load.await
 }
 
 async fn live(

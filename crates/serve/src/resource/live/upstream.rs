@@ -1,12 +1,12 @@
 //! Records of another server of this kind, checked and passed on.
 
 use bytes::Bytes;
-use crawlspace_cdx::Field;
 use crawlspace_cdx::surt::urlkey;
 use futures_util::stream::{self, StreamExt};
 use http::Method;
 use url::Url;
 
+use crate::resource::capture::Capture;
 use crate::resource::client_request::ClientRequest;
 use crate::resource::input::Input;
 use crate::resource::record::{LoadError, Record};
@@ -15,7 +15,6 @@ use crate::resource::stored::Stored;
 use crate::resource::stored::header::{self, Fields};
 use crawlspace_archive::net::exchange::{Body, Exchange, Incoming, Outgoing, Version};
 use crawlspace_archive::net::{Net, via};
-use crawlspace_archive::row::Row;
 use crawlspace_archive::source::{Limits, SourceError};
 use crawlspace_warc::http::{Head, Status};
 use crawlspace_warc::{END, Header, MAX_HEADER, Rules, end_of_header};
@@ -26,25 +25,18 @@ use crawlspace_warc::{END, Header, MAX_HEADER, Rules, end_of_header};
 /// # Errors
 /// [`LoadError::Missing`] when it has none; [`LoadError::Record`] when its answer is not one whole valid record, or
 /// one of another URL; else when there is no answer within the limits.
-pub async fn load(
+pub(super) async fn load(
     net: &Net,
     limits: &Limits,
     collection: &Url,
-    row: &Row,
+    capture: &Capture,
     request: &ClientRequest,
 ) -> Result<Record, LoadError> {
-    let url = row.capture().and_then(|capture| {
-        let url = capture.field(&Field::Url)?;
-        Some(String::from_utf8_lossy(&url).into_owned())
-    });
-    let url = url.filter(|url| !url.is_empty());
-    let url = url.ok_or_else(|| LoadError::Unfit("the row has no url".to_owned()))?;
-    let mut outgoing = outgoing(
-        collection,
-        &url,
-        &String::from_utf8_lossy(row.timestamp()),
-        request,
-    )?;
+    let url = &capture.url;
+    if url.is_empty() {
+        return Err(LoadError::Unfit("the row has no url".to_owned()));
+    }
+    let mut outgoing = outgoing(collection, url, &capture.timestamp, request)?;
     let fields = &mut outgoing.fields;
     fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Via"));
     via::mark(fields);
@@ -59,7 +51,7 @@ pub async fn load(
         }
         code => return Err(LoadError::Net(SourceError::Status(code))),
     }
-    received(&head, body, limits, &url).await
+    received(&head, body, limits, url).await
 }
 
 /// Whether an answer is a record, and not what was recorded.

@@ -24,7 +24,6 @@ use crate::config::Loader;
 use crate::group::{Member, Report};
 use crate::query::{Query, Selection};
 use crawlspace_archive::net::Net;
-use crawlspace_archive::row::Row;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::Limits;
 use crawlspace_archive::timestamp::Timestamp;
@@ -214,7 +213,7 @@ impl Originals<'_> {
                             self.load(&step.resource, extent, name, revisit, Some(&candidate))
                                 .await
                         }
-                        None => self.fetch(row, &candidate, &step.resource, revisit).await,
+                        None => self.fetch(&candidate, &step.resource, revisit).await,
                     };
                     match loaded {
                         Ok(original) => return Ok(Some(original)),
@@ -261,7 +260,6 @@ impl Originals<'_> {
     /// A record that another archive has.
     async fn fetch(
         &self,
-        row: &Row,
         candidate: &Capture,
         loaders: &[Loader],
         revisit: &Revisit<'_>,
@@ -270,10 +268,7 @@ impl Originals<'_> {
             return Err(no_loader());
         }
         let ((net, limits), message) = (self.net, ClientRequest::default());
-        let record = match &candidate.upstream {
-            Some(collection) => live::load_upstream(net, limits, collection, row, &message).await?,
-            None => live::load(net, limits, row, &message).await?,
-        };
+        let record = live::load(net, limits, candidate, &message).await?;
         let head = stream::iter([Ok(record.head)]);
         let input = Input::Record(head.chain(record.body).boxed());
         let stored = Stored::read(input, b"").await?;
@@ -292,7 +287,7 @@ impl Revisit<'_> {
         // The live web has no originals, but what is there now.
         let is_stored = candidate.extent.is_some()
             || candidate.upstream.is_some()
-            || candidate.is_live && candidate.source_type != "live";
+            || candidate.is_live() && candidate.source_type != "live";
         let same_digest = self
             .digest
             .as_ref()

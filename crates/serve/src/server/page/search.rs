@@ -15,8 +15,8 @@ use crate::collection::{Collection, next};
 use crate::group::Report;
 use crate::query::Query;
 use crate::reason::Reason;
+use crate::server::index::status_of;
 use crate::server::links::BaseUrl;
-use crate::server::status_of;
 use crawlspace_archive::row::Row;
 use crawlspace_archive::timestamp::Timestamp;
 

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use crawlspace_archive::net::Net;
-use crawlspace_archive::row::Row;
 use crawlspace_archive::source::SourceError;
+use crawlspace_serve::resource::capture::Capture;
 use crawlspace_serve::resource::client_request::ClientRequest;
 use crawlspace_serve::resource::live;
 use crawlspace_serve::resource::record::{LoadError, Record};
@@ -18,13 +18,13 @@ use redis_tests::{ScriptedHost, once, rows};
 const URL: &str = "http://example.com/";
 
 /// A row of a capture that the stub replays.
-fn replayed(stub: &ScriptedHost, source_type: &str, status: &str) -> Row {
+fn replayed(stub: &ScriptedHost, source_type: &str, status: &str) -> Capture {
     let replay = stub.url(&format!("/web/20160101000000id_/{URL}"));
     let fields = [("url", URL), ("status", status), ("live_url", &replay)];
     row(source_type, "20160101000000", &fields)
 }
 
-async fn load(row: &Row) -> Result<Record, LoadError> {
+async fn load(row: &Capture) -> Result<Record, LoadError> {
     live::load(&net(), &limits(), row, &ClientRequest::default()).await
 }
 

@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use crawlspace_archive::net::Net;
 use crawlspace_archive::net::Network;
-use crawlspace_archive::row::{Row, build, member};
+use crawlspace_archive::row::{build, member};
 use crawlspace_archive::source::Limits;
+use crawlspace_serve::resource::capture::Capture;
 use crawlspace_serve::resource::client_request::ClientRequest;
 use crawlspace_serve::resource::live;
 use crawlspace_serve::resource::record::{LoadError, Record};
@@ -44,17 +45,17 @@ fn limits() -> Limits {
 }
 
 /// A row of a source of that type.
-fn row(source_type: &str, timestamp: &str, fields: &[(&str, &str)]) -> Row {
+fn row(source_type: &str, timestamp: &str, fields: &[(&str, &str)]) -> Capture {
     let mut members = String::new();
     for (name, value) in fields {
         member(name, value, &mut members);
     }
     member("source_type", source_type, &mut members);
-    build("com,example)/", timestamp, &members).unwrap()
+    Capture::of(&build("com,example)/", timestamp, &members).unwrap()).unwrap()
 }
 
 /// A row of the live web.
-fn live_row(url: &str) -> Row {
+fn live_row(url: &str) -> Capture {
     row("live", "20260101000000", &[("url", url), ("live_url", url)])
 }
 

@@ -6,16 +6,15 @@ use crawlspace_serve::resource::{live, request_message};
 use crawlspace_warc::{Compression, Writer};
 use futures_util::stream::{self, StreamExt};
 use redis_tests::{ScriptedHost, assert_contains, assert_lacks, assert_starts, rows};
-use url::Url;
 
 use crate::live::{bytes_of, limits, load_page, net, refusal, row};
 
 const URL: &str = "http://example.com/a?b=c&d";
 
 async fn load(stub: &ScriptedHost, request: &ClientRequest) -> Result<Record, LoadError> {
-    let collection = Url::parse(&stub.url("/other")).unwrap();
-    let row = row("upstream", "20160101000000", &[("url", URL)]);
-    live::load_upstream(&net(), &limits(), &collection, &row, request).await
+    let fields = [("url", URL), ("upstream_url", &*stub.url("/other"))];
+    let row = row("upstream", "20160101000000", &fields);
+    live::load(&net(), &limits(), &row, request).await
 }
 
 /// What comes of an answer to an ordinary request.
@@ -64,10 +63,11 @@ async fn what_we_make_is_what_we_take() {
     let made = load_page(&web.url("/")).await.unwrap();
     let made = bytes_of(made).await.unwrap();
     let theirs = ScriptedHost::answering(answer(&made));
-    let collection = Url::parse(&theirs.url("/other/")).unwrap();
-    let row = row("upstream", "20160101000000", &[("url", &web.url("/"))]);
+    let (url, collection) = (web.url("/"), theirs.url("/other/"));
+    let fields = [("url", &*url), ("upstream_url", &*collection)];
+    let row = row("upstream", "20160101000000", &fields);
     let request = ClientRequest::default();
-    let record = live::load_upstream(&net(), &limits(), &collection, &row, &request).await;
+    let record = live::load(&net(), &limits(), &row, &request).await;
     let record = record.unwrap();
     assert_eq!(record.source.as_deref(), Some("theirs"));
     assert_eq!(record.target_uri, web.url("/"));

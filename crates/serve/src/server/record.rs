@@ -1,0 +1,181 @@
+//! The record that a search found, or what was tried, as an answer.
+
+use futures_util::stream::{self, BoxStream, StreamExt};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
+use hyper::body::Frame;
+use serde_json::{Value, json};
+
+use super::body::{Body, Broken, frames, whole};
+use super::links::{BaseUrl, in_header, link, timemap_link};
+use super::{
+    RequestTarget, fresh, gzip, message, refusal, replay, reply, with_errors, with_ignored,
+};
+use crate::group::{Report, ascii};
+use crate::reason::Reason;
+use crate::resource::client_request::ClientRequest;
+use crate::resource::record::{LoadError, Record};
+use crate::resource::{self, Attempts, Found, Outcome};
+use bytes::Bytes;
+use crawlspace_archive::row::Row;
+
+/// Maximum size of a row in a header, in bytes. A longer one is left out.
+const MAX_ROW: usize = 6 * 1024;
+
+/// The form in which a capture is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A WARC record.
+    Record,
+    /// The HTTP response that was captured.
+    Replay,
+}
+
+/// Answers with the record of the first row that has one; else with 404, and what was tried. `text` is the query
+/// string, `request` what is sent on to the server of the resource.
+pub(super) async fn answer(
+    asked: &RequestTarget<'_>,
+    headers: &HeaderMap,
+    form: Form,
+    text: &str,
+    request: ClientRequest,
+) -> Response<Body> {
+    let (federation, collection) = (asked.federation, asked.collection);
+    let point = asked.point.as_deref();
+    let query = match resource::query(text, point, collection, &request).await {
+        Ok(query) => query,
+        Err(failure) => return refusal(&failure),
+    };
+    let search = resource::search(federation, collection, &query, &request).await;
+    let report = search.report;
+    let response = match search.outcome {
+        Outcome::Found(found) => {
+            let public = federation.public_url.as_deref();
+            let base_url = BaseUrl::seen(public, headers, &collection.name, point);
+            match form {
+                Form::Record if query.compress => compressed(present(*found, &base_url)),
+                Form::Record => present(*found, &base_url),
+                Form::Replay => replay::response(found.record, &found.source, &base_url)
+                    .await
+                    .unwrap_or_else(|error| {
+                        tracing::info!(%error, "a record cannot be replayed");
+                        let reason = Reason::from(&error).to_string();
+                        message(StatusCode::BAD_GATEWAY, &reason)
+                    }),
+            }
+        }
+        Outcome::Failed(failure) => return with_errors(refusal(&failure), &report),
+        Outcome::Nothing(tried) => match report.unanswered() {
+            Some(sources) if tried.is_empty() => refusal(&sources.into()),
+            _ => not_found(&tried, &query.url, &report),
+        },
+    };
+    with_ignored(with_errors(response, &report), &query)
+}
+
+/// The answer with a record.
+fn present(found: Found, base_url: &BaseUrl) -> Response<Body> {
+    let Found {
+        row,
+        record,
+        source,
+    } = found;
+    let length = record.length;
+    let mut headers = HeaderMap::new();
+    let mut add = |name: &'static str, value: &[u8]| {
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    };
+    let source = in_header(&source);
+    add("archive-source-coll", source.as_bytes());
+    add("warcserver-source-coll", source.as_bytes());
+    add("warcserver-type", b"warc");
+    add("warcserver-cdx", &shown(&row, &record));
+    add("memento-datetime", record.date.http_date().as_bytes());
+    let target = &record.target_uri;
+    add("warc-target-uri", in_header(target).as_bytes());
+    let links = [
+        link(target, "original"),
+        link(&base_url.timegate(target), "timegate"),
+        timemap_link(&base_url.timemap(target), "timemap"),
+    ];
+    add("link", links.join(", ").as_bytes());
+    add("content-type", b"application/warc-record");
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    let body = if length == record.head.len() as u64 {
+        whole(record.head)
+    } else {
+        let head = stream::iter([Ok(record.head)]);
+        pieces(head.chain(record.body).boxed())
+    };
+    let mut response = Response::new(body);
+    *response.headers_mut() = headers;
+    response
+}
+
+/// Compresses the body of an answer with gzip while it is sent.
+fn compressed(response: Response<Body>) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    parts.headers.remove(CONTENT_LENGTH);
+    let gzip = HeaderValue::from_static("gzip");
+    parts.headers.insert(CONTENT_ENCODING, gzip);
+    Response::from_parts(parts, gzip::body(body))
+}
+
+/// The row, for those who want to know what the record is of.
+fn shown(row: &Row, record: &Record) -> Vec<u8> {
+    let date = record.date.to_string();
+    // An archive may have had another moment than its index said.
+    let timestamp = if row.timestamp().starts_with(date.as_bytes()) {
+        row.timestamp()
+    } else {
+        date.as_bytes()
+    };
+    let json = String::from_utf8_lossy(row.json());
+    let json = if row.line().len() > MAX_ROW {
+        let members = ["url", "source", "source-coll"];
+        let members = members.map(|name| (name.to_owned(), row.field(name).into()));
+        serde_json::Value::Object(members.into_iter().collect()).to_string()
+    } else {
+        json.into_owned()
+    };
+    [row.urlkey(), b" ", timestamp, b" ", ascii(&json).as_bytes()].concat()
+}
+
+/// The answer without a record: 404, or 504 after a timeout. Caches must not keep it if there are rows.
+fn not_found(tried: &Attempts, url: &str, report: &Report) -> Response<Body> {
+    let errors = report.reasons().into_iter();
+    let errors = errors.map(|(name, reason)| (name.to_string(), Value::from(reason.to_string())));
+    let mut value = json!({
+        "message": tried.summary(url),
+        "tried": tried.listed(),
+        "errors": Value::Object(errors.collect()),
+    });
+    if let (more @ 1.., Some(object)) = (tried.unlisted(), value.as_object_mut()) {
+        object.insert("more".to_owned(), more.into());
+    }
+    let status = if tried.is_late() {
+        StatusCode::GATEWAY_TIMEOUT
+    } else {
+        StatusCode::NOT_FOUND
+    };
+    let response = reply::json(status, &value);
+    if tried.is_empty() {
+        response
+    } else {
+        fresh(response)
+    }
+}
+
+/// Pieces as they come. A failure cuts the connection, so that the client sees that the answer is incomplete.
+pub(super) fn pieces(pieces: BoxStream<'static, Result<Bytes, LoadError>>) -> Body {
+    let span = tracing::Span::current();
+    frames(pieces.map(move |piece| match piece {
+        Ok(bytes) => Ok(Frame::data(bytes)),
+        Err(error) => {
+            span.in_scope(|| tracing::warn!(%error, "a record broke off"));
+            Err(Broken(error.to_string()))
+        }
+    }))
+}
