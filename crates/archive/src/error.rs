@@ -1,6 +1,5 @@
 //! What can go wrong, and what is missing.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,21 +9,25 @@ use nix::libc;
 use crawlspace_warc as warc;
 
 /// Why there is no index.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file or folder could not be read or written.
+    #[error("{}: cannot {action}: {error}{}", path.display(), advice(error))]
     Io {
         /// Which one.
         path: PathBuf,
         /// What was to be done with it: `write`, `open`, …
         action: &'static str,
         /// What the system says.
+        #[source]
         error: io::Error,
     },
     /// A file of an archive is not what it should be.
-    Warc(warc::Error),
+    #[error("{0}")]
+    Warc(#[from] warc::Error),
     /// Lines of a file are not what they should be.
+    #[error("{file}: {what}")]
     Lines {
         /// Which file.
         file: String,
@@ -32,6 +35,7 @@ pub enum Error {
         what: String,
     },
     /// Another builder had the entry for longer than one would wait.
+    #[error("{}: still being built after {} s, by {owner}", entry.display(), waited.as_secs())]
     Busy {
         /// Which entry.
         entry: PathBuf,
@@ -41,6 +45,7 @@ pub enum Error {
         waited: Duration,
     },
     /// A server did not give what it was asked for.
+    #[error("{url}: {what}")]
     Remote {
         /// Which address.
         url: String,
@@ -48,6 +53,7 @@ pub enum Error {
         what: String,
     },
     /// An entry is not what its manifest says.
+    #[error("{}: {what}", entry.display())]
     Damaged {
         /// Which entry.
         entry: PathBuf,
@@ -55,8 +61,10 @@ pub enum Error {
         what: String,
     },
     /// What was asked for makes no sense.
+    #[error("{0}")]
     Request(String),
     /// The work was cancelled.
+    #[error("stopped; the same request goes on from here")]
     Cancelled,
 }
 
@@ -72,15 +80,7 @@ impl Error {
 
     /// Whether the disk is full, or the quota used up.
     pub fn is_full(&self) -> bool {
-        match self {
-            Error::Io { error, .. } => matches!(
-                error.kind(),
-                io::ErrorKind::StorageFull
-                    | io::ErrorKind::QuotaExceeded
-                    | io::ErrorKind::FileTooLarge
-            ),
-            _ => false,
-        }
+        matches!(self, Error::Io { error, .. } if is_full(error))
     }
 
     /// Whether there are too many open files, or there is no memory: nothing is wrong with what was to be read.
@@ -97,55 +97,16 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Io {
-                path,
-                action,
-                error,
-            } => {
-                write!(out, "{}: cannot {action}: {error}", path.display())?;
-                if self.is_full() {
-                    out.write_str(
-                        "; nothing is left half-written: make room (crawlspace index gc) and try again",
-                    )
-                } else {
-                    Ok(())
-                }
-            }
-            Error::Warc(error) => error.fmt(out),
-            Error::Lines { file, what } => write!(out, "{file}: {what}"),
-            Error::Busy {
-                entry,
-                owner,
-                waited,
-            } => write!(
-                out,
-                "{}: still being built after {} s, by {owner}",
-                entry.display(),
-                waited.as_secs()
-            ),
-            Error::Remote { url, what } => write!(out, "{url}: {what}"),
-            Error::Damaged { entry, what } => write!(out, "{}: {what}", entry.display()),
-            Error::Request(what) => out.write_str(what),
-            Error::Cancelled => out.write_str("stopped; the same request goes on from here"),
-        }
-    }
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Io { error, .. } => Some(error),
-            Error::Warc(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<warc::Error> for Error {
-    fn from(error: warc::Error) -> Error {
-        Error::Warc(error)
+/// What to do about an error of the system.
+fn advice(error: &io::Error) -> &'static str {
+    if is_full(error) {
+        "; nothing is left half-written: make room (crawlspace index gc) and try again"
+    } else {
+        ""
     }
 }

@@ -4,7 +4,6 @@
 //! the index in the file, and asks where the originals of its revisits are.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use crawlspace_archive::capture::Capture;
 use crawlspace_archive::wacz::package::Required;
@@ -39,12 +38,14 @@ impl Dependencies {
 }
 
 /// Why the requirements of a WACZ file cannot be found.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file is at fault.
-    Wacz(wacz::Error),
+    #[error("{0}")]
+    Wacz(#[from] wacz::Error),
     /// The index is at fault.
-    Index(crawlspace_client::Error),
+    #[error("{0}")]
+    Index(#[from] crawlspace_client::Error),
 }
 
 /// The files that this one needs, which is part of that crawl; an empty one is no crawl of the index.
@@ -170,35 +171,5 @@ pub fn in_text(required: crawlspace_client::dedupe::Required) -> Required {
         hash: required.hash.map(text),
         size: required.size,
         crawl: Some(text(required.crawl)),
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Wacz(error) => error.fmt(f),
-            Error::Index(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Wacz(error) => Some(error),
-            Error::Index(error) => Some(error),
-        }
-    }
-}
-
-impl From<wacz::Error> for Error {
-    fn from(error: wacz::Error) -> Error {
-        Error::Wacz(error)
-    }
-}
-
-impl From<crawlspace_client::Error> for Error {
-    fn from(error: crawlspace_client::Error) -> Error {
-        Error::Index(error)
     }
 }

@@ -49,42 +49,14 @@ pub struct Tally {
 }
 
 /// Why a file did not make it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file is at fault, and the next one may be read.
-    Warc(warc::Error),
+    #[error("{0}")]
+    Warc(#[from] warc::Error),
     /// The index is at fault.
-    Dedupe(dedupe::Error),
-}
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Error::Warc(error) => error.fmt(f),
-            Error::Dedupe(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Warc(error) => Some(error),
-            Error::Dedupe(error) => Some(error),
-        }
-    }
-}
-
-impl From<warc::Error> for Error {
-    fn from(error: warc::Error) -> Error {
-        Error::Warc(error)
-    }
-}
-
-impl From<dedupe::Error> for Error {
-    fn from(error: dedupe::Error) -> Error {
-        Error::Dedupe(error)
-    }
+    #[error("{0}")]
+    Dedupe(#[from] dedupe::Error),
 }
 
 /// Reads one WARC file into the crawl, and adds to the tally. The records before a fault in the file are

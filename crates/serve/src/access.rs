@@ -3,7 +3,6 @@
 //! What is not known to be allowed is not shown: without an answer of the tag space there is no row, and a row that
 //! it cannot read is left out.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,27 +38,18 @@ struct Inner {
 }
 
 /// Why it is unknown which rows may be seen. None are shown then.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
     /// There is no access point of that name.
+    #[error("{0}")]
     NoPoint(String),
     /// What the query says of tags is wrong.
+    #[error("{0}")]
     Query(String),
     /// The tag space cannot be asked.
+    #[error("{0}")]
     Unavailable(String),
 }
-
-impl fmt::Display for AccessError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AccessError::NoPoint(what)
-            | AccessError::Query(what)
-            | AccessError::Unavailable(what) => f.write_str(what),
-        }
-    }
-}
-
-impl std::error::Error for AccessError {}
 
 impl Access {
     /// The tag space at `redis://host:port/db/key`, which is asked when it is needed.

@@ -1,6 +1,5 @@
 //! A collection: steps that are tried one after the other.
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -47,39 +46,27 @@ pub struct Step {
 pub type Rows = BoxStream<'static, Result<Batch, Failure>>;
 
 /// Why a query has no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The query is wrong.
-    Query(BadQuery),
+    #[error("{0}")]
+    Query(#[from] BadQuery),
     /// The access point is unknown, or cannot be asked which rows may be seen.
-    Access(AccessError),
+    #[error("{0}")]
+    Access(#[from] AccessError),
     /// There are more rows than are put into another order.
+    #[error(
+        "more than {SORTED} captures, which would have to be sorted: narrow the query by from, to or filter, or say \
+         limit"
+    )]
     TooMany,
     /// All requests together exceed the memory limit at the moment.
+    #[error("other requests take all the memory that there is for them: ask again later")]
     Busy,
     /// No source that was asked answered.
+    #[error("{0}")]
     Unanswered(Unanswered),
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Query(bad) => bad.fmt(f),
-            Failure::Access(error) => error.fmt(f),
-            Failure::Unanswered(sources) => sources.fmt(f),
-            Failure::Busy => f.write_str(
-                "other requests take all the memory that there is for them: ask again later",
-            ),
-            Failure::TooMany => write!(
-                f,
-                "more than {SORTED} captures, which would have to be sorted: narrow the query by from, to or filter, \
-                 or say limit"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
 
 impl From<Unanswered> for Failure {
     /// Where there is too much of everything, that is for who asks to change.
@@ -104,18 +91,6 @@ impl From<Unsorted> for Failure {
             Unsorted::TooMany => Failure::TooMany,
             Unsorted::Full => Failure::Busy,
         }
-    }
-}
-
-impl From<AccessError> for Failure {
-    fn from(error: AccessError) -> Failure {
-        Failure::Access(error)
-    }
-}
-
-impl From<BadQuery> for Failure {
-    fn from(bad: BadQuery) -> Failure {
-        Failure::Query(bad)
     }
 }
 

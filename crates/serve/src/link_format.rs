@@ -2,8 +2,6 @@
 //!
 //! A text is read as it comes, whatever is in it, and no link is kept that is longer than such links are.
 
-use std::fmt;
-
 /// Maximum length of a link with its attributes, in bytes.
 const MAX_LINK: usize = 128 << 10;
 /// Maximum number of attributes kept of a link; further ones are dropped.
@@ -38,16 +36,9 @@ impl Link {
 }
 
 /// Why a text is not a valid list of links.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct BadLinks(String);
-
-impl fmt::Display for BadLinks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadLinks {}
 
 /// Reads links as they come.
 ///

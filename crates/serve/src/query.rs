@@ -3,7 +3,6 @@
 mod given;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use crawlspace_cdx::Filter;
@@ -208,16 +207,9 @@ impl Selection {
 }
 
 /// A parameter is missing or wrong. The text names it and says what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct BadQuery(pub String);
-
-impl fmt::Display for BadQuery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadQuery {}
 
 #[cfg(test)]
 mod tests {

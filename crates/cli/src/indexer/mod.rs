@@ -33,7 +33,6 @@ mod worker;
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
-use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -81,13 +80,16 @@ pub struct Import {
 }
 
 /// Why an import could not be done. Packages that cannot be read are no reason: see [`Report::failed`].
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The source cannot be read.
-    Source(wacz::Error),
+    #[error("{0}")]
+    Source(#[from] wacz::Error),
     /// The index refuses, or cannot be reached.
-    Index(crawlspace_client::Error),
+    #[error("{0}")]
+    Index(#[from] crawlspace_client::Error),
     /// What was asked for would do harm.
+    #[error("{0}")]
     Refused(String),
 }
 
@@ -364,38 +366,6 @@ fn iso(since_1970: Duration) -> String {
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     let millis = since_1970.subsec_millis();
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z")
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Source(error) => error.fmt(f),
-            Error::Index(error) => error.fmt(f),
-            Error::Refused(reason) => f.write_str(reason),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Source(error) => Some(error),
-            Error::Index(error) => Some(error),
-            Error::Refused(_) => None,
-        }
-    }
-}
-
-impl From<wacz::Error> for Error {
-    fn from(error: wacz::Error) -> Error {
-        Error::Source(error)
-    }
-}
-
-impl From<crawlspace_client::Error> for Error {
-    fn from(error: crawlspace_client::Error) -> Error {
-        Error::Index(error)
-    }
 }
 
 #[cfg(test)]

@@ -1,38 +1,50 @@
 //! Why a mirror could not be brought up to date.
 
 use std::error::Error as _;
-use std::{fmt, io};
+use std::io;
 
 use crawlspace_client::tags;
 
 /// Why a mirror could not be brought up to date. Readers see what they saw before.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// PostgreSQL cannot be reached, or refuses.
     #[allow(missing_docs)]
+    #[error("{doing}: {}", reason(cause))]
     Postgres {
         doing: String,
         cause: postgres::Error,
     },
     /// Redis cannot be reached, or refuses.
-    Redis(tags::Error),
+    #[error("{0}")]
+    Redis(#[from] tags::Error),
     /// A file cannot be read.
     #[allow(missing_docs)]
+    #[error("{name}: {cause}")]
     File { name: String, cause: csv::Error },
     /// A row of the source is not an id with tags. The text names it.
+    #[error("{0}")]
     Row(String),
     /// Something that the caller asked for makes no sense.
+    #[error("{0}")]
     Setting(String),
     /// Another mirror keeps this space. The text says which.
+    #[error("{0}")]
     Held(String),
     /// The source is empty, and the space is not.
+    #[error(
+        "the source has no tags at all, but the space holds {ids} ids: nothing was changed. If it is to be emptied, \
+         say --allow-empty"
+    )]
     Emptied {
         /// The ids that the space holds.
         ids: u64,
     },
     /// Another client changed what the mirror had written; the text says what.
+    #[error("{0}")]
     Disturbed(String),
     /// The caller wanted it to end.
+    #[error("stopped")]
     Stopped,
 }
 
@@ -91,49 +103,23 @@ fn is_lasting(cause: &postgres::Error) -> bool {
     !cause.is_closed()
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Postgres { doing, cause } => {
-                write!(f, "{doing}: ")?;
-                let Some(refusal) = cause.as_db_error() else {
-                    // With its reasons, which it does not name itself.
-                    let text = cause.to_string();
-                    f.write_str(&text)?;
-                    let mut source = cause.source();
-                    while let Some(reason) = source {
-                        let reason_text = reason.to_string();
-                        if !text.contains(&reason_text) {
-                            write!(f, ": {reason_text}")?;
-                        }
-                        source = reason.source();
-                    }
-                    return Ok(());
-                };
-                write!(f, "{}", refusal.message())?;
-                if let Some(detail) = refusal.detail() {
-                    write!(f, " ({detail})")?;
-                }
-                write!(f, " [{}]", refusal.code().code())
-            }
-            Error::Redis(error) => error.fmt(f),
-            Error::File { name, cause } => write!(f, "{name}: {cause}"),
-            Error::Row(text) | Error::Setting(text) | Error::Held(text) => f.write_str(text),
-            Error::Emptied { ids } => write!(
-                f,
-                "the source has no tags at all, but the space holds {ids} ids: nothing was changed. If it is \
-                 to be emptied, say --allow-empty"
-            ),
-            Error::Disturbed(text) => f.write_str(text),
-            Error::Stopped => f.write_str("stopped"),
+/// What PostgreSQL says, or what keeps it from being asked.
+fn reason(cause: &postgres::Error) -> String {
+    if let Some(refusal) = cause.as_db_error() {
+        let detail = refusal.detail().map(|detail| format!(" ({detail})"));
+        let (message, code) = (refusal.message(), refusal.code().code());
+        return format!("{message}{} [{code}]", detail.unwrap_or_default());
+    }
+    // With its reasons, which it does not name itself.
+    let text = cause.to_string();
+    let mut all = text.clone();
+    let mut source = cause.source();
+    while let Some(reason) = source {
+        let reason_text = reason.to_string();
+        if !text.contains(&reason_text) {
+            all = format!("{all}: {reason_text}");
         }
+        source = reason.source();
     }
-}
-
-impl std::error::Error for Error {}
-
-impl From<tags::Error> for Error {
-    fn from(error: tags::Error) -> Error {
-        Error::Redis(error)
-    }
+    all
 }

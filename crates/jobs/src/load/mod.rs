@@ -11,7 +11,6 @@ mod crawl_name;
 mod row;
 mod survey;
 
-use std::fmt;
 use std::path::Path;
 
 use serde::Serialize;
@@ -79,49 +78,20 @@ pub enum Outcome {
 }
 
 /// Why a job was not loaded.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Its index cannot be read, or the work was cancelled.
-    Cache(super::Error),
+    #[error("{0}")]
+    Cache(#[from] super::Error),
     /// The dedupe index refuses, or cannot be reached.
-    Index(crawlspace_client::Error),
+    #[error("{0}")]
+    Index(#[from] crawlspace_client::Error),
     /// The crawl cannot take it.
+    #[error("{0}")]
     Crawl(String),
     /// The calls broke off: another error says why.
+    #[error("the dedupe index took nothing more")]
     Refused,
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Cache(error) => error.fmt(out),
-            Error::Index(error) => error.fmt(out),
-            Error::Crawl(text) => out.write_str(text),
-            Error::Refused => out.write_str("the dedupe index took nothing more"),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Cache(error) => Some(error),
-            Error::Index(error) => Some(error),
-            Error::Crawl(_) | Error::Refused => None,
-        }
-    }
-}
-
-impl From<super::Error> for Error {
-    fn from(error: super::Error) -> Error {
-        Error::Cache(error)
-    }
-}
-
-impl From<crawlspace_client::Error> for Error {
-    fn from(error: crawlspace_client::Error) -> Error {
-        Error::Index(error)
-    }
 }
 
 impl From<Refused> for Error {

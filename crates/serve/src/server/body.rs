@@ -1,7 +1,5 @@
 //! Bodies of answers.
 
-use std::fmt;
-
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::stream::{Stream, StreamExt};
@@ -10,29 +8,24 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 
 /// The body of an answer. Dropping it cancels what is under way for it.
-pub type Body = UnsyncBoxBody<Bytes, Broken>;
+pub(super) type Body = UnsyncBoxBody<Bytes, Broken>;
 
 /// Error of an answer that cannot go on. Its connection is cut, so that the client sees that it is incomplete.
-#[derive(Debug)]
-pub struct Broken(pub String);
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Broken {}
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Broken(pub String);
 
 /// A body that is there.
-pub fn whole(bytes: impl Into<Bytes>) -> Body {
+pub(super) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into())
         .map_err(|never| match never {})
         .boxed_unsync()
 }
 
 /// A body whose parts come as they come.
-pub fn frames(frames: impl Stream<Item = Result<Frame<Bytes>, Broken>> + Send + 'static) -> Body {
+pub(super) fn frames(
+    frames: impl Stream<Item = Result<Frame<Bytes>, Broken>> + Send + 'static,
+) -> Body {
     StreamBody::new(frames).boxed_unsync()
 }
 
