@@ -5,6 +5,8 @@
 //! * [`mirror`] keeps a tag space as a database has it.
 //! * [`dependencies`] finds out which WACZ files one needs for replay.
 
+#![warn(unreachable_pub)]
+
 pub mod dependencies;
 pub mod index;
 pub mod indexer;

@@ -15,6 +15,8 @@
 //! All of them are a [`FileBasedCache`]: whoever asks for an item gets it from the cache or builds it, and never do
 //! two build the same one, in whatever threads and processes they are.
 
+#![warn(unreachable_pub)]
+
 mod cache;
 mod caches;
 mod cdx_index;

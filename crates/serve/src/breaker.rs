@@ -30,7 +30,7 @@ struct Inside {
 
 /// Whether a source is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BreakerState {
+pub(crate) enum BreakerState {
     /// Every request goes through.
     Closed,
     /// The source is skipped, for this long.

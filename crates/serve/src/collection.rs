@@ -43,11 +43,11 @@ pub struct Step {
 }
 
 /// Rows of an answer, which ends with an error when its access point cannot be asked.
-pub type Rows = BoxStream<'static, Result<Batch, Failure>>;
+pub(crate) type Rows = BoxStream<'static, Result<Batch, Failure>>;
 
 /// Why a query has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// The query is wrong.
     #[error("{0}")]
     Query(#[from] BadQuery),

@@ -63,7 +63,7 @@ pub(crate) enum Part {
 
 /// Which sources are missing from an answer, and why. Clones share what is in it.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub(crate) struct Report {
     missing: Arc<Mutex<Vec<Missing>>>,
     /// Whether any source answered, if only that it has nothing.
     answered: Arc<AtomicBool>,
@@ -73,7 +73,7 @@ pub struct Report {
 
 /// Sources, all of which failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unanswered(pub Vec<(Arc<str>, Reason)>);
+pub(crate) struct Unanswered(pub Vec<(Arc<str>, Reason)>);
 
 impl Unanswered {
     /// Whether it is because of this alone.
@@ -156,7 +156,7 @@ impl Report {
     }
 
     /// All failures in their order, as clients are told.
-    pub fn reasons(&self) -> Vec<(Arc<str>, Reason)> {
+    pub(crate) fn reasons(&self) -> Vec<(Arc<str>, Reason)> {
         let missing = self.lock();
         let reasons = missing
             .iter()

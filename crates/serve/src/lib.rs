@@ -19,6 +19,8 @@
 //! | [`server`] | HTTP |
 //! | `indexes` | indexes of jobs, which it gives besides |
 
+#![warn(unreachable_pub)]
+
 pub mod access;
 mod breaker;
 mod collection;

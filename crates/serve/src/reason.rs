@@ -9,7 +9,7 @@ use crawlspace_archive::source::SourceError;
 /// The kind of a failure, in fixed words: no path, no address, no text of another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
+pub(crate) enum Reason {
     /// The timeout ran out.
     Timeout,
     /// The source failed too often of late, and is not asked for a while.

@@ -6,6 +6,8 @@
 //! record as it comes. None of them takes input that it does not understand for the end of the file: whatever is
 //! wrong is a [`Problem`], and an [`Error`] names file and offset. [`Writer`] writes WARC files.
 
+#![warn(unreachable_pub)]
+
 pub mod arc;
 mod async_reader;
 pub mod chunked;

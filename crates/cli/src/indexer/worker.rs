@@ -72,7 +72,7 @@ pub(super) struct Job<'a> {
 
 impl Job<'_> {
     /// Whether to go on.
-    pub fn check(&self) -> Result<(), Failure> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         if self.held.is_lost() {
             return Err(Failure::Lost);
         }

@@ -176,7 +176,7 @@ impl Space {
     }
 
     /// Whether the space still has what was written.
-    pub fn check(&mut self) -> Result<(), Error> {
+    pub(super) fn check(&mut self) -> Result<(), Error> {
         let info = self.tags.info()?;
         match self.left {
             Some(left) => as_left(&info, self.kind, left).inspect_err(|_| self.left = None),

@@ -19,7 +19,7 @@ use std::io::BufRead;
 use crawlspace_cdx::surt::urlkey;
 
 use self::captures::Captures;
-pub use self::row::Row;
+pub(crate) use self::row::Row;
 use super::crawl_log::Line;
 use super::{Error, JobId, PROGRESS_INTERVAL, Work};
 use crawlspace_archive::lines::fields::is_word;
@@ -36,7 +36,7 @@ pub enum Flavour {
 
 /// What became of the lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Lines of the crawl.log, without bad ones.
     pub lines: u64,
     /// Of these, those about what was not fetched or has no time, and in an index for deduplication those without a

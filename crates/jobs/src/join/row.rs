@@ -5,7 +5,7 @@ use super::json;
 
 /// A capture. Its lines differ in what they begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row<'a> {
+pub(crate) struct Row<'a> {
     /// The key of the URL.
     pub urlkey: &'a str,
     /// When it was fetched: 14 digits.

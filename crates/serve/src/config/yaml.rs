@@ -33,7 +33,7 @@ pub(crate) enum Value {
 }
 
 #[derive(Clone, Debug)]
-pub struct Pair {
+pub(super) struct Pair {
     pub key: Rc<str>,
     pub position: Position,
     pub value: Node,

@@ -107,7 +107,7 @@ impl Spool {
     }
 
     /// How many bytes it has, so far.
-    pub fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         self.length
     }
 

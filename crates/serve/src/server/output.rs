@@ -6,7 +6,7 @@ use crawlspace_cdx::Field;
 
 /// Writes rows in one of the formats that are a line a row.
 #[derive(Clone, Debug)]
-pub struct Writer {
+pub(super) struct Writer {
     output: Output,
     fields: Option<Vec<String>>,
     /// Whether rows do not say where they come from.

@@ -72,7 +72,7 @@ impl Dialogue {
     }
 
     /// Reads the header of the answer, past interim ones.
-    pub async fn answer(&mut self) -> Result<Head<Status>, Error> {
+    pub(super) async fn answer(&mut self) -> Result<Head<Status>, Error> {
         for _ in 0..=MAX_INTERIM {
             let head = self.head().await?;
             match head.first.code {

@@ -12,7 +12,7 @@ use std::io;
 use clap::Subcommand;
 
 #[derive(Subcommand)]
-pub enum Chg {
+pub(crate) enum Chg {
     Info(figures::ShowInfo),
     Why(figures::ShowWhy),
     Groups(listing::Groups),
@@ -31,7 +31,7 @@ pub enum Chg {
 }
 
 impl Chg {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         match self {
             Chg::Info(info) => info.run(),
             Chg::Why(why) => why.run(),

@@ -13,13 +13,13 @@ const MIN_WIDTH: usize = 12;
 
 /// A column of a table.
 #[derive(Clone, Copy)]
-pub struct Column {
+pub(crate) struct Column {
     name: &'static str,
     figures: bool,
 }
 
 /// A column of text, which may be cut in its middle on a narrow terminal.
-pub const fn words(name: &'static str) -> Column {
+pub(crate) const fn words(name: &'static str) -> Column {
     Column {
         name,
         figures: false,
@@ -27,7 +27,7 @@ pub const fn words(name: &'static str) -> Column {
 }
 
 /// A column of figures, right-aligned and never cut.
-pub const fn figures(name: &'static str) -> Column {
+pub(crate) const fn figures(name: &'static str) -> Column {
     Column {
         name,
         figures: true,
@@ -36,13 +36,13 @@ pub const fn figures(name: &'static str) -> Column {
 
 /// Rows of a table, which is as wide as its terminal at most: text is cut, and when that is not enough, columns are
 /// left out from the right. In a pipe it is as wide as it has to be.
-pub struct Columns {
+pub(crate) struct Columns {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
 }
 
 impl Columns {
-    pub fn new(columns: impl Into<Vec<Column>>) -> Columns {
+    pub(crate) fn new(columns: impl Into<Vec<Column>>) -> Columns {
         Columns {
             columns: columns.into(),
             rows: Vec::new(),
@@ -50,13 +50,13 @@ impl Columns {
     }
 
     /// A row, with one cell for each column.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = impl AsRef<str>>) {
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl AsRef<str>>) {
         let cells = cells.into_iter().map(|cell| shown(cell.as_ref()));
         self.rows.push(cells.collect());
     }
 
     /// Prints it.
-    pub fn print(self) -> io::Result<()> {
+    pub(crate) fn print(self) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let terminal = out.is_terminal();
         let width = if terminal {

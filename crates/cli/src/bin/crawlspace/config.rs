@@ -9,7 +9,7 @@ use crawlspace_serve::config::{self, Secrets};
 use crate::terminal::{complain, say};
 
 #[derive(Subcommand)]
-pub enum Config {
+pub(crate) enum Config {
     Show(Show),
     Check(Check),
 }
@@ -21,7 +21,7 @@ pub enum Config {
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace config show config.yaml")]
-pub struct Show {
+pub(crate) struct Show {
     #[command(flatten)]
     file: File,
     /// Print it as JSON.
@@ -39,7 +39,7 @@ pub struct Show {
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace config check config.yaml")]
-pub struct Check {
+pub(crate) struct Check {
     #[command(flatten)]
     file: File,
 }
@@ -52,7 +52,7 @@ struct File {
 }
 
 impl Config {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         match self {
             Config::Show(show) => show.run(),
             Config::Check(check) => check.run(),
@@ -99,7 +99,7 @@ impl File {
 }
 
 /// Reads a configuration. Errors go to standard error, warnings to `warn`.
-pub fn read(file: &Path, warn: impl Fn(String)) -> Option<config::Config> {
+pub(crate) fn read(file: &Path, warn: impl Fn(String)) -> Option<config::Config> {
     match config::Config::read(file) {
         Ok((config, warnings)) => {
             let name = file.display().to_string();

@@ -14,7 +14,7 @@ use std::io;
 use clap::Subcommand;
 
 #[derive(Subcommand)]
-pub enum Dedupe {
+pub(crate) enum Dedupe {
     Stats(crawls::Stats),
     Crawls(crawls::Crawls),
     Lookup(lookup::Lookup),
@@ -34,7 +34,7 @@ pub enum Dedupe {
 }
 
 impl Dedupe {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         match self {
             Dedupe::Stats(stats) => stats.run(),
             Dedupe::Crawls(crawls) => crawls.run(),

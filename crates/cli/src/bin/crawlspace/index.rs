@@ -17,7 +17,7 @@ use clap::{Args, Subcommand, ValueHint};
 use crawlspace_jobs::IndexKind;
 
 #[derive(Subcommand)]
-pub enum Index {
+pub(crate) enum Index {
     Get(get::Get),
     Lookup(lookup::Lookup),
     List(list::List),
@@ -27,7 +27,7 @@ pub enum Index {
 }
 
 impl Index {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         match self {
             Index::Get(get) => get.run(),
             Index::Lookup(lookup) => lookup.run(),

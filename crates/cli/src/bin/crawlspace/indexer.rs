@@ -45,7 +45,7 @@ Examples:
   crawlspace indexer --source-url collection.json --remove --json
   crawlspace indexer --commit-crawl-id 2026-03"
 )]
-pub struct Indexer {
+pub(crate) struct Indexer {
     #[command(flatten)]
     server: Server,
     #[command(flatten)]
@@ -92,7 +92,7 @@ struct What {
 }
 
 impl Indexer {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         match &self.what {
             What {
                 commit_crawl_id: Some(crawl),

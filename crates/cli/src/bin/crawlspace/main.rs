@@ -1,5 +1,7 @@
 //! The `crawlspace` command line tool.
 
+#![warn(unreachable_pub)]
+
 mod chg;
 mod columns;
 mod config;

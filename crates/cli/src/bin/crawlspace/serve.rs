@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The address is printed as soon as requests are answered. SIGTERM and Ctrl-C end it: requests that are under way
 /// are answered first, for some seconds.
 #[derive(Args)]
-pub struct Serve {
+pub(crate) struct Serve {
     /// The configuration: YAML, as `crawlspace config check` accepts it.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
@@ -57,7 +57,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    pub fn run(self) -> io::Result<bool> {
+    pub(crate) fn run(self) -> io::Result<bool> {
         let level: tracing::Level = self.log.parse().map_err(io::Error::other)?;
         tracing_subscriber::fmt()
             .json()

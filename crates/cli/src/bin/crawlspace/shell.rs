@@ -14,12 +14,12 @@ use crate::CommandLine;
 #[command(after_help = "Examples:
   crawlspace completions bash > ~/.local/share/bash-completion/completions/crawlspace
   crawlspace completions fish > ~/.config/fish/completions/crawlspace.fish")]
-pub struct Completions {
+pub(crate) struct Completions {
     shell: Shell,
 }
 
 impl Completions {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let mut script = Vec::new();
         clap_complete::generate(
             self.shell,
@@ -36,14 +36,14 @@ impl Completions {
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace man --out ~/.local/share/man/man1")]
-pub struct Man {
+pub(crate) struct Man {
     /// The folder; it is made if it is not there.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: PathBuf,
 }
 
 impl Man {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         fs::create_dir_all(&self.out)?;
         clap_mangen::generate_to(CommandLine::command(), &self.out)?;
         Ok(true)

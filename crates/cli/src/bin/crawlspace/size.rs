@@ -1,7 +1,7 @@
 //! Sizes as a person gives them.
 
 /// Bytes: a number with a unit (`500MB`, `100GB`, `1.5TB`, `4GiB`), or without one.
-pub fn size(given: &str) -> Result<u64, String> {
+pub(crate) fn size(given: &str) -> Result<u64, String> {
     let wrong = || "a number of bytes, or one with a unit: 500MB, 100GB, 1.5TB, 4GiB".to_owned();
     let given = given.trim();
     let digits = given.trim_end_matches(|c: char| c.is_ascii_alphabetic());

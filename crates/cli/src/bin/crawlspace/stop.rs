@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What becomes true on SIGTERM and Ctrl-C. Whoever does not look within a few seconds is ended with this exit
 /// status; whoever is asked a second time, at once.
-pub fn on_signal(status: i32) -> io::Result<&'static AtomicBool> {
+pub(crate) fn on_signal(status: i32) -> io::Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     thread::spawn(move || {
@@ -32,6 +32,6 @@ pub fn on_signal(status: i32) -> io::Result<&'static AtomicBool> {
 }
 
 /// Asks for the end without a signal, and without the time limit that a signal has.
-pub fn now(stop: &AtomicBool) {
+pub(crate) fn now(stop: &AtomicBool) {
     stop.store(true, Ordering::Relaxed);
 }

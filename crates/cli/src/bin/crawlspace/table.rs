@@ -5,10 +5,10 @@ use std::io::{self, IsTerminal, StdoutLock, Write};
 use serde::Serialize;
 
 use crate::terminal::does_something;
-pub use crate::terminal::shown;
+pub(crate) use crate::terminal::shown;
 
 /// Prints a value as one line of JSON.
-pub fn print_json(value: &impl Serialize) -> io::Result<()> {
+pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
     let line = json(value)?;
     let mut out = io::stdout().lock();
     out.write_all(line.as_bytes())?;
@@ -16,7 +16,7 @@ pub fn print_json(value: &impl Serialize) -> io::Result<()> {
 }
 
 /// A value as one line of JSON, with its line end.
-pub fn json(value: &impl Serialize) -> io::Result<String> {
+pub(crate) fn json(value: &impl Serialize) -> io::Result<String> {
     let mut line = String::new();
     for c in serde_json::to_string(value)?.chars() {
         // Those that stand in strings alone, and that JSON itself does not escape.
@@ -32,14 +32,14 @@ pub fn json(value: &impl Serialize) -> io::Result<String> {
 
 /// Rows of a name, a figure and what it means, on standard output. What the texts have of control characters is
 /// escaped.
-pub struct Table {
+pub(crate) struct Table {
     out: StdoutLock<'static>,
     width: usize,
 }
 
 impl Table {
     /// A table under a heading, for names of up to `width` characters.
-    pub fn new(heading: &str, width: usize) -> io::Result<Table> {
+    pub(crate) fn new(heading: &str, width: usize) -> io::Result<Table> {
         let heading = shown(heading);
         let mut out = io::stdout().lock();
         if out.is_terminal() {
@@ -51,25 +51,30 @@ impl Table {
     }
 
     /// One row; an empty note leaves nothing behind the figure.
-    pub fn row(&mut self, name: &str, figure: impl AsRef<str>, note: &str) -> io::Result<()> {
+    pub(crate) fn row(
+        &mut self,
+        name: &str,
+        figure: impl AsRef<str>,
+        note: &str,
+    ) -> io::Result<()> {
         let (figure, width) = (figure.as_ref(), self.width);
         let line = shown(&format!("  {name:<width$}{figure:>12}  {note}"));
         writeln!(self.out, "{}", line.trim_end())
     }
 
     /// Text under the rows.
-    pub fn line(&mut self, text: &str) -> io::Result<()> {
+    pub(crate) fn line(&mut self, text: &str) -> io::Result<()> {
         writeln!(self.out, "  {}", shown(text))
     }
 
     /// Everything is out.
-    pub fn end(mut self) -> io::Result<()> {
+    pub(crate) fn end(mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
 
 /// 1234567 as `1 234 567`.
-pub fn count(n: u64) -> String {
+pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -82,13 +87,13 @@ pub fn count(n: u64) -> String {
 }
 
 /// A count with its noun: `1 group`, `2 groups`.
-pub fn many(n: u64, what: &str) -> String {
+pub(crate) fn many(n: u64, what: &str) -> String {
     let end = if n == 1 { "" } else { "s" };
     format!("{} {what}{end}", count(n))
 }
 
 /// A part as percentage of the whole.
-pub fn share(part: u64, whole: u64) -> String {
+pub(crate) fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return String::new();
     }
@@ -96,7 +101,7 @@ pub fn share(part: u64, whole: u64) -> String {
 }
 
 /// Bytes in the unit that fits, none for less than a kilobyte: the count of them stands beside it.
-pub fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     match bytes as f64 {
         b if b >= 1e9 => format!("{:.1} GB", b / 1e9),
         b if b >= 1e6 => format!("{:.1} MB", b / 1e6),
@@ -106,7 +111,7 @@ pub fn size(bytes: u64) -> String {
 }
 
 /// A number of bytes in the unit that fits, from `B` on.
-pub fn bytes(n: u64) -> String {
+pub(crate) fn bytes(n: u64) -> String {
     match size(n) {
         none if none.is_empty() => format!("{n} B"),
         size => size,
@@ -114,7 +119,7 @@ pub fn bytes(n: u64) -> String {
 }
 
 /// Milliseconds in the unit that fits.
-pub fn duration(ms: u64) -> String {
+pub(crate) fn duration(ms: u64) -> String {
     match ms as f64 / 1000.0 {
         s if s >= 2.0 * 86_400.0 => format!("{:.1} days", s / 86_400.0),
         s if s >= 2.0 * 3600.0 => format!("{:.1} h", s / 3600.0),

@@ -13,7 +13,7 @@ use crate::table::{Table, count, print_json, size};
 use crate::terminal::complain;
 
 #[derive(Subcommand)]
-pub enum Tags {
+pub(crate) enum Tags {
     /// Keep the tags of a space as a database has them.
     ///
     /// Loads ids with their tags out of PostgreSQL, puts all of them in place at once, and follows the changes
@@ -32,7 +32,7 @@ pub enum Tags {
 }
 
 impl Tags {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         match self {
             Tags::Sync(sync) => sync.run(),
             Tags::Filter(filter) => filter.run(),
@@ -156,7 +156,7 @@ impl KindName {
 }
 
 #[derive(Args)]
-pub struct Figures {
+pub(crate) struct Figures {
     #[command(flatten)]
     space: Space,
     /// Print the result as JSON.

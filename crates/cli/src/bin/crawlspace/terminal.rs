@@ -10,13 +10,13 @@ use serde::{Serialize, Serializer};
 
 /// Whether a terminal does something else with this character than show it: obeys it, or turns the direction of what
 /// follows.
-pub fn does_something(c: char) -> bool {
+pub(crate) fn does_something(c: char) -> bool {
     let hidden = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     c.is_control() || hidden
 }
 
 /// Text from elsewhere as it may stand on a terminal.
-pub fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match does_something(c) {
@@ -29,12 +29,12 @@ pub fn shown(text: &str) -> String {
 }
 
 /// Bytes as text for people: those that are not UTF-8 as `\xff`, and the rest as [`shown`].
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     shown(&plain(bytes))
 }
 
 /// Bytes as text for programs: those that are not UTF-8 as `\xff`, as the library has it.
-pub fn plain(bytes: &[u8]) -> String {
+pub(crate) fn plain(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -47,20 +47,20 @@ pub fn plain(bytes: &[u8]) -> String {
 
 /// An argument of any bytes: an id, a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bytes(Vec<u8>);
+pub(crate) struct Bytes(Vec<u8>);
 
 impl Bytes {
     /// Takes an argument as it was given.
-    pub fn parser() -> impl TypedValueParser<Value = Bytes> {
+    pub(crate) fn parser() -> impl TypedValueParser<Value = Bytes> {
         use std::os::unix::ffi::OsStringExt;
         OsStringValueParser::new().map(|given| Bytes(given.into_vec()))
     }
 
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    pub fn into_bytes(self) -> Vec<u8> {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 }
@@ -78,19 +78,19 @@ impl Serialize for Bytes {
 }
 
 /// Says on standard error what went wrong.
-pub fn complain(what: impl Display) {
+pub(crate) fn complain(what: impl Display) {
     say(format_args!("crawlspace: {what}"));
 }
 
 /// Says something on standard error, beside the result.
-pub fn say(what: impl Display) {
+pub(crate) fn say(what: impl Display) {
     // Nobody to tell is no reason to stop.
     let _ = writeln!(io::stderr(), "{}", shown(&what.to_string()));
 }
 
 /// Whether to ask before something is done that cannot be undone.
 #[derive(Args)]
-pub struct Consent {
+pub(crate) struct Consent {
     /// Do it without asking. Needed when standard input is no terminal.
     #[arg(long)]
     yes: bool,
@@ -98,7 +98,7 @@ pub struct Consent {
 
 impl Consent {
     /// Asks for consent. Ends the program where there is no terminal to ask on.
-    pub fn given(&self, question: &str) -> io::Result<bool> {
+    pub(crate) fn given(&self, question: &str) -> io::Result<bool> {
         if self.yes {
             return Ok(true);
         }

@@ -6,7 +6,7 @@ use crawlspace_client::frontier::Millis;
 use crawlspace_compact::calendar;
 
 /// A time span: `500ms`, `90s`, `15m`, `2h`, `1d`.
-pub fn span(given: &str) -> Result<Duration, String> {
+pub(crate) fn span(given: &str) -> Result<Duration, String> {
     let digits = given.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let ms = match &given[digits.len()..] {
         "ms" => 1,
@@ -24,7 +24,7 @@ pub fn span(given: &str) -> Result<Duration, String> {
 }
 
 /// A moment: milliseconds since the epoch, or `2026-03-19T10:20:15Z`, also without seconds or without a time.
-pub fn moment(given: &str) -> Result<Millis, String> {
+pub(crate) fn moment(given: &str) -> Result<Millis, String> {
     if !given.is_empty() && given.bytes().all(|b| b.is_ascii_digit()) {
         return given.parse().map_err(|_| "too late".to_owned());
     }
@@ -63,7 +63,7 @@ pub fn moment(given: &str) -> Result<Millis, String> {
 }
 
 /// A moment in UTC, to the second.
-pub fn utc(moment: Millis) -> String {
+pub(crate) fn utc(moment: Millis) -> String {
     let seconds = moment / 1000;
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = calendar::date(days as i64);

@@ -8,13 +8,13 @@ use std::io;
 use clap::Subcommand;
 
 #[derive(Subcommand)]
-pub enum Wacz {
+pub(crate) enum Wacz {
     Check(check::Check),
     Requires(requires::Requires),
 }
 
 impl Wacz {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         match self {
             Wacz::Check(check) => check.run(),
             Wacz::Requires(requires) => requires.run(),

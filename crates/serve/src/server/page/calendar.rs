@@ -97,7 +97,7 @@ impl Span {
 }
 
 /// How many captures there are in each part of a span.
-pub type Counts = BTreeMap<Span, u64>;
+pub(super) type Counts = BTreeMap<Span, u64>;
 
 /// Where in time this is, with ways back.
 pub(crate) fn path(search: &Search<'_>) -> Markup {

@@ -12,13 +12,13 @@ use crate::table::{Table, count};
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg check --prefix '{web}:' || crawlspace chg repair --prefix '{web}:'")]
-pub struct ShowCheck {
+pub(crate) struct ShowCheck {
     #[command(flatten)]
     asking: Asking,
 }
 
 impl ShowCheck {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let check = self.asking.frontier()?.check().map_err(io::Error::other)?;
         self.asking.tell(&check, print_check)?;
         Ok(check.consistent)
@@ -31,13 +31,13 @@ impl ShowCheck {
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg repair --prefix '{web}:' --json")]
-pub struct Mend {
+pub(crate) struct Mend {
     #[command(flatten)]
     asking: Asking,
 }
 
 impl Mend {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let mended = self.asking.frontier()?.repair().map_err(io::Error::other)?;
         self.asking.tell(&mended, print_check)?;
         Ok(true)

@@ -14,13 +14,13 @@ use crate::terminal::{Bytes, say, text};
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg info --prefix '{web}:'")]
-pub struct ShowInfo {
+pub(crate) struct ShowInfo {
     #[command(flatten)]
     asking: Asking,
 }
 
 impl ShowInfo {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let info = self.asking.frontier()?.info().map_err(io::Error::other)?;
         self.asking
             .tell(&info, |info| print_info(&self.asking, info))?;
@@ -74,7 +74,7 @@ fn print_info(asking: &Asking, info: &Info) -> io::Result<()> {
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg why example.com --prefix '{web}:'")]
-pub struct ShowWhy {
+pub(crate) struct ShowWhy {
     #[command(flatten)]
     asking: Asking,
     /// The group of hosts.
@@ -83,7 +83,7 @@ pub struct ShowWhy {
 }
 
 impl ShowWhy {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let why = self.asking.frontier()?.why(self.chg.as_bytes());
         let why = why.map_err(io::Error::other)?;
         self.asking.tell(&why, print_why)?;
@@ -129,7 +129,7 @@ fn print_why(why: &Why) -> io::Result<()> {
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg expired --count 1000 --json")]
-pub struct ShowExpired {
+pub(crate) struct ShowExpired {
     #[command(flatten)]
     asking: Asking,
     /// How many at most.
@@ -138,7 +138,7 @@ pub struct ShowExpired {
 }
 
 impl ShowExpired {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let reports = self.asking.frontier()?.expired(self.count);
         let reports = reports.map_err(io::Error::other)?;
         self.asking.tell_all(&reports, print_expired)?;

@@ -19,7 +19,7 @@ use crate::{Asking, time};
   crawlspace chg pause example.com
   crawlspace chg pause --execution crawl-1
   crawlspace chg pause")]
-pub struct Pause {
+pub(crate) struct Pause {
     #[command(flatten)]
     asking: Asking,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub struct Pause {
   crawlspace chg resume example.com
   crawlspace chg resume --execution crawl-1
   crawlspace chg resume")]
-pub struct Resume {
+pub(crate) struct Resume {
     #[command(flatten)]
     asking: Asking,
     #[command(flatten)]
@@ -89,7 +89,7 @@ impl What {
 }
 
 impl Pause {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let paused = self.asking.frontier()?.pause(self.what.held());
         paused.map_err(io::Error::other)?;
         self.what.tell(&self.asking, "paused")
@@ -97,7 +97,7 @@ impl Pause {
 }
 
 impl Resume {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let resumed = self.asking.frontier()?.resume(self.what.held());
         resumed.map_err(io::Error::other)?;
         self.what.tell(&self.asking, "resumed")
@@ -115,7 +115,7 @@ impl Resume {
   crawlspace chg block example.com --until 2026-03-19T10:20:15Z
   crawlspace chg block example.com --off"
 )]
-pub struct Block {
+pub(crate) struct Block {
     #[command(flatten)]
     asking: Asking,
     /// The group of hosts.
@@ -141,7 +141,7 @@ struct Blocked<'a> {
 }
 
 impl Block {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let frontier = self.asking.frontier()?;
         let until = match (self.span, self.until) {
             (Some(span), _) => now(&frontier)?.saturating_add(span.as_millis() as u64),

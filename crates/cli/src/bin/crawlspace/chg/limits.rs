@@ -18,7 +18,7 @@ use crate::{Asking, time};
   crawlspace chg limit slow.example --delay 30s
   crawlspace chg limit calendar.example --budget 10000
   crawlspace chg limit calendar.example --budget none")]
-pub struct Limit {
+pub(crate) struct Limit {
     #[command(flatten)]
     asking: Asking,
     /// The group of hosts.
@@ -81,7 +81,7 @@ struct Allowed<'a> {
 }
 
 impl Limit {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let limits = Limits {
             parallel: self.parallel,
             gap: self.gap,
@@ -131,7 +131,7 @@ impl Limit {
 #[command(after_help = "Examples:
   crawlspace chg group 192.0.2.7 a.example b.example
   crawlspace chg group '' a.example")]
-pub struct Group {
+pub(crate) struct Group {
     #[command(flatten)]
     asking: Asking,
     /// The name of the gate: an address, an operator.
@@ -150,7 +150,7 @@ struct Gate<'a> {
 }
 
 impl Group {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let chgs: Vec<&[u8]> = self.chgs.iter().map(Bytes::as_bytes).collect();
         let shared = self
             .asking

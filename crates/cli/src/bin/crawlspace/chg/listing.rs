@@ -22,7 +22,7 @@ const PAGE: u64 = 1000;
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg groups --state ready --count 1000 --json")]
-pub struct Groups {
+pub(crate) struct Groups {
     #[command(flatten)]
     asking: Asking,
     /// Only those of one queue.
@@ -39,7 +39,7 @@ pub struct Groups {
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg uris example.com --count 1000 --json")]
-pub struct Uris {
+pub(crate) struct Uris {
     #[command(flatten)]
     asking: Asking,
     /// The group of hosts.
@@ -82,7 +82,7 @@ impl Most {
 }
 
 impl Groups {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let frontier = self.asking.frontier()?;
         let queue = self.state.as_deref().map(|state| match state {
             "waiting" => Queue::Waiting,
@@ -124,7 +124,7 @@ fn print_groups(groups: &[ListedGroup]) -> io::Result<()> {
 }
 
 impl Uris {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let frontier = self.asking.frontier()?;
         let chg = self.chg.as_bytes();
         let page = |cursor: Option<&[u8]>, count| frontier.uris(chg, cursor, count);

@@ -17,7 +17,7 @@ use crate::terminal::{Bytes, Consent, say};
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg move a.example 192.0.2.7")]
-pub struct Move {
+pub(crate) struct Move {
     #[command(flatten)]
     asking: Asking,
     /// The group whose URIs leave.
@@ -38,7 +38,7 @@ struct Moved<'a> {
 }
 
 impl Move {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let Move { asking, from, to } = self;
         let moved = asking.frontier()?.move_uris(from.as_bytes(), to.as_bytes());
         let (moved, now) = moved.map_err(io::Error::other)?;
@@ -64,7 +64,7 @@ impl Move {
 #[command(after_help = "Examples:
   crawlspace chg drop crawl-1 --prefix '{web}:'
   crawlspace chg drop --group trap.example")]
-pub struct Drop {
+pub(crate) struct Drop {
     #[command(flatten)]
     asking: Asking,
     #[command(flatten)]
@@ -92,7 +92,7 @@ struct Emptied<'a> {
 }
 
 impl Drop {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let frontier = self.asking.frontier()?;
         match (&self.group, &self.execution) {
             (Some(group), _) => self.empty(&frontier, group),
@@ -165,7 +165,7 @@ fn queued(frontier: &Frontier, execution: &[u8]) -> io::Result<u64> {
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg sweep --limit 1000")]
-pub struct Sweep {
+pub(crate) struct Sweep {
     #[command(flatten)]
     asking: Asking,
     /// At most so many groups.
@@ -181,7 +181,7 @@ struct Swept {
 }
 
 impl Sweep {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let swept = self.asking.frontier()?.sweep(self.limit);
         let (from_wait, from_busy) = swept.map_err(io::Error::other)?;
         let swept = Swept {

@@ -15,13 +15,13 @@ use crate::table::{Table, count};
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe check --prefix '{coll-42}:' || crawlspace dedupe repair --prefix '{coll-42}:'")]
-pub struct Check {
+pub(crate) struct Check {
     #[command(flatten)]
     asking: Asking,
 }
 
 impl Check {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let check = self.asking.index()?.check().map_err(io::Error::other)?;
         self.asking.tell(&check, print)?;
         Ok(check.ok)
@@ -35,13 +35,13 @@ impl Check {
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe repair --prefix '{coll-42}:' --json")]
-pub struct Repair {
+pub(crate) struct Repair {
     #[command(flatten)]
     asking: Asking,
 }
 
 impl Repair {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let repair = self.asking.index()?.repair().map_err(io::Error::other)?;
         self.asking.tell(&repair, print)?;
         Ok(true)

@@ -16,7 +16,7 @@ use crate::terminal::{Bytes, text};
 #[command(after_help = "Examples:
   crawlspace dedupe stats
   crawlspace dedupe stats 2026-03 --prefix '{coll-42}:' --json")]
-pub struct Stats {
+pub(crate) struct Stats {
     #[command(flatten)]
     asking: Asking,
     /// The crawl; the whole index without it.
@@ -32,7 +32,7 @@ struct OfCrawl<'a> {
 }
 
 impl Stats {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let index = self.asking.index()?;
         match &self.crawl {
             None => {
@@ -126,7 +126,7 @@ fn print_records(
 }
 
 /// A state as one word.
-pub fn state(state: CrawlState) -> &'static str {
+pub(super) fn state(state: CrawlState) -> &'static str {
     match state {
         CrawlState::Uncommitted => "uncommitted",
         CrawlState::Committed => "committed",
@@ -144,7 +144,7 @@ pub fn state(state: CrawlState) -> &'static str {
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe crawls --uncommitted --prefix '{coll-42}:'")]
-pub struct Crawls {
+pub(crate) struct Crawls {
     #[command(flatten)]
     asking: Asking,
     /// Only those with something to commit.
@@ -159,7 +159,7 @@ pub struct Crawls {
 }
 
 impl Crawls {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let listed = match (self.uncommitted, self.committed, self.unlisted) {
             (true, ..) => Some(Listed::Uncommitted),
             (_, true, _) => Some(Listed::Committed),

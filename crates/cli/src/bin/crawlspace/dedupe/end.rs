@@ -18,7 +18,7 @@ use crate::terminal::{Bytes, Consent, complain, say, text};
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe commit 2026-03 --prefix '{coll-42}:'")]
-pub struct Commit {
+pub(crate) struct Commit {
     #[command(flatten)]
     asking: Asking,
     /// The crawls.
@@ -34,7 +34,7 @@ struct CommittedCrawl<'a> {
 }
 
 impl Commit {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let index = self.asking.index()?;
         each(&self.crawls, |crawl| {
             let committed = index.commit(crawl.as_bytes())?;
@@ -95,7 +95,7 @@ fn each(crawls: &[Bytes], mut work: impl FnMut(&Bytes) -> Result<(), Failure>) -
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe cancel 2026-03 --prefix '{coll-42}:'")]
-pub struct Cancel {
+pub(crate) struct Cancel {
     #[command(flatten)]
     asking: Asking,
     #[command(flatten)]
@@ -112,7 +112,7 @@ struct CancelledCrawl<'a> {
 }
 
 impl Cancel {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let index = self.asking.index()?;
         let Some(crawls) = describe(&index, &self.crawls)? else {
             return Ok(false);
@@ -164,7 +164,7 @@ impl Cancel {
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe remove 2026-01 2026-02 --prefix '{coll-42}:'")]
-pub struct Remove {
+pub(crate) struct Remove {
     #[command(flatten)]
     asking: Asking,
     #[command(flatten)]
@@ -175,7 +175,7 @@ pub struct Remove {
 }
 
 impl Remove {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let index = self.asking.index()?;
         let Some(crawls) = describe(&index, &self.crawls)? else {
             return Ok(false);
@@ -218,7 +218,7 @@ fn print_removed(removed: &Removed) -> io::Result<()> {
 #[command(after_help = "Examples:
   crawlspace dedupe retain 2026-02 2026-03
   crawlspace dedupe retain --purge 2026-02 2026-03")]
-pub struct Retain {
+pub(crate) struct Retain {
     #[command(flatten)]
     asking: Asking,
     #[command(flatten)]
@@ -240,7 +240,7 @@ struct EndReport {
 }
 
 impl Retain {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let index = self.asking.index()?;
         let retained: Vec<&[u8]> = self.crawls.iter().map(Bytes::as_bytes).collect();
         if self.purge && !self.is_wanted(&index, &retained)? {

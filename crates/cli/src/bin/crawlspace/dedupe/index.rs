@@ -20,7 +20,7 @@ use crate::terminal::{Bytes, complain};
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe index --crawl 2026-03 --commit part-1.warc.gz part-2.warc.gz")]
-pub struct IndexFiles {
+pub(crate) struct IndexFiles {
     #[command(flatten)]
     asking: Asking,
     /// The crawl that the files belong to.
@@ -45,7 +45,7 @@ struct IndexReport<'a> {
 }
 
 impl IndexFiles {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         index_files(self)
     }
 }

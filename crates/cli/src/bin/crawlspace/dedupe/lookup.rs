@@ -17,7 +17,7 @@ use crate::terminal::{Bytes, text};
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe lookup sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
-pub struct Lookup {
+pub(crate) struct Lookup {
     #[command(flatten)]
     asking: Asking,
     /// Also look among the hashes of this crawl that are not committed.
@@ -37,7 +37,7 @@ struct HashReport<'a> {
 }
 
 impl Lookup {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let hashes: Vec<&[u8]> = self.hashes.iter().map(Bytes::as_bytes).collect();
         let crawl = self.crawl.as_ref().map(Bytes::as_bytes);
         let located = self.asking.index()?.lookup_with_wacz(crawl, &hashes);

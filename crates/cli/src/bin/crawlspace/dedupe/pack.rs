@@ -16,13 +16,13 @@ use crate::table::{Table, count, size};
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe pack --prefix '{coll-42}:'")]
-pub struct Pack {
+pub(crate) struct Pack {
     #[command(flatten)]
     asking: Asking,
 }
 
 impl Pack {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let moved = self.asking.index()?.pack().map_err(io::Error::other)?;
         self.asking.tell(&moved, print)?;
         Ok(true)
@@ -36,13 +36,13 @@ impl Pack {
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe unpack --prefix '{coll-42}:'")]
-pub struct Unpack {
+pub(crate) struct Unpack {
     #[command(flatten)]
     asking: Asking,
 }
 
 impl Unpack {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let moved = self.asking.index()?.unpack().map_err(io::Error::other)?;
         self.asking.tell(&moved, print)?;
         Ok(true)

@@ -14,7 +14,7 @@ use crate::Asking;
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe profile browsertrix --prefix '{coll-42}:'")]
-pub struct SetProfile {
+pub(crate) struct SetProfile {
     #[command(flatten)]
     asking: Asking,
     /// The profile to set.
@@ -36,7 +36,7 @@ struct Used {
 }
 
 impl SetProfile {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let index = self.asking.index()?;
         let wanted = self.profile.map(|name| match name {
             Name::Document => Profile::Document,

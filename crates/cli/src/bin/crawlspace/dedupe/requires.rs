@@ -18,7 +18,7 @@ use crate::terminal::{Bytes, say, text};
   crawlspace dedupe requires 2026-03 --transitive
   crawlspace dedupe requires --wacz 5c0a2b7e
   crawlspace dedupe requires --ref '2026-02 0' --ref '2026-02 3'")]
-pub struct Requires {
+pub(crate) struct Requires {
     #[command(flatten)]
     asking: Asking,
     /// The crawl.
@@ -41,7 +41,7 @@ pub struct Requires {
 }
 
 impl Requires {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let refs: Vec<&[u8]> = self.refs.iter().map(Bytes::as_bytes).collect();
         let of = match (&self.crawl, &self.wacz) {
             (Some(crawl), _) => Of::Crawl(crawl.as_bytes()),
@@ -82,7 +82,7 @@ fn print_required(required: &[Required]) -> io::Result<()> {
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe requiredby 2026-02")]
-pub struct RequiredBy {
+pub(crate) struct RequiredBy {
     #[command(flatten)]
     asking: Asking,
     /// The crawl.
@@ -91,7 +91,7 @@ pub struct RequiredBy {
 }
 
 impl RequiredBy {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let dependents = self.asking.index()?.required_by(self.crawl.as_bytes());
         let dependents = dependents.map_err(io::Error::other)?;
         self.asking.tell_all(&dependents, print_dependents)?;

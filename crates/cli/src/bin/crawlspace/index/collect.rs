@@ -31,7 +31,7 @@ static GRACE: LazyLock<String> = LazyLock::new(|| format!("{}m", DEFAULT_GRACE.a
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace index gc --cache-dir /var/cache/crawlspace --max-size 100GB --min-free 10GB --max-age 90d")]
-pub struct Collect {
+pub(crate) struct Collect {
     #[command(flatten)]
     cache: CacheDir,
     /// How much all entries may take.
@@ -74,7 +74,7 @@ struct Gone<'a> {
 }
 
 impl Collect {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let limits = Limits {
             max_bytes: self.max_size,
             min_free: self.min_free,

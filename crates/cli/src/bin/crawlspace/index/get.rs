@@ -44,7 +44,7 @@ static MEMORY: LazyLock<String> = LazyLock::new(|| format!("{}GiB", DEFAULT_MEMO
   crawlspace index get --kind full --jobs 1-8 --metadata /archive/metadata --cache-dir /var/cache/crawlspace
   crawlspace index get --kind dedup --jobs @jobs.txt --server http://indexes.example:8080 --cache-dir cache --out dedup-index
   crawlspace index get --kind dedup --jobs 7,9 --metadata metadata --cache-dir cache --into redis://127.0.0.1/ --prefix '{coll-42}:'")]
-pub struct Get {
+pub(crate) struct Get {
     /// Which index.
     #[arg(long, value_name = "KIND", value_parser = kind())]
     kind: IndexKind,
@@ -96,13 +96,13 @@ pub struct Get {
 }
 
 /// Where indexes come from.
-pub enum Source {
+pub(super) enum Source {
     Caches(Box<IndexCaches>),
     Server(Box<IndexRequestClient>),
 }
 
 impl Source {
-    pub fn get(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
+    pub(super) fn get(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
         match self {
             Source::Caches(caches) => caches.get_index(kind, jobs, work),
             Source::Server(client) => client.get_index(kind, jobs, work),
@@ -117,7 +117,7 @@ struct Got {
 }
 
 impl Get {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         if self.into.is_some() && self.kind == IndexKind::Cdx {
             complain("the lines of a CDX have no digests: --into needs --kind dedup or full");
             std::process::exit(2);

@@ -10,7 +10,7 @@ const MAX_LIST: u64 = 256 << 20;
 
 /// `1,2,5-8`; `@FILE` for those that a file lists, `-` for those on standard input. A list may have spaces and line ends in
 /// place of commas.
-pub fn jobs(given: &str) -> Result<JobSet, String> {
+pub(super) fn jobs(given: &str) -> Result<JobSet, String> {
     match given.strip_prefix('@') {
         _ if given == "-" => listed(io::stdin().lock(), "standard input"),
         Some(path) => {

@@ -22,7 +22,7 @@ use crate::time;
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace index list --cache-dir /var/cache/crawlspace --kind full")]
-pub struct List {
+pub(crate) struct List {
     #[command(flatten)]
     cache: CacheDir,
     /// Indexes of this kind only.
@@ -50,7 +50,7 @@ struct Row<'a> {
 }
 
 impl List {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let dir = &self.cache.cache_dir;
         let listed = operations::list(dir).map_err(io::Error::other)?;
         let listed: Vec<Listed> = listed

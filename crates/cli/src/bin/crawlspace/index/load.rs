@@ -12,21 +12,21 @@ use crate::table::{Table, count, many};
 use crate::terminal::complain;
 
 /// Which dedupe index.
-pub struct Into<'a> {
+pub(super) struct Into<'a> {
     pub url: &'a str,
     pub prefix: &'a [u8],
     pub name: &'a CrawlName,
 }
 
 /// One that answers.
-pub struct Open<'a> {
+pub(super) struct Open<'a> {
     index: Index,
     name: &'a CrawlName,
 }
 
 /// What became of the jobs.
 #[derive(Serialize)]
-pub struct Outcomes {
+pub(super) struct Outcomes {
     jobs: Vec<Loaded>,
     failed: Vec<Failed>,
     #[serde(skip)]
@@ -41,7 +41,7 @@ struct Failed {
 }
 
 impl<'a> Into<'a> {
-    pub fn open(self) -> Result<Open<'a>, crawlspace_client::Error> {
+    pub(super) fn open(self) -> Result<Open<'a>, crawlspace_client::Error> {
         let index = Index::open(self.url, self.prefix)?;
         // It has the module, and may be asked.
         index.profile()?;
@@ -54,7 +54,13 @@ impl<'a> Into<'a> {
 
 impl Open<'_> {
     /// Loads the jobs one after the other, the lowest number first: it is the first of those with a payload that owns it.
-    pub fn load(&self, source: &Source, kind: IndexKind, jobs: &JobSet, work: &Work) -> Outcomes {
+    pub(super) fn load(
+        &self,
+        source: &Source,
+        kind: IndexKind,
+        jobs: &JobSet,
+        work: &Work,
+    ) -> Outcomes {
         let mut outcomes = Outcomes {
             jobs: Vec::new(),
             failed: Vec::new(),
@@ -100,12 +106,12 @@ impl Open<'_> {
 }
 
 impl Outcomes {
-    pub fn are_complete(&self) -> bool {
+    pub(super) fn are_complete(&self) -> bool {
         self.failed.is_empty() && !self.stopped
     }
 
     /// Says what was loaded, and what was not and why.
-    pub fn tell(&self, json: bool) -> io::Result<()> {
+    pub(super) fn tell(&self, json: bool) -> io::Result<()> {
         if !json {
             self.print()?;
         }

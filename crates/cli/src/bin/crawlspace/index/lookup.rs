@@ -25,7 +25,7 @@ use crate::terminal::complain;
 #[command(after_help = "Examples:
   crawlspace index lookup --kind full --jobs 1-8 --cache-dir /var/cache/crawlspace --url http://example.com/
   crawlspace index lookup dedup-index --digest B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A")]
-pub struct Lookup {
+pub(crate) struct Lookup {
     /// The folder of an index, or of a copy.
     #[arg(
         value_name = "PATH",
@@ -62,7 +62,7 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         match self.found()? {
             Ok(found) => Ok(found),
             Err(error) => {

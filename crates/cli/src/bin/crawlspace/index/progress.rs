@@ -18,7 +18,7 @@ const KNOWN: &str = "{msg}  {bar:30} {percent:>3} %  {elapsed}, {eta} left";
 const UNKNOWN: &str = "{msg}  {spinner} {pos}  {elapsed}";
 
 /// Does long work, which Ctrl-C and SIGTERM cancel, under a bar if standard error is a terminal.
-pub fn watched<T>(long: impl FnOnce(&Work) -> T) -> io::Result<T> {
+pub(super) fn watched<T>(long: impl FnOnce(&Work) -> T) -> io::Result<T> {
     let stop = stop::on_signal(1)?;
     let work = Work::default();
     let bar = io::stderr().is_terminal().then(|| ProgressBar::new(0));

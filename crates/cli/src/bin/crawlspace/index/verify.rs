@@ -22,7 +22,7 @@ use crate::terminal::complain;
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace index verify --cache-dir /var/cache/crawlspace")]
-pub struct Verify {
+pub(crate) struct Verify {
     #[command(flatten)]
     cache: CacheDir,
     /// Remove entries that are damaged, unless they are in use.
@@ -50,7 +50,7 @@ struct Damaged<'a> {
 }
 
 impl Verify {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let dir = &self.cache.cache_dir;
         let verified = watched(|work| operations::verify(dir, self.remove, work))?;
         let verified = match verified {

@@ -10,7 +10,7 @@ use crate::table::{Table, print_json};
 use crate::terminal::text;
 
 #[derive(Args)]
-pub struct ExplainLine {
+pub(crate) struct ExplainLine {
     #[command(flatten)]
     space: Space,
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub struct ExplainLine {
 }
 
 impl ExplainLine {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let filter = self.conditions.filter();
         let asked = self
             .space

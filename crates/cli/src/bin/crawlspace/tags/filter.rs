@@ -13,7 +13,7 @@ use super::{Conditions, Space, failed};
 const BATCH: usize = 1 << 20;
 
 #[derive(Args)]
-pub struct FilterLines {
+pub(crate) struct FilterLines {
     #[command(flatten)]
     space: Space,
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub struct FilterLines {
 }
 
 impl FilterLines {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let input: Box<dyn BufRead> = if self.file.as_os_str() == "-" {
             Box::new(io::stdin().lock())
         } else {

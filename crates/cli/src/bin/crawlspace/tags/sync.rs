@@ -18,7 +18,7 @@ use crate::stop;
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("source").args(["postgres", "csv", "print_sql"]).required(true))]
-pub struct Sync {
+pub(crate) struct Sync {
     /// The server, which has the Crawlspace module loaded.
     #[arg(
         long,
@@ -130,7 +130,7 @@ pub struct Sync {
 }
 
 impl Sync {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         if self.print_sql {
             return output::print(&self.sql()).map(|()| true);
         }

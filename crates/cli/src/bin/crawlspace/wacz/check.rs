@@ -24,7 +24,7 @@ use crate::terminal::{complain, say, shown};
   crawlspace wacz check crawls/
   crawlspace wacz check https://example.org/collection.json --json
   crawlspace wacz check crawl-1.wacz crawl-2.wacz")]
-pub struct Check {
+pub(crate) struct Check {
     /// WACZ files, folders with some, and manifests that list some; paths or http(s) URLs.
     #[arg(required = true, value_name = "FILES", value_hint = ValueHint::AnyPath)]
     files: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Check {
 }
 
 impl Check {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let options = Options::default();
         let (mut known, mut errors) = (Vec::new(), Vec::new());
         for file in &self.files {

@@ -27,7 +27,7 @@ use crate::terminal::{Bytes, complain, say};
   crawlspace wacz requires crawl-2.wacz --crawl 2026-03
   crawlspace wacz requires crawl-2.wacz --crawl 2026-03 --write
   crawlspace wacz requires crawl-2.wacz --ref 5c0a2b7e --write --json")]
-pub struct Requires {
+pub(crate) struct Requires {
     #[command(flatten)]
     asking: Asking,
     /// The WACZ file; without --write also an http(s) URL.
@@ -62,7 +62,7 @@ struct RequiresReport<'a> {
 }
 
 impl Requires {
-    pub fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let location = Location::parse(&self.wacz).map_err(io::Error::other)?;
         let index = self.asking.index()?;
         let found = match (&self.reference, &self.crawl) {

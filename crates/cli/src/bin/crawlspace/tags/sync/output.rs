@@ -10,7 +10,7 @@ use crate::table::{count, duration, json};
 use crate::terminal::{plain, shown, text};
 
 /// Results go to standard output, trouble and progress to standard error.
-pub struct Output {
+pub(super) struct Output {
     json: bool,
     progress: bool,
     /// A line of progress is on the terminal.
@@ -18,7 +18,7 @@ pub struct Output {
 }
 
 impl Output {
-    pub fn new(json: bool) -> Output {
+    pub(super) fn new(json: bool) -> Output {
         Output {
             json,
             progress: !json && io::stderr().is_terminal(),
@@ -26,7 +26,7 @@ impl Output {
         }
     }
 
-    pub fn tell(&mut self, event: &Event<'_>) -> io::Result<()> {
+    pub(super) fn tell(&mut self, event: &Event<'_>) -> io::Result<()> {
         if let Event::Staged(ids) = event {
             if self.progress {
                 eprint!("\r{} ids read", count(*ids));
@@ -58,7 +58,7 @@ impl Output {
     }
 
     /// What differs, an id a line, and how many.
-    pub fn differences(&self, difference: &Difference) -> io::Result<()> {
+    pub(super) fn differences(&self, difference: &Difference) -> io::Result<()> {
         let mut out = io::BufWriter::new(io::stdout().lock());
         let (mut added, mut removed, mut changed) = (0u64, 0u64, 0u64);
         for change in &difference.changes {
@@ -101,7 +101,7 @@ impl Output {
     }
 
     /// Nothing of the progress stays on the terminal.
-    pub fn end(&mut self) -> io::Result<()> {
+    pub(super) fn end(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.open) {
             eprint!("\r\x1b[K");
         }
@@ -131,7 +131,7 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// Out at once, also into a file.
-pub fn print(text: &str) -> io::Result<()> {
+pub(super) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
