@@ -65,7 +65,7 @@ impl<K: Store> Frontier<K> {
             return Ok(counts);
         }
         self.tidy(ks, now)?;
-        if self.is_dropped(ks, execution, now)? {
+        if self.drops.has(ks, execution, now)? {
             return Ok(vec![None; uris.len()]);
         }
         for uri in uris.iter().skip(1) {
@@ -113,7 +113,7 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<Counts> {
         self.tidy(ks, now)?;
-        if self.is_dropped(ks, execution, now)? {
+        if self.drops.has(ks, execution, now)? {
             return Ok(vec![None; uris.len()]);
         }
         for uri in uris.iter().skip(1) {

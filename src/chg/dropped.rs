@@ -15,26 +15,50 @@ use super::store::Store;
 use super::time::{Millis, of_score};
 use crawlspace_host::keyspace::Batch;
 
-impl<K: Store> Frontier<K> {
+/// Executions for which nothing is taken in.
+pub(super) struct Drops<K: Store> {
+    key: K::Name,
+    /// Until when, for those that were dropped; `None` when that is not known.
+    marks: Option<BTreeMap<Box<[u8]>, Millis>>,
+    /// Those that are being dropped, for as long as these jobs live.
+    jobs: Vec<Weak<[u8]>>,
+}
+
+impl<K: Store> Drops<K> {
+    pub(super) fn new(key: K::Name) -> Drops<K> {
+        Drops {
+            key,
+            marks: None,
+            jobs: Vec::new(),
+        }
+    }
+
+    /// Invalidates what was read of the key.
+    pub(super) fn invalidate(&mut self) {
+        self.marks = None;
+    }
+
     /// Until when nothing is taken in for executions that were dropped.
     fn marks(&mut self, ks: &mut K) -> Result<&mut BTreeMap<Box<[u8]>, Millis>> {
-        if self.dropped.is_none() {
+        if self.marks.is_none() {
             let (mut batch, mut cursor) = (Batch::default(), ks.cursor());
-            while ks.zset_scan(&self.names.dropped, &mut cursor, &mut batch)? {}
+            while ks.zset_scan(&self.key, &mut cursor, &mut batch)? {}
             let mut marks = BTreeMap::new();
             for (execution, _) in batch.iter() {
-                if let Some(until) = ks.zset_score(&self.names.dropped, execution)? {
+                if let Some(until) = ks.zset_score(&self.key, execution)? {
                     marks.insert(execution.into(), of_score(until));
                 }
             }
-            self.dropped = Some(marks);
+            self.marks = Some(marks);
         }
-        Ok(self.dropped.as_mut().expect("read above"))
+        Ok(self.marks.as_mut().expect("read above"))
     }
 
     /// Whether an execution is being dropped, or was dropped and a lease of it may still be held.
-    pub(super) fn is_dropped(&mut self, ks: &mut K, execution: &[u8], now: Millis) -> Result<bool> {
-        if self.is_being_dropped(execution) {
+    pub(super) fn has(&mut self, ks: &mut K, execution: &[u8], now: Millis) -> Result<bool> {
+        self.jobs.retain(|other| other.strong_count() > 0);
+        let mut names = self.jobs.iter().filter_map(Weak::upgrade);
+        if names.any(|name| *name == *execution) {
             return Ok(true);
         }
         let marks = self.marks(ks)?;
@@ -42,56 +66,51 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Takes nothing in for an execution for as long as its name is held by the job that drops it.
-    pub(super) fn begin_drop(&mut self, execution: &Arc<[u8]>) {
-        self.dropping.push(Arc::downgrade(execution));
+    pub(super) fn begin(&mut self, execution: &Arc<[u8]>) {
+        self.jobs.push(Arc::downgrade(execution));
     }
 
-    /// Whether a job relies on what is noted here: of crawls that are dropped, or of changes.
-    pub fn is_worked_on(&self) -> bool {
-        let drops = self.dropping.iter().any(|name| name.strong_count() > 0);
-        drops || self.audit.as_ref().is_some_and(|audit| audit.is_wanted())
-    }
-
-    fn is_being_dropped(&mut self, execution: &[u8]) -> bool {
-        self.dropping.retain(|other| other.strong_count() > 0);
-        let mut names = self.dropping.iter().filter_map(Weak::upgrade);
-        names.any(|name| *name == *execution)
+    /// Whether an execution is being dropped.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.jobs.iter().any(|name| name.strong_count() > 0)
     }
 
     /// Takes nothing in for an execution up to a time, or longer if that was said before.
-    pub(super) fn mark_dropped(
-        &mut self,
-        ks: &mut K,
-        execution: &[u8],
-        until: Millis,
-    ) -> Result<()> {
+    pub(super) fn mark(&mut self, ks: &mut K, execution: &[u8], until: Millis) -> Result<()> {
         let marks = self.marks(ks)?;
         let before = marks.get(execution).copied().unwrap_or(0);
         if until > before {
             marks.insert(execution.into(), until);
-            ks.zset_add(&self.names.dropped, execution, until as f64)?;
+            ks.zset_add(&self.key, execution, until as f64)?;
         }
         Ok(())
     }
 
     /// Takes in again what comes for an execution.
-    pub(super) fn unmark_dropped(&mut self, ks: &mut K, execution: &[u8]) -> Result<()> {
+    pub(super) fn unmark(&mut self, ks: &mut K, execution: &[u8]) -> Result<()> {
         if self.marks(ks)?.remove(execution).is_some() {
-            ks.zset_del(&self.names.dropped, execution)?;
+            ks.zset_del(&self.key, execution)?;
         }
         Ok(())
     }
 
     /// Drops the mark of an execution whose last lease is over, if there is one.
-    pub(super) fn drop_mark(&mut self, ks: &mut K, now: Millis) -> Result<()> {
+    pub(super) fn unmark_over(&mut self, ks: &mut K, now: Millis) -> Result<()> {
         if self.marks(ks)?.is_empty() {
             return Ok(());
         }
-        let first = ks.zset_at(&self.names.dropped, 0)?;
+        let first = ks.zset_at(&self.key, 0)?;
         if let Some((execution, _)) = first.filter(|(_, until)| of_score(*until) <= now) {
-            self.unmark_dropped(ks, execution.as_ref())?;
+            self.unmark(ks, execution.as_ref())?;
         }
         Ok(())
+    }
+}
+
+impl<K: Store> Frontier<K> {
+    /// Whether a job relies on what is noted here: of crawls that are dropped, or of changes.
+    pub fn is_worked_on(&self) -> bool {
+        self.drops.is_under_way() || self.audits.is_wanted()
     }
 
     /// When the last lease of a group ends whose worker may find links for an execution: one of its kept
@@ -130,7 +149,7 @@ impl<K: Store> Frontier<K> {
         deadline: Millis,
         now: Millis,
     ) -> Result<()> {
-        if self.marks(ks)?.is_empty() {
+        if self.drops.marks(ks)?.is_empty() {
             return Ok(());
         }
         let leased = self.kept(ks, loaded, |uris| {
@@ -138,9 +157,9 @@ impl<K: Store> Frontier<K> {
             leased.map(|leased| leased.execution.to_vec())
         })?;
         if let Some(execution) = leased.flatten()
-            && self.is_dropped(ks, &execution, now)?
+            && self.drops.has(ks, &execution, now)?
         {
-            self.mark_dropped(ks, &execution, deadline)?;
+            self.drops.mark(ks, &execution, deadline)?;
         }
         Ok(())
     }

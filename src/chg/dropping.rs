@@ -59,7 +59,7 @@ pub fn drop_execution<K: Store>(execution: &[u8], now: Millis) -> Job<K> {
     let execution: Arc<[u8]> = execution.into();
     Job::new(async move |lent: Lent<K>| {
         let key = lent.with(|frontier, ks| {
-            frontier.begin_drop(&execution);
+            frontier.drops.begin(&execution);
             frontier.groups_of(ks, &execution)
         });
         let mut groups = Scan::hash(&lent, key);
@@ -126,7 +126,7 @@ impl<K: Store> Frontier<K> {
         if aborts {
             let leased = self.leased_until(ks, &loaded, execution, counted > 0)?;
             if let Some(until) = leased.filter(|&until| until > now) {
-                self.mark_dropped(ks, execution, until)?;
+                self.drops.mark(ks, execution, until)?;
             }
         }
         let has = ks.uris(&key, |uris| uris.count_of(execution))?;
@@ -173,8 +173,7 @@ impl<K: Store> Frontier<K> {
     fn end_drop(&mut self, ks: &mut K, execution: &[u8]) -> Result<()> {
         let numbers = self.sequence_key(ks, execution);
         ks.delete(&numbers)?;
-        ks.hash_del(&self.names.paused, &[COUNTED, execution].concat())?;
-        self.paused = None;
+        self.pauses.set(ks, Some(execution), false)?;
         self.skipped = Default::default();
         Ok(())
     }

@@ -4,32 +4,27 @@
 //! that somebody else changed them makes a new one.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Weak;
 
 use smallvec::SmallVec;
 
-use crawlspace_host::keyspace::{Batch, KeyError};
+use crawlspace_host::keyspace::KeyError;
 
-use super::Token;
-use super::audit::Audit;
+use super::audit::Audits;
+use super::dropped::Drops;
 use super::error::{Error, Result};
 use super::figures::Figures;
+use super::first::First;
 use super::group::{FIELDS, Group, Text};
+use super::hold::Pauses;
 use super::keys::{COUNTED, Fields, GROUP, Names, SEQUENCE, URIS};
-use super::queues::Skipped;
+use super::skipped::Skipped;
 use super::store::Store;
 use super::time::{Arrivals, Millis};
+use super::tokens::Tokens;
 use super::uris::Uris;
 
 /// How often a kept URI is given out whose leases run out, unless set otherwise.
 pub const ATTEMPTS: u64 = 5;
-
-/// Tokens stay below this, so that they are exact in the numbers of JavaScript.
-const MAX_TOKEN: Token = 1 << 53;
-
-/// How many tokens are reserved ahead: a second's worth.
-const RESERVED: Token = 1_000_000;
 
 /// The id of a group.
 pub type Id = SmallVec<[u8; 64]>;
@@ -48,35 +43,18 @@ pub struct Frontier<K: Store> {
     pub figures: Figures,
     pub(super) arrivals: Arrivals,
     pub(super) skipped: Skipped,
-    pub(super) paused: Option<Paused>,
-    /// Until when nothing is taken in for executions that were dropped; `None` when that is not known.
-    pub(super) dropped: Option<BTreeMap<Box<[u8]>, Millis>>,
-    /// Executions that are being dropped, for as long as these jobs live.
-    pub(super) dropping: Vec<Weak<[u8]>>,
-    /// No idle group goes before this; `None` when that is not known.
-    pub(super) idle_from: Option<Millis>,
-    /// The token minted last, and up to which they are reserved; `None` when that is not known.
-    pub(super) tokens: Option<(Token, Token)>,
-    /// No lease runs out before this; `None` when that is not known.
-    pub(super) busy_from: Option<Millis>,
+    pub(super) pauses: Pauses<K>,
+    pub(super) drops: Drops<K>,
+    pub(super) tokens: Tokens<K>,
+    /// When the first idle group goes.
+    pub(super) first_idle: First,
+    /// When the first lease runs out.
+    pub(super) first_busy: First,
+    pub(super) audits: Audits,
     /// Whether the keys that exist once are known to hold what they should.
     types_checked: bool,
-    pub(super) audit: Option<Audit>,
     /// A group that was released and is written when the lease taken with that is known, or it is read.
     unsaved: RefCell<Option<Loaded<K>>>,
-}
-
-/// What is paused beside single groups.
-#[derive(Debug, Default)]
-pub(super) struct Paused {
-    pub all: bool,
-    pub executions: BTreeSet<Vec<u8>>,
-}
-
-impl Paused {
-    pub(super) fn has(&self, execution: &[u8]) -> bool {
-        self.executions.contains(execution)
-    }
 }
 
 /// A group with the fields that it was read from.
@@ -94,34 +72,34 @@ pub(super) struct Loaded<K: Store> {
 impl<K: Store> Frontier<K> {
     /// The frontier with this prefix.
     pub fn open(ks: &mut K, prefix: &[u8]) -> Frontier<K> {
+        let names = Names::of(|row| ks.name(&[prefix, row.name.as_bytes()]));
         Frontier {
             prefix: prefix.into(),
-            names: Names::of(|row| ks.name(&[prefix, row.name.as_bytes()])),
             fields: Fields::new(ks),
             attempts: ATTEMPTS,
             rounding: 0,
             figures: Figures::default(),
             arrivals: Arrivals::default(),
             skipped: Skipped::default(),
-            paused: None,
-            dropped: None,
-            dropping: Vec::new(),
-            idle_from: None,
-            tokens: None,
-            busy_from: None,
+            pauses: Pauses::new(names.paused.clone()),
+            drops: Drops::new(names.dropped.clone()),
+            tokens: Tokens::new(names.token.clone()),
+            first_idle: First::default(),
+            first_busy: First::default(),
+            audits: Audits::default(),
             types_checked: false,
-            audit: None,
             unsaved: RefCell::new(None),
+            names,
         }
     }
 
     /// Invalidates what was read from keys, because others changed them.
     pub fn invalidate(&mut self) {
         self.skipped = Skipped::default();
-        self.paused = None;
-        self.dropped = None;
-        self.idle_from = None;
-        self.busy_from = None;
+        self.pauses.invalidate();
+        self.drops.invalidate();
+        self.first_idle.invalidate();
+        self.first_busy.invalidate();
         self.types_checked = false;
         self.unsaved.take();
         self.disturb_audit();
@@ -151,16 +129,14 @@ impl<K: Store> Frontier<K> {
     /// Invalidates all that was read, and all figures: there is another database, or another master.
     pub fn invalidate_all(&mut self) {
         self.invalidate();
-        self.tokens = None;
+        self.tokens.invalidate();
         self.arrivals = Arrivals::default();
         self.figures = Figures::default();
     }
 
     /// Plain clients wrote to a group, so an audit under way proves nothing.
     pub fn disturb_audit(&mut self) {
-        if let Some(audit) = &mut self.audit {
-            audit.disturb();
-        }
+        self.audits.disturb();
     }
 
     /// The key of a group, or of something that goes with one.
@@ -238,7 +214,7 @@ impl<K: Store> Frontier<K> {
         loaded: &Loaded<K>,
         more: Option<(&K::Name, &[u8])>,
     ) -> Result<()> {
-        self.note_count(loaded);
+        self.audits.before(&loaded.id, || loaded.stored_count());
         self.count_missing(ks, loaded)?;
         self.write(ks, loaded, more)
     }
@@ -246,7 +222,7 @@ impl<K: Store> Frontier<K> {
     /// Saves a group when the next lease is known, or somebody looks at it.
     pub(super) fn save_later(&mut self, ks: &mut K, loaded: Loaded<K>) -> Result<()> {
         self.write_back(ks, None)?;
-        self.note_count(&loaded);
+        self.audits.before(&loaded.id, || loaded.stored_count());
         self.count_missing(ks, &loaded)?;
         self.unsaved.replace(Some(loaded));
         Ok(())
@@ -294,19 +270,9 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Tells an audit under way of a count that changes behind it.
-    fn note_count(&mut self, loaded: &Loaded<K>) {
-        if self.audit.as_ref().is_some_and(|audit| !audit.is_wanted()) {
-            self.audit = None;
-        }
-        if let Some(audit) = &mut self.audit {
-            audit.before(&loaded.id, loaded.stored_count());
-        }
-    }
-
     /// Deletes the hash of a group, but for what was set for it.
     pub(super) fn delete_group(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
-        self.note_count(loaded);
+        self.audits.before(&loaded.id, || loaded.stored_count());
         if loaded.group.options == Default::default() {
             ks.delete(&loaded.key)?;
             return Ok(());
@@ -331,9 +297,7 @@ impl<K: Store> Frontier<K> {
             return Ok(());
         }
         let before = ks.hash_add(&self.names.executions, execution, change)?;
-        if let Some(audit) = &mut self.audit {
-            audit.before_execution(execution, before);
-        }
+        self.audits.before_execution(execution, before);
         ks.number_add(&self.names.total, change)?;
         Ok(())
     }
@@ -376,30 +340,6 @@ impl<K: Store> Frontier<K> {
         self.key(ks, SEQUENCE, execution)
     }
 
-    /// Mints a token. Tokens are reserved in the key for some time ahead, so that most of them cost no
-    /// write, and whoever takes over from the key goes on above all that were ever minted. It is above the clock in microseconds, so that tokens grow even when the
-    /// newest ones were lost, with a replica that lagged behind its master or the last second of an
-    /// append-only file; a token stays exact in the numbers of JavaScript.
-    pub(super) fn mint(&mut self, ks: &mut K, now: Millis) -> Result<Token> {
-        let (last, reserved) = match self.tokens {
-            Some(tokens) => tokens,
-            None => {
-                let reserved = ks.number(&self.names.token)?;
-                // What a plain client put there counts if tokens can grow from it.
-                let reserved = u64::try_from(reserved).ok().filter(|&n| n < MAX_TOKEN);
-                (reserved.unwrap_or(0), reserved.unwrap_or(0))
-            }
-        };
-        let token = (last + 1).max(now * 1000);
-        let mut until = reserved;
-        if token > reserved {
-            until = token + RESERVED;
-            ks.number_set(&self.names.token, until as i64)?;
-        }
-        self.tokens = Some((token, until));
-        Ok(token)
-    }
-
     /// Looks at the URIs that are kept for a group, if any.
     pub(super) fn kept<T>(
         &self,
@@ -412,23 +352,6 @@ impl<K: Store> Frontier<K> {
         }
         let key = self.uris_key(ks, &loaded.id);
         Ok(ks.uris(&key, look)?)
-    }
-
-    /// What is paused.
-    pub(super) fn paused(&mut self, ks: &mut K) -> Result<&Paused> {
-        if self.paused.is_none() {
-            let mut paused = Paused::default();
-            let (mut batch, mut cursor) = (Batch::default(), ks.cursor());
-            while ks.hash_scan(&self.names.paused, &mut cursor, &mut batch)? {}
-            for (field, _) in batch.iter() {
-                match field.strip_prefix(COUNTED) {
-                    Some(execution) => drop(paused.executions.insert(execution.to_vec())),
-                    None => paused.all |= field == b"all",
-                }
-            }
-            self.paused = Some(paused);
-        }
-        Ok(self.paused.as_ref().expect("read above"))
     }
 }
 

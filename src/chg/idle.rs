@@ -45,7 +45,7 @@ impl<K: Store> Frontier<K> {
             return Ok(false);
         }
         ks.zset_add(&self.names.idle, &loaded.id, until as f64)?;
-        self.idle_from = self.idle_from.map(|from| from.min(until));
+        self.first_idle.add(until);
         Ok(true)
     }
 
@@ -81,29 +81,19 @@ impl<K: Store> Frontier<K> {
 
     /// When the first idle group is to be deleted.
     pub(super) fn next_idle(&mut self, ks: &mut K) -> Result<Option<Millis>> {
-        if self.idle_from.is_none() {
-            let first = ks.zset_at(&self.names.idle, 0)?;
-            self.idle_from = Some(first.map_or(Millis::MAX, |(_, score)| of_score(score)));
-        }
-        Ok(self.idle_from.filter(|&from| from < Millis::MAX))
+        self.first_idle.at(ks, &self.names.idle)
     }
 
     /// Deletes idle groups whose gate has passed, at most `MAX_TIDIED` at a time. One that a plain client
     /// queued URIs for meanwhile starts to wait: its client saw that the group was known, and did not
     /// queue it.
     pub(super) fn tidy(&mut self, ks: &mut K, now: Millis) -> Result<()> {
-        self.drop_mark(ks, now)?;
+        self.drops.unmark_over(ks, now)?;
         for _ in 0..MAX_TIDIED {
-            if self.next_idle(ks)?.is_none_or(|from| from > now) {
+            let Some((id, _)) = self.first_idle.due(ks, &self.names.idle, now)? else {
                 return Ok(());
-            }
-            self.idle_from = None;
-            let Some((id, score)) = ks.zset_at(&self.names.idle, 0)? else {
-                continue;
             };
-            if of_score(score) > now {
-                continue;
-            }
+            self.first_idle.invalidate();
             let mut loaded = self.load(ks, id.as_ref())?;
             ks.zset_del(&self.names.idle, id.as_ref())?;
             if loaded.group.is_idle() {
@@ -124,11 +114,11 @@ impl<K: Store> Frontier<K> {
         let mut loaded = self.load(ks, id)?;
         let busy = ks.zset_score(&self.names.busy, id)?.is_some();
         if loaded.missing.get() > 0 && !busy {
-            self.idle_from = None;
+            self.first_idle.invalidate();
             return self.reclaim(ks, &mut loaded, now);
         }
         if loaded.group.is_runnable() && ks.zset_del(&self.names.idle, id)? {
-            self.idle_from = None;
+            self.first_idle.invalidate();
             self.adopt(ks, &mut loaded)?;
         }
         Ok(())

@@ -7,8 +7,9 @@
 use super::Token;
 use super::error::Result;
 use super::figures::Pause;
-use super::frontier::{Frontier, Id, Loaded, Paused};
+use super::frontier::{Frontier, Id, Loaded};
 use super::group::Hold;
+use super::hold::Paused;
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::transition::{Event, Placement, Seen};
@@ -102,7 +103,7 @@ impl<K: Store> Frontier<K> {
     ) -> Result<Search> {
         self.tidy(ks, now)?;
         while leases.len() < ask.count {
-            if self.paused(ks)?.all {
+            if self.pauses.read(ks)?.all {
                 break;
             }
             let lease = match self.front(ks, now)? {
@@ -143,7 +144,7 @@ impl<K: Store> Frontier<K> {
             // A plain client has it.
             return Ok(None);
         }
-        if self.paused(ks)?.all {
+        if self.pauses.read(ks)?.all {
             return Ok(None);
         }
         let Verdict::Lease(execution) = self.verdict(ks, &loaded, now)? else {
@@ -169,20 +170,17 @@ impl<K: Store> Frontier<K> {
     fn front(&mut self, ks: &mut K, now: Millis) -> Result<Front<K>> {
         let due =
             |first: Option<(K::Value, f64)>| first.filter(|(_, score)| of_score(*score) <= now);
-        if let Some(loaded) = self.again(ks, now)? {
-            return Ok(Front::Candidate(Stand::Skipped, loaded));
+        if let Some(id) = self.skipped.next_again(ks, &self.names.wait, now)? {
+            return Ok(Front::Candidate(Stand::Skipped, self.load(ks, &id)?));
         }
-        let ready = ks.list_get(&self.names.ready, self.skipped.ready)?;
-        let wait = due(ks.zset_at(&self.names.wait, self.skipped.wait)?);
-        let busy = match self.busy_from {
-            Some(from) if from > now => None,
-            _ => due(self.first_busy(ks)?),
-        };
+        let ready = ks.list_get(&self.names.ready, self.skipped.ready())?;
+        let wait = due(ks.zset_at(&self.names.wait, self.skipped.wait())?);
+        let busy = self.first_busy.due(ks, &self.names.busy, now)?;
         let waits_from = wait.as_ref().map_or(f64::INFINITY, |(_, score)| *score);
         let busy_from = busy.as_ref().map_or(f64::INFINITY, |(_, score)| *score);
         if let Some(id) = ready {
             let Some(loaded) = self.load_sound(ks, id.as_ref())? else {
-                ks.list_take(&self.names.ready, self.skipped.ready)?;
+                ks.list_take(&self.names.ready, self.skipped.ready())?;
                 return Ok(Front::Settled);
             };
             // What stands in this queue is ready, whatever its due time says.
@@ -226,30 +224,6 @@ impl<K: Store> Frontier<K> {
         })
     }
 
-    /// One that was skipped, and that something was queued for since.
-    fn again(&mut self, ks: &mut K, now: Millis) -> Result<Option<Loaded<K>>> {
-        while self
-            .skipped
-            .later
-            .first()
-            .is_some_and(|(due, _)| *due <= now)
-        {
-            let (_, id) = self.skipped.later.pop_first().expect("just seen");
-            if ks.zset_score(&self.names.wait, &id)?.is_none() {
-                self.skipped.ready = 0;
-            }
-            self.skipped.again.push_back(id);
-        }
-        while let Some(id) = self.skipped.again.pop_front() {
-            let score = ks.zset_score(&self.names.wait, &id)?;
-            let limit = self.skipped.wait_score;
-            if score.is_some_and(|score| score <= limit && of_score(score) <= now) {
-                return Ok(Some(self.load(ks, &id)?));
-            }
-        }
-        Ok(None)
-    }
-
     /// Leases a candidate, or puts it where it belongs.
     fn consider(
         &mut self,
@@ -271,7 +245,7 @@ impl<K: Store> Frontier<K> {
                 self.hand_over(ks, loaded)?;
                 match place {
                     Stand::Ready => self.unqueue(ks, place, &loaded.id)?,
-                    Stand::Skipped => self.skipped.wait = self.skipped.wait.saturating_sub(1),
+                    Stand::Skipped => self.skipped.one_left_wait(),
                     Stand::Wait | Stand::None => {}
                 }
                 loaded.group.due = due;
@@ -288,15 +262,14 @@ impl<K: Store> Frontier<K> {
             }
             Verdict::Pass(later) => {
                 if let (Some(later), true) = (later, place != Stand::None) {
-                    self.skipped.later.insert((later, loaded.id.clone()));
+                    self.skipped.look_at(later, &loaded.id);
                 }
                 match place {
-                    Stand::Ready => self.skipped.ready += 1,
+                    Stand::Ready => self.skipped.pass_ready(),
                     Stand::Skipped => {}
                     Stand::Wait => {
                         let score = ks.zset_score(&self.names.wait, &loaded.id)?;
-                        self.skipped.wait += 1;
-                        self.skipped.wait_score = score.unwrap_or_default();
+                        self.skipped.pass_wait(score.unwrap_or_default());
                     }
                     Stand::None => {
                         let due = self.due_of(ks, loaded)?;
@@ -325,15 +298,13 @@ impl<K: Store> Frontier<K> {
     fn unqueue(&mut self, ks: &mut K, place: Stand, id: &Id) -> Result<()> {
         match place {
             Stand::Ready => {
-                ks.list_take(&self.names.ready, self.skipped.ready)?;
-                if let Some(audit) = &mut self.audit {
-                    audit.taken += 1;
-                }
+                ks.list_take(&self.names.ready, self.skipped.ready())?;
+                self.audits.taken();
             }
             Stand::Wait => ks.zset_remove(&self.names.wait, id)?,
             Stand::Skipped => {
                 ks.zset_del(&self.names.wait, id)?;
-                self.skipped.wait = self.skipped.wait.saturating_sub(1);
+                self.skipped.one_left_wait();
             }
             Stand::None => {}
         }
@@ -363,8 +334,7 @@ impl<K: Store> Frontier<K> {
                 return Ok(Verdict::Gate(until));
             }
         }
-        self.paused(ks)?;
-        let paused = self.paused.as_ref().expect("just read");
+        let paused = self.pauses.read(ks)?;
         let kept = self.kept(ks, loaded, |uris| {
             let next = uris.pick(now, &|execution| paused.has(execution));
             (
@@ -384,7 +354,7 @@ impl<K: Store> Frontier<K> {
         let mut free = counted.saturating_sub(held.saturating_sub(kept_held));
         let all_free = free;
         if free > 0 && !paused.executions.is_empty() {
-            free = self.unpaused(ks, loaded, counted)?.min(free);
+            free = self.unpaused(ks, loaded, &paused, counted)?.min(free);
         }
         if free > 0 || from_outside {
             return Ok(Verdict::Lease(None));
@@ -396,9 +366,13 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Of the URIs that a group counts, how many are not of a paused execution.
-    pub(super) fn unpaused(&self, ks: &mut K, loaded: &Loaded<K>, counted: u64) -> Result<u64> {
-        let none = Paused::default();
-        let paused = self.paused.as_ref().unwrap_or(&none);
+    pub(super) fn unpaused(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        paused: &Paused,
+        counted: u64,
+    ) -> Result<u64> {
         let mut left = counted;
         // Whichever are fewer: executions that are paused, or that the group has.
         if (paused.executions.len() as u64) < ks.hash_len(&loaded.key)? {
@@ -424,7 +398,7 @@ impl<K: Store> Frontier<K> {
         ask: &Ask<'_>,
         now: Millis,
     ) -> Result<Lease> {
-        let token = self.mint(ks, now)?;
+        let token = self.tokens.mint(ks, now)?;
         let deadline = now + ask.lease;
         let group = &mut loaded.group;
         if !group.ours && group.uris == 0 && group.due == 0 {

@@ -1,9 +1,7 @@
 //! The three queues of groups: who waits, who is ready, who is being fetched from.
 
-use std::collections::{BTreeSet, VecDeque};
-
 use super::error::Result;
-use super::frontier::{Frontier, Id, Loaded};
+use super::frontier::{Frontier, Loaded};
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::transition::{Placement, Step};
@@ -12,21 +10,6 @@ use super::uris::{Stock, Uris};
 /// Maximum number of entries of `chg_ready` that are searched for a group that has nothing left; one further
 /// behind is skipped when it comes up.
 const MAX_SEARCHED: u64 = 100;
-
-/// Groups at the head of the queues that are paused, and keep their place.
-#[derive(Debug, Default)]
-pub(super) struct Skipped {
-    /// Groups looked at, from the head of `chg_ready`.
-    pub ready: u64,
-    /// Groups looked at, from the head of `chg_wait`.
-    pub wait: u64,
-    /// The score of the last one of them.
-    pub wait_score: f64,
-    /// Those of them that something was queued for since: perhaps they can be leased now.
-    pub again: VecDeque<Id>,
-    /// When a URI that is not paused comes due in one of them.
-    pub later: BTreeSet<(Millis, Id)>,
-}
 
 impl<K: Store> Frontier<K> {
     /// Carries out what follows from something that happened to a group, and saves it.
@@ -78,7 +61,7 @@ impl<K: Store> Frontier<K> {
             Placement::Queue(due) => self.queue(ks, loaded, due, now),
             Placement::Reschedule(due) => self.reschedule(ks, loaded, due),
             Placement::Shift { latest, earliest } => {
-                self.look_again(ks, loaded)?;
+                (self.skipped).look_again(ks, &self.names.wait, &loaded.id)?;
                 if let Some(due) = latest.filter(|&due| due < loaded.group.due)
                     && self.stands_in_wait(ks, loaded)?
                 {
@@ -94,12 +77,8 @@ impl<K: Store> Frontier<K> {
 
     /// Puts a group into `chg_wait`, or moves it there.
     pub(super) fn wait(&mut self, ks: &mut K, id: &[u8], score: f64) -> Result<()> {
-        if self.skipped.wait > 0 {
-            let moves = ks.zset_score(&self.names.wait, id)?.is_some();
-            if moves || score <= self.skipped.wait_score {
-                self.skipped.wait = 0;
-            }
-        }
+        self.skipped
+            .comes_to_wait(ks, &self.names.wait, id, score)?;
         Ok(ks.zset_add(&self.names.wait, id, score)?)
     }
 
@@ -129,7 +108,7 @@ impl<K: Store> Frontier<K> {
     pub(super) fn leave_wait(&mut self, ks: &mut K, id: &[u8]) -> Result<bool> {
         let left = ks.zset_del(&self.names.wait, id)?;
         if left {
-            self.skipped.wait = 0;
+            self.skipped.wait_changed();
         }
         Ok(left)
     }
@@ -142,7 +121,7 @@ impl<K: Store> Frontier<K> {
             let here = ks.list_get(&self.names.ready, i)?;
             if here.is_some_and(|here| here.as_ref() == id) {
                 ks.list_take(&self.names.ready, i)?;
-                self.skipped.ready = 0;
+                self.skipped.ready_changed();
                 return Ok(true);
             }
         }
@@ -180,41 +159,16 @@ impl<K: Store> Frontier<K> {
         self.wait(ks, &loaded.id, due as f64)
     }
 
-    /// Something was queued for a group that may have been skipped.
-    fn look_again(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
-        if self.skipped.ready == 0 && self.skipped.wait == 0 {
-            return Ok(());
-        }
-        match ks.zset_score(&self.names.wait, &loaded.id)? {
-            None => self.skipped.ready = 0,
-            Some(score) if score <= self.skipped.wait_score => {
-                self.skipped.again.push_back(loaded.id.clone());
-            }
-            Some(_) => {}
-        }
-        Ok(())
-    }
-
     /// Sets the score of a group in `chg_busy` to its first deadline, or takes it out.
     pub(super) fn show_busy(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         match loaded.group.first_deadline() {
             Some(deadline) => {
                 ks.zset_add(&self.names.busy, &loaded.id, deadline as f64)?;
-                self.busy_from = self.busy_from.map(|from| from.min(deadline));
+                self.first_busy.add(deadline);
             }
             None => ks.zset_remove(&self.names.busy, &loaded.id)?,
         }
         Ok(())
-    }
-
-    /// The group whose lease runs out first.
-    pub(super) fn first_busy(&mut self, ks: &mut K) -> Result<Option<(K::Value, f64)>> {
-        let first = ks.zset_at(&self.names.busy, 0)?;
-        let from = first
-            .as_ref()
-            .map_or(Millis::MAX, |(_, score)| of_score(*score));
-        self.busy_from = Some(from);
-        Ok(first)
     }
 
     /// What is kept for a group.
@@ -233,17 +187,16 @@ impl<K: Store> Frontier<K> {
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn wake_at(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
         let idle = self.next_idle(ks)?;
-        if self.paused(ks)?.all {
+        if self.pauses.read(ks)?.all {
             return Ok(idle);
         }
-        let wait = ks.zset_at(&self.names.wait, self.skipped.wait)?;
-        let busy = self.first_busy(ks)?;
-        let ready = ks.list_len(&self.names.ready)? > self.skipped.ready;
+        let wait = ks.zset_at(&self.names.wait, self.skipped.wait())?;
+        let busy = self.first_busy.read(ks, &self.names.busy)?;
+        let ready = ks.list_len(&self.names.ready)? > self.skipped.ready();
         let times = [wait, busy].into_iter().flatten();
         let first = times.map(|(_, score)| of_score(score)).min();
-        let later = self.skipped.later.first().map(|(due, _)| *due);
-        let again = (!self.skipped.again.is_empty()).then_some(now);
-        let times = [first, idle, later, again, ready.then_some(now)];
+        let again = self.skipped.wake_at(now);
+        let times = [first, idle, again, ready.then_some(now)];
         Ok(times.into_iter().flatten().min())
     }
 }

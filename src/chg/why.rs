@@ -118,7 +118,7 @@ impl<K: Store> Frontier<K> {
         let group = &loaded.group;
         let waits = ks.zset_score(&self.names.wait, &loaded.id)?.map(of_score);
         let busy = ks.zset_score(&self.names.busy, &loaded.id)?.map(of_score);
-        let all = self.paused(ks)?.all;
+        let all = self.pauses.read(ks)?.all;
         let due = waits.unwrap_or(group.due);
         if let Some(deadline) = group.first_deadline().or(busy)
             && !group.stands_beside_leases()
@@ -183,10 +183,10 @@ impl<K: Store> Frontier<K> {
     }
 
     fn holds_only_paused(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<bool> {
-        if self.paused(ks)?.executions.is_empty() {
+        let paused = self.pauses.read(ks)?;
+        if paused.executions.is_empty() {
             return Ok(false);
         }
-        let paused = self.paused.as_ref().expect("just read");
         let key = self.uris_key(ks, &loaded.id);
         let kept = ks.uris(&key, |uris| {
             let mut executions = uris.executions();
@@ -195,7 +195,7 @@ impl<K: Store> Frontier<K> {
         })?;
         let (free, kept) = kept.unwrap_or((false, 0));
         let counted = loaded.group.uris.saturating_sub(kept);
-        Ok(!free && self.unpaused(ks, loaded, counted)? == 0)
+        Ok(!free && self.unpaused(ks, loaded, &paused, counted)? == 0)
     }
 
     /// The figures of the whole frontier; `waiters` is how many clients wait for a lease.
@@ -217,7 +217,7 @@ impl<K: Store> Frontier<K> {
                 oldest = Some(oldest.map_or(first, |oldest| oldest.min(first)));
             }
         }
-        let paused = self.paused(ks)?;
+        let paused = self.pauses.read(ks)?;
         let paused = if paused.all {
             Reply::bulk("all")
         } else {
@@ -263,13 +263,7 @@ impl<K: Store> Frontier<K> {
                 "smallest-margin-ms",
                 pause(figures.tightest.map(|pause| pause.margin())),
             ),
-            (
-                "token",
-                count(match self.tokens {
-                    Some((last, _)) => last,
-                    None => ks.number(&self.names.token)?.max(0) as u64,
-                }),
-            ),
+            ("token", count(self.tokens.last(ks)?)),
         ]))
     }
 }

@@ -77,10 +77,7 @@ impl Check {
     ) -> Result<()> {
         let mut tries = 0;
         let account = loop {
-            lent.with(|frontier, _| {
-                let audit = frontier.audit.as_mut().filter(|a| a.is_of(&self.owner));
-                audit.into_iter().for_each(|audit| audit.watch(id));
-            });
+            lent.with(|frontier, _| frontier.audits.watch(&self.owner, id));
             let account = match Account::read(lent, id, room(self.counts.counted)).await {
                 Ok(account) => account,
                 Err(error) => return self.refused(error),

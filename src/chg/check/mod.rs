@@ -110,7 +110,7 @@ impl Check {
         if self.repairs {
             frontier.tidy(ks, self.now)?;
         }
-        frontier.audit = Some(Audit::new(&self.owner));
+        frontier.audits.begin(&self.owner);
         self.counts.total = ks.number(&frontier.names.total)?;
         Ok(())
     }
@@ -129,10 +129,7 @@ impl Check {
 
     /// What changed since the beginning; nothing when another audit took this one's place.
     fn audit<'f, K: Store>(&mut self, frontier: &'f Frontier<K>) -> Option<&'f Audit> {
-        let audit = frontier
-            .audit
-            .as_ref()
-            .filter(|audit| audit.is_of(&self.owner));
+        let audit = frontier.audits.of(&self.owner);
         self.disturbed |= audit.is_none_or(|audit| audit.disturbed);
         audit
     }
@@ -233,8 +230,8 @@ impl Check {
     /// Frees its memory, which may be large, a little at a time.
     async fn free<K: Store>(&mut self, lent: &Lent<K>) {
         let audit = lent.with(|frontier, _| {
-            let is_mine = self.audit(frontier).is_some();
-            frontier.audit.take_if(|_| is_mine)
+            self.audit(frontier);
+            frontier.audits.end(&self.owner)
         });
         let audit = audit.unwrap_or_default();
         free(lent, std::mem::take(&mut self.seen)).await;

@@ -3,11 +3,10 @@
 use crate::chg::add::Counts;
 use crate::chg::grammar::{Add, AddUri};
 use crawlspace_host::reply::Reply;
-use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
 
 use super::allowed;
-use super::frontiers::{Touched, anchor, on_frontier, permit};
+use super::frontiers::{Touched, anchor, change};
 
 fn counts_reply(counts: Counts) -> Reply {
     let counts = counts.into_iter();
@@ -24,13 +23,8 @@ impl Act for Add<'static> {
             ..
         } = asked;
         let groups: Vec<&[u8]> = uris.iter().map(|uri| uri.chg).collect();
-        permit(call, &Touched::Groups(&groups), Access::Write)?;
-        let counts = on_frontier(call, |cached, keys| {
-            cached.simulated = now.simulated;
-            let frontier = &mut cached.frontier;
-            let counts = frontier.add(keys, execution, sequence, &uris, now.ms)?;
-            cached.serve(keys, now.ms)?;
-            Ok(counts)
+        let counts = change(call, &Touched::Groups(&groups), now, |frontier, keys| {
+            frontier.add(keys, execution, sequence, &uris, now.ms)
         })?;
         anchor(call)?;
         Ok(Answer::Reply(counts_reply(counts)))
@@ -47,13 +41,8 @@ impl Act for AddUri<'static> {
             ..
         } = asked;
         let groups: Vec<&[u8]> = uris.iter().map(|uri| uri.chg).collect();
-        permit(call, &Touched::Groups(&groups), Access::Write)?;
-        let counts = on_frontier(call, |cached, keys| {
-            cached.simulated = now.simulated;
-            let frontier = &mut cached.frontier;
-            let counts = frontier.add_kept(keys, execution, weight, &uris, now.ms)?;
-            cached.serve(keys, now.ms)?;
-            Ok(counts)
+        let counts = change(call, &Touched::Groups(&groups), now, |frontier, keys| {
+            frontier.add_kept(keys, execution, weight, &uris, now.ms)
         })?;
         anchor(call)?;
         Ok(Answer::Reply(counts_reply(counts)))

@@ -17,7 +17,7 @@ use crawlspace_host::server::config;
 use crawlspace_host::server::keyspace::RedisKeyspace;
 
 use super::allowed;
-use super::frontiers::{CachedFrontier, Touched, gone, on_frontier, permit, timed_out};
+use super::frontiers::{CachedFrontier, Touched, change, gone, on_frontier, permit, timed_out};
 use super::reply::{leases_reply, released_reply};
 use super::settings;
 use super::waiters::Waiter;
@@ -187,12 +187,8 @@ impl Act for Extend<'static> {
     fn act(asked: Extend<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         let now = allowed(asked.now)?;
         let Extend { chg, token, ms, .. } = asked;
-        permit(call, &Touched::Groups(&[chg]), Access::Write)?;
-        let deadline = on_frontier(call, |cached, keys| {
-            cached.simulated = now.simulated;
-            let deadline = cached.frontier.extend(keys, chg, token, ms, now.ms)?;
-            cached.serve(keys, now.ms)?;
-            Ok(deadline)
+        let deadline = change(call, &Touched::Groups(&[chg]), now, |frontier, keys| {
+            frontier.extend(keys, chg, token, ms, now.ms)
         })?;
         Ok(Answer::Reply(Reply::count(deadline)))
     }
@@ -202,12 +198,8 @@ impl Act for Expired {
     fn act(asked: Expired, call: &mut Call<'_>) -> Result<Answer, String> {
         let now = allowed(asked.now)?;
         let most = asked.count.unwrap_or(100);
-        permit(call, &Touched::AnyGroup, Access::Write)?;
-        let reports = on_frontier(call, |cached, keys| {
-            cached.simulated = now.simulated;
-            let reports = cached.frontier.expired(keys, most as usize, now.ms)?;
-            cached.serve(keys, now.ms)?;
-            Ok(reports)
+        let reports = change(call, &Touched::AnyGroup, now, |frontier, keys| {
+            frontier.expired(keys, most as usize, now.ms)
         })?;
         let optional = |part: Option<&Vec<u8>>| part.map_or(Reply::Nil, Reply::bulk);
         let reports = reports.iter().map(|report| {

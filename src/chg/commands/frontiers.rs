@@ -5,6 +5,7 @@ use std::os::raw::c_int;
 
 use crate::chg::error::{Error, Result};
 use crate::chg::frontier::Frontier;
+use crate::chg::grammar::Now;
 use crate::chg::keys::{GROUP, Heard, heard_once, possible_groups};
 use crate::chg::time::Millis;
 use crawlspace_host::keyspace::Keyspace;
@@ -134,6 +135,22 @@ pub fn on_frontier<T>(
     act: impl FnOnce(&mut CachedFrontier, &mut RedisKeyspace) -> Result<T>,
 ) -> std::result::Result<T, String> {
     with_frontier(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
+}
+
+/// Changes the frontier of a command's call, if the user may write to these keys, and serves those who wait.
+pub fn change<T>(
+    call: &mut Call<'_>,
+    touched: &Touched<'_>,
+    now: Now,
+    act: impl FnOnce(&mut Frontier<RedisKeyspace>, &mut RedisKeyspace) -> Result<T>,
+) -> std::result::Result<T, String> {
+    permit(call, touched, Access::Write)?;
+    on_frontier(call, |cached, keys| {
+        cached.simulated = now.simulated;
+        let done = act(&mut cached.frontier, keys)?;
+        cached.serve(keys, now.ms)?;
+        Ok(done)
+    })
 }
 
 /// Which keys a command touches, beside those that exist once.

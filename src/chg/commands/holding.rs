@@ -8,17 +8,14 @@ use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
 
 use super::allowed;
-use super::frontiers::{Touched, anchor, on_frontier, permit};
+use super::frontiers::{Touched, anchor, change, on_frontier, permit};
 
 impl Act for Block<'static> {
     fn act(asked: Block<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         let now = allowed(asked.now)?;
         let Block { chg, until, .. } = asked;
-        permit(call, &Touched::Groups(&[chg]), Access::Write)?;
-        on_frontier(call, |cached, keys| {
-            cached.simulated = now.simulated;
-            cached.frontier.block(keys, chg, until, now.ms)?;
-            cached.serve(keys, now.ms)
+        change(call, &Touched::Groups(&[chg]), now, |frontier, keys| {
+            frontier.block(keys, chg, until, now.ms)
         })?;
         Ok(Answer::Reply(Reply::Ok))
     }
@@ -36,11 +33,8 @@ fn pause(
         Target::Group(chg) => Touched::Groups(std::slice::from_ref(chg)),
         _ => Touched::AnyGroup,
     };
-    permit(call, &touched, Access::Write)?;
-    on_frontier(call, |cached, keys| {
-        cached.simulated = now.simulated;
-        cached.frontier.pause(keys, target, pause, now.ms)?;
-        cached.serve(keys, now.ms)
+    change(call, &touched, now, |frontier, keys| {
+        frontier.pause(keys, target, pause, now.ms)
     })?;
     Ok(Answer::Reply(Reply::Ok))
 }
@@ -61,11 +55,8 @@ impl Act for Limit<'static> {
     fn act(asked: Limit<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         let now = allowed(asked.now)?;
         let Limit { chg, limits, .. } = asked;
-        permit(call, &Touched::Groups(&[chg]), Access::Write)?;
-        on_frontier(call, |cached, keys| {
-            cached.simulated = now.simulated;
-            cached.frontier.limit(keys, chg, &limits, now.ms)?;
-            cached.serve(keys, now.ms)
+        change(call, &Touched::Groups(&[chg]), now, |frontier, keys| {
+            frontier.limit(keys, chg, &limits, now.ms)
         })?;
         anchor(call)?;
         Ok(Answer::Reply(Reply::Ok))
@@ -76,11 +67,8 @@ impl Act for Group<'static> {
     fn act(asked: Group<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         let now = allowed(asked.now)?;
         let Group { gate, groups, .. } = asked;
-        permit(call, &Touched::Groups(&groups), Access::Write)?;
-        on_frontier(call, |cached, keys| {
-            cached.simulated = now.simulated;
-            cached.frontier.group(keys, gate, &groups, now.ms)?;
-            cached.serve(keys, now.ms)
+        change(call, &Touched::Groups(&groups), now, |frontier, keys| {
+            frontier.group(keys, gate, &groups, now.ms)
         })?;
         anchor(call)?;
         Ok(Answer::Reply(Reply::Ok))

@@ -1,0 +1,55 @@
+//! When the first of a sorted set of times comes.
+
+use super::error::Result;
+use super::store::Store;
+use super::time::{Millis, of_score};
+
+/// A time before which nothing in a sorted set comes; `None` when that is not known.
+#[derive(Default)]
+pub(super) struct First(Option<Millis>);
+
+impl First {
+    /// Invalidates what was read of the key.
+    pub(super) fn invalidate(&mut self) {
+        self.0 = None;
+    }
+
+    /// Something is in the sorted set now that comes at a time.
+    pub(super) fn add(&mut self, at: Millis) {
+        self.0 = self.0.map(|first| first.min(at));
+    }
+
+    /// Reads the first member, with its score.
+    pub(super) fn read<K: Store>(
+        &mut self,
+        ks: &mut K,
+        key: &K::Name,
+    ) -> Result<Option<(K::Value, f64)>> {
+        let first = ks.zset_at(key, 0)?;
+        let at = first.as_ref().map(|(_, score)| of_score(*score));
+        self.0 = Some(at.unwrap_or(Millis::MAX));
+        Ok(first)
+    }
+
+    /// The first member, if it has come by now. Reads nothing where it cannot have.
+    pub(super) fn due<K: Store>(
+        &mut self,
+        ks: &mut K,
+        key: &K::Name,
+        now: Millis,
+    ) -> Result<Option<(K::Value, f64)>> {
+        if self.0.is_some_and(|first| first > now) {
+            return Ok(None);
+        }
+        let first = self.read(ks, key)?;
+        Ok(first.filter(|(_, score)| of_score(*score) <= now))
+    }
+
+    /// When the first member comes.
+    pub(super) fn at<K: Store>(&mut self, ks: &mut K, key: &K::Name) -> Result<Option<Millis>> {
+        if self.0.is_none() {
+            self.read(ks, key)?;
+        }
+        Ok(self.0.filter(|&first| first < Millis::MAX))
+    }
+}
