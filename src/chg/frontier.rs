@@ -16,7 +16,7 @@ use super::figures::Figures;
 use super::first::First;
 use super::group::{FIELDS, Group, Text};
 use super::hold::Pauses;
-use super::keys::{COUNTED, Fields, GROUP, Names, SEQUENCE, URIS};
+use super::keys::{COUNTED, Each, Fields, GROUP, Names, SEQUENCE, URIS};
 use super::skipped::Skipped;
 use super::store::Store;
 use super::time::{Arrivals, Millis};
@@ -140,8 +140,8 @@ impl<K: Store> Frontier<K> {
     }
 
     /// The key of a group, or of something that goes with one.
-    pub fn key(&self, ks: &mut K, kind: &[u8], id: &[u8]) -> K::Name {
-        ks.name(&[&self.prefix, kind, id])
+    pub fn key(&self, ks: &mut K, kind: Each, id: &[u8]) -> K::Name {
+        ks.name(&[&self.prefix, kind.before, id])
     }
 
     pub(super) fn load(&self, ks: &mut K, id: &[u8]) -> Result<Loaded<K>> {

@@ -7,10 +7,9 @@
 )]
 
 use crawlspace_host::grammar::{
-    After, AnyOf, Arg, ArgKind, Args, Before, Bytes, Choice, Flag, Form, Integer, Limits as Bounds,
-    Many, OneOf, Optional, Shape, block,
+    AnyOf, Before, Bytes, Choice, Flag, Form, Integer, Many, OneOf, Optional, Shape, block,
 };
-use crawlspace_host::text::{Shown, parse_signed, parse_unsigned};
+use crawlspace_host::text::{Shown, parse_signed};
 use crawlspace_host::{command, grammar};
 use smallvec::SmallVec;
 
@@ -20,17 +19,17 @@ use super::keys::ID_BYTES;
 use super::lease::{Fate, When};
 use super::listing::{Cursor, Queue};
 use super::politeness::{Factor, Facts};
-use super::time::{Millis, TEN_YEARS};
+use super::spans::{NOW, OrNone, Span, Time};
+use super::time::Millis;
 use super::uris::{MAX_WEIGHT, Position, URI_BYTES};
-
-/// The latest time that a client may say it is: tokens stay exact in the numbers of JavaScript.
-const LATEST_NOW: Millis = 8_000_000_000_000;
 
 /// Maximum number of fetches at a time from one group.
 const MAX_PARALLEL: u64 = 1000;
 
 /// Maximum number of leases at a time, of reports, and of entries of a page.
 const MAX_COUNT: u64 = 1000;
+
+pub use super::spans::Now;
 
 const CHG: Bytes = Bytes::new("chg", ID_BYTES);
 const EXECUTION: Bytes = Bytes::new("execution", ID_BYTES);
@@ -40,149 +39,6 @@ const LEASE: Span = Span::new("milliseconds", 1);
 const BLOCK: Span = Span::new("block-milliseconds", 0);
 
 type Groups<'a> = SmallVec<[&'a [u8]; 4]>;
-
-/// What time it is.
-#[derive(Clone, Copy, Debug)]
-pub struct Now {
-    /// In milliseconds since the epoch.
-    pub ms: Millis,
-    /// Whether the client says so, and not the clock.
-    pub simulated: bool,
-}
-
-/// What a client says the time is; for simulations. A group or execution may have the name `NOW`, too.
-#[derive(Clone, Copy)]
-struct NowOption;
-
-const NOW: NowOption = NowOption;
-
-impl<'a> Shape<'a> for NowOption {
-    type Value = Now;
-
-    fn arg(&self) -> Arg {
-        let now = Integer::new("now", 1, LATEST_NOW).after("NOW");
-        now.arg().optional()
-    }
-
-    fn read(&self, args: &mut Args<'a>) -> Result<Now, String> {
-        let simulated =
-            args.peek_second().and_then(parse_unsigned).is_some() && args.keyword("NOW");
-        if simulated {
-            let now = args.unsigned("NOW", 1, LATEST_NOW)?;
-            args.set_now(now);
-        }
-        let ms = args.now();
-        Ok(Now { ms, simulated })
-    }
-}
-
-/// A point in time, not more than ten years ahead; the past is as good as now.
-#[derive(Clone, Copy)]
-struct Time(&'static str, &'static str);
-
-impl Time {
-    const fn new(name: &'static str) -> Time {
-        Time(name, name)
-    }
-
-    /// After a keyword, by which errors call it.
-    fn after(self, word: &'static str) -> After<Time> {
-        After::new(word, Time(self.0, word))
-    }
-}
-
-impl<'a> Shape<'a> for Time {
-    type Value = Millis;
-
-    fn arg(&self) -> Arg {
-        Arg::value(self.0, ArgKind::Integer, Bounds::Like("0"))
-    }
-
-    fn read(&self, args: &mut Args<'a>) -> Result<Millis, String> {
-        let (name, now) = (self.1, args.now());
-        let time = args.unsigned(name, 0, i64::MAX as u64)?;
-        if time <= now + TEN_YEARS {
-            return Ok(time);
-        }
-        Err(args.wrong(&format!(
-            "ERR {name} {time} is more than ten years off; times are in milliseconds since 1970, and now is {now}"
-        )))
-    }
-}
-
-/// A span of time in milliseconds.
-#[derive(Clone, Copy)]
-struct Span {
-    name: &'static str,
-    /// How errors call it.
-    called: &'static str,
-    least: Millis,
-}
-
-impl Span {
-    const fn new(name: &'static str, least: Millis) -> Span {
-        Span {
-            name,
-            called: name,
-            least,
-        }
-    }
-
-    /// After a keyword, by which errors call it.
-    fn after(self, word: &'static str) -> After<Span> {
-        let called = word;
-        After::new(word, Span { called, ..self })
-    }
-}
-
-impl<'a> Shape<'a> for Span {
-    type Value = Millis;
-
-    fn arg(&self) -> Arg {
-        let limits = Bounds::Range(self.least, TEN_YEARS);
-        Arg::value(self.name, ArgKind::Integer, limits)
-    }
-
-    fn read(&self, args: &mut Args<'a>) -> Result<Millis, String> {
-        let name = self.called;
-        let span = args.unsigned(name, self.least, i64::MAX as u64)?;
-        if span <= TEN_YEARS {
-            return Ok(span);
-        }
-        Err(args.wrong(&format!(
-            "ERR {name} {span} is more than ten years, in milliseconds"
-        )))
-    }
-}
-
-/// A value, or -1 for none.
-#[derive(Clone, Copy)]
-struct OrNone<S>(After<S>);
-
-impl<'a, S: Shape<'a>> Shape<'a> for OrNone<S> {
-    type Value = Option<S::Value>;
-
-    fn arg(&self) -> Arg {
-        let limits = Bounds::Like("-1");
-        Arg {
-            limits,
-            ..self.0.arg()
-        }
-    }
-
-    fn begins(&self, args: &Args<'a>) -> bool {
-        self.0.begins(args)
-    }
-
-    fn read(&self, args: &mut Args<'a>) -> Result<Self::Value, String> {
-        if args.peek_second() == Some(b"-1") {
-            args.next("")?;
-            args.next("")?;
-            return Ok(None);
-        }
-        self.0.read(args).map(Some)
-    }
-}
 
 /// A cursor that `parse` reads; `None` is the beginning.
 fn cursor<T>(text: &[u8], parse: impl FnOnce(&[u8]) -> Option<T>) -> Result<Option<T>, String> {

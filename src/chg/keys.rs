@@ -95,30 +95,66 @@ once_keys! { Once:
     expired = Once::of("chg_expired", KeyType::List).heard(Heard::Type);
 }
 
-/// What stands before the id in the name of a group's hash.
-pub const GROUP: &[u8] = b"CHG:";
-/// What stands before the id of a group in the name of the URIs that are kept for it.
-pub const URIS: &[u8] = b"chg_uris:";
-/// What stands before the id of a shared gate in the name of its hash.
-pub const GATE: &[u8] = b"chg_gate:";
-/// What stands before the id of a shared gate in the name of the list of groups that wait behind it.
-pub const GATED: &[u8] = b"chg_gated:";
-/// What stands before an execution in the name of its numbered commands.
-pub const SEQUENCE: &[u8] = b"chg_seq:";
-/// What stands before an execution in the name of the groups that have URIs of it.
-pub const OF: &[u8] = b"chg_of:";
+/// A key that a frontier has for each group, gate or execution.
+#[derive(Clone, Copy, Debug)]
+pub struct Each {
+    /// What stands before the id in its name.
+    pub before: &'static [u8],
+    bookkeeping: bool,
+}
+
+impl Each {
+    const fn of(before: &'static [u8]) -> Each {
+        let bookkeeping = false;
+        Each {
+            before,
+            bookkeeping,
+        }
+    }
+
+    /// Every user who may run a command may have it read.
+    const fn bookkeeping(self) -> Each {
+        Each {
+            bookkeeping: true,
+            ..self
+        }
+    }
+
+    /// The id in a name behind the prefix, if it is such a key.
+    pub fn id(self, name: &[u8]) -> Option<&[u8]> {
+        name.strip_prefix(self.before)
+    }
+}
+
+/// The hash of a group. Plain clients use it, too.
+pub const GROUP: Each = Each::of(b"CHG:");
+/// The URIs that are kept for a group.
+pub const URIS: Each = Each::of(b"chg_uris:").bookkeeping();
+/// The hash of a shared gate.
+pub const GATE: Each = Each::of(b"chg_gate:");
+/// The list of groups that wait behind a shared gate.
+pub const GATED: Each = Each::of(b"chg_gated:").bookkeeping();
+/// The numbered commands of an execution.
+pub const SEQUENCE: Each = Each::of(b"chg_seq:");
+/// The groups that have URIs of an execution.
+pub const OF: Each = Each::of(b"chg_of:").bookkeeping();
+
+/// All of them.
+const EACH: [Each; 6] = [GROUP, URIS, GATE, GATED, SEQUENCE, OF];
+
 /// What stands before an execution in the field of a group that counts its URIs.
 pub const COUNTED: &[u8] = b"e:";
 
 /// Whether a key is book-keeping that any user of a command may have read, by its name behind the prefix.
 pub fn is_bookkeeping(name: &[u8]) -> bool {
     let once = |row: &Once| row.bookkeeping && row.name.as_bytes() == name;
-    ONCE.iter().any(once) || [URIS, GATED, OF].iter().any(|kind| name.starts_with(kind))
+    let each = |row: &Each| row.bookkeeping && row.id(name).is_some();
+    ONCE.iter().any(once) || EACH.iter().any(each)
 }
 
 /// Whether a key may be one that something is cached of, whatever its prefix.
 pub fn may_be_ours(key: &[u8]) -> bool {
-    heard_once(key).next().is_some() || memchr::memmem::find(key, GROUP).is_some()
+    heard_once(key).next().is_some() || memchr::memmem::find(key, GROUP.before).is_some()
 }
 
 /// The prefixes that a key may have if it exists once, each with what it means that others changed it.
@@ -130,9 +166,9 @@ pub fn heard_once(key: &[u8]) -> impl Iterator<Item = (&[u8], Heard)> {
 /// The prefixes of at most `max_prefix` bytes that a key may have if it is the hash of a group, each with the
 /// group's id.
 pub fn possible_groups(key: &[u8], max_prefix: usize) -> impl Iterator<Item = (&[u8], &[u8])> {
-    memchr::memmem::find_iter(key, GROUP)
+    memchr::memmem::find_iter(key, GROUP.before)
         .take_while(move |&at| at <= max_prefix)
-        .map(|at| (&key[..at], &key[at + GROUP.len()..]))
+        .map(|at| (&key[..at], &key[at + GROUP.before.len()..]))
 }
 
 /// Names of the fields of the hash of a group.

@@ -32,6 +32,7 @@ mod queues;
 mod reclaim;
 mod reconcile;
 mod skipped;
+pub(crate) mod spans;
 pub mod store;
 pub mod sweep;
 pub mod time;
@@ -45,3 +46,5 @@ pub type Token = u64;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod transition_tests;

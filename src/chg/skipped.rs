@@ -53,7 +53,7 @@ impl Skipped {
         self.ready = 0;
     }
 
-    /// The same for `chg_wait`.
+    /// A group left `chg_wait`, or came to stand among those passed over: it is looked at from its head.
     pub(super) fn wait_changed(&mut self) {
         self.wait = 0;
     }

@@ -182,12 +182,12 @@ impl Check {
             for (key, _) in batch.iter() {
                 let name = &key[prefix..];
                 // There may be kept URIs of a group without its hash.
-                let group = name.strip_prefix(GROUP).or(name.strip_prefix(URIS));
+                let group = GROUP.id(name).or(URIS.id(name));
                 if let Some(id) = group.filter(|id| !id.is_empty()) {
                     if self.is_new(id) {
                         self.look_at_group(lent, id).await?;
                     }
-                } else if let Some(execution) = name.strip_prefix(OF).filter(|_| self.repairs) {
+                } else if let Some(execution) = OF.id(name).filter(|_| self.repairs) {
                     self.lists.insert(execution.into());
                 }
                 lent.pause().await;

@@ -1,0 +1,156 @@
+//! Times and spans of time as arguments of commands.
+
+// Without a server nobody but tests reads what was parsed.
+#![cfg_attr(not(feature = "module"), allow(dead_code))]
+
+use crawlspace_host::grammar::{After, Arg, ArgKind, Args, Integer, Limits, Shape};
+use crawlspace_host::text::parse_unsigned;
+
+use super::time::{Millis, TEN_YEARS};
+
+/// The latest time that a client may say it is: tokens stay exact in the numbers of JavaScript.
+const LATEST_NOW: Millis = 8_000_000_000_000;
+
+/// What time it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// In milliseconds since the epoch.
+    pub ms: Millis,
+    /// Whether the client says so, and not the clock.
+    pub simulated: bool,
+}
+
+/// What a client says the time is; for simulations. A group or execution may have the name `NOW`, too.
+#[derive(Clone, Copy)]
+pub(super) struct NowOption;
+
+/// The argument that says it.
+pub(super) const NOW: NowOption = NowOption;
+
+impl<'a> Shape<'a> for NowOption {
+    type Value = Now;
+
+    fn arg(&self) -> Arg {
+        let now = Integer::new("now", 1, LATEST_NOW).after("NOW");
+        now.arg().optional()
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<Now, String> {
+        let simulated =
+            args.peek_second().and_then(parse_unsigned).is_some() && args.keyword("NOW");
+        if simulated {
+            let now = args.unsigned("NOW", 1, LATEST_NOW)?;
+            args.set_now(now);
+        }
+        let ms = args.now();
+        Ok(Now { ms, simulated })
+    }
+}
+
+/// A point in time, not more than ten years ahead; the past is as good as now.
+#[derive(Clone, Copy)]
+pub(super) struct Time(&'static str, &'static str);
+
+impl Time {
+    pub(super) const fn new(name: &'static str) -> Time {
+        Time(name, name)
+    }
+
+    /// After a keyword, by which errors call it.
+    pub(super) fn after(self, word: &'static str) -> After<Time> {
+        After::new(word, Time(self.0, word))
+    }
+}
+
+impl<'a> Shape<'a> for Time {
+    type Value = Millis;
+
+    fn arg(&self) -> Arg {
+        Arg::value(self.0, ArgKind::Integer, Limits::Like("0"))
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<Millis, String> {
+        let (name, now) = (self.1, args.now());
+        let time = args.unsigned(name, 0, i64::MAX as u64)?;
+        if time <= now + TEN_YEARS {
+            return Ok(time);
+        }
+        Err(args.wrong(&format!(
+            "ERR {name} {time} is more than ten years off; times are in milliseconds since 1970, and now is {now}"
+        )))
+    }
+}
+
+/// A span of time in milliseconds.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    name: &'static str,
+    /// How errors call it.
+    called: &'static str,
+    least: Millis,
+}
+
+impl Span {
+    pub(super) const fn new(name: &'static str, least: Millis) -> Span {
+        Span {
+            name,
+            called: name,
+            least,
+        }
+    }
+
+    /// After a keyword, by which errors call it.
+    pub(super) fn after(self, word: &'static str) -> After<Span> {
+        let called = word;
+        After::new(word, Span { called, ..self })
+    }
+}
+
+impl<'a> Shape<'a> for Span {
+    type Value = Millis;
+
+    fn arg(&self) -> Arg {
+        let limits = Limits::Range(self.least, TEN_YEARS);
+        Arg::value(self.name, ArgKind::Integer, limits)
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<Millis, String> {
+        let name = self.called;
+        let span = args.unsigned(name, self.least, i64::MAX as u64)?;
+        if span <= TEN_YEARS {
+            return Ok(span);
+        }
+        Err(args.wrong(&format!(
+            "ERR {name} {span} is more than ten years, in milliseconds"
+        )))
+    }
+}
+
+/// A value, or -1 for none.
+#[derive(Clone, Copy)]
+pub(super) struct OrNone<S>(pub After<S>);
+
+impl<'a, S: Shape<'a>> Shape<'a> for OrNone<S> {
+    type Value = Option<S::Value>;
+
+    fn arg(&self) -> Arg {
+        let limits = Limits::Like("-1");
+        Arg {
+            limits,
+            ..self.0.arg()
+        }
+    }
+
+    fn begins(&self, args: &Args<'a>) -> bool {
+        self.0.begins(args)
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<Self::Value, String> {
+        if args.peek_second() == Some(b"-1") {
+            args.next("")?;
+            args.next("")?;
+            return Ok(None);
+        }
+        self.0.read(args).map(Some)
+    }
+}
