@@ -15,7 +15,6 @@
 //! [`Writer`] writes one, [`merge`] makes one of many, [`Blocks`] reads one from the beginning to the end, and
 //! [`Lookup`](crate::index::Lookup) finds what is in one.
 
-mod blocks;
 pub(crate) mod cluster;
 mod merge;
 mod pack;
@@ -26,8 +25,8 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 
-pub use self::blocks::Blocks;
 pub use self::merge::merge;
+pub use self::secondary::Blocks;
 pub use self::writer::{Stats, Writer};
 
 /// How an index is written.

@@ -14,7 +14,7 @@ pub(super) struct Translated {
 
 impl Translated {
     /// Where the part was in the pattern as it was given that this byte of the text is of.
-    pub fn origin(&self, at: usize) -> usize {
+    pub(super) fn origin(&self, at: usize) -> usize {
         let next = self.parts.partition_point(|(of_text, _)| *of_text <= at);
         next.checked_sub(1).map_or(at, |last| self.parts[last].1)
     }

@@ -14,7 +14,7 @@ pub(super) struct Form<'a> {
 
 impl<'a> Form<'a> {
     /// Finds the beginning of the first part. `None` when the type names no boundary, or a bad one.
-    pub fn read(content_type: &str, body: &'a [u8]) -> Option<Form<'a>> {
+    pub(super) fn read(content_type: &str, body: &'a [u8]) -> Option<Form<'a>> {
         let boundary = parameter(content_type, "boundary")?;
         let (last, before) = boundary.as_bytes().split_last()?;
         let is_good = before.len() <= 200

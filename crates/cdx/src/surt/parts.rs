@@ -38,7 +38,7 @@ pub(super) fn tidy(url: &[u8]) -> Cow<'_, [u8]> {
 
 impl<'a> Parts<'a> {
     /// Takes a tidy URL apart; one without a scheme is of the web.
-    pub fn of(url: &'a [u8]) -> Result<Parts<'a>, &'static str> {
+    pub(super) fn of(url: &'a [u8]) -> Result<Parts<'a>, &'static str> {
         if url.is_empty() {
             return Err("it is blank");
         }
