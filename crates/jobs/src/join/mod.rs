@@ -11,7 +11,6 @@
 //! and else nobody.
 
 mod captures;
-mod json;
 mod row;
 
 use std::io::BufRead;

@@ -1,7 +1,6 @@
 //! Captures as lines of an index.
 
 use super::super::crawl_log::{Line, Origin};
-use super::json;
 
 /// A capture. Its lines differ in what they begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +45,7 @@ pub(super) fn push_json(
     job: &str,
     into: &mut Vec<u8>,
 ) {
-    let mut object = json::Object::begin(into);
+    let mut object = Object::begin(into);
     object.text(b"\"url\":", line.url);
     if line.mime != "-" {
         object.text(b"\"mime\":", line.mime);
@@ -70,4 +69,56 @@ pub(super) fn push_json(
     }
     object.text(b"\"job\":", job);
     object.end();
+}
+
+/// An object of JSON whose values are strings.
+struct Object<'a> {
+    into: &'a mut Vec<u8>,
+    between: u8,
+}
+
+impl Object<'_> {
+    fn begin(into: &mut Vec<u8>) -> Object<'_> {
+        Object {
+            into,
+            between: b'{',
+        }
+    }
+
+    /// Adds a member. `name` is with its quotes and its colon.
+    fn text(&mut self, name: &[u8], value: &str) {
+        self.name(name);
+        // As good as all are as they should be, and looking at all bytes at once is cheap.
+        let escaped = value.bytes().fold(false, |any, byte| {
+            any | (byte < b' ') | (byte == b'"') | (byte == b'\\')
+        });
+        if !escaped {
+            self.into.push(b'"');
+            self.into.extend_from_slice(value.as_bytes());
+            self.into.push(b'"');
+        } else if let Ok(text) = serde_json::to_string(value) {
+            self.into.extend_from_slice(text.as_bytes());
+        }
+    }
+
+    /// Adds a number, as a string.
+    fn number(&mut self, name: &[u8], value: u64) {
+        self.name(name);
+        self.into.push(b'"');
+        let mut digits = itoa::Buffer::new();
+        self.into.extend_from_slice(digits.format(value).as_bytes());
+        self.into.push(b'"');
+    }
+
+    fn end(self) {
+        if self.between == b'{' {
+            self.into.push(b'{');
+        }
+        self.into.push(b'}');
+    }
+
+    fn name(&mut self, name: &[u8]) {
+        self.into.push(std::mem::replace(&mut self.between, b','));
+        self.into.extend_from_slice(name);
+    }
 }

@@ -247,47 +247,8 @@ impl EndRecord {
             || entries == IN_ZIP64_16
             || length == IN_ZIP64_32
             || start == IN_ZIP64_32;
-        if let Some(mut locator) = locator {
-            let mut fields = || {
-                locator.u32()?;
-                Some((locator.u32()?, locator.u64()?, locator.u32()?))
-            };
-            let (disk, at64, of_disks) = fields().ok_or_else(broken)?;
-            if disk != 0 || of_disks > 1 {
-                return Err(damaged("it is one part of several"));
-            }
-            if at64.checked_add(56 + 20).is_none_or(|end| end > limit) {
-                return Err(damaged("its zip64 record lies outside of it"));
-            }
-            let record = match at64.checked_sub(tail_start) {
-                Some(at) => tail[at as usize..][..56].to_vec(),
-                None => read(at64, 56)?,
-            };
-            let mut record = Numbers(&record);
-            let mut fields = || {
-                if record.u32()? != END64 {
-                    return None;
-                }
-                record.bytes(12)?; // its size and two versions
-                let disks = (record.u32()?, record.u32()?, record.u64()?);
-                Some((disks, record.u64()?, record.u64()?, record.u64()?))
-            };
-            let Some((disks64, entries64, length64, start64)) = fields() else {
-                return Err(damaged("its zip64 record is invalid"));
-            };
-            if disks64 != (0, 0, entries64) {
-                return Err(damaged("it is one part of several"));
-            }
-            // Where the old record has a number of its own, both must say the same.
-            let agrees = |old: u64, none: u64, new: u64| old == none || old == new;
-            if !agrees(place.entries, IN_ZIP64_16.into(), entries64)
-                || !agrees(place.length, IN_ZIP64_32.into(), length64)
-                || !agrees(place.start, IN_ZIP64_32.into(), start64)
-            {
-                return Err(damaged("the two records at its end contradict each other"));
-            }
-            (place.entries, place.length, place.start) = (entries64, length64, start64);
-            limit = at64;
+        if let Some(locator) = locator {
+            limit = place.take_zip64(locator, tail, tail_start, limit, read)?;
         } else if needs_zip64 {
             return Err(damaged("its zip64 record is missing"));
         } else if disks != (0, 0, entries) {
@@ -301,6 +262,60 @@ impl EndRecord {
             return Err(damaged("its directory lies outside of it"));
         }
         Ok(place)
+    }
+
+    /// Takes the numbers of the zip64 record that a locator leads to, and returns where that begins.
+    fn take_zip64(
+        &mut self,
+        mut locator: Numbers<'_>,
+        tail: &[u8],
+        tail_start: u64,
+        limit: u64,
+        read: &dyn Fn(u64, u64) -> Result<Vec<u8>, Problem>,
+    ) -> Result<u64, Problem> {
+        let damaged = |how: &str| Problem::Directory(how.to_owned());
+        let mut fields = || {
+            locator.u32()?;
+            Some((locator.u32()?, locator.u64()?, locator.u32()?))
+        };
+        let Some((disk, at, of_disks)) = fields() else {
+            return Err(damaged("the record at its end is cut off"));
+        };
+        if disk != 0 || of_disks > 1 {
+            return Err(damaged("it is one part of several"));
+        }
+        if at.checked_add(56 + 20).is_none_or(|end| end > limit) {
+            return Err(damaged("its zip64 record lies outside of it"));
+        }
+        let record = match at.checked_sub(tail_start) {
+            Some(at) => tail[at as usize..][..56].to_vec(),
+            None => read(at, 56)?,
+        };
+        let mut record = Numbers(&record);
+        let mut fields = || {
+            if record.u32()? != END64 {
+                return None;
+            }
+            record.bytes(12)?; // its size and two versions
+            let disks = (record.u32()?, record.u32()?, record.u64()?);
+            Some((disks, record.u64()?, record.u64()?, record.u64()?))
+        };
+        let Some((disks, entries, length, start)) = fields() else {
+            return Err(damaged("its zip64 record is invalid"));
+        };
+        if disks != (0, 0, entries) {
+            return Err(damaged("it is one part of several"));
+        }
+        // Where the old record has a number of its own, both must say the same.
+        let agrees = |old: u64, none: u64, new: u64| old == none || old == new;
+        if !agrees(self.entries, IN_ZIP64_16.into(), entries)
+            || !agrees(self.length, IN_ZIP64_32.into(), length)
+            || !agrees(self.start, IN_ZIP64_32.into(), start)
+        {
+            return Err(damaged("the two records at its end contradict each other"));
+        }
+        (self.entries, self.length, self.start) = (entries, length, start);
+        Ok(at)
     }
 }
 

@@ -142,32 +142,8 @@ pub(super) fn header(element: &[u8]) -> Option<Vec<String>> {
 
 /// The values of an array.
 pub(super) fn values(element: &[u8]) -> Option<Vec<Cow<'_, str>>> {
-    struct Values<'a>(Vec<Cow<'a, str>>);
-
-    impl<'de: 'a, 'a> Deserialize<'de> for Values<'a> {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            struct Each;
-
-            impl<'de> Visitor<'de> for Each {
-                type Value = Values<'de>;
-
-                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                    f.write_str("an array")
-                }
-
-                fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-                    let mut values = Vec::with_capacity(11);
-                    while let Some(Plain(value)) = seq.next_element()? {
-                        values.push(value);
-                    }
-                    Ok(Values(values))
-                }
-            }
-            deserializer.deserialize_seq(Each)
-        }
-    }
-    let Values(values) = serde_json::from_slice(element).ok()?;
-    Some(values)
+    let values: Vec<Plain<'_>> = serde_json::from_slice(element).ok()?;
+    Some(values.into_iter().map(|Plain(value)| value).collect())
 }
 
 /// Which columns an array has that comes without their names.
