@@ -21,9 +21,6 @@ use super::store::Store;
 /// The field of `crawlspace` that says that lists of holders may lack somebody.
 pub(super) const UNTRUSTED: &[u8] = b"untrusted";
 
-/// The documented keys whose content nobody can restore.
-const DOCUMENTED: [CrawlKey; 3] = [CrawlKey::Records, CrawlKey::Counts, CrawlKey::Waczs];
-
 impl<K: Store> Index<K> {
     /// Whether another program's purge is under way, or was cut short.
     pub fn is_purged(&self, ks: &mut K) -> bool {
@@ -49,7 +46,7 @@ impl<K: Store> Index<K> {
 
     /// Whether a crawl has any of the keys that nobody can restore.
     pub(super) fn has_documents(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        for which in DOCUMENTED {
+        for &which in CrawlKey::CONTENT {
             let key = self.crawl_key(ks, crawl, which);
             if ks.exists(&key) {
                 return Ok(true);

@@ -202,11 +202,7 @@ impl Commit<'_> {
     fn begin<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
         let crawl = self.crawl;
         if !self.continued {
-            index.drop_leftovers(
-                ks,
-                crawl,
-                &[CrawlKey::Baseline, CrawlKey::Merging, CrawlKey::Added],
-            )?;
+            index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
         }
         let state = index.state(ks, crawl)?;
         if state == Some(CrawlState::Committed) && !index.has_unseen_fields(ks, crawl)? {

@@ -82,13 +82,9 @@ impl Findings {
         }
         let digest = Digest::of_field(field);
         // A plain client's commit leaves these lists behind.
-        if index.is_uncommitted(ks, crawl)? || index.is_committing(ks, crawl)? {
-            for part in [CrawlKey::Added, CrawlKey::Merging] {
-                let part = index.crawl_key(ks, crawl, part);
-                if ks.hash_has(&part, digest.canonical())? {
-                    return Ok(()); // not committed yet
-                }
-            }
+        let may_be_listed = index.is_uncommitted(ks, crawl)? || index.is_committing(ks, crawl)?;
+        if may_be_listed && index.is_listed(ks, crawl, &digest)? {
+            return Ok(()); // not committed yet
         }
         // What a plain client added to a continued crawl is not listed anywhere before its commit.
         let unlisted = index.is_uncommitted(ks, crawl)? && index.has_unseen_fields(ks, crawl)?;

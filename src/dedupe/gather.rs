@@ -109,11 +109,22 @@ impl<K: Store> Index<K> {
             return Ok(true);
         };
         let mut listed = 0;
-        for key in [CrawlKey::Added, CrawlKey::Merging] {
+        for &key in CrawlKey::UNCOMMITTED {
             let key = self.crawl_key(ks, crawl, key);
             listed += ks.hash_len(&key)?;
         }
         Ok(self.records_len(ks, crawl)? != seen + listed)
+    }
+
+    /// Whether a list says that no ended commit has the crawl's hash.
+    pub(super) fn is_listed(&mut self, ks: &mut K, crawl: &[u8], digest: &Digest) -> Result<bool> {
+        for &list in CrawlKey::UNCOMMITTED {
+            let list = self.crawl_key(ks, crawl, list);
+            if ks.hash_has(&list, digest.canonical())? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether anything was written for the crawl since its running commit began.

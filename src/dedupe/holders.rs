@@ -268,13 +268,8 @@ impl<K: Store> Index<K> {
         }
         // A continued crawl that is being committed again shows none of its new hashes yet.
         let committing = self.is_committing(ks, crawl)?;
-        if self.is_uncommitted(ks, crawl)? || committing {
-            for part in [CrawlKey::Merging, CrawlKey::Added] {
-                let key = self.crawl_key(ks, crawl, part);
-                if ks.hash_has(&key, digest.canonical())? {
-                    return Ok(None);
-                }
-            }
+        if (self.is_uncommitted(ks, crawl)? || committing) && self.is_listed(ks, crawl, digest)? {
+            return Ok(None);
         }
         let value = self.record_of(ks, crawl, digest)?;
         Ok(value.filter(|value| Record::parse(value.as_ref()).is_some()))

@@ -15,7 +15,7 @@ use super::counters;
 use super::counts;
 use super::error::{Error, Result};
 use super::holders::Unrecorded;
-use super::keys::{CrawlKey, Names};
+use super::keys::{CrawlKey, META, Names};
 use super::packed::Part;
 use super::profile::Profile;
 use super::storage::{Layout, Places, Storage};
@@ -129,7 +129,7 @@ impl<K: Store> Index<K> {
         anchored: bool,
     ) -> Result<Index<K>> {
         let new = new.into();
-        let meta = ks.name(&[prefix, b"crawlspace"]);
+        let meta = ks.name(&[prefix, META.name(new.profile).as_bytes()]);
         if let Some(format) = ks.hash_get(&meta, b"format")?
             && format.as_ref() != FORMAT
         {
@@ -300,8 +300,10 @@ impl<K: Store> Index<K> {
             self.crawls.clear();
         }
         if !self.crawls.contains_key(crawl) {
-            let records = ks.name(&[&self.prefix, b"h:", crawl]);
-            let counts = ks.name(&[&self.prefix, b"h:", crawl, b":counts"]);
+            let [records, counts] = [CrawlKey::Records, CrawlKey::Counts].map(|which| {
+                let (before, after) = which.around();
+                ks.name(&[&self.prefix, before, crawl, after])
+            });
             let part = Part::Records(crawl);
             let is_written =
                 !ks.exists(&records) && self.packed(part).len(ks).is_ok_and(|len| len == 0);
@@ -389,7 +391,7 @@ impl<K: Store> Index<K> {
             row.kind.map_or(Ok(()), |kind| ks.check_type(name, kind))?;
         }
         let Some(crawl) = crawl else { return Ok(()) };
-        for which in CrawlKey::ALL {
+        for &which in CrawlKey::ALL {
             let key = self.crawl_key(ks, crawl, which);
             ks.check_type(&key, which.kind())?;
         }

@@ -3,11 +3,39 @@
 use crawlspace_host::keyspace::KeyType;
 use crawlspace_host::once_keys;
 
+use self::Group::{Marks, Measured, Moved, State, Whole};
 use super::error::{Error, Result};
 use super::profile::Profile;
 
 /// Maximum length of a crawl id, in bytes.
 pub const CRAWL_BYTES: usize = 1024;
+
+/// Keys for which permission is asked, or which are looked at, together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// What a commit or a removal changes of the whole index.
+    Whole,
+    /// What says which state a crawl is in. Which of them a command reads depends on what is cached, so
+    /// permission is asked for all of them.
+    State,
+    /// What the committed part moves between, beside the merged index.
+    Moved,
+    /// What counts as the memory of an index, beside its crawls.
+    Measured,
+    /// Where there is any of these, there is an index.
+    Marks,
+}
+
+/// A key that other programs change, too, and that decides who owns a hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shared {
+    /// The merged index.
+    Merged,
+    /// `allcrawls`.
+    Committed,
+    /// `to-remove-crawls`.
+    Outgoing,
+}
 
 /// A key that an index has once.
 #[derive(Clone, Copy, Debug)]
@@ -18,31 +46,36 @@ pub struct Once {
     pub kind: Option<KeyType>,
     cached: bool,
     bookkeeping: bool,
+    groups: &'static [Group],
+    /// What it is to other programs that change it.
+    shared: Option<Shared>,
 }
 
 impl Once {
-    const fn of(name: &'static str) -> Once {
+    const fn of(name: &'static str, groups: &'static [Group]) -> Once {
         Once {
             names: [name, name],
             kind: None,
             cached: false,
             bookkeeping: false,
+            groups,
+            shared: None,
         }
     }
 
-    const fn hash(name: &'static str) -> Once {
+    const fn hash(name: &'static str, groups: &'static [Group]) -> Once {
         let kind = Some(KeyType::Hash);
         Once {
             kind,
-            ..Once::of(name)
+            ..Once::of(name, groups)
         }
     }
 
-    const fn set(name: &'static str) -> Once {
+    const fn set(name: &'static str, groups: &'static [Group]) -> Once {
         let kind = Some(KeyType::Set);
         Once {
             kind,
-            ..Once::of(name)
+            ..Once::of(name, groups)
         }
     }
 
@@ -67,9 +100,20 @@ impl Once {
         }
     }
 
+    /// Other programs change it, too, and it decides who owns a hash.
+    const fn shared(self, shared: Shared) -> Once {
+        let shared = Some(shared);
+        Once { shared, ..self }
+    }
+
     /// Its name behind the prefix.
     pub const fn name(&self, profile: Profile) -> &'static str {
         self.names[profile as usize]
+    }
+
+    /// Whether it is one of those.
+    pub fn is_in(&self, group: Group) -> bool {
+        self.groups.contains(&group)
     }
 
     /// Its names in all profiles, each once.
@@ -78,100 +122,122 @@ impl Once {
         let other = (browsertrix != document).then_some(browsertrix);
         std::iter::once(document).chain(other)
     }
+
+    /// The prefix of a key that has one of its names.
+    pub fn prefix_of<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
+        let mut names = self.every_name();
+        names.find_map(|name| key.strip_suffix(name.as_bytes()))
+    }
 }
 
 /// The merged index.
-pub const MERGED: Once = Once::of("allhashes").in_browsertrix("alldupes").cached();
+pub const MERGED: Once = Once::of("allhashes", &[Whole, Measured])
+    .in_browsertrix("alldupes")
+    .cached()
+    .shared(Shared::Merged);
 
-/// The set of committed crawls.
-const COMMITTED: Once = Once::set("allcrawls").cached();
-
-/// The set into which another program's purge renames it.
-const OUTGOING: Once = Once::set("to-remove-crawls").cached();
+/// What says how an index is kept.
+pub const META: Once = Once::hash("crawlspace", &[Marks]).cached().bookkeeping();
 
 once_keys! { Once:
     /// The merged index: hash → crawl.
     merged = MERGED;
     /// `allcounts`.
-    allcounts = Once::hash("allcounts");
+    allcounts = Once::hash("allcounts", &[Whole, Measured]);
     /// `allcrawls`.
-    allcrawls = COMMITTED;
+    allcrawls = Once::set("allcrawls", &[Whole, State, Measured, Marks])
+        .cached()
+        .shared(Shared::Committed);
     /// `uncommittedcrawls`.
-    uncommitted = Once::set("uncommittedcrawls").cached();
+    uncommitted = Once::set("uncommittedcrawls", &[Whole, State, Measured, Marks]).cached();
     /// `src:d`: names of WACZ files whose hashes are in the index.
-    finished = Once::set("src:d");
+    finished = Once::set("src:d", &[Whole]);
     /// `crawlspace`: format, profile, counters.
-    meta = Once::hash("crawlspace").cached().bookkeeping();
+    meta = META;
     /// `committing`: crawl → `n new known`, for commits under way.
-    committing = Once::hash("committing").cached().bookkeeping();
+    committing = Once::hash("committing", &[]).cached().bookkeeping();
     /// `removing`: crawl → state, for removals under way.
-    removing = Once::hash("removing").cached().bookkeeping();
+    removing = Once::hash("removing", &[]).cached().bookkeeping();
     /// `commits`: commit number → crawl.
-    commits = Once::hash("commits").cached().bookkeeping();
+    commits = Once::hash("commits", &[Measured]).cached().bookkeeping();
     /// `holders`: hash → numbers of the commits that met it after its owner's.
-    holders = Once::hash("holders").cached().bookkeeping();
+    holders = Once::hash("holders", &[Moved, Measured]).cached().bookkeeping();
     /// `claims`: hash → `token deadline crawl`.
-    claims = Once::hash("claims").cached().bookkeeping();
+    claims = Once::hash("claims", &[Measured]).cached().bookkeeping();
     /// `sharedwaczs`: names in `src:d` that more than one crawl may have.
-    shared = Once::set("sharedwaczs").bookkeeping();
+    shared = Once::set("sharedwaczs", &[]).bookkeeping();
     /// `moving`: what is left of the storage that the committed part is moving out of.
-    moving = Once::of("moving").cached();
+    moving = Once::of("moving", &[Moved, Measured]).cached();
     /// `moving:back`: the merged index, for the moment in which a move turns round.
-    aside = Once::of("moving:back");
+    aside = Once::of("moving:back", &[]);
     /// `to-remove-crawls`: what a purge by Browsertrix has not put back or deleted yet.
-    outgoing = OUTGOING;
+    outgoing = Once::set("to-remove-crawls", &[State]).cached().shared(Shared::Outgoing);
     /// `canceledcrawls`: crawls that Browsertrix canceled after it had merged hashes of them.
-    canceled = Once::set("canceledcrawls");
+    canceled = Once::set("canceledcrawls", &[State]);
 }
 
-/// Which key of a crawl.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CrawlKey {
-    /// `h:<crawl>`: hash → record.
-    Records,
-    /// `h:<crawl>:counts`.
-    Counts,
-    /// `c:<crawl>:wacz`.
-    Waczs,
-    /// `<crawl>:reqCrawls`.
-    Requires,
-    /// `h:<crawl>:baseline`: counts as of the last commit, and what it takes to get back to it.
-    Baseline,
-    /// `h:<crawl>:added`: hashes added since the last commit, or since the start of the one under way.
-    Added,
-    /// `h:<crawl>:merging`: hashes of a continued crawl that the commit under way merges.
-    Merging,
-    /// `h:<crawl>:unstored`: marks of the records that were counted since the last commit and are not stored.
-    Unstored,
-    /// `h:<crawl>:deps`: source crawl → number of revisits.
-    Deps,
-    /// `h:<crawl>:refs`: ids of the WACZ files whose references this crawl wrote.
-    Refs,
-    /// `h:<crawl>:seq`: writer → `n reply`.
-    Seq,
+impl<N> Names<N> {
+    /// Those of a group.
+    pub fn group(&self, group: Group) -> impl Iterator<Item = &N> {
+        let wanted = self.all().filter(move |(_, row)| row.is_in(group));
+        wanted.map(|(name, _)| name)
+    }
+}
+
+/// What stands before and after the crawl id in a key's name, and the key's type.
+type CrawlRow = (&'static [u8], &'static [u8], KeyType);
+
+/// Declares the keys of a crawl, each with its row of the table.
+macro_rules! crawl_keys {
+    ($($(#[$doc:meta])* $key:ident = $row:expr;)*) => {
+        /// Which key of a crawl.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum CrawlKey { $($(#[$doc])* $key,)* }
+
+        const CRAWL_ROWS: &[CrawlRow] = &[$($row),*];
+
+        impl CrawlKey {
+            /// Every key that a crawl may have.
+            pub const ALL: &[CrawlKey] = &[$(CrawlKey::$key),*];
+        }
+    };
 }
 
 /// Where all keys of crawls begin that are not named by the crawl's id alone.
-pub const RECORDS: &[u8] = b"h:";
+const RECORDS: &[u8] = b"h:";
 
-/// Where the list of the WACZ files of a crawl begins.
-pub const WACZS: &[u8] = b"c:";
+const fn hash(ending: &'static [u8]) -> CrawlRow {
+    (RECORDS, ending, KeyType::Hash)
+}
+
+crawl_keys! {
+    /// `h:<crawl>`: hash → record.
+    Records = hash(b"");
+    /// `h:<crawl>:counts`.
+    Counts = hash(b":counts");
+    /// `c:<crawl>:wacz`.
+    Waczs = (b"c:", b":wacz", KeyType::List);
+    /// `<crawl>:reqCrawls`.
+    Requires = (b"", b":reqCrawls", KeyType::Set);
+    /// `h:<crawl>:baseline`: counts as of the last commit, and what it takes to get back to it.
+    Baseline = hash(b":baseline");
+    /// `h:<crawl>:added`: hashes added since the last commit, or since the start of the one under way.
+    Added = hash(b":added");
+    /// `h:<crawl>:merging`: hashes of a continued crawl that the commit under way merges.
+    Merging = hash(b":merging");
+    /// `h:<crawl>:unstored`: marks of the records that were counted since the last commit and are not stored.
+    Unstored = hash(b":unstored");
+    /// `h:<crawl>:deps`: source crawl → number of revisits.
+    Deps = hash(b":deps");
+    /// `h:<crawl>:refs`: ids of the WACZ files whose references this crawl wrote.
+    Refs = (RECORDS, b":refs", KeyType::Set);
+    /// `h:<crawl>:seq`: writer → `n reply`.
+    Seq = hash(b":seq");
+}
 
 impl CrawlKey {
-    /// Every key that a crawl may have.
-    pub const ALL: [CrawlKey; 11] = [
-        CrawlKey::Records,
-        CrawlKey::Counts,
-        CrawlKey::Waczs,
-        CrawlKey::Requires,
-        CrawlKey::Baseline,
-        CrawlKey::Added,
-        CrawlKey::Merging,
-        CrawlKey::Unstored,
-        CrawlKey::Deps,
-        CrawlKey::Refs,
-        CrawlKey::Seq,
-    ];
+    /// Those whose content nobody can restore.
+    pub const CONTENT: &[CrawlKey] = CrawlKey::ALL.split_at(3).0;
 
     /// Those that the documents know.
     pub const DOCUMENTED: &[CrawlKey] = CrawlKey::ALL.split_at(4).0;
@@ -179,32 +245,21 @@ impl CrawlKey {
     /// Those that the documents do not know.
     pub const OURS: &[CrawlKey] = CrawlKey::ALL.split_at(4).1;
 
-    /// What stands before and after the crawl id in the key's name, and its type.
-    const fn row(self) -> (&'static [u8], &'static [u8], KeyType) {
-        match self {
-            CrawlKey::Records => (RECORDS, b"", KeyType::Hash),
-            CrawlKey::Counts => (RECORDS, b":counts", KeyType::Hash),
-            CrawlKey::Waczs => (WACZS, b":wacz", KeyType::List),
-            CrawlKey::Requires => (b"", b":reqCrawls", KeyType::Set),
-            CrawlKey::Baseline => (RECORDS, b":baseline", KeyType::Hash),
-            CrawlKey::Added => (RECORDS, b":added", KeyType::Hash),
-            CrawlKey::Merging => (RECORDS, b":merging", KeyType::Hash),
-            CrawlKey::Unstored => (RECORDS, b":unstored", KeyType::Hash),
-            CrawlKey::Deps => (RECORDS, b":deps", KeyType::Hash),
-            CrawlKey::Refs => (RECORDS, b":refs", KeyType::Set),
-            CrawlKey::Seq => (RECORDS, b":seq", KeyType::Hash),
-        }
-    }
+    /// Those that say what a commit took.
+    pub const OF_COMMITS: &[CrawlKey] = CrawlKey::OURS.split_at(3).0;
+
+    /// Lists of the hashes that are in no ended commit.
+    pub const UNCOMMITTED: &[CrawlKey] = CrawlKey::OF_COMMITS.split_at(1).1;
 
     /// What stands before and after the crawl id in the key's name.
     pub const fn around(self) -> (&'static [u8], &'static [u8]) {
-        let (before, after, _) = self.row();
+        let (before, after, _) = CRAWL_ROWS[self as usize];
         (before, after)
     }
 
     /// The type that the key must have.
     pub const fn kind(self) -> KeyType {
-        self.row().2
+        CRAWL_ROWS[self as usize].2
     }
 
     /// Whether the documents do not know it.
@@ -220,7 +275,7 @@ impl CrawlKey {
     /// The key of a crawl that this is, by its name behind the prefix, and the crawl.
     pub fn parse(name: &[u8]) -> Option<(&[u8], CrawlKey)> {
         // The plainest form last: every `h:<crawl>:counts` also looks like the records of a crawl.
-        let (crawl, which) = CrawlKey::ALL.into_iter().rev().find_map(|which| {
+        let (crawl, which) = CrawlKey::ALL.iter().rev().find_map(|&which| {
             let (before, after) = which.around();
             let crawl = name.strip_prefix(before)?.strip_suffix(after)?;
             (!crawl.is_empty()).then_some((crawl, which))
@@ -255,8 +310,8 @@ pub(super) fn check_crawl_id(crawl: &[u8]) -> Result<()> {
 
 /// Whether a key is book-keeping that says nothing of anybody's data, by its name behind the prefix.
 pub fn is_bookkeeping(name: &[u8]) -> bool {
-    let once = |row: &&Once| row.every_name().any(|known| known.as_bytes() == name);
-    match ONCE.iter().find(once) {
+    let mut once = ONCE.iter();
+    match once.find(|row| row.prefix_of(name) == Some(b"")) {
         Some(row) => row.bookkeeping,
         None => CrawlKey::parse(name).is_some_and(|(_, which)| which.is_bookkeeping()),
     }
@@ -284,8 +339,7 @@ fn prefixes_of_once(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     let rows: &[Once] = if may_be { ONCE } else { &[] };
     rows.iter()
         .filter(|row| row.cached)
-        .flat_map(Once::every_name)
-        .filter_map(|name| key.strip_suffix(name.as_bytes()))
+        .filter_map(|row| row.prefix_of(key))
 }
 
 /// Whether a key may be one that something is cached of, whatever its prefix. Nearly all keys of a
@@ -298,7 +352,7 @@ pub fn may_be_ours(key: &[u8]) -> bool {
 
 /// Whether a key is the one that says that there is an index: what plain clients do to its other keys is noted in it.
 pub fn marks_an_index(key: &[u8]) -> bool {
-    key.ends_with(b"crawlspace")
+    META.prefix_of(key).is_some()
 }
 
 /// The prefixes of at most `max_prefix` bytes that a key may belong to, each with the crawl whose records it
@@ -319,29 +373,10 @@ pub fn possible_prefixes(
     once.chain(records)
 }
 
-/// A key that other programs change, too, and that decides who owns a hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shared {
-    /// The merged index.
-    Merged,
-    /// `allcrawls`.
-    Committed,
-    /// `to-remove-crawls`.
-    Outgoing,
-}
-
-/// The prefix of a key that may be one of those, in whatever profile.
+/// The prefix of a key that other programs change, too, in whatever profile.
 pub fn prefix_of_shared(key: &[u8]) -> Option<(&[u8], Shared)> {
-    let all = [
-        (MERGED, Shared::Merged),
-        (COMMITTED, Shared::Committed),
-        (OUTGOING, Shared::Outgoing),
-    ];
-    all.iter().find_map(|(row, role)| {
-        let mut names = row.every_name();
-        let prefix = names.find_map(|name| key.strip_suffix(name.as_bytes()))?;
-        Some((prefix, *role))
-    })
+    let mut shared = ONCE.iter().filter_map(|row| Some((row, row.shared?)));
+    shared.find_map(|(row, shared)| Some((row.prefix_of(key)?, shared)))
 }
 
 #[cfg(test)]
@@ -350,7 +385,7 @@ mod tests {
 
     #[test]
     fn every_key_is_known_by_its_name() {
-        for which in CrawlKey::ALL {
+        for &which in CrawlKey::ALL {
             let (before, after) = which.around();
             let key = [before, b"some:crawl", after].concat();
             assert_eq!(CrawlKey::parse(&key), Some((&b"some:crawl"[..], which)));

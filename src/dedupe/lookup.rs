@@ -228,7 +228,7 @@ impl<K: Store> Index<K> {
         let Some(key) = self.packed_key() else {
             return Ok(Sight::Other);
         };
-        let id = self.prefix().len() + b"h:".len();
+        let id = self.prefix().len() + CrawlKey::Records.around().0.len();
         let seen = ks.packed(key, |packed| match packed.find(probe, value) {
             Some(owner) => self.usual(owner).map_or(Sight::Other, |known| {
                 let records = known.records.clone();

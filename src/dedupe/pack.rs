@@ -235,21 +235,17 @@ impl<K: Store> Index<K> {
     /// Committed records go into the packed index, and with them the hashes that their crawl owns; gives
     /// how many hashes and records that were.
     fn pack_records(&mut self, ks: &mut K, crawl: &[u8], batch: &Batch) -> Result<(u64, u64)> {
-        let uncommitted =
-            [CrawlKey::Added, CrawlKey::Merging].map(|part| self.crawl_key(ks, crawl, part));
-        let any = uncommitted.iter().any(|part| ks.exists(part));
+        let mut lists = CrawlKey::UNCOMMITTED.iter();
+        let any = lists.any(|&list| {
+            let list = self.crawl_key(ks, crawl, list);
+            ks.exists(&list)
+        });
         let merged = self.places.plain.clone();
         let (mut moved, mut owned) = (Vec::new(), Vec::new());
         for (field, value) in batch.iter() {
             // What is not committed stays in the plain hash.
-            if any {
-                let digest = Digest::of_field(field);
-                let [added, merging] = &uncommitted;
-                if ks.hash_has(added, digest.canonical())?
-                    || ks.hash_has(merging, digest.canonical())?
-                {
-                    continue;
-                }
+            if any && self.is_listed(ks, crawl, &Digest::of_field(field))? {
+                continue;
             }
             let owner = match &merged {
                 Some(merged) => ks.hash_get(merged, field)?,

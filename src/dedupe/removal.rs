@@ -277,11 +277,7 @@ impl Cancel<'_> {
         index.check_types(ks, Some(crawl))?;
         self.continued = index.is_committed(ks, crawl)?;
         if !self.continued && !index.is_committing(ks, crawl)? {
-            index.drop_leftovers(
-                ks,
-                crawl,
-                &[CrawlKey::Baseline, CrawlKey::Added, CrawlKey::Merging],
-            )?;
+            index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
         }
         let cut_short = index.commit_state(ks, crawl)?;
         self.numbers.extend(cut_short.map(|state| state.number));
@@ -478,7 +474,7 @@ impl<K: Store> Index<K> {
 
     /// Deletes a crawl's keys, and its marks as uncommitted or being committed.
     fn drop_crawl(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        for key in CrawlKey::ALL {
+        for &key in CrawlKey::ALL {
             let key = self.crawl_key(ks, crawl, key);
             ks.delete(&key)?;
         }

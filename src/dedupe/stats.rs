@@ -8,7 +8,7 @@ use super::counts;
 use super::error::{Error, Result};
 use super::index::{CrawlState, Index};
 use super::job::{Job, Lent, Walk};
-use super::keys::CrawlKey;
+use super::keys::{CrawlKey, Group};
 use super::packed::Part;
 use super::store::Store;
 use super::stray::each_stray;
@@ -63,28 +63,18 @@ impl<K: Store> Index<K> {
     }
 
     fn crawl_memory(&mut self, ks: &mut K, crawl: &[u8]) -> u64 {
-        CrawlKey::ALL
-            .into_iter()
-            .map(|which| {
-                let key = self.crawl_key(ks, crawl, which);
-                ks.memory(&key)
-            })
-            .sum()
+        let keys = CrawlKey::ALL.iter();
+        keys.map(|&which| {
+            let key = self.crawl_key(ks, crawl, which);
+            ks.memory(&key)
+        })
+        .sum()
     }
 
     /// Figures of the whole index, whose crawls take so much `memory`, in bytes.
     fn whole_stats(&mut self, ks: &mut K, mut memory: u64) -> Result<Reply> {
         let names = &self.names;
-        for key in [
-            &names.merged,
-            &names.moving,
-            &names.allcounts,
-            &names.allcrawls,
-            &names.uncommitted,
-            &names.commits,
-            &names.holders,
-            &names.claims,
-        ] {
+        for key in names.group(Group::Measured) {
             memory += ks.memory(key);
         }
         let progress = ks.hash_get(&names.allcounts, counts::UPDATE_PROGRESS)?;

@@ -7,7 +7,8 @@ use super::digest::Digest;
 use super::error::Result;
 use super::index::{CrawlState, Index};
 use super::job::Lent;
-use super::keys::{CrawlKey, RECORDS, WACZS};
+use super::keys::{CrawlKey, Group, ONCE};
+use super::profile::Profile;
 use super::record::Record;
 use super::store::Store;
 use super::wacz::WaczEntry;
@@ -57,16 +58,16 @@ impl<K: Store> Index<K> {
 /// `h:c1` in the index with prefix ``, and of crawl `c1` in the one with prefix `h:`.
 fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> bool {
     // A crawl's key begins like this, or has its id right behind the prefix.
-    let starts = [RECORDS, WACZS]
+    let starts = [CrawlKey::Records, CrawlKey::Waczs]
         .into_iter()
-        .flat_map(|start| memchr::memmem::find_iter(key, start));
+        .flat_map(|which| memchr::memmem::find_iter(key, which.around().0));
     let ends: Vec<usize> = starts.filter(|&at| at > prefix_len).collect();
     if ends.len() > MAX_NESTED {
         return true; // in doubt it is not ours to delete
     }
     // `h:claims` is of crawl `claims`, or the claims of the index with prefix `h:`.
-    let claims = key.len().saturating_sub(b"claims".len());
-    let once = (key.ends_with(b"claims") && claims > prefix_len).then_some(claims);
+    let once = ONCE.iter().filter_map(|row| row.prefix_of(key));
+    let once = once.map(<[u8]>::len).filter(|&end| end > prefix_len);
     let of_crawls = ends
         .into_iter()
         .filter(|&end| CrawlKey::parse(&key[end..]).is_some());
@@ -75,9 +76,9 @@ fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> b
 
 /// Whether there is an index with this prefix.
 fn is_prefix<K: Store>(ks: &mut K, prefix: &[u8]) -> bool {
-    let mut names = [&b"crawlspace"[..], b"allcrawls", b"uncommittedcrawls"].into_iter();
-    names.any(|name| {
-        let name = ks.name(&[prefix, name]);
+    let mut marks = ONCE.iter().filter(|row| row.is_in(Group::Marks));
+    marks.any(|row| {
+        let name = ks.name(&[prefix, row.name(Profile::Document).as_bytes()]);
         ks.exists(&name)
     })
 }
@@ -108,12 +109,6 @@ fn looks_ours<K: Store>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
         CrawlKey::Waczs => ks
             .list_get(&key, 0)
             .is_ok_and(|first| first.is_some_and(|json| WaczEntry::parse(json.as_ref()).is_some())),
-        CrawlKey::Refs => ks.set_len(&key).is_ok(),
-        CrawlKey::Baseline
-        | CrawlKey::Added
-        | CrawlKey::Merging
-        | CrawlKey::Unstored
-        | CrawlKey::Deps
-        | CrawlKey::Seq => ks.hash_len(&key).is_ok(),
+        _ => ks.check_type(&key, which.kind()).is_ok(),
     }
 }

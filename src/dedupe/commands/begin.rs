@@ -7,14 +7,16 @@ use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
 
 use super::claims;
-use super::indexes::{on_index, permit};
+use super::indexes::{Keys, on_index, permit};
 
 impl Act for Begin<'static> {
     fn act(Begin { crawl, visible }: Begin<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         permit(
             call,
-            &[(|names| &names.uncommitted, Access::Write)],
-            &[(crawl, &[CrawlKey::Records], Access::Write)],
+            &[
+                (Keys::One(|names| &names.uncommitted), Access::Write),
+                (Keys::Of(crawl, &[CrawlKey::Records]), Access::Write),
+            ],
         )?;
         let begins = on_index(call, |cached, keys| {
             cached.index.begin(keys, crawl, visible)

@@ -25,7 +25,7 @@ use crawlspace_host::server::main_thread::MainThread;
 use crawlspace_host::server::notify::Change;
 use crawlspace_host::server::scope::{scope, visit};
 
-use super::indexes::{CachedIndex, RedisIndex, on_index, permit, with_index};
+use super::indexes::{CachedIndex, Keys, RedisIndex, on_index, permit, with_index};
 use super::metrics;
 
 /// What a client asks for.
@@ -87,11 +87,11 @@ impl Act for Claim<'static> {
         permit(
             call,
             &[
-                (|names| &names.merged, Access::Read),
-                (|names| &names.allcrawls, Access::Read),
-                (|names| &names.claims, Access::Write),
+                (Keys::One(|names| &names.merged), Access::Read),
+                (Keys::One(|names| &names.allcrawls), Access::Read),
+                (Keys::One(|names| &names.claims), Access::Write),
+                (Keys::Of(crawl, &[CrawlKey::Records]), Access::Read),
             ],
-            &[(crawl, &[CrawlKey::Records], Access::Read)],
         )?;
         let now = even_ms();
         let wish = Wish {
@@ -187,7 +187,7 @@ impl Wish {
 
 impl Act for Unclaim {
     fn act(Unclaim { digest, token }: Unclaim, call: &mut Call<'_>) -> Result<Answer, String> {
-        permit(call, &[(|names| &names.claims, Access::Write)], &[])?;
+        permit(call, &[(Keys::One(|names| &names.claims), Access::Write)])?;
         let given_up = on_index(call, |cached, keys| {
             cached.index.unclaim(keys, &digest, token, even_ms())
         })?;

@@ -2,21 +2,27 @@
 
 use crate::dedupe::check;
 use crate::dedupe::grammar::{Check, ListCrawls, Profile, Repair, Stats};
-use crate::dedupe::keys::CrawlKey;
+use crate::dedupe::keys::{CrawlKey, Group};
 use crate::dedupe::stats::{self, Which};
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
 
-use super::indexes::{on_index, permit};
-use super::jobs::{STATE, WHOLE_INDEX, submit_reading, submit_repair};
+use super::indexes::{Keys, on_index, permit};
+use super::jobs::{submit_reading, submit_repair};
 
 impl Act for Stats<'static> {
     fn act(Stats { crawl }: Stats<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         let Some(crawl) = crawl else {
             return submit_reading(call, "stats", &[], stats::stats());
         };
-        permit(call, &STATE, &[(crawl, CrawlKey::DOCUMENTED, Access::Read)])?;
+        permit(
+            call,
+            &[
+                (Keys::All(Group::State), Access::Read),
+                (Keys::Of(crawl, CrawlKey::DOCUMENTED), Access::Read),
+            ],
+        )?;
         let figures = on_index(call, |cached, keys| cached.index.crawl_stats(keys, crawl))?;
         Ok(Answer::Reply(figures))
     }
@@ -25,7 +31,7 @@ impl Act for Stats<'static> {
 impl Act for ListCrawls {
     fn act(asked: ListCrawls, call: &mut Call<'_>) -> Result<Answer, String> {
         let which = asked.which.unwrap_or(Which::All);
-        permit(call, &STATE, &[])?;
+        permit(call, &[(Keys::All(Group::State), Access::Read)])?;
         submit_reading(call, "crawls", &[], stats::crawls(which))
     }
 }
@@ -39,17 +45,13 @@ impl Act for Check {
 impl Act for Repair {
     fn act(_: Repair, call: &mut Call<'_>) -> Result<Answer, String> {
         let committed = on_index(call, |cached, keys| cached.index.committed(keys))?;
-        let crawls: Vec<_> = committed
+        let read: &[CrawlKey] = &[CrawlKey::Records, CrawlKey::Counts];
+        let crawls = committed
             .iter()
-            .map(|crawl| {
-                (
-                    &crawl[..],
-                    &[CrawlKey::Records, CrawlKey::Counts][..],
-                    Access::Read,
-                )
-            })
-            .collect();
-        permit(call, &WHOLE_INDEX, &crawls)?;
+            .map(|crawl| (Keys::Of(crawl, read), Access::Read));
+        let mut asked = vec![(Keys::All(Group::Whole), Access::Write)];
+        asked.extend(crawls);
+        permit(call, &asked)?;
         submit_repair(call, check::check(true))
     }
 }
@@ -57,11 +59,11 @@ impl Act for Repair {
 impl Act for Profile {
     fn act(Profile { profile }: Profile, call: &mut Call<'_>) -> Result<Answer, String> {
         let Some(profile) = profile else {
-            permit(call, &[(|names| &names.meta, Access::Read)], &[])?;
+            permit(call, &[(Keys::One(|names| &names.meta), Access::Read)])?;
             let name = on_index(call, |cached, _| Ok(cached.index.profile().name()))?;
             return Ok(Answer::Reply(Reply::bulk(name)));
         };
-        permit(call, &[(|names| &names.meta, Access::Write)], &[])?;
+        permit(call, &[(Keys::One(|names| &names.meta), Access::Write)])?;
         on_index(call, |cached, keys| cached.index.set_profile(keys, profile))?;
         Ok(Answer::Reply(Reply::Ok))
     }

@@ -7,7 +7,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::{metrics, settings};
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::index::Index;
-use crate::dedupe::keys::{CrawlKey, Names, Shared, possible_prefixes, prefix_of_shared};
+use crate::dedupe::keys::{CrawlKey, Group, Names, Shared, possible_prefixes, prefix_of_shared};
 use crate::dedupe::storage::Layout;
 use crawlspace_host::keyspace::{KeyError, Keyspace};
 use crawlspace_host::server::acl::Access;
@@ -83,29 +83,36 @@ pub fn on_index<T>(
     with_index(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
 }
 
-/// One of the keys of an index, for a check of permissions.
-pub type Once = fn(&Names<RmString>) -> &RmString;
+/// Some keys of an index, for a check of permissions.
+#[derive(Clone, Copy)]
+pub enum Keys<'a> {
+    /// One that it has once.
+    One(fn(&Names<RmString>) -> &RmString),
+    /// Those of a group.
+    All(Group),
+    /// Keys of a crawl.
+    Of(&'a [u8], &'a [CrawlKey]),
+}
 
 /// Refuses with `NOPERM` unless the user may do all of this.
 pub fn permit(
     call: &mut Call<'_>,
-    once: &[(Once, Access)],
-    crawls: &[(&[u8], &[CrawlKey], Access)],
+    asked: &[(Keys<'_>, Access)],
 ) -> std::result::Result<(), String> {
     let user = call.user();
     on_index(call, |cached, keys| {
         let index = &mut cached.index;
-        let mut refused = Ok(());
-        for (name, access) in once {
-            refused = refused.and_then(|()| user.check(name(&index.names), *access));
-        }
-        for (crawl, which, access) in crawls {
-            for &which in *which {
-                let key = index.crawl_key(keys, crawl, which);
-                refused = refused.and_then(|()| user.check(&key, *access));
+        Ok(asked.iter().try_for_each(|&(some, access)| match some {
+            Keys::One(name) => user.check(name(&index.names), access),
+            Keys::All(group) => {
+                let mut names = index.names.group(group);
+                names.try_for_each(|name| user.check(name, access))
             }
-        }
-        Ok(refused)
+            Keys::Of(crawl, which) => which.iter().try_for_each(|&which| {
+                let key = index.crawl_key(keys, crawl, which);
+                user.check(&key, access)
+            }),
+        }))
     })?
 }
 

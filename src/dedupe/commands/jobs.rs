@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 
 use crate::dedupe::grammar::{Cancel, Commit, Remove, RequiredBy, Requires, Retain};
 use crate::dedupe::job::{Job, Step};
-use crate::dedupe::keys::{CrawlKey, is_bookkeeping};
+use crate::dedupe::keys::{CrawlKey, Group, is_bookkeeping};
 use crate::dedupe::removal::{self, check_cancelable, check_removable};
 use crate::dedupe::requires::{self, Format, Of};
 use crate::dedupe::stats::check_known;
@@ -19,7 +19,7 @@ use crawlspace_host::server::job::{self, JobId, Progress, Slices, Submitted};
 use crawlspace_host::server::keyspace::RedisKeyspace;
 
 use super::claims;
-use super::indexes::{Once, on_index, permit, slice};
+use super::indexes::{Keys, on_index, permit, slice};
 
 /// Whether a job changes the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,34 +141,14 @@ pub fn submit_repair(call: &mut Call<'_>, job: Job<RedisKeyspace>) -> Result<Ans
     submit(call, JobKind::Grows, id, job, true)
 }
 
-/// The keys of a whole index that a commit or removal changes.
-pub const WHOLE_INDEX: [(Once, Access); 5] = [
-    (|names| &names.merged, Access::Write),
-    (|names| &names.allcounts, Access::Write),
-    (|names| &names.allcrawls, Access::Write),
-    (|names| &names.uncommitted, Access::Write),
-    (|names| &names.finished, Access::Write),
-];
-
-/// The keys that say what state a crawl is in. Which of them a command reads depends on what is
-/// cached, so permission is asked for all of them.
-pub const STATE: [(Once, Access); 4] = [
-    (|names| &names.allcrawls, Access::Read),
-    (|names| &names.uncommitted, Access::Read),
-    (|names| &names.outgoing, Access::Read),
-    (|names| &names.canceled, Access::Read),
-];
-
 impl Act for Commit<'static> {
     fn act(Commit { crawl }: Commit<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         permit(
             call,
-            &WHOLE_INDEX,
-            &[(
-                crawl,
-                &[CrawlKey::Records, CrawlKey::Counts, CrawlKey::Waczs],
-                Access::Read,
-            )],
+            &[
+                (Keys::All(Group::Whole), Access::Write),
+                (Keys::Of(crawl, CrawlKey::CONTENT), Access::Read),
+            ],
         )?;
         // What came since a running commit began is not that commit's, but this one's.
         let may_attach = on_index(call, |cached, keys| {
@@ -183,11 +163,7 @@ impl Act for Commit<'static> {
 
 impl Act for Cancel<'static> {
     fn act(Cancel { crawl }: Cancel<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
-        permit(
-            call,
-            &WHOLE_INDEX,
-            &[(crawl, CrawlKey::DOCUMENTED, Access::Write)],
-        )?;
+        permit_removal(call, &[crawl])?;
         on_index(call, |cached, keys| {
             check_cancelable(&mut cached.index, keys, crawl)
         })?;
@@ -208,11 +184,7 @@ fn owned(crawls: &[&[u8]]) -> Vec<Vec<u8>> {
 
 impl Act for Remove<'static> {
     fn act(Remove { crawls }: Remove<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
-        let keys: Vec<_> = crawls
-            .iter()
-            .map(|c| (*c, CrawlKey::DOCUMENTED, Access::Write))
-            .collect();
-        permit(call, &WHOLE_INDEX, &keys)?;
+        permit_removal(call, &crawls)?;
         on_index(call, |cached, keys| {
             check_removable(&mut cached.index, keys, &crawls)
         })?;
@@ -232,16 +204,15 @@ impl Act for Retain<'static> {
     fn act(asked: Retain<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         let (purge, crawls) = (asked.purge.is_some(), asked.crawls);
         if purge {
-            permit(call, &WHOLE_INDEX, &[])?;
+            permit_removal(call, &[])?;
             permit_removal_of_others(call, &crawls)?;
         } else {
             permit(
                 call,
                 &[
-                    (|names| &names.allcrawls, Access::Read),
-                    (|names| &names.allcounts, Access::Write),
+                    (Keys::One(|names| &names.allcrawls), Access::Read),
+                    (Keys::One(|names| &names.allcounts), Access::Write),
                 ],
-                &[],
             )?;
         }
         on_index(call, |cached, keys| {
@@ -254,18 +225,23 @@ impl Act for Retain<'static> {
     }
 }
 
+/// Who removes crawls must be allowed to write what that changes.
+fn permit_removal(call: &mut Call<'_>, crawls: &[&[u8]]) -> Result<(), String> {
+    let mut asked = vec![(Keys::All(Group::Whole), Access::Write)];
+    let keys = crawls
+        .iter()
+        .map(|crawl| Keys::Of(crawl, CrawlKey::DOCUMENTED));
+    asked.extend(keys.map(|keys| (keys, Access::Write)));
+    permit(call, &asked)
+}
+
 /// Who purges must be allowed to remove each crawl that is not listed.
 fn permit_removal_of_others(call: &mut Call<'_>, kept: &[&[u8]]) -> Result<(), String> {
     let committed = on_index(call, |cached, keys| cached.index.committed(keys))?;
     let kept: FxHashSet<&[u8]> = kept.iter().copied().collect();
-    let others: Vec<_> = committed
-        .iter()
-        .map(|crawl| &crawl[..])
-        .filter(|crawl| !kept.contains(*crawl))
-        .map(|crawl| (crawl, CrawlKey::DOCUMENTED, Access::Write))
-        .collect();
-    permit(call, &[], &others)?;
-    let others: Vec<&[u8]> = others.into_iter().map(|(crawl, ..)| crawl).collect();
+    let others = committed.iter().map(|crawl| &crawl[..]);
+    let others: Vec<&[u8]> = others.filter(|crawl| !kept.contains(crawl)).collect();
+    permit_removal(call, &others)?;
     permit_references(call, &others)
 }
 
@@ -295,8 +271,10 @@ impl Act for Requires {
         if let Of::Crawl(crawl) = &of {
             permit(
                 call,
-                &STATE,
-                &[(crawl, &[CrawlKey::Requires], Access::Read)],
+                &[
+                    (Keys::All(Group::State), Access::Read),
+                    (Keys::Of(crawl, &[CrawlKey::Requires]), Access::Read),
+                ],
             )?;
             on_index(call, |cached, keys| {
                 cached.index.require_known(keys, crawl).map(drop)

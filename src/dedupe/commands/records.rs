@@ -12,7 +12,7 @@ use crawlspace_host::server::clock::even_ms;
 use crawlspace_host::server::command::{Act, Answer, Call};
 
 use super::claims;
-use super::indexes::{on_index, permit};
+use super::indexes::{Keys, on_index, permit};
 use super::metrics;
 
 impl Act for Add<'static> {
@@ -27,8 +27,13 @@ impl Act for Add<'static> {
         let given: SmallVec<[RmString; 1]> = given.collect();
         permit(
             call,
-            &[(|names| &names.uncommitted, Access::Write)],
-            &[(crawl, &[CrawlKey::Records, CrawlKey::Counts], Access::Write)],
+            &[
+                (Keys::One(|names| &names.uncommitted), Access::Write),
+                (
+                    Keys::Of(crawl, &[CrawlKey::Records, CrawlKey::Counts]),
+                    Access::Write,
+                ),
+            ],
         )?;
         let new = on_index(call, |cached, keys| {
             let index = &mut cached.index;
@@ -63,17 +68,16 @@ impl Act for Revisit<'static> {
         permit(
             call,
             &[
-                (|names| &names.merged, Access::Read),
-                (|names| &names.allcrawls, Access::Read),
-                (|names| &names.uncommitted, Access::Write),
-            ],
-            &[
-                (crawl, &[CrawlKey::Records], Access::Read),
-                (crawl, &[CrawlKey::Counts], Access::Write),
+                (Keys::One(|names| &names.merged), Access::Read),
+                (Keys::One(|names| &names.allcrawls), Access::Read),
+                (Keys::One(|names| &names.uncommitted), Access::Write),
+                (Keys::Of(crawl, &[CrawlKey::Records]), Access::Read),
+                (Keys::Of(crawl, &[CrawlKey::Counts]), Access::Write),
             ],
         )?;
         if dependency != Dependency::Elsewhere {
-            permit(call, &[], &[(crawl, &[CrawlKey::Requires], Access::Write)])?;
+            let requires = Keys::Of(crawl, &[CrawlKey::Requires]);
+            permit(call, &[(requires, Access::Write)])?;
         }
         if let Dependency::Wacz(uuid) = dependency {
             let user = call.user();

@@ -8,7 +8,7 @@ use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
 
-use super::indexes::{on_index, permit};
+use super::indexes::{Keys, on_index, permit};
 
 impl Act for WaczOpen<'static> {
     fn act(
@@ -17,8 +17,10 @@ impl Act for WaczOpen<'static> {
     ) -> Result<Answer, String> {
         permit(
             call,
-            &[(|names| &names.uncommitted, Access::Write)],
-            &[(crawl, &[CrawlKey::Waczs], Access::Write)],
+            &[
+                (Keys::One(|names| &names.uncommitted), Access::Write),
+                (Keys::Of(crawl, &[CrawlKey::Waczs]), Access::Write),
+            ],
         )?;
         let i = on_index(call, |cached, keys| {
             cached.index.wacz_open(keys, crawl, filename)
@@ -38,8 +40,13 @@ impl Act for WaczClose<'static> {
         };
         permit(
             call,
-            &[(|names| &names.uncommitted, Access::Write)],
-            &[(crawl, &[CrawlKey::Waczs, CrawlKey::Counts], Access::Write)],
+            &[
+                (Keys::One(|names| &names.uncommitted), Access::Write),
+                (
+                    Keys::Of(crawl, &[CrawlKey::Waczs, CrawlKey::Counts]),
+                    Access::Write,
+                ),
+            ],
         )?;
         on_index(call, |cached, keys| {
             cached.index.wacz_close(keys, crawl, asked.index, file)
@@ -50,7 +57,7 @@ impl Act for WaczClose<'static> {
 
 impl Act for WaczList<'static> {
     fn act(WaczList { crawl }: WaczList<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
-        permit(call, &[], &[(crawl, &[CrawlKey::Waczs], Access::Read)])?;
+        permit(call, &[(Keys::Of(crawl, &[CrawlKey::Waczs]), Access::Read)])?;
         let entries = on_index(call, |cached, keys| {
             cached.index.require_known(keys, crawl)?;
             cached.index.wacz_list(keys, crawl)
