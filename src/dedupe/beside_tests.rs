@@ -11,11 +11,11 @@ use super::commit::commit;
 use super::digest::Digest;
 use super::error::Error;
 use super::index::Index;
+use super::index::storage::{Layout, Storage};
 use super::job::{Job, Step, adopt};
 use super::profile::Profile;
 use super::record::Record;
 use super::removal::{cancel, check_cancelable, check_removable, remove, retain};
-use super::storage::{Layout, Storage};
 use super::tests::run;
 
 type MemoryIndex = Index<MemoryKeyspace>;

@@ -7,8 +7,8 @@ use super::claim::Claim;
 use super::counts;
 use super::error::Result;
 use super::index::Index;
+use super::index::progress::CommitState;
 use super::job::{Lent, Walk};
-use super::progress::CommitState;
 use super::store::Store;
 
 /// The last commit's number.
@@ -82,9 +82,9 @@ mod tests {
     use super::super::commit::commit;
     use super::super::digest::Digest;
     use super::super::error::Error;
+    use super::super::index::storage::{Layout, Storage};
     use super::super::profile::Profile;
     use super::super::record::Record;
-    use super::super::storage::{Layout, Storage};
     use super::super::tests::run;
     use super::*;
     use crate::dedupe::store::MemoryKeyspace;

@@ -6,7 +6,7 @@ use crawlspace_host::text::parse_signed;
 use super::counts;
 use super::digest::Digest;
 use super::error::Result;
-use super::holders::{Numbers, parse_numbers};
+use super::index::holders::{Numbers, parse_numbers};
 use super::index::{CrawlState, Index};
 use super::keys::CrawlKey;
 use super::record::Record;

@@ -3,11 +3,11 @@
 use super::counts;
 use super::digest::Digest;
 use super::error::Result;
-use super::holders::Numbers;
 use super::index::Index;
+use super::index::holders::Numbers;
+use super::index::storage::Of;
 use super::job::{Lent, Walk};
 use super::keys::CrawlKey;
-use super::storage::Of;
 use super::store::Store;
 
 /// Lists the new fields of a continued crawl in `h:<crawl>:merging`; see [`Gather`].

@@ -10,7 +10,7 @@ pub use crawlspace_host::slices::{Step, Time};
 
 use super::error::{Error, Result};
 use super::index::Index;
-use super::storage::{Of, Source};
+use super::index::storage::{Of, Source};
 use super::store::Store;
 
 /// Work on one index, done in slices.

@@ -2,11 +2,11 @@
 
 use super::digest::Digest;
 use super::error::Result;
-use super::holders::Numbers;
 use super::index::Index;
+use super::index::holders::Numbers;
+use super::index::progress::CommitState;
+use super::index::storage::Storage;
 use super::keys::CrawlKey;
-use super::progress::CommitState;
-use super::storage::Storage;
 use super::store::Store;
 
 impl<K: Store> Index<K> {

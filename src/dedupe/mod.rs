@@ -4,7 +4,6 @@
 //! with documented names; the rules here are pure and know neither Redis nor the clock.
 
 pub mod add;
-pub mod beside;
 pub mod check;
 pub mod claim;
 #[cfg(feature = "module")]
@@ -19,7 +18,6 @@ pub mod error;
 mod findings;
 pub mod gather;
 pub(crate) mod grammar;
-pub mod holders;
 pub mod index;
 pub mod job;
 pub mod keys;
@@ -28,20 +26,15 @@ pub mod merge;
 pub mod pack;
 pub mod packed;
 pub mod profile;
-pub mod progress;
 pub mod record;
 pub mod removal;
 pub mod requires;
 pub mod revisit;
 pub mod sequence;
-pub mod spelling;
 pub mod stats;
-pub mod storage;
 pub mod store;
 pub mod stray;
-mod table;
 pub mod undo;
-pub mod visible;
 pub mod wacz;
 
 #[cfg(test)]

@@ -9,12 +9,12 @@ use crawlspace_host::reply::Reply;
 
 use super::digest::Digest;
 use super::error::{Error, Result};
+use super::index::storage::{Of, Places, Storage};
 use super::index::{CrawlState, Index};
 use super::job::{Job, Lent, Walk};
 use super::keys::CrawlKey;
 use super::packed::Part;
 use super::packed::op::Op;
-use super::storage::{Of, Places, Storage};
 use super::store::Store;
 
 /// The change of an index's storage; its reply is a map of the storage, the numbers of hashes and records that were

@@ -18,6 +18,7 @@ use super::check::check;
 use super::commit::commit;
 use super::counts;
 use super::digest::Digest;
+use super::index::storage::{Layout, Storage};
 use super::index::{CrawlState, Index};
 use super::job::{Job, Step};
 use super::keys::CrawlKey;
@@ -26,7 +27,6 @@ use super::packed::Part;
 use super::profile::Profile;
 use super::record::Record;
 use super::removal::{check_removable, remove, retain};
-use super::storage::{Layout, Storage};
 use super::tests::run;
 
 /// How many histories, and how long each is, unless `CRAWLSPACE_PURGE_HISTORIES` says how many.

@@ -11,13 +11,13 @@ use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::gather::gather;
-use super::holders::{Numbers, parse_numbers, write_numbers};
+use super::index::holders::{Numbers, parse_numbers, write_numbers};
+use super::index::progress::{CANCEL, GONE, REMOVE};
+use super::index::storage::Of;
 use super::index::{CrawlState, Index};
 use super::job::{Job, Lent, Walk, adopt};
 use super::keys::CrawlKey;
 use super::merge::Withdrawn;
-use super::progress::{CANCEL, GONE, REMOVE};
-use super::storage::Of;
 use super::store::Store;
 use super::undo::file;
 

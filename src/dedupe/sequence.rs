@@ -3,8 +3,8 @@
 use crawlspace_host::text::Shown;
 
 use super::error::{Error, Result};
-use super::holders::{parse_numbers, write_numbers};
 use super::index::Index;
+use super::index::holders::{parse_numbers, write_numbers};
 use super::keys::CrawlKey;
 use super::store::Store;
 

@@ -16,13 +16,13 @@ use super::commit::commit;
 use super::digest::Digest;
 use super::error::Error;
 use super::index::Index;
+use super::index::storage::{Layout, Of, Storage};
 use super::job::{Job, Step, Walk};
 use super::pack::move_to;
 use super::profile::Profile;
 use super::record::Record;
 use super::removal::{cancel, check_cancelable, check_removable, remove, retain};
 use super::revisit::{Dependency, Original, Revisit};
-use super::storage::{Layout, Of, Storage};
 use super::wacz::Finished;
 
 type MemoryIndex = Index<MemoryKeyspace>;

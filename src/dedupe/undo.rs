@@ -104,7 +104,7 @@ impl<K: Store> Index<K> {
         ks.hash_set(
             &baseline,
             b"commits",
-            &super::holders::write_numbers(&numbers),
+            &super::index::holders::write_numbers(&numbers),
         )?;
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! `DEDUPE.PACK` and `DEDUPE.UNPACK`.
 
 use crate::dedupe::grammar::{Pack, Unpack};
+use crate::dedupe::index::storage::Storage;
 use crate::dedupe::keys::{CrawlKey, Group};
 use crate::dedupe::pack::move_to;
-use crate::dedupe::storage::Storage;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
 

@@ -2,8 +2,8 @@
 
 use crawlspace_host::server::config::{Choice, Setting};
 
+use crate::dedupe::index::storage::{Layout, Storage};
 use crate::dedupe::profile::Profile;
-use crate::dedupe::storage::{Layout, Storage};
 
 static PROFILE: Choice = Choice::new("dedupe-profile", || {
     Profile::ALL.iter().map(|profile| profile.name()).collect()

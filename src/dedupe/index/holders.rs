@@ -11,13 +11,13 @@ use smallvec::SmallVec;
 
 use crawlspace_host::text::parse_unsigned;
 
-use super::counts;
-use super::digest::Digest;
-use super::error::Result;
-use super::index::{CachedCrawl, Index};
-use super::keys::CrawlKey;
-use super::record::Record;
-use super::store::{Store, Stored, Under};
+use super::{CachedCrawl, Index};
+use crate::dedupe::counts;
+use crate::dedupe::digest::Digest;
+use crate::dedupe::error::Result;
+use crate::dedupe::keys::CrawlKey;
+use crate::dedupe::record::Record;
+use crate::dedupe::store::{Store, Stored, Under};
 
 /// Numbers of commits, ascending, as `holders` and `baseline` keep them.
 pub type Numbers = SmallVec<[u64; 4]>;
@@ -47,7 +47,7 @@ pub fn write_numbers(numbers: &[u64]) -> Vec<u8> {
 
 impl<K: Store> Index<K> {
     /// A committed crawl that plain clients committed gets a baseline: its counts as they are.
-    pub(super) fn ensure_base(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    pub(crate) fn ensure_base(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         if ks.hash_has(&baseline, b"commits")? {
             return Ok(());
@@ -57,7 +57,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Gives a crawl that plain clients committed a place in the order of commits.
-    pub(super) fn adopt(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
+    pub(crate) fn adopt(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
@@ -100,7 +100,7 @@ impl<K: Store> Index<K> {
 
     /// What of `allcounts` is this crawl's, when plain clients both committed it and went on with
     /// it: what the other crawls do not account for.
-    pub(super) fn committed_share(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
+    pub(crate) fn committed_share(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
         let mut share = counts::read(ks, &self.names.allcounts, name)?;
         for other in self.committed(ks)? {
             if other != crawl {
@@ -111,7 +111,7 @@ impl<K: Store> Index<K> {
     }
 
     /// What a committed crawl adds to a field of `allcounts`.
-    pub(super) fn committed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
+    pub(crate) fn committed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         // Of a crawl that is not gone on with, all of its counts are committed, whoever did that.
         if self.is_uncommitted(ks, crawl)? && ks.hash_has(&baseline, b"commits")? {
@@ -147,7 +147,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether a crawl is one of those, with the first number of its commits.
-    pub(super) fn unrecorded_number(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
+    pub(crate) fn unrecorded_number(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let number = ks
             .hash_get(&baseline, b"commits")?
@@ -159,7 +159,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Numbers of the commits of a crawl.
-    pub(super) fn numbers_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Numbers> {
+    pub(crate) fn numbers_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Numbers> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         Ok(ks
             .hash_get(&baseline, b"commits")?
@@ -168,7 +168,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Further holders of a hash: numbers of commits.
-    pub(super) fn holders(&mut self, ks: &mut K, digest: &Digest) -> Result<Numbers> {
+    pub(crate) fn holders(&mut self, ks: &mut K, digest: &Digest) -> Result<Numbers> {
         if self.has_holders.is_none() {
             self.has_holders = Some(self.further_holders().len(ks)? > 0);
         }
@@ -183,7 +183,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Writes the further holders of a hash.
-    pub(super) fn set_holders(
+    pub(crate) fn set_holders(
         &mut self,
         ks: &mut K,
         digest: &Digest,
@@ -199,7 +199,7 @@ impl<K: Store> Index<K> {
     }
 
     /// The crawl of a commit number.
-    pub(super) fn crawl_of(&mut self, ks: &mut K, number: u64) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn crawl_of(&mut self, ks: &mut K, number: u64) -> Result<Option<Vec<u8>>> {
         Ok(ks
             .hash_get(&self.names.commits, number.to_string().as_bytes())?
             .map(|crawl| crawl.as_ref().to_vec()))
@@ -207,7 +207,7 @@ impl<K: Store> Index<K> {
 
     /// Committed crawls whose holdings nobody wrote down, because plain clients committed them,
     /// in commit order as far as it is known.
-    pub(super) fn unrecorded(&mut self, ks: &mut K) -> Result<Rc<Unrecorded>> {
+    pub(crate) fn unrecorded(&mut self, ks: &mut K) -> Result<Rc<Unrecorded>> {
         if let Some(known) = &self.unrecorded {
             return Ok(Rc::clone(known));
         }
@@ -239,7 +239,7 @@ impl<K: Store> Index<K> {
 
     /// The usual crawl: committed, not gone on with, and known to be so while no commit and no removal
     /// is under way.
-    pub(super) fn usual(&self, crawl: &[u8]) -> Option<&CachedCrawl<K::Name>> {
+    pub(crate) fn usual(&self, crawl: &[u8]) -> Option<&CachedCrawl<K::Name>> {
         if let (Some(committing), Some(removing)) = (&self.committing, &self.removing)
             && committing.is_empty()
             && removing.is_empty()
@@ -253,7 +253,7 @@ impl<K: Store> Index<K> {
     }
 
     /// The record of a crawl for a hash, if it is part of the merged index.
-    pub(super) fn committed_record(
+    pub(crate) fn committed_record(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -277,7 +277,7 @@ impl<K: Store> Index<K> {
 
     /// The first committed crawl, in commit order, that holds the hash beside its `owner`; crawls
     /// that `excluded` names do not count. Gives the crawl and its record.
-    pub(super) fn next_holder(
+    pub(crate) fn next_holder(
         &mut self,
         ks: &mut K,
         digest: &Digest,

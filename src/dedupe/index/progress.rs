@@ -3,11 +3,11 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::counts;
-use super::error::{Error, Result};
+use super::Index;
 use super::holders::{parse_numbers, write_numbers};
-use super::index::Index;
-use super::store::Store;
+use crate::dedupe::counts;
+use crate::dedupe::error::{Error, Result};
+use crate::dedupe::store::Store;
 
 /// What a removal under way marks its crawls with, in `removing`.
 pub const REMOVE: &[u8] = b"remove";
@@ -49,13 +49,13 @@ impl CommitState {
 }
 
 impl<K: Store> Index<K> {
-    pub(super) fn fields_of(ks: &mut K, key: &K::Name) -> Result<FxHashSet<Box<[u8]>>> {
+    pub(crate) fn fields_of(ks: &mut K, key: &K::Name) -> Result<FxHashSet<Box<[u8]>>> {
         let batch = counts::fields(ks, key)?;
         Ok(batch.iter().map(|(field, _)| field.into()).collect())
     }
 
     /// Whether a commit of the crawl is under way, or was cut short.
-    pub(super) fn is_committing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(crate) fn is_committing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if self.committing.is_none() {
             self.committing = Some(Self::fields_of(ks, &self.names.committing)?);
         }
@@ -63,14 +63,14 @@ impl<K: Store> Index<K> {
     }
 
     /// How far the commit of a crawl is.
-    pub(super) fn commit_state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CommitState>> {
+    pub(crate) fn commit_state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CommitState>> {
         Ok(ks
             .hash_get(&self.names.committing, crawl)?
             .and_then(|value| CommitState::parse(value.as_ref())))
     }
 
     /// Writes down how far a commit is; `None` when it has ended.
-    pub(super) fn set_commit_state(
+    pub(crate) fn set_commit_state(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -92,17 +92,17 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether the crawl is being removed or canceled, or such a job was cut short.
-    pub(super) fn is_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(crate) fn is_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.removing(ks)?.contains_key(crawl))
     }
 
     /// Whether the crawl is being removed whole. Look-ups skip it from the start, so that all
     /// of it goes at once.
-    pub(super) fn is_leaving(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(crate) fn is_leaving(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.removing(ks)?.get(crawl) == Some(&true))
     }
 
-    pub(super) fn removing(&mut self, ks: &mut K) -> Result<&FxHashMap<Box<[u8]>, bool>> {
+    pub(crate) fn removing(&mut self, ks: &mut K) -> Result<&FxHashMap<Box<[u8]>, bool>> {
         if self.removing.is_none() {
             let marks = counts::fields(ks, &self.names.removing)?;
             let marks = marks
@@ -114,7 +114,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Marks a crawl as being removed (`Some(state)`), or no longer.
-    pub(super) fn set_removing(
+    pub(crate) fn set_removing(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -134,14 +134,14 @@ impl<K: Store> Index<K> {
     }
 
     /// Ends a removal: nothing is marked any more.
-    pub(super) fn clear_removing(&mut self, ks: &mut K) -> Result<()> {
+    pub(crate) fn clear_removing(&mut self, ks: &mut K) -> Result<()> {
         ks.delete(&self.names.removing)?;
         self.removing = None;
         Ok(())
     }
 
     /// Refuses work on a crawl that is on its way out.
-    pub(super) fn refuse_while_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    pub(crate) fn refuse_while_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         if self.is_removing(ks, crawl)? {
             return Err(Error::Removing(crawl.to_vec()));
         }

@@ -9,11 +9,11 @@ use std::rc::Rc;
 
 use crawlspace_host::text::{Shown, parse_unsigned};
 
-use super::counters;
-use super::counts;
-use super::error::{Error, Result};
-use super::index::Index;
-use super::store::Store;
+use super::Index;
+use crate::dedupe::counters;
+use crate::dedupe::counts;
+use crate::dedupe::error::{Error, Result};
+use crate::dedupe::store::Store;
 
 /// How many crawls others may see while they run: each is looked at for every hash that nobody has.
 pub const MAX_VISIBLE: usize = 64;
@@ -21,10 +21,10 @@ pub const MAX_VISIBLE: usize = 64;
 const MARK: &[u8] = b"visible ";
 
 /// The crawls in their order, each after its number.
-pub(super) type Visible = Rc<Vec<(u64, Vec<u8>)>>;
+pub(crate) type Visible = Rc<Vec<(u64, Vec<u8>)>>;
 
 /// Reads the marks of an index.
-pub(super) fn read_visible<K: Store>(ks: &mut K, meta: &K::Name) -> Result<Visible> {
+pub(crate) fn read_visible<K: Store>(ks: &mut K, meta: &K::Name) -> Result<Visible> {
     let fields = counts::fields(ks, meta)?;
     let marks = fields.iter().filter_map(|(field, number)| {
         let crawl = field.strip_prefix(MARK)?;
@@ -46,7 +46,7 @@ impl<K: Store> Index<K> {
     ///
     /// # Errors
     /// `ERR` names the limit.
-    pub(super) fn check_visible(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    pub(crate) fn check_visible(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         let visible = Rc::clone(&self.visible);
         let mut others = 0;
         for (_, other) in visible.iter() {
@@ -63,7 +63,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Lets others see the crawl from now on; false when they do already.
-    pub(super) fn show(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(crate) fn show(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if self.is_visible(crawl) {
             return Ok(false);
         }
@@ -81,7 +81,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Takes the mark of a crawl that has ended away.
-    pub(super) fn hide(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    pub(crate) fn hide(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         if self.is_visible(crawl) {
             ks.hash_del(&self.names.meta, &[MARK, crawl].concat())?;
             Rc::make_mut(&mut self.visible).retain(|(_, other)| other != crawl);

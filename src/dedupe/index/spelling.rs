@@ -5,12 +5,12 @@
 //! index the `crawlspace` key says in `written` how large it was when all of its fields were in the
 //! written form.
 
-use super::digest::Digest;
-use super::error::Result;
-use super::index::Index;
-use super::keys::CrawlKey;
-use super::profile::Profile;
-use super::store::{Store, Stored, Under};
+use super::Index;
+use crate::dedupe::digest::Digest;
+use crate::dedupe::error::Result;
+use crate::dedupe::keys::CrawlKey;
+use crate::dedupe::profile::Profile;
+use crate::dedupe::store::{Store, Stored, Under};
 
 impl<K: Store> Index<K> {
     /// Notes that a plain client wrote records of a crawl: look-ups in it try every spelling from now on.
@@ -21,7 +21,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Notes that a plain client wrote to the merged index: look-ups try every spelling from now on.
-    pub(super) fn invalidate_merged(&mut self, ks: &mut K) -> Result<()> {
+    pub(crate) fn invalidate_merged(&mut self, ks: &mut K) -> Result<()> {
         self.merged_is_written &= self.merged().len(ks)? == 0;
         Ok(())
     }
@@ -77,7 +77,7 @@ impl<K: Store> Index<K> {
     }
 
     /// The owner that the merged index has for a hash, under any of its spellings.
-    pub(super) fn get_owner(
+    pub(crate) fn get_owner(
         &self,
         ks: &mut K,
         digest: &Digest,
@@ -93,7 +93,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Finds the owner, with the spelling under which it stands.
-    pub(super) fn locate_owner(
+    pub(crate) fn locate_owner(
         &self,
         ks: &mut K,
         digest: &Digest,
@@ -113,7 +113,7 @@ impl<K: Store> Index<K> {
     }
 
     /// The record of a crawl for a hash, under any of its spellings, committed or not.
-    pub(super) fn record_of(
+    pub(crate) fn record_of(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -131,7 +131,7 @@ impl<K: Store> Index<K> {
     }
 
     /// How a crawl's own hash spells the digest, if it has it.
-    pub(super) fn spelling_in(
+    pub(crate) fn spelling_in(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -146,7 +146,7 @@ impl<K: Store> Index<K> {
     }
 
     /// The record that the crawl's plain hash has, and its spelling there.
-    pub(super) fn plain_record(
+    pub(crate) fn plain_record(
         &mut self,
         ks: &mut K,
         crawl: &[u8],

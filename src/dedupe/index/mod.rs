@@ -3,6 +3,14 @@
 //! The keys are the truth. Everything kept here beside the prefix is a cache that is rebuilt from
 //! them; it is invalidated whenever somebody else changes the keys it came from.
 
+pub mod beside;
+pub mod holders;
+pub mod progress;
+pub mod spelling;
+pub mod storage;
+mod table;
+pub mod visible;
+
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,16 +19,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::text::parse_unsigned;
 
+use self::holders::Unrecorded;
+use self::storage::{Layout, Places, Storage};
+use self::visible::{Visible, read_visible};
 use super::counters;
 use super::counts;
 use super::error::{Error, Result};
-use super::holders::Unrecorded;
 use super::keys::{CrawlKey, META, Names};
 use super::packed::Part;
 use super::profile::Profile;
-use super::storage::{Layout, Places, Storage};
 use super::store::Store;
-use super::visible::{Visible, read_visible};
 
 /// The format of the index that this version writes.
 const FORMAT: &[u8] = b"1";
@@ -32,13 +40,13 @@ const MAX_CACHED_CRAWLS: usize = 1 << 16;
 const CRAWLS_LOOKED_AT: usize = 8;
 
 /// What is cached of one crawl.
-pub(super) struct CachedCrawl<N> {
-    pub(super) records: N,
-    pub(super) counts: N,
-    pub(super) committed: Option<bool>,
-    pub(super) uncommitted: Option<bool>,
+pub(crate) struct CachedCrawl<N> {
+    pub(crate) records: N,
+    pub(crate) counts: N,
+    pub(crate) committed: Option<bool>,
+    pub(crate) uncommitted: Option<bool>,
     /// Whether every field of its records is known to be in the written form.
-    pub(super) is_written: bool,
+    pub(crate) is_written: bool,
 }
 
 /// Where a crawl stands.
@@ -74,36 +82,36 @@ impl CrawlState {
 
 /// An index, with what is cached of it.
 pub struct Index<K: Store> {
-    pub(super) prefix: Vec<u8>,
-    pub(super) profile: Profile,
+    pub(crate) prefix: Vec<u8>,
+    pub(crate) profile: Profile,
     /// Names of the keys that exist once.
     pub names: Names<K::Name>,
     /// Where the committed part is.
-    pub(super) places: Places<K::Name>,
-    pub(super) registered: bool,
-    pub(super) anchored: bool,
+    pub(crate) places: Places<K::Name>,
+    pub(crate) registered: bool,
+    pub(crate) anchored: bool,
     /// Whether every field of the merged index is known to be in the written form, so that a
     /// look-up need not try the other spellings.
-    pub(super) merged_is_written: bool,
+    pub(crate) merged_is_written: bool,
     /// The size of the merged index that says so in the `crawlspace` key.
-    pub(super) written_size: Option<u64>,
+    pub(crate) written_size: Option<u64>,
     /// How often the merged index got a field in a form that is not the written one: a look at all
     /// of its fields holds if this is the same at its end as at its beginning.
-    pub(super) oddities: u64,
-    pub(super) crawls: FxHashMap<Box<[u8]>, CachedCrawl<K::Name>>,
-    pub(super) committing: Option<FxHashSet<Box<[u8]>>>,
+    pub(crate) oddities: u64,
+    pub(crate) crawls: FxHashMap<Box<[u8]>, CachedCrawl<K::Name>>,
+    pub(crate) committing: Option<FxHashSet<Box<[u8]>>>,
     /// Crawls on their way out; true for those that leave whole, and not only what is new of them.
-    pub(super) removing: Option<FxHashMap<Box<[u8]>, bool>>,
-    pub(super) has_holders: Option<bool>,
-    pub(super) unrecorded: Option<Rc<Unrecorded>>,
-    pub(super) everybody: Option<Rc<Unrecorded>>,
-    pub(super) adopted: bool,
+    pub(crate) removing: Option<FxHashMap<Box<[u8]>, bool>>,
+    pub(crate) has_holders: Option<bool>,
+    pub(crate) unrecorded: Option<Rc<Unrecorded>>,
+    pub(crate) everybody: Option<Rc<Unrecorded>>,
+    pub(crate) adopted: bool,
     /// Which opening of an index this is; see [`Index::opening`].
     opening: u64,
     /// Crawls that others see while they run.
-    pub(super) visible: Visible,
-    /// Whether lists of holders may lack somebody; see [`super::beside`].
-    pub(super) untrusted: bool,
+    pub(crate) visible: Visible,
+    /// Whether lists of holders may lack somebody; see [`beside`].
+    pub(crate) untrusted: bool,
 }
 
 /// How many indexes were opened by this process.
@@ -112,7 +120,7 @@ static OPENINGS: AtomicU64 = AtomicU64::new(0);
 impl<K: Store> Index<K> {
     /// Distinguishes an index from the one that takes its place when others have changed its keys: what a job
     /// found out in several steps counts only if this is the same at the last as at the first.
-    pub(super) fn opening(&self) -> u64 {
+    pub(crate) fn opening(&self) -> u64 {
         self.opening
     }
 
@@ -185,7 +193,7 @@ impl<K: Store> Index<K> {
             visible,
             untrusted: false,
         };
-        index.untrusted = ks.hash_has(&index.names.meta, super::beside::UNTRUSTED)?;
+        index.untrusted = ks.hash_has(&index.names.meta, beside::UNTRUSTED)?;
         if stored.is_none() {
             index.detect_profile(ks)?;
         }
@@ -255,7 +263,7 @@ impl<K: Store> Index<K> {
 
     /// Makes the index known as one: its format and profile are written down before its first
     /// own write, so that a later change of configuration does not change its meaning.
-    pub(super) fn register(&mut self, ks: &mut K) -> Result<()> {
+    pub(crate) fn register(&mut self, ks: &mut K) -> Result<()> {
         if self.registered {
             return Ok(());
         }
@@ -295,7 +303,7 @@ impl<K: Store> Index<K> {
         ks.name(&[&self.prefix, uuid, self.profile.references_suffix()])
     }
 
-    pub(super) fn cached(&mut self, ks: &mut K, crawl: &[u8]) -> &mut CachedCrawl<K::Name> {
+    pub(crate) fn cached(&mut self, ks: &mut K, crawl: &[u8]) -> &mut CachedCrawl<K::Name> {
         if self.crawls.len() >= MAX_CACHED_CRAWLS && !self.crawls.contains_key(crawl) {
             self.crawls.clear();
         }
@@ -322,7 +330,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether the crawl is in `allcrawls`.
-    pub(super) fn is_committed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(crate) fn is_committed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if let Some(known) = self.crawls.get(crawl).and_then(|c| c.committed) {
             return Ok(known);
         }
@@ -332,7 +340,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether the crawl is in `uncommittedcrawls`.
-    pub(super) fn is_uncommitted(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(crate) fn is_uncommitted(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if let Some(known) = self.crawls.get(crawl).and_then(|c| c.uncommitted) {
             return Ok(known);
         }
@@ -342,7 +350,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Adds to or removes from `allcrawls`.
-    pub(super) fn set_committed(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
+    pub(crate) fn set_committed(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
         if is {
             self.everybody = None;
             ks.set_add(&self.names.allcrawls, crawl)?;
@@ -360,7 +368,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Adds to or removes from `uncommittedcrawls`.
-    pub(super) fn set_uncommitted(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
+    pub(crate) fn set_uncommitted(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
         if is {
             ks.set_add(&self.names.uncommitted, crawl)?;
         } else {
@@ -372,7 +380,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Where the crawl stands; `None` when the index does not know it.
-    pub(super) fn state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
+    pub(crate) fn state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
         let committed = self.is_committed(ks, crawl)?;
         let uncommitted = self.is_uncommitted(ks, crawl)?;
         Ok(match (committed, uncommitted) {
@@ -385,7 +393,7 @@ impl<K: Store> Index<K> {
 
     /// Refuses an index, or a crawl in it, with a key of another type than it should be: looked at
     /// before a job's first write, so that nothing is half-written.
-    pub(super) fn check_types(&mut self, ks: &mut K, crawl: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn check_types(&mut self, ks: &mut K, crawl: Option<&[u8]>) -> Result<()> {
         self.merged().len(ks)?;
         for (name, row) in self.names.all() {
             row.kind.map_or(Ok(()), |kind| ks.check_type(name, kind))?;
@@ -438,7 +446,7 @@ impl<K: Store> Index<K> {
 
     /// A plain client removes a crawl without knowing of our keys. Before its id is used again they
     /// go, so that the new crawl is not taken for the old one.
-    pub(super) fn drop_leftovers(
+    pub(crate) fn drop_leftovers(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -461,14 +469,14 @@ impl<K: Store> Index<K> {
 
     /// Whether records that come now are a later commit's: the crawl is committed, or a commit
     /// of it is under way.
-    pub(super) fn is_continuing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(crate) fn is_continuing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.is_committed(ks, crawl)?
             || self.is_committing(ks, crawl)?
             || self.is_outgoing(ks, crawl)?)
     }
 
     /// Takes the next number in the order of commits.
-    pub(super) fn next_number(&mut self, ks: &mut K) -> Result<u64> {
+    pub(crate) fn next_number(&mut self, ks: &mut K) -> Result<u64> {
         self.register(ks)?;
         self.next_of(ks, counters::COMMITS)
     }
@@ -482,19 +490,19 @@ impl<K: Store> Index<K> {
         self.next_of(ks, counters::TOKENS)
     }
 
-    pub(super) fn next_of(&mut self, ks: &mut K, counter: &[u8]) -> Result<u64> {
+    pub(crate) fn next_of(&mut self, ks: &mut K, counter: &[u8]) -> Result<u64> {
         let n = counts::read(ks, &self.names.meta, counter)?.max(0) as u64 + 1;
         ks.hash_set(&self.names.meta, counter, n.to_string().as_bytes())?;
         Ok(n)
     }
 
     /// The highest number taken so far.
-    pub(super) fn last_number(&mut self, ks: &mut K) -> Result<u64> {
+    pub(crate) fn last_number(&mut self, ks: &mut K) -> Result<u64> {
         Ok(counts::read(ks, &self.names.meta, counters::COMMITS)?.max(0) as u64)
     }
 
     /// All committed crawls, sorted by id.
-    pub(super) fn committed(&mut self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn committed(&mut self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
         counts::members(ks, &self.names.allcrawls)
     }
 

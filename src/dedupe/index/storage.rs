@@ -16,14 +16,14 @@ use std::borrow::Cow;
 use crawlspace_host::keyspace::{Batch, Keyspace};
 use crawlspace_host::text::parse_unsigned;
 
-use super::error::Result;
-use super::index::Index;
-use super::keys::{CrawlKey, Names};
-use super::packed::op::{Op, Take};
-use super::packed::{Cursor, Part};
-use super::profile::Profile;
-use super::store::{Holds, Store};
+use super::Index;
 use super::table::{Home, Table};
+use crate::dedupe::error::Result;
+use crate::dedupe::keys::{CrawlKey, Names};
+use crate::dedupe::packed::op::{Op, Take};
+use crate::dedupe::packed::{Cursor, Part};
+use crate::dedupe::profile::Profile;
+use crate::dedupe::store::{Holds, Store};
 
 /// How the committed part of an index is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl From<Profile> for Layout {
 
 /// The keys that have the committed part.
 #[derive(Clone)]
-pub(super) struct Places<N> {
+pub(crate) struct Places<N> {
     /// Where changes go.
     pub storage: Storage,
     /// The key of the packed index, if there may be one.
@@ -159,12 +159,12 @@ impl<K: Store> Index<K> {
     }
 
     /// The merged index: hash → crawl that owns it.
-    pub(super) fn merged(&self) -> Table<'_, K::Name> {
+    pub(crate) fn merged(&self) -> Table<'_, K::Name> {
         self.either(Part::Owners, self.places.plain.as_ref())
     }
 
     /// Further holders: hash → numbers of commits.
-    pub(super) fn further_holders(&self) -> Table<'_, K::Name> {
+    pub(crate) fn further_holders(&self) -> Table<'_, K::Name> {
         let plain = self.places.plain.as_ref();
         self.either(Part::Holders, plain.map(|_| &self.names.holders))
     }
@@ -183,12 +183,12 @@ impl<K: Store> Index<K> {
     }
 
     /// The packed part of a table alone.
-    pub(super) fn packed<'a>(&'a self, part: Part<'a>) -> Table<'a, K::Name> {
+    pub(crate) fn packed<'a>(&'a self, part: Part<'a>) -> Table<'a, K::Name> {
         self.either(part, None)
     }
 
     /// The records of a crawl: hash → record. A new one goes into the plain hash.
-    pub(super) fn records<'a>(
+    pub(crate) fn records<'a>(
         &'a mut self,
         ks: &mut K,
         crawl: &'a [u8],
@@ -205,17 +205,17 @@ impl<K: Store> Index<K> {
 
     /// Whether records of a crawl may be packed: those of one that is not committed are not, or
     /// stand in its plain hash as well.
-    pub(super) fn may_be_packed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(crate) fn may_be_packed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.places.packed.is_some() && self.is_committed(ks, crawl)?)
     }
 
     /// Takes a field out of a crawl's packed records.
-    pub(super) fn unpack_record(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<()> {
+    pub(crate) fn unpack_record(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<()> {
         self.packed(Part::Records(crawl)).del(ks, field).map(drop)
     }
 
     /// Number of records that a crawl has.
-    pub(super) fn records_len(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
+    pub(crate) fn records_len(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         let plain = ks.hash_len(&records)?;
         let packed = self.packed_records_len(ks, crawl)?;
@@ -233,7 +233,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Crawls that have packed records.
-    pub(super) fn packed_crawls(&self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn packed_crawls(&self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
         match &self.places.packed {
             Some(key) => Ok(ks
                 .packed(key, |packed| packed.crawls())?
@@ -243,19 +243,19 @@ impl<K: Store> Index<K> {
     }
 
     /// Number of a crawl's records that are packed.
-    pub(super) fn packed_records_len(&self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
+    pub(crate) fn packed_records_len(&self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
         self.packed(Part::Records(crawl)).len(ks)
     }
 
     /// How many of a crawl's packed records stand in its plain hash as well.
-    pub(super) fn copied(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
+    pub(crate) fn copied(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let copied = ks.hash_get(&baseline, COPIED)?;
         Ok(copied.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0))
     }
 
     /// Writes that number down.
-    pub(super) fn set_copied(&mut self, ks: &mut K, crawl: &[u8], copied: u64) -> Result<()> {
+    pub(crate) fn set_copied(&mut self, ks: &mut K, crawl: &[u8], copied: u64) -> Result<()> {
         if copied != self.copied(ks, crawl)? {
             let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
             match copied {
@@ -268,7 +268,7 @@ impl<K: Store> Index<K> {
 
     /// Copies a record of a crawl's plain hash into the packed index. With `owns`, the crawl becomes
     /// its owner if nobody is; whether it did.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -289,7 +289,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Tells the packed index how many records of a crawl will come.
-    pub(super) fn expect(&mut self, ks: &mut K, crawl: &[u8], records: u64) -> Result<()> {
+    pub(crate) fn expect(&mut self, ks: &mut K, crawl: &[u8], records: u64) -> Result<()> {
         if let (Some(key), true) = (&self.places.packed, records >= WORTH_EXPECTING) {
             ks.change_packed(key, &Op::Expect(crawl, records))?;
         }
@@ -297,7 +297,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Tells it that no more will come.
-    pub(super) fn expect_no_more(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    pub(crate) fn expect_no_more(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         if self.packed_records_len(ks, crawl)? >= WORTH_EXPECTING
             && let Some(key) = &self.places.packed
         {
@@ -307,13 +307,13 @@ impl<K: Store> Index<K> {
     }
 
     /// The packed part of one of these hashes.
-    pub(super) fn packed_source(&self, of: Of) -> Option<Source<K>> {
+    pub(crate) fn packed_source(&self, of: Of) -> Option<Source<K>> {
         let key = self.places.packed.clone()?;
         Some(Source::Packed(key, of, Cursor::default()))
     }
 
     /// Where a walk over one of these hashes goes.
-    pub(super) fn sources(&mut self, ks: &mut K, of: &Of) -> Vec<Source<K>> {
+    pub(crate) fn sources(&mut self, ks: &mut K, of: &Of) -> Vec<Source<K>> {
         let plain = match of {
             Of::Merged => self.places.plain.clone(),
             Of::Holders => self.further_holders().plain.map(Cow::into_owned),
@@ -350,7 +350,7 @@ pub enum Of {
 }
 
 /// One of the places that a walk goes through.
-pub(super) enum Source<K: Keyspace> {
+pub(crate) enum Source<K: Keyspace> {
     /// A plain hash.
     Hash(K::Name, K::Cursor),
     /// A plain set.

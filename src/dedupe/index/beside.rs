@@ -12,14 +12,14 @@
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::text::parse_unsigned;
 
-use super::counts;
-use super::error::{Error, Result};
-use super::index::{CrawlState, Index};
-use super::keys::CrawlKey;
-use super::store::Store;
+use super::{CrawlState, Index};
+use crate::dedupe::counts;
+use crate::dedupe::error::{Error, Result};
+use crate::dedupe::keys::CrawlKey;
+use crate::dedupe::store::Store;
 
 /// The field of `crawlspace` that says that lists of holders may lack somebody.
-pub(super) const UNTRUSTED: &[u8] = b"untrusted";
+pub(crate) const UNTRUSTED: &[u8] = b"untrusted";
 
 impl<K: Store> Index<K> {
     /// Whether another program's purge is under way, or was cut short.
@@ -28,24 +28,24 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether another program's purge took the crawl out of `allcrawls` and has not decided on it.
-    pub(super) fn is_outgoing(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(crate) fn is_outgoing(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.is_purged(ks) && ks.set_has(&self.names.outgoing, crawl)?)
     }
 
     /// Whether another program canceled the crawl after its hashes had gone into the merged index.
-    pub(super) fn is_canceled(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(crate) fn is_canceled(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(ks.exists(&self.names.canceled) && ks.set_has(&self.names.canceled, crawl)?)
     }
 
     /// Whether a crawl may be removed: it is committed, or another program was about to remove it.
-    pub(super) fn is_removable(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(crate) fn is_removable(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.is_committed(ks, crawl)?
             || self.is_outgoing(ks, crawl)?
             || self.is_canceled(ks, crawl)?)
     }
 
     /// Whether a crawl has any of the keys that nobody can restore.
-    pub(super) fn has_documents(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(crate) fn has_documents(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         for &which in CrawlKey::CONTENT {
             let key = self.crawl_key(ks, crawl, which);
             if ks.exists(&key) {
@@ -57,7 +57,7 @@ impl<K: Store> Index<K> {
 
     /// Where a crawl stands, with those that other programs put aside and those that are in no set;
     /// `None` when there is no such crawl.
-    pub(super) fn standing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
+    pub(crate) fn standing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
         if self.is_outgoing(ks, crawl)? {
             return Ok(Some(CrawlState::Outgoing));
         }
@@ -86,7 +86,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Takes a crawl off the sets of other programs, before they delete it.
-    pub(super) fn take_back(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    pub(crate) fn take_back(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         for set in [&self.names.outgoing, &self.names.canceled] {
             if ks.exists(set) {
                 ks.set_del(set, crawl)?;
@@ -96,7 +96,7 @@ impl<K: Store> Index<K> {
     }
 
     /// What a crawl's removal takes out of a field of `allcounts`.
-    pub(super) fn removed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
+    pub(crate) fn removed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
         if self.is_committed(ks, crawl)? {
             return self.committed_count(ks, crawl, name);
         }
@@ -120,7 +120,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Notes that lists of holders may be incomplete from now on.
-    pub(super) fn mark_holders_untrusted(&mut self, ks: &mut K) -> Result<()> {
+    pub(crate) fn mark_holders_untrusted(&mut self, ks: &mut K) -> Result<()> {
         if !self.untrusted {
             self.register(ks)?;
             ks.hash_set(&self.names.meta, UNTRUSTED, b"1")?;
@@ -130,7 +130,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Takes note of another program's purge. Belongs at the start of every step that changes owners.
-    pub(super) fn heed_purge(&mut self, ks: &mut K) -> Result<()> {
+    pub(crate) fn heed_purge(&mut self, ks: &mut K) -> Result<()> {
         if !self.untrusted && self.is_purged(ks) {
             self.mark_holders_untrusted(ks)
         } else {
@@ -139,7 +139,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Notes that lists of holders are complete: all of the index was checked and repaired.
-    pub(super) fn mark_holders_trusted(&mut self, ks: &mut K) -> Result<()> {
+    pub(crate) fn mark_holders_trusted(&mut self, ks: &mut K) -> Result<()> {
         if self.untrusted && !self.is_purged(ks) {
             ks.hash_del(&self.names.meta, UNTRUSTED)?;
             self.untrusted = false;
@@ -148,7 +148,7 @@ impl<K: Store> Index<K> {
     }
 
     /// How many records the last commit of a crawl left in it, as far as all of them count.
-    pub(super) fn seen_by_commit(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
+    pub(crate) fn seen_by_commit(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
         if self.is_removing(ks, crawl)? {
             return Ok(0);
         }
@@ -159,7 +159,7 @@ impl<K: Store> Index<K> {
 
     /// Whether the list of a hash's holders shows that another program changed the owner: our own
     /// changes never leave the owner in it.
-    pub(super) fn is_owner_listed(
+    pub(crate) fn is_owner_listed(
         &mut self,
         ks: &mut K,
         owner: &[u8],
@@ -172,7 +172,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether the crawl's first record stands under a bare SHA-256, as Browsertrix writes it.
-    pub(super) fn has_bare_fields(&mut self, ks: &mut K, crawl: &[u8]) -> bool {
+    pub(crate) fn has_bare_fields(&mut self, ks: &mut K, crawl: &[u8]) -> bool {
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         let (mut cursor, mut first) = (ks.cursor(), Batch::default());
         while first.is_empty() && ks.hash_scan(&records, &mut cursor, &mut first) == Ok(true) {}

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use super::error::Result;
-use super::packed::Part;
-use super::packed::op::Op;
-use super::store::{Store, Stored};
+use crate::dedupe::error::Result;
+use crate::dedupe::packed::Part;
+use crate::dedupe::packed::op::Op;
+use crate::dedupe::store::{Store, Stored};
 
 /// Where a field goes that is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Home {
+pub(crate) enum Home {
     /// Into the plain hash, and out of the packed index.
     Plain,
     /// Into the packed index, and out of the plain hash.
@@ -21,13 +21,13 @@ pub(super) enum Home {
 /// A hash whose fields are in a plain key, or in the packed index, or, while the index moves, some here and some there.
 ///
 /// Of a field that is in both, the packed one counts: see the [module of storages](super::storage).
-pub(super) struct Table<'a, N: Clone> {
-    pub(super) part: Part<'a>,
+pub(crate) struct Table<'a, N: Clone> {
+    pub(crate) part: Part<'a>,
     /// The key of the packed index, if it may have fields.
-    pub(super) packed: Option<&'a N>,
+    pub(crate) packed: Option<&'a N>,
     /// The plain hash, if it may have fields.
-    pub(super) plain: Option<Cow<'a, N>>,
-    pub(super) home: Home,
+    pub(crate) plain: Option<Cow<'a, N>>,
+    pub(crate) home: Home,
 }
 
 impl<N: Clone> Table<'_, N> {
@@ -35,7 +35,7 @@ impl<N: Clone> Table<'_, N> {
     ///
     /// # Errors
     /// `WRONGTYPE` when a key holds another type.
-    pub(super) fn get<K: Store<Name = N>>(
+    pub(crate) fn get<K: Store<Name = N>>(
         &self,
         ks: &mut K,
         field: &[u8],
@@ -56,7 +56,7 @@ impl<N: Clone> Table<'_, N> {
     ///
     /// # Errors
     /// As [`Table::get`].
-    pub(super) fn has<K: Store<Name = N>>(&self, ks: &mut K, field: &[u8]) -> Result<bool> {
+    pub(crate) fn has<K: Store<Name = N>>(&self, ks: &mut K, field: &[u8]) -> Result<bool> {
         let in_plain = match &self.plain {
             Some(key) => ks.hash_has(key, field)?,
             None => false,
@@ -75,7 +75,7 @@ impl<N: Clone> Table<'_, N> {
     ///
     /// # Errors
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub(super) fn set<K: Store<Name = N>>(
+    pub(crate) fn set<K: Store<Name = N>>(
         &self,
         ks: &mut K,
         field: &[u8],
@@ -104,7 +104,7 @@ impl<N: Clone> Table<'_, N> {
     ///
     /// # Errors
     /// As [`Table::set`].
-    pub(super) fn del<K: Store<Name = N>>(&self, ks: &mut K, field: &[u8]) -> Result<bool> {
+    pub(crate) fn del<K: Store<Name = N>>(&self, ks: &mut K, field: &[u8]) -> Result<bool> {
         let packed = self.del_packed(ks, field)?;
         match &self.plain {
             Some(key) => Ok(ks.hash_del(key, field)? || packed),
@@ -125,7 +125,7 @@ impl<N: Clone> Table<'_, N> {
     ///
     /// # Errors
     /// As [`Table::get`].
-    pub(super) fn len<K: Store<Name = N>>(&self, ks: &mut K) -> Result<u64> {
+    pub(crate) fn len<K: Store<Name = N>>(&self, ks: &mut K) -> Result<u64> {
         let plain = match &self.plain {
             Some(key) => ks.hash_len(key)?,
             None => 0,
