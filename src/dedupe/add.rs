@@ -96,7 +96,7 @@ impl<K: Store> Index<K> {
         let profile = self.profile();
         // What is packed already is not in the plain hash.
         let one_place = !self.may_be_packed(ks, crawl)?;
-        let one_step = one_place && self.cached(ks, crawl).is_written;
+        let one_step = one_place && self.has_written_records(ks, crawl);
         for Response { digest, record } in responses {
             let field = digest.written(profile);
             let record = &record.as_stored(profile, &mut room);

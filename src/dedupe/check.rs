@@ -100,7 +100,7 @@ impl Check {
         }
         self.check_strays(lent).await?;
         lent.with(|index, ks| {
-            self.findings.to_remove_crawls = ks.set_len(&index.names.outgoing)?;
+            self.findings.to_remove_crawls = ks.set_len(&index.names().outgoing)?;
             if self.findings.repair {
                 index.mark_holders_trusted(ks)?;
             }
@@ -116,12 +116,12 @@ impl Check {
         findings.repaired += if findings.repair { wrong } else { 0 };
         lent.with(|index, ks| {
             let removed = [counts::REMOVED_CRAWLS, counts::REMOVED_CRAWL_SIZE];
-            findings.check_integers(ks, &index.names.allcounts, &removed)
+            findings.check_integers(ks, &index.names().allcounts, &removed)
         })
     }
 
     async fn check_uncommitted<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        let crawls = lent.with(|index, ks| Walk::set(ks, index.names.uncommitted.clone()));
+        let crawls = lent.with(|index, ks| Walk::set(ks, index.names().uncommitted.clone()));
         let check = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
             self.findings.check_counts(index, ks, crawl)
         };
@@ -129,7 +129,7 @@ impl Check {
     }
 
     async fn sum_canceled<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        let crawls = lent.with(|index, ks| Walk::set(ks, index.names.canceled.clone()));
+        let crawls = lent.with(|index, ks| Walk::set(ks, index.names().canceled.clone()));
         let sum = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
             if index.state(ks, crawl)?.is_none() {
                 let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
@@ -187,8 +187,8 @@ impl Check {
 
     /// Counts the jobs that were cut short.
     fn count_interrupted<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
-        let committing = counts::fields(ks, &index.names.committing)?;
-        let removing = counts::fields(ks, &index.names.removing)?;
+        let committing = counts::fields(ks, &index.names().committing)?;
+        let removing = counts::fields(ks, &index.names().removing)?;
         let marks = committing.iter().chain(removing.iter());
         let crawls: BTreeSet<&[u8]> = marks.map(|(c, _)| c).filter(|c| !c.is_empty()).collect();
         self.findings.interrupted = crawls.len() as u64 + u64::from(index.is_moving());
@@ -316,7 +316,7 @@ impl Check {
             self.findings.stale_holders += 1;
             if self.findings.repair && known.is_none() && number <= index.last_number(ks)? {
                 kept.push(number);
-                ks.hash_set(&index.names.commits, number.to_string().as_bytes(), crawl)?;
+                ks.hash_set(&index.names().commits, number.to_string().as_bytes(), crawl)?;
             }
         }
         if !self.findings.repair {
@@ -328,7 +328,7 @@ impl Check {
                 // All are another crawl's: this one goes to the end of the order.
                 kept.push(index.next_number(ks)?);
                 let number = kept[0].to_string();
-                ks.hash_set(&index.names.commits, number.as_bytes(), crawl)?;
+                ks.hash_set(&index.names().commits, number.as_bytes(), crawl)?;
             }
             ks.hash_set(&baseline, b"commits", &write_numbers(&kept))?;
             self.findings.repaired += 1;
@@ -345,7 +345,7 @@ impl Check {
         for name in counts::SHOWN {
             self.sums.entry(name.to_vec()).or_default();
         }
-        for (name, n) in counts::all(ks, &index.names.allcounts, b"")? {
+        for (name, n) in counts::all(ks, &index.names().allcounts, b"")? {
             if !of_no_crawl.contains(&&name[..]) {
                 let sum = self.sums.entry(name.clone()).or_default();
                 if n == 0 && *sum == 0 && !counts::SHOWN.contains(&&name[..]) {
@@ -355,13 +355,13 @@ impl Check {
         }
         for (name, &sum) in &self.sums {
             let is = ks
-                .hash_get(&index.names.allcounts, name)?
+                .hash_get(&index.names().allcounts, name)?
                 .map_or(Some(0), |value| parse_signed(value.as_ref()));
             let canceled = self.canceled.get(name).copied().unwrap_or(0);
             if is != Some(sum) && is != Some(sum.saturating_add(canceled)) {
                 self.findings.count_drift += 1;
                 if self.findings.repair {
-                    counts::set(ks, &index.names.allcounts, name, sum)?;
+                    counts::set(ks, &index.names().allcounts, name, sum)?;
                     self.findings.repaired += 1;
                 }
             }
@@ -373,7 +373,7 @@ impl Check {
 /// All committed crawls, sorted.
 async fn committed<K: Store>(lent: &Lent<K>) -> Result<Vec<Vec<u8>>> {
     let mut crawls = Vec::new();
-    let committed = lent.with(|index, ks| Walk::set(ks, index.names.allcrawls.clone()));
+    let committed = lent.with(|index, ks| Walk::set(ks, index.names().allcrawls.clone()));
     let note = |_: &mut Index<K>, _: &mut K, crawl: &[u8], _: &[u8]| {
         crawls.push(crawl.to_vec());
         Ok(())

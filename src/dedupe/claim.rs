@@ -70,7 +70,7 @@ impl<K: Store> Index<K> {
         digest: &Digest,
         now: Millis,
     ) -> Result<Option<Claim>> {
-        let value = ks.hash_get(&self.names.claims, digest.canonical())?;
+        let value = ks.hash_get(&self.names().claims, digest.canonical())?;
         Ok(value
             .and_then(|value| Claim::parse(value.as_ref()))
             .filter(|claim| claim.deadline > now))
@@ -104,7 +104,7 @@ impl<K: Store> Index<K> {
             deadline: now + ms,
             crawl: crawl.to_vec(),
         };
-        ks.hash_set(&self.names.claims, digest.canonical(), &claim.to_value())?;
+        ks.hash_set(&self.names().claims, digest.canonical(), &claim.to_value())?;
         Ok(Outcome::Claimed(token))
     }
 
@@ -121,12 +121,12 @@ impl<K: Store> Index<K> {
     ) -> Result<()> {
         let mut batch = Batch::default();
         let mut at = cursor.take().unwrap_or_else(|| ks.cursor());
-        if ks.hash_scan(&self.names.claims, &mut at, &mut batch)? {
+        if ks.hash_scan(&self.names().claims, &mut at, &mut batch)? {
             *cursor = Some(at);
         }
         for (hash, value) in batch.iter() {
             if Claim::parse(value).is_none_or(|claim| claim.deadline <= now) {
-                ks.hash_del(&self.names.claims, hash)?;
+                ks.hash_del(&self.names().claims, hash)?;
             }
         }
         Ok(())
@@ -168,10 +168,10 @@ impl<K: Store> Index<K> {
     pub fn settle(&mut self, ks: &mut K, digests: &[Digest], token: u64) -> Result<()> {
         for digest in digests {
             let held = ks
-                .hash_get(&self.names.claims, digest.canonical())?
+                .hash_get(&self.names().claims, digest.canonical())?
                 .and_then(|value| Claim::parse(value.as_ref()));
             if held.is_some_and(|claim| claim.token == token) {
-                ks.hash_del(&self.names.claims, digest.canonical())?;
+                ks.hash_del(&self.names().claims, digest.canonical())?;
             }
         }
         Ok(())
@@ -191,7 +191,7 @@ impl<K: Store> Index<K> {
         match self.claim_on(ks, digest, now)? {
             None => Ok(false),
             Some(claim) if claim.token == token => {
-                ks.hash_del(&self.names.claims, digest.canonical())?;
+                ks.hash_del(&self.names().claims, digest.canonical())?;
                 Ok(true)
             }
             Some(claim) => Err(Error::Stale(format!(
@@ -210,7 +210,7 @@ impl<K: Store> Index<K> {
         value: &[u8],
     ) -> Result<()> {
         if Claim::parse(value).is_none_or(|claim| claim.crawl == crawl) {
-            ks.hash_del(&self.names.claims, hash)?;
+            ks.hash_del(&self.names().claims, hash)?;
         }
         Ok(())
     }

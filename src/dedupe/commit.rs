@@ -105,7 +105,7 @@ impl Commit<'_> {
         index.check_types(ks, Some(crawl))?;
         let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
         for (name, _) in counts::all(ks, &counts_key, b"")? {
-            counts::read(ks, &index.names.allcounts, &name)?;
+            counts::read(ks, &index.names().allcounts, &name)?;
         }
         Ok(())
     }
@@ -394,7 +394,7 @@ impl Commit<'_> {
             return Ok(true);
         };
         let baseline = index.crawl_key(ks, self.crawl, CrawlKey::Baseline);
-        let names = &index.names;
+        let names = &index.names();
         if !ks.set_has(&names.finished, &entry.filename)? {
             ks.set_add(&names.finished, &entry.filename)?;
         } else if at as i64 >= committed || file_before(ks, &baseline, at)?.is_some() {
@@ -419,18 +419,18 @@ impl Commit<'_> {
             let more = n.saturating_sub(was);
             if more != 0 {
                 // All are read before one is written: a plain client may have spoiled one by now.
-                let sum = counts::read(ks, &index.names.allcounts, &name)?;
+                let sum = counts::read(ks, &index.names().allcounts, &name)?;
                 sums.push((name, sum.saturating_add(more)));
             }
         }
         for (name, sum) in sums {
-            counts::set(ks, &index.names.allcounts, &name, sum)?;
+            counts::set(ks, &index.names().allcounts, &name, sum)?;
         }
         let more_came = index.changed_since_commit_began(ks, crawl)?;
         ks.delete(&merging)?;
         let number = self.state.number;
         index.settle_baseline(ks, crawl, number)?;
-        let commits = &index.names.commits;
+        let commits = &index.names().commits;
         ks.hash_set(commits, number.to_string().as_bytes(), crawl)?;
         index.set_commit_state(ks, crawl, None)?;
         index.set_uncommitted(ks, crawl, more_came)?;

@@ -25,42 +25,42 @@ pub(super) const VISIBLE: &[u8] = b"visible";
 /// `WRONGTYPE` when a key holds another type; or when the server refuses.
 pub(super) async fn check_counters<K: Store>(lent: &Lent<K>, repair: bool) -> Result<u64> {
     let (mut commit, mut token, mut visible) = (0, 0, 0);
-    let crawls = lent.with(|index, ks| Walk::set(ks, index.names.allcrawls.clone()));
+    let crawls = lent.with(|index, ks| Walk::set(ks, index.names().allcrawls.clone()));
     let look = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
         raise(&mut commit, index.numbers_of(ks, crawl)?);
         Ok(())
     };
     crawls.run(lent, look).await?;
-    let commits = lent.with(|index, ks| Walk::hash(ks, index.names.commits.clone()));
+    let commits = lent.with(|index, ks| Walk::hash(ks, index.names().commits.clone()));
     let look = |_: &mut Index<K>, _: &mut K, number: &[u8], _: &[u8]| {
         raise(&mut commit, parse_unsigned(number));
         Ok(())
     };
     commits.run(lent, look).await?;
-    let claims = lent.with(|index, ks| Walk::hash(ks, index.names.claims.clone()));
+    let claims = lent.with(|index, ks| Walk::hash(ks, index.names().claims.clone()));
     let look = |_: &mut Index<K>, _: &mut K, _: &[u8], claim: &[u8]| {
         raise(&mut token, Claim::parse(claim).map(|claim| claim.token));
         Ok(())
     };
     claims.run(lent, look).await?;
     lent.with(|index, ks| {
-        let committing = counts::fields(ks, &index.names.committing)?;
+        let committing = counts::fields(ks, &index.names().committing)?;
         let states = committing
             .iter()
             .filter_map(|(_, state)| CommitState::parse(state));
         raise(&mut commit, states.map(|state| state.number));
         raise(
             &mut visible,
-            index.visible.iter().map(|(number, _)| *number),
+            index.visible().iter().map(|(number, _)| *number),
         );
         let mut wrong = 0;
         for (counter, used) in [(COMMITS, commit), (TOKENS, token), (VISIBLE, visible)] {
-            let value = ks.hash_get(&index.names.meta, counter)?;
+            let value = ks.hash_get(&index.names().meta, counter)?;
             let is = value.map_or(Some(0), |value| parse_signed(value.as_ref()));
             if is.is_none_or(|is| is < used as i64) {
                 wrong += 1;
                 if repair {
-                    counts::set(ks, &index.names.meta, counter, used as i64)?;
+                    counts::set(ks, &index.names().meta, counter, used as i64)?;
                 }
             }
         }
@@ -131,7 +131,7 @@ mod tests {
 
         /// Counters as a plain client left them.
         fn spoil(&mut self, counter: &[u8], value: Option<&[u8]>) {
-            let meta = self.index.names.meta.clone();
+            let meta = self.index.names().meta.clone();
             match value {
                 Some(value) => drop(self.ks.hash_set(&meta, counter, value).unwrap()),
                 None => drop(self.ks.hash_del(&meta, counter).unwrap()),
@@ -141,7 +141,7 @@ mod tests {
         }
 
         fn counter(&mut self, counter: &[u8]) -> Option<Vec<u8>> {
-            let meta = self.index.names.meta.clone();
+            let meta = self.index.names().meta.clone();
             self.ks.hash_get(&meta, counter).unwrap()
         }
 
@@ -208,7 +208,7 @@ mod tests {
     fn commits_that_nobody_numbers_again_keep_their_order() {
         // The numbers of crawls alone are left.
         let mut world = World::new(Storage::Plain);
-        let commits = world.index.names.commits.clone();
+        let commits = world.index.names().commits.clone();
         world.ks.delete(&commits).unwrap();
         world.spoil(COMMITS, Some(b"x"));
         world.look(true);

@@ -202,7 +202,7 @@ impl Findings {
             return Ok(());
         }
         // A number without a crawl may be that of a commit under way.
-        under_way &= ks.hash_len(&index.names.committing)? > 0;
+        under_way &= ks.hash_len(&index.names().committing)? > 0;
         if kept != numbers && !under_way {
             self.stale_holders += 1;
             if self.repair {

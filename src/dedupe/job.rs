@@ -133,7 +133,7 @@ pub(super) async fn adopt<K: Store>(lent: &Lent<K>) -> Result<()> {
     let opening = lent.with(|index, _| index.opening());
     let (mut found, mut unrecorded) = (Vec::new(), Vec::new());
     let mut most_seen = 0;
-    let crawls = lent.with(|index, ks| Walk::set(ks, index.names.allcrawls.clone()));
+    let crawls = lent.with(|index, ks| Walk::set(ks, index.names().allcrawls.clone()));
     let note = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
         most_seen = index.seen_by_commit(ks, crawl)?.max(most_seen);
         match index.unrecorded_number(ks, crawl)? {

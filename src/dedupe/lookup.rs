@@ -1,7 +1,5 @@
 //! The documented two look-ups in one: hash → crawl → record.
 
-use std::rc::Rc;
-
 use smallvec::SmallVec;
 
 use crawlspace_host::keyspace::Batch;
@@ -129,10 +127,10 @@ impl<K: Store> Index<K> {
         own: Option<&[u8]>,
     ) -> Result<Option<Original<K::Value>>> {
         let found = self.find_own(ks, digest, own)?;
-        if found.is_some() || self.visible.is_empty() {
+        if found.is_some() || !self.has_visible() {
             return Ok(found);
         }
-        for (_, crawl) in Rc::clone(&self.visible).iter() {
+        for (_, crawl) in self.visible().iter() {
             if self.is_uncommitted(ks, crawl)? && !self.is_removing(ks, crawl)? {
                 let found = self.find_own(ks, digest, Some(crawl))?;
                 if found.is_some() {
@@ -230,13 +228,11 @@ impl<K: Store> Index<K> {
         };
         let id = self.prefix().len() + CrawlKey::Records.around().0.len();
         let seen = ks.packed(key, |packed| match packed.find(probe, value) {
-            Some(owner) => self.usual(owner).map_or(Sight::Other, |known| {
-                let records = known.records.clone();
+            Some(owner) => self.usual(owner).map_or(Sight::Other, |records| {
+                let records = records.clone();
                 Sight::Usual(Usual { records, id })
             }),
-            None if self.merged_is_written && !self.is_moving() && self.visible.is_empty() => {
-                Sight::Absent
-            }
+            None if self.is_written() && !self.is_moving() && !self.has_visible() => Sight::Absent,
             None => Sight::Other,
         })?;
         Ok(seen.unwrap_or(Sight::Other))

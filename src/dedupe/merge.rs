@@ -21,7 +21,7 @@ impl<K: Store> Index<K> {
         match self.storage() {
             _ if self.is_moving() => Ok(false),
             Storage::Packed => self.take(ks, crawl, (field, record), true),
-            Storage::Plain => Ok(ks.hash_set_new(&self.names.merged, field, crawl)?),
+            Storage::Plain => Ok(ks.hash_set_new(&self.names().merged, field, crawl)?),
         }
     }
 

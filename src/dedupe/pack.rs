@@ -9,7 +9,7 @@ use crawlspace_host::reply::Reply;
 
 use super::digest::Digest;
 use super::error::{Error, Result};
-use super::index::storage::{Of, Places, Storage};
+use super::index::storage::{Of, Storage};
 use super::index::{CrawlState, Index};
 use super::job::{Job, Lent, Walk};
 use super::keys::CrawlKey;
@@ -45,7 +45,7 @@ impl Move {
         let committed = self.check(lent).await?;
         lent.with(|index, ks| index.put_aside(ks, to))?;
         let mut holders = lent.with(|index, ks| match to {
-            Storage::Packed => Walk::hash(ks, index.names.holders.clone()),
+            Storage::Packed => Walk::hash(ks, index.names().holders.clone()),
             Storage::Plain => index.packed_walk(Of::Holders),
         });
         each_batch(lent, &mut holders, |index, ks, moved| {
@@ -62,8 +62,7 @@ impl Move {
         }
         self.move_merged(lent).await?;
         lent.with(|index, ks| {
-            let is_moving = ks.exists(&index.names.moving);
-            index.places = Places::of(&index.names, to, is_moving);
+            index.settle_move(ks);
             Ok(self.answer(index, ks))
         })
     }
@@ -78,7 +77,7 @@ impl Move {
             Ok(())
         })?;
         let mut crawls = Vec::new();
-        let committed = lent.with(|index, ks| Walk::set(ks, index.names.allcrawls.clone()));
+        let committed = lent.with(|index, ks| Walk::set(ks, index.names().allcrawls.clone()));
         let check = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
             crawls.push(crawl.to_vec());
             index.check_types(ks, Some(crawl))
@@ -117,7 +116,7 @@ impl Move {
 
     /// Moves what is left of the merged index: hashes whose owner has no record of them.
     async fn move_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        let left = lent.with(|index, ks| match (self.to, &index.places.plain) {
+        let left = lent.with(|index, ks| match (self.to, index.plain_key()) {
             _ if !index.is_moving() => None,
             (Storage::Packed, Some(plain)) => Some(Walk::hash(ks, plain.clone())),
             (Storage::Packed, None) => None,
@@ -137,7 +136,7 @@ impl Move {
     }
 
     fn answer<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Reply {
-        let names = &index.names;
+        let names = &index.names();
         let memory = match index.storage() {
             Storage::Packed => ks.memory(&names.merged),
             Storage::Plain => ks.memory(&names.merged) + ks.memory(&names.holders),
@@ -171,41 +170,6 @@ async fn each_batch<K: Store>(
 }
 
 impl<K: Store> Index<K> {
-    /// Puts the storage that the index has aside, unless it is the new one.
-    fn put_aside(&mut self, ks: &mut K, to: Storage) -> Result<()> {
-        if self.storage() == to {
-            return Ok(());
-        }
-        self.register(ks)?;
-        let (merged, moving) = (self.names.merged.clone(), self.names.moving.clone());
-        let had = ks.exists(&merged);
-        if self.is_moving() {
-            // The way back: what was left of the other storage is where changes go now.
-            let aside = self.names.aside.clone();
-            ks.rename(&moving, &aside)?;
-            if had {
-                ks.rename(&merged, &moving)?;
-            }
-            ks.rename(&aside, &merged)?;
-        } else if had {
-            ks.rename(&merged, &moving)?;
-        }
-        match to {
-            Storage::Packed => {
-                let name = to.name().as_bytes();
-                ks.hash_set(&self.names.meta, b"storage", name)?;
-            }
-            Storage::Plain => {
-                ks.hash_del(&self.names.meta, b"storage")?;
-            }
-        }
-        let is_moving = ks.exists(&moving);
-        self.places = Places::of(&self.names, to, is_moving);
-        self.crawls.clear();
-        self.has_holders = None;
-        Ok(())
-    }
-
     /// A walk over what is packed alone.
     fn packed_walk(&self, of: Of) -> Walk<K> {
         Walk::over(self.packed_source(of).into_iter().collect())
@@ -213,17 +177,17 @@ impl<K: Store> Index<K> {
 
     fn move_holders(&mut self, ks: &mut K, to: Storage, moved: &Batch) -> Result<()> {
         if to == Storage::Packed {
-            if let Some(key) = &self.places.packed {
+            if let Some(key) = self.packed_key() {
                 for (field, value) in moved.iter() {
                     ks.change_packed(key, &Op::Set(Part::Holders, field, value))?;
                 }
             }
             for (field, _) in moved.iter() {
-                ks.hash_del(&self.names.holders, field)?;
+                ks.hash_del(&self.names().holders, field)?;
             }
         } else {
             for (field, value) in moved.iter() {
-                ks.hash_set(&self.names.holders, field, value)?;
+                ks.hash_set(&self.names().holders, field, value)?;
             }
             for (field, _) in moved.iter() {
                 self.packed(Part::Holders).del(ks, field)?;
@@ -240,7 +204,7 @@ impl<K: Store> Index<K> {
             let list = self.crawl_key(ks, crawl, list);
             ks.exists(&list)
         });
-        let merged = self.places.plain.clone();
+        let merged = self.plain_key().cloned();
         let (mut moved, mut owned) = (Vec::new(), Vec::new());
         for (field, value) in batch.iter() {
             // What is not committed stays in the plain hash.
@@ -298,7 +262,7 @@ impl<K: Store> Index<K> {
                 owned.push(field);
             }
         }
-        if let Some(merged) = &self.places.plain {
+        if let Some(merged) = self.plain_key() {
             for field in &owned {
                 ks.hash_set(merged, field, crawl)?;
             }

@@ -90,7 +90,7 @@ impl Removal {
     ) -> Result<Vec<Vec<u8>>> {
         index.heed_purge(ks)?;
         let mut wanted = Vec::new();
-        for (crawl, state) in counts::fields(ks, &index.names.removing)?.iter() {
+        for (crawl, state) in counts::fields(ks, &index.names().removing)?.iter() {
             if crawl == FIGURES {
                 if let [removed, dropped, reowned] = parse_numbers(state)[..] {
                     (self.removed, self.dropped, self.reowned) = (removed, dropped, reowned);
@@ -154,12 +154,12 @@ impl Removal {
 
     /// Takes out what is left of a crawl: its keys, its counts, its marks.
     fn take_out<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        for (name, _) in counts::all(ks, &index.names.allcounts, b"")? {
+        for (name, _) in counts::all(ks, &index.names().allcounts, b"")? {
             let share = index.removed_count(ks, crawl, &name)?;
-            counts::add(ks, &index.names.allcounts, &name, share.saturating_neg())?;
+            counts::add(ks, &index.names().allcounts, &name, share.saturating_neg())?;
         }
         for n in index.numbers_of(ks, crawl)? {
-            ks.hash_del(&index.names.commits, n.to_string().as_bytes())?;
+            ks.hash_del(&index.names().commits, n.to_string().as_bytes())?;
         }
         index.drop_crawl(ks, crawl)?;
         index.set_committed(ks, crawl, false)?;
@@ -202,7 +202,7 @@ async fn leave<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()
         };
         references.run(lent, drop_set).await?;
     }
-    let claims = lent.with(|index, ks| Walk::hash(ks, index.names.claims.clone()));
+    let claims = lent.with(|index, ks| Walk::hash(ks, index.names().claims.clone()));
     let drop_claim = |index: &mut Index<K>, ks: &mut K, hash: &[u8], claim: &[u8]| {
         index.drop_claim_of(ks, crawl, hash, claim)
     };
@@ -282,7 +282,7 @@ impl Cancel<'_> {
         let cut_short = index.commit_state(ks, crawl)?;
         self.numbers.extend(cut_short.map(|state| state.number));
         let marked = ks
-            .hash_get(&index.names.removing, crawl)?
+            .hash_get(&index.names().removing, crawl)?
             .and_then(|state| parse_unsigned(state.as_ref().strip_prefix(CANCEL)?));
         if let Some(dropped) = marked {
             self.dropped = dropped;
@@ -378,9 +378,9 @@ pub fn retain<K: Store>(mut keep: Vec<Vec<u8>>, purge: bool) -> Job<K> {
 
 /// The crawls that were committed once and are not in `keep`, which is sorted.
 async fn others<K: Store>(lent: &Lent<K>, keep: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
-    lent.with(|index, ks| ks.hash_len(&index.names.allcounts))?;
+    lent.with(|index, ks| ks.hash_len(&index.names().allcounts))?;
     let sets = lent.with(|index, ks| {
-        let names = &index.names;
+        let names = &index.names();
         [&names.allcrawls, &names.outgoing, &names.canceled].map(|set| Walk::set(ks, set.clone()))
     });
     let mut others = Vec::new();
@@ -404,7 +404,7 @@ async fn purge_others<K: Store>(lent: &Lent<K>, others: Vec<Vec<u8>>) -> Result<
     // Nothing is tracked as removed afterwards.
     lent.with(|index, ks| {
         for count in [counts::REMOVED_CRAWLS, counts::REMOVED_CRAWL_SIZE] {
-            ks.hash_set(&index.names.allcounts, count, b"0")?;
+            ks.hash_set(&index.names().allcounts, count, b"0")?;
         }
         Ok(reply)
     })
@@ -425,10 +425,10 @@ async fn track<K: Store>(lent: &Lent<K>, others: &[Vec<u8>]) -> Result<Reply> {
             (counts::REMOVED_CRAWL_SIZE, size),
         ] {
             let n = n.to_string();
-            let was = ks.hash_get(&index.names.allcounts, count)?;
+            let was = ks.hash_get(&index.names().allcounts, count)?;
             // RETAIN with the same list writes nothing.
             if was.is_none_or(|was| was.as_ref() != n.as_bytes()) {
-                ks.hash_set(&index.names.allcounts, count, n.as_bytes())?;
+                ks.hash_set(&index.names().allcounts, count, n.as_bytes())?;
             }
         }
         Ok(Reply::counts(&[others, 0, 0]))
@@ -438,19 +438,19 @@ async fn track<K: Store>(lent: &Lent<K>, others: &[Vec<u8>]) -> Result<Reply> {
 impl<K: Store> Index<K> {
     /// Whether an unfinished removal has already taken this crawl out.
     fn is_gone(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        let state = ks.hash_get(&self.names.removing, crawl)?;
+        let state = ks.hash_get(&self.names().removing, crawl)?;
         Ok(state.is_some_and(|state| state.as_ref() == GONE))
     }
 
     /// Whether the crawl is being canceled, or a cancel was cut short.
     fn is_canceling(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        let state = ks.hash_get(&self.names.removing, crawl)?;
+        let state = ks.hash_get(&self.names().removing, crawl)?;
         Ok(state.is_some_and(|state| state.as_ref().starts_with(CANCEL)))
     }
 
     /// Ends a removal: its marks go, those of cancels that were cut short stay.
     fn end_removal(&mut self, ks: &mut K) -> Result<()> {
-        let marks = counts::fields(ks, &self.names.removing)?;
+        let marks = counts::fields(ks, &self.names().removing)?;
         if !marks.iter().any(|(_, state)| state.starts_with(CANCEL)) {
             return self.clear_removing(ks);
         }

@@ -185,7 +185,8 @@ pub fn required_by<K: Store>(crawl: &[u8]) -> Job<K> {
     let crawl = crawl.to_vec();
     Job::new(async move |lent: Lent<K>| {
         let sets = lent.with(|index, ks| {
-            [&index.names.uncommitted, &index.names.allcrawls].map(|set| Walk::set(ks, set.clone()))
+            [&index.names().uncommitted, &index.names().allcrawls]
+                .map(|set| Walk::set(ks, set.clone()))
         });
         let mut found = BTreeMap::new();
         for set in sets {

@@ -73,7 +73,7 @@ impl<K: Store> Index<K> {
 
     /// Figures of the whole index, whose crawls take so much `memory`, in bytes.
     fn whole_stats(&mut self, ks: &mut K, mut memory: u64) -> Result<Reply> {
-        let names = &self.names;
+        let names = &self.names();
         for key in names.group(Group::Measured) {
             memory += ks.memory(key);
         }
@@ -81,10 +81,10 @@ impl<K: Store> Index<K> {
         let mut figures = vec![
             ("profile", Reply::bulk(self.profile().name())),
             ("storage", Reply::bulk(self.storage_shown())),
-            ("crawls", Reply::count(ks.set_len(&self.names.allcrawls)?)),
+            ("crawls", Reply::count(ks.set_len(&self.names().allcrawls)?)),
             (
                 "uncommitted",
-                Reply::count(ks.set_len(&self.names.uncommitted)?),
+                Reply::count(ks.set_len(&self.names().uncommitted)?),
             ),
             ("hashes", Reply::count(self.merged().len(ks)?)),
         ];
@@ -93,7 +93,7 @@ impl<K: Store> Index<K> {
             .chain([counts::REMOVED_CRAWLS, counts::REMOVED_CRAWL_SIZE])
         {
             let shown = std::str::from_utf8(name).expect("count names are ASCII");
-            let n = counts::read(ks, &self.names.allcounts, name)?;
+            let n = counts::read(ks, &self.names().allcounts, name)?;
             figures.push((shown, Reply::Int(n)));
         }
         figures.push((
@@ -112,7 +112,8 @@ impl<K: Store> Index<K> {
 pub fn stats<K: Store>() -> Job<K> {
     Job::new(async |lent: Lent<K>| {
         let sets = lent.with(|index, ks| {
-            [&index.names.uncommitted, &index.names.allcrawls].map(|set| Walk::set(ks, set.clone()))
+            [&index.names().uncommitted, &index.names().allcrawls]
+                .map(|set| Walk::set(ks, set.clone()))
         });
         let mut memory = BTreeMap::new();
         for set in sets {
@@ -150,7 +151,7 @@ pub fn crawls<K: Store>(which: Which) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let mut found = BTreeMap::new();
         let sets = lent.with(|index, ks| {
-            let names = &index.names;
+            let names = &index.names();
             let sets: &[&K::Name] = match which {
                 Which::All => &[
                     &names.uncommitted,

@@ -25,7 +25,7 @@ pub(super) async fn each_stray<K: Store>(
     lent.slices(|index, ks, time| {
         loop {
             let mut batch = Batch::default();
-            let more = ks.keys_scan(&index.prefix, &mut cursor, &mut batch);
+            let more = ks.keys_scan(index.prefix(), &mut cursor, &mut batch);
             for (key, _) in batch.iter() {
                 if let Some((crawl, which)) = index.stray(ks, key)? {
                     each(index, ks, crawl, which)?;
@@ -42,7 +42,7 @@ pub(super) async fn each_stray<K: Store>(
 impl<K: Store> Index<K> {
     /// The crawl of a key, and which of its keys this is, if it is one of a crawl that is in no set.
     pub(super) fn stray(&mut self, ks: &mut K, key: &[u8]) -> Result<Option<(Vec<u8>, CrawlKey)>> {
-        let prefix_len = self.prefix.len();
+        let prefix_len = self.prefix().len();
         let Some((crawl, which)) = CrawlKey::parse(&key[prefix_len..]) else {
             return Ok(None);
         };

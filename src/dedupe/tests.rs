@@ -581,7 +581,7 @@ impl World {
 
     /// The tracking of removed crawls is not what these tests are about.
     fn forget_tracked(&mut self) {
-        let allcounts = self.index.names.allcounts.clone();
+        let allcounts = self.index.names().allcounts.clone();
         self.ks.hash_del(&allcounts, b"removedCrawls").unwrap();
         self.ks.hash_del(&allcounts, b"removedCrawlSize").unwrap();
     }
@@ -866,7 +866,7 @@ impl World {
             })
             .collect();
         assert!(under_way || merged == expected, "{merged:?} {expected:?}");
-        let allcounts = self.index.names.allcounts.clone();
+        let allcounts = self.index.names().allcounts.clone();
         let sums = super::counts::all(&mut self.ks, &allcounts, b"").unwrap();
         let sums: BTreeMap<String, i64> = sums
             .into_iter()
@@ -943,7 +943,7 @@ impl World {
             self.deps_hold(at);
         }
         if !under_way && !self.plainly {
-            let finished = self.index.names.finished.clone();
+            let finished = self.index.names().finished.clone();
             let names = super::counts::members(&mut self.ks, &finished).unwrap();
             let crawls = self.model.crawls.values();
             let parts = crawls.filter_map(|crawl| crawl.committed.as_ref());
@@ -997,7 +997,7 @@ proptest! {
         }
         worlds[1].apply(&Op::Move { to: Storage::Plain });
         let [plain, packed] = worlds;
-        let meta = packed.index.names.meta.clone();
+        let meta = packed.index.names().meta.clone();
         let is_kept = |(key, _): &(&Vec<u8>, &Plain<crate::dedupe::packed::Packed>)| **key != meta;
         let kept = |world: &World| {
             let keys = world.ks.keys.iter().filter(is_kept);
@@ -1040,7 +1040,7 @@ fn an_add_during_the_commit_of_a_crawl_that_nobody_announced_spoils_nothing() {
     for (figures, urls) in [([100, 0], 100), ([1, 0], 101)] {
         let done = run(job, index, ks);
         assert_eq!(done, Ok(Reply::counts(&figures)));
-        let allcounts = index.names.allcounts.clone();
+        let allcounts = index.names().allcounts.clone();
         let sum = super::counts::read(ks, &allcounts, b"totalUrls");
         assert_eq!(sum, Ok(urls));
         job = commit(CRAWLS[0]);

@@ -217,10 +217,10 @@ impl<K: Store> Index<K> {
     /// rare names that are there twice, and for those in `src:d` that no commit of this crawl may have
     /// put there (`is_ours` is false).
     pub(super) fn drop_finished(&mut self, ks: &mut K, name: &[u8], is_ours: bool) -> Result<()> {
-        if !ks.set_has(&self.names.finished, name)? {
+        if !ks.set_has(&self.names().finished, name)? {
             return Ok(());
         }
-        if !is_ours || ks.set_has(&self.names.shared, name)? {
+        if !is_ours || ks.set_has(&self.names().shared, name)? {
             let mut holders = 0;
             for other in self.committed(ks)? {
                 if !self.is_leaving(ks, &other)? {
@@ -228,13 +228,13 @@ impl<K: Store> Index<K> {
                 }
             }
             if holders < 2 {
-                ks.set_del(&self.names.shared, name)?;
+                ks.set_del(&self.names().shared, name)?;
             }
             if holders > 0 {
                 return Ok(());
             }
         }
-        ks.set_del(&self.names.finished, name)?;
+        ks.set_del(&self.names().finished, name)?;
         Ok(())
     }
 }

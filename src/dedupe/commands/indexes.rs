@@ -103,9 +103,9 @@ pub fn permit(
     on_index(call, |cached, keys| {
         let index = &mut cached.index;
         Ok(asked.iter().try_for_each(|&(some, access)| match some {
-            Keys::One(name) => user.check(name(&index.names), access),
+            Keys::One(name) => user.check(name(&index.names()), access),
             Keys::All(group) => {
-                let mut names = index.names.group(group);
+                let mut names = index.names().group(group);
                 names.try_for_each(|name| user.check(name, access))
             }
             Keys::Of(crawl, which) => which.iter().try_for_each(|&which| {

@@ -42,8 +42,8 @@ impl Act for Lookup<'static> {
         let found: SmallVec<[Option<Hit>; 1]> = on_index(call, |cached, keys| {
             let index = &mut cached.index;
             refused = user
-                .check(&index.names.merged, Access::Read)
-                .and_then(|()| user.check(&index.names.allcrawls, Access::Read));
+                .check(&index.names().merged, Access::Read)
+                .and_then(|()| user.check(&index.names().allcrawls, Access::Read));
             let probes = index.probe_all(keys, &digests)?;
             if let Some(probes) = &probes {
                 index.aim(keys, probes)?;
@@ -114,10 +114,10 @@ fn look_up_one(call: &mut Call<'_>, digest: &Digest) -> Result<Option<Answer>, S
             return Ok(false);
         };
         let user = User::current(ctx);
-        refused = user.check(&index.names.merged, Access::Read);
+        refused = user.check(&index.names().merged, Access::Read);
         index.aim(keys, std::slice::from_ref(&probe))?;
         if refused.is_ok() {
-            refused = user.check(&index.names.allcrawls, Access::Read);
+            refused = user.check(&index.names().allcrawls, Access::Read);
         }
         if refused.is_err() {
             return Ok(false);

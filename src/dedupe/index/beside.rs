@@ -111,7 +111,7 @@ impl<K: Store> Index<K> {
 
     /// Whether lists of holders name every committed crawl that has the hash.
     pub fn holders_are_trusted(&self) -> bool {
-        !self.untrusted
+        self.ledger.is_trusted()
     }
 
     /// Whether any commit of ours has left its number, so that there may be lists of holders.
@@ -121,17 +121,17 @@ impl<K: Store> Index<K> {
 
     /// Notes that lists of holders may be incomplete from now on.
     pub(crate) fn mark_holders_untrusted(&mut self, ks: &mut K) -> Result<()> {
-        if !self.untrusted {
+        if self.ledger.is_trusted() {
             self.register(ks)?;
             ks.hash_set(&self.names.meta, UNTRUSTED, b"1")?;
-            self.untrusted = true;
+            self.ledger.set_trusted(false);
         }
         Ok(())
     }
 
     /// Takes note of another program's purge. Belongs at the start of every step that changes owners.
     pub(crate) fn heed_purge(&mut self, ks: &mut K) -> Result<()> {
-        if !self.untrusted && self.is_purged(ks) {
+        if self.ledger.is_trusted() && self.is_purged(ks) {
             self.mark_holders_untrusted(ks)
         } else {
             Ok(())
@@ -140,9 +140,9 @@ impl<K: Store> Index<K> {
 
     /// Notes that lists of holders are complete: all of the index was checked and repaired.
     pub(crate) fn mark_holders_trusted(&mut self, ks: &mut K) -> Result<()> {
-        if self.untrusted && !self.is_purged(ks) {
+        if !self.ledger.is_trusted() && !self.is_purged(ks) {
             ks.hash_del(&self.names.meta, UNTRUSTED)?;
-            self.untrusted = false;
+            self.ledger.set_trusted(true);
         }
         Ok(())
     }

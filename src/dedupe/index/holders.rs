@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 
 use crawlspace_host::text::parse_unsigned;
 
-use super::{CachedCrawl, Index};
+use super::Index;
+use super::beside::UNTRUSTED;
 use crate::dedupe::counts;
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::Result;
@@ -43,6 +44,70 @@ pub fn write_numbers(numbers: &[u64]) -> Vec<u8> {
         value.extend_from_slice(n.to_string().as_bytes());
     }
     value
+}
+
+/// What is cached of who holds what.
+#[derive(Default)]
+pub(super) struct Ledger {
+    /// Whether any hash has a list of further holders.
+    has_lists: Option<bool>,
+    /// Committed crawls whose holdings nobody wrote down.
+    unrecorded: Option<Rc<Unrecorded>>,
+    /// All committed crawls.
+    everybody: Option<Rc<Unrecorded>>,
+    /// Whether all committed crawls have their place in the order of commits.
+    adopted: bool,
+    /// Whether lists of holders may lack somebody; see [`super::beside`].
+    untrusted: bool,
+}
+
+impl Ledger {
+    /// Reads what must not be found out again.
+    pub fn read<K: Store>(ks: &mut K, meta: &K::Name) -> Result<Ledger> {
+        Ok(Ledger {
+            untrusted: ks.hash_has(meta, UNTRUSTED)?,
+            ..Ledger::default()
+        })
+    }
+
+    /// Notes that a crawl is among the committed ones from now on, or no more.
+    pub fn note_committed(&mut self, crawl: &[u8], is: bool) {
+        if is {
+            self.everybody = None;
+            return;
+        }
+        for list in [&mut self.everybody, &mut self.unrecorded] {
+            if let Some(list) = list {
+                Rc::make_mut(list).retain(|(_, other)| other != crawl);
+            }
+        }
+    }
+
+    /// Notes that a crawl whose holdings nobody wrote down has got a number.
+    fn note_adopted(&mut self, crawl: &[u8], number: u64) {
+        self.everybody = None;
+        if let Some(unrecorded) = &mut self.unrecorded {
+            let unrecorded = Rc::make_mut(unrecorded);
+            unrecorded.retain(|(_, other)| other != crawl);
+            unrecorded.push((number, crawl.to_vec()));
+            unrecorded.sort();
+        }
+    }
+
+    /// Notes that lists of holders are kept elsewhere from now on.
+    pub fn note_moved(&mut self) {
+        self.has_lists = None;
+    }
+
+    /// Whether lists of holders name every committed crawl that has the hash.
+    pub fn is_trusted(&self) -> bool {
+        !self.untrusted
+    }
+
+    /// Notes whether they do.
+    pub fn set_trusted(&mut self, is: bool) {
+        self.untrusted = !is;
+    }
 }
 
 impl<K: Store> Index<K> {
@@ -88,13 +153,7 @@ impl<K: Store> Index<K> {
         let text = number.to_string();
         ks.hash_set(&baseline, b"commits", text.as_bytes())?;
         ks.hash_set(&self.names.commits, text.as_bytes(), crawl)?;
-        self.everybody = None;
-        if let Some(unrecorded) = &mut self.unrecorded {
-            let unrecorded = Rc::make_mut(unrecorded);
-            unrecorded.retain(|(_, other)| other != crawl);
-            unrecorded.push((number, crawl.to_vec()));
-            unrecorded.sort();
-        }
+        self.ledger.note_adopted(crawl, number);
         Ok(())
     }
 
@@ -123,25 +182,25 @@ impl<K: Store> Index<K> {
 
     /// Whether all committed crawls have their place in the order of commits.
     pub fn all_adopted(&self) -> bool {
-        self.adopted
+        self.ledger.adopted
     }
 
     /// Says that they have.
     pub fn set_all_adopted(&mut self) {
-        self.adopted = true;
+        self.ledger.adopted = true;
     }
 
     /// Takes note of the crawls whose holdings nobody wrote down, found by going through all.
     pub fn set_unrecorded(&mut self, mut unrecorded: Unrecorded) {
         unrecorded.sort();
         unrecorded.dedup();
-        self.unrecorded = Some(Rc::new(unrecorded));
+        self.ledger.unrecorded = Some(Rc::new(unrecorded));
     }
 
     /// How many hashes may be worked on between two looks at the clock: each costs a look into every
     /// crawl whose holdings nobody wrote down.
     pub fn batch(&self, usual: usize) -> usize {
-        let looked = [&self.unrecorded, &self.everybody];
+        let looked = [&self.ledger.unrecorded, &self.ledger.everybody];
         let looked = looked.into_iter().flatten().map(|list| list.len()).max();
         (usual * 16 / (looked.unwrap_or(0) + 16)).max(1)
     }
@@ -169,10 +228,10 @@ impl<K: Store> Index<K> {
 
     /// Further holders of a hash: numbers of commits.
     pub(crate) fn holders(&mut self, ks: &mut K, digest: &Digest) -> Result<Numbers> {
-        if self.has_holders.is_none() {
-            self.has_holders = Some(self.further_holders().len(ks)? > 0);
+        if self.ledger.has_lists.is_none() {
+            self.ledger.has_lists = Some(self.further_holders().len(ks)? > 0);
         }
-        if self.has_holders == Some(false) {
+        if self.ledger.has_lists == Some(false) {
             return Ok(Numbers::new());
         }
         Ok(self
@@ -193,7 +252,7 @@ impl<K: Store> Index<K> {
         if numbers.is_empty() {
             return self.further_holders().del(ks, field).map(drop);
         }
-        self.has_holders = Some(true);
+        self.ledger.has_lists = Some(true);
         let numbers = write_numbers(numbers);
         self.further_holders().set(ks, field, &numbers)
     }
@@ -208,7 +267,7 @@ impl<K: Store> Index<K> {
     /// Committed crawls whose holdings nobody wrote down, because plain clients committed them,
     /// in commit order as far as it is known.
     pub(crate) fn unrecorded(&mut self, ks: &mut K) -> Result<Rc<Unrecorded>> {
-        if let Some(known) = &self.unrecorded {
+        if let Some(known) = &self.ledger.unrecorded {
             return Ok(Rc::clone(known));
         }
         let mut unrecorded = Vec::new();
@@ -218,12 +277,12 @@ impl<K: Store> Index<K> {
             }
         }
         self.set_unrecorded(unrecorded);
-        Ok(self.unrecorded.clone().unwrap_or_default())
+        Ok(self.ledger.unrecorded.clone().unwrap_or_default())
     }
 
     /// All committed crawls, in commit order as far as it is known.
     fn everybody(&mut self, ks: &mut K) -> Result<Rc<Unrecorded>> {
-        if let Some(known) = &self.everybody {
+        if let Some(known) = &self.ledger.everybody {
             return Ok(Rc::clone(known));
         }
         let mut everybody = Unrecorded::new();
@@ -233,23 +292,15 @@ impl<K: Store> Index<K> {
         }
         everybody.sort();
         let everybody = Rc::new(everybody);
-        self.everybody = Some(Rc::clone(&everybody));
+        self.ledger.everybody = Some(Rc::clone(&everybody));
         Ok(everybody)
     }
 
-    /// The usual crawl: committed, not gone on with, and known to be so while no commit and no removal
-    /// is under way.
-    pub(crate) fn usual(&self, crawl: &[u8]) -> Option<&CachedCrawl<K::Name>> {
-        if let (Some(committing), Some(removing)) = (&self.committing, &self.removing)
-            && committing.is_empty()
-            && removing.is_empty()
-        {
-            return self
-                .crawls
-                .get(crawl)
-                .filter(|known| known.committed == Some(true) && known.uncommitted == Some(false));
-        }
-        None
+    /// Name of the key of the records of a usual crawl: committed, not gone on with, and known to be so while no
+    /// commit and no removal is under way.
+    pub(crate) fn usual(&self, crawl: &[u8]) -> Option<&K::Name> {
+        let is_quiet = self.under_way.is_nothing();
+        self.crawls.records_of_settled(crawl).filter(|_| is_quiet)
     }
 
     /// The record of a crawl for a hash, if it is part of the merged index.
@@ -286,7 +337,7 @@ impl<K: Store> Index<K> {
     ) -> Result<Option<Under<K::Value>>> {
         let numbers = self.holders(ks, digest)?;
         // A plain client's commit may have taken a hash from any crawl that owned it.
-        let plain = self.untrusted
+        let plain = !self.ledger.is_trusted()
             || (self.is_committed(ks, owner)? && self.unrecorded_number(ks, owner)?.is_some())
             || self.is_owner_listed(ks, owner, &numbers)?;
         let unrecorded = if plain {

@@ -4,6 +4,7 @@
 //! them; it is invalidated whenever somebody else changes the keys it came from.
 
 pub mod beside;
+pub mod crawls;
 pub mod holders;
 pub mod progress;
 pub mod spelling;
@@ -11,107 +12,49 @@ pub mod storage;
 mod table;
 pub mod visible;
 
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crawlspace_host::keyspace::Batch;
-use crawlspace_host::text::parse_unsigned;
 
-use self::holders::Unrecorded;
+pub use self::crawls::CrawlState;
+use self::crawls::Crawls;
+use self::holders::Ledger;
+use self::progress::UnderWay;
+use self::spelling::Spelling;
 use self::storage::{Layout, Places, Storage};
-use self::visible::{Visible, read_visible};
+use self::visible::Visible;
 use super::counters;
 use super::counts;
 use super::error::{Error, Result};
 use super::keys::{CrawlKey, META, Names};
-use super::packed::Part;
 use super::profile::Profile;
 use super::store::Store;
 
 /// The format of the index that this version writes.
 const FORMAT: &[u8] = b"1";
 
-/// How many crawls are cached at most; beyond it the cache is emptied.
-const MAX_CACHED_CRAWLS: usize = 1 << 16;
-
 /// How many crawls are looked at for the layout of an index that nobody wrote down.
 const CRAWLS_LOOKED_AT: usize = 8;
 
-/// What is cached of one crawl.
-pub(crate) struct CachedCrawl<N> {
-    pub(crate) records: N,
-    pub(crate) counts: N,
-    pub(crate) committed: Option<bool>,
-    pub(crate) uncommitted: Option<bool>,
-    /// Whether every field of its records is known to be in the written form.
-    pub(crate) is_written: bool,
-}
-
-/// Where a crawl stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CrawlState {
-    /// In `uncommittedcrawls` only.
-    Uncommitted,
-    /// In `allcrawls` only.
-    Committed,
-    /// In both: used again after its commit.
-    Continued,
-    /// In `to-remove-crawls`: another program's purge has not done with it.
-    Outgoing,
-    /// In `canceledcrawls` only: another program canceled it.
-    Canceled,
-    /// In no set: another program's crawl that was not announced, or is left over.
-    Unlisted,
-}
-
-impl CrawlState {
-    /// The state's name in replies.
-    pub fn name(self) -> &'static str {
-        match self {
-            CrawlState::Uncommitted => "uncommitted",
-            CrawlState::Committed => "committed",
-            CrawlState::Continued => "continued",
-            CrawlState::Outgoing => "outgoing",
-            CrawlState::Canceled => "canceled",
-            CrawlState::Unlisted => "unlisted",
-        }
-    }
-}
-
-/// An index, with what is cached of it.
+/// An index, with what is cached of it. Each part keeps its fields to itself, in the file of its name; nobody outside of
+/// this folder sees a part.
 pub struct Index<K: Store> {
-    pub(crate) prefix: Vec<u8>,
-    pub(crate) profile: Profile,
-    /// Names of the keys that exist once.
-    pub names: Names<K::Name>,
-    /// Where the committed part is.
-    pub(crate) places: Places<K::Name>,
-    pub(crate) registered: bool,
-    pub(crate) anchored: bool,
-    /// Whether every field of the merged index is known to be in the written form, so that a
-    /// look-up need not try the other spellings.
-    pub(crate) merged_is_written: bool,
-    /// The size of the merged index that says so in the `crawlspace` key.
-    pub(crate) written_size: Option<u64>,
-    /// How often the merged index got a field in a form that is not the written one: a look at all
-    /// of its fields holds if this is the same at its end as at its beginning.
-    pub(crate) oddities: u64,
-    pub(crate) crawls: FxHashMap<Box<[u8]>, CachedCrawl<K::Name>>,
-    pub(crate) committing: Option<FxHashSet<Box<[u8]>>>,
-    /// Crawls on their way out; true for those that leave whole, and not only what is new of them.
-    pub(crate) removing: Option<FxHashMap<Box<[u8]>, bool>>,
-    pub(crate) has_holders: Option<bool>,
-    pub(crate) unrecorded: Option<Rc<Unrecorded>>,
-    pub(crate) everybody: Option<Rc<Unrecorded>>,
-    pub(crate) adopted: bool,
+    prefix: Vec<u8>,
+    profile: Profile,
+    names: Names<K::Name>,
+    /// Whether the layout is written down.
+    registered: bool,
+    /// Whether a key of exactly the prefix's name is kept.
+    anchored: bool,
     /// Which opening of an index this is; see [`Index::opening`].
     opening: u64,
-    /// Crawls that others see while they run.
-    pub(crate) visible: Visible,
-    /// Whether lists of holders may lack somebody; see [`beside`].
-    pub(crate) untrusted: bool,
+    /// Where the committed part is.
+    places: Places<K::Name>,
+    crawls: Crawls<K::Name>,
+    under_way: UnderWay,
+    ledger: Ledger,
+    spelling: Spelling,
+    visible: Visible,
 }
 
 /// How many indexes were opened by this process.
@@ -166,40 +109,30 @@ impl<K: Store> Index<K> {
             None => new.storage,
         };
         let places = Places::find(ks, &names, storage);
-        // Every job that changes the merged index writes down its size while all of it is in the
-        // written form. Plain clients add hashes, and then the sizes differ.
-        let visible = read_visible(ks, &names.meta)?;
-        let written_size = ks
-            .hash_get(&names.meta, b"written")?
-            .and_then(|n| parse_unsigned(n.as_ref()));
         let mut index = Index {
             prefix: prefix.to_vec(),
             profile,
-            names,
-            places,
             registered: stored.is_some(),
             anchored,
-            merged_is_written: false,
-            written_size,
-            oddities: 1,
-            crawls: FxHashMap::default(),
-            committing: None,
-            removing: None,
-            has_holders: None,
-            unrecorded: None,
-            everybody: None,
-            adopted: false,
             opening: OPENINGS.fetch_add(1, Relaxed),
-            visible,
-            untrusted: false,
+            places,
+            crawls: Crawls::default(),
+            under_way: UnderWay::default(),
+            ledger: Ledger::read(ks, &names.meta)?,
+            spelling: Spelling::default(),
+            visible: Visible::read(ks, &names.meta)?,
+            names,
         };
-        index.untrusted = ks.hash_has(&index.names.meta, beside::UNTRUSTED)?;
         if stored.is_none() {
             index.detect_profile(ks)?;
         }
-        let size = index.merged().len(ks)?;
-        index.merged_is_written = size == 0 || written_size == Some(size);
+        index.read_spelling(ks)?;
         Ok(index)
+    }
+
+    /// Names of the keys that exist once.
+    pub fn names(&self) -> &Names<K::Name> {
+        &self.names
     }
 
     /// The prefix before every key name.
@@ -238,7 +171,7 @@ impl<K: Store> Index<K> {
     fn change_profile(&mut self, ks: &mut K, profile: Profile) {
         self.profile = profile;
         self.names.merged = ks.name(&[&self.prefix, profile.merged_index()]);
-        self.places = Places::of(&self.names, self.places.storage, false);
+        self.places = Places::of(&self.names, self.places.storage(), false);
     }
 
     /// An index without a merged one, whose layout nobody wrote down, tells its layout by a crawl of it.
@@ -283,112 +216,9 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// The name of a crawl's key.
-    pub fn crawl_key(&mut self, ks: &mut K, crawl: &[u8], which: CrawlKey) -> K::Name {
-        match which {
-            CrawlKey::Records => match self.crawls.get(crawl) {
-                Some(cached) => cached.records.clone(),
-                None => self.cached(ks, crawl).records.clone(),
-            },
-            CrawlKey::Counts => self.cached(ks, crawl).counts.clone(),
-            _ => {
-                let (before, after) = which.around();
-                ks.name(&[&self.prefix, before, crawl, after])
-            }
-        }
-    }
-
     /// The name of the set of references of a WACZ that is being written.
     pub fn references_key(&self, ks: &mut K, uuid: &[u8]) -> K::Name {
         ks.name(&[&self.prefix, uuid, self.profile.references_suffix()])
-    }
-
-    pub(crate) fn cached(&mut self, ks: &mut K, crawl: &[u8]) -> &mut CachedCrawl<K::Name> {
-        if self.crawls.len() >= MAX_CACHED_CRAWLS && !self.crawls.contains_key(crawl) {
-            self.crawls.clear();
-        }
-        if !self.crawls.contains_key(crawl) {
-            let [records, counts] = [CrawlKey::Records, CrawlKey::Counts].map(|which| {
-                let (before, after) = which.around();
-                ks.name(&[&self.prefix, before, crawl, after])
-            });
-            let part = Part::Records(crawl);
-            let is_written =
-                !ks.exists(&records) && self.packed(part).len(ks).is_ok_and(|len| len == 0);
-            self.crawls.insert(
-                crawl.into(),
-                CachedCrawl {
-                    records,
-                    counts,
-                    committed: None,
-                    uncommitted: None,
-                    is_written,
-                },
-            );
-        }
-        self.crawls.get_mut(crawl).expect("just inserted")
-    }
-
-    /// Whether the crawl is in `allcrawls`.
-    pub(crate) fn is_committed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        if let Some(known) = self.crawls.get(crawl).and_then(|c| c.committed) {
-            return Ok(known);
-        }
-        let is = ks.set_has(&self.names.allcrawls, crawl)?;
-        self.cached(ks, crawl).committed = Some(is);
-        Ok(is)
-    }
-
-    /// Whether the crawl is in `uncommittedcrawls`.
-    pub(crate) fn is_uncommitted(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        if let Some(known) = self.crawls.get(crawl).and_then(|c| c.uncommitted) {
-            return Ok(known);
-        }
-        let is = ks.set_has(&self.names.uncommitted, crawl)?;
-        self.cached(ks, crawl).uncommitted = Some(is);
-        Ok(is)
-    }
-
-    /// Adds to or removes from `allcrawls`.
-    pub(crate) fn set_committed(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
-        if is {
-            self.everybody = None;
-            ks.set_add(&self.names.allcrawls, crawl)?;
-        } else {
-            ks.set_del(&self.names.allcrawls, crawl)?;
-            if let Some(everybody) = &mut self.everybody {
-                Rc::make_mut(everybody).retain(|(_, other)| other != crawl);
-            }
-            if let Some(unrecorded) = &mut self.unrecorded {
-                Rc::make_mut(unrecorded).retain(|(_, other)| other != crawl);
-            }
-        }
-        self.cached(ks, crawl).committed = Some(is);
-        Ok(())
-    }
-
-    /// Adds to or removes from `uncommittedcrawls`.
-    pub(crate) fn set_uncommitted(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
-        if is {
-            ks.set_add(&self.names.uncommitted, crawl)?;
-        } else {
-            ks.set_del(&self.names.uncommitted, crawl)?;
-            self.hide(ks, crawl)?;
-        }
-        self.cached(ks, crawl).uncommitted = Some(is);
-        Ok(())
-    }
-
-    /// Where the crawl stands; `None` when the index does not know it.
-    pub(crate) fn state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
-        let committed = self.is_committed(ks, crawl)?;
-        let uncommitted = self.is_uncommitted(ks, crawl)?;
-        Ok(match (committed, uncommitted) {
-            (true, false) => Some(CrawlState::Committed),
-            (true, true) => Some(CrawlState::Continued),
-            (false, true) => Some(CrawlState::Uncommitted),
-            (false, false) => None,
-        })
     }
 
     /// Refuses an index, or a crawl in it, with a key of another type than it should be: looked at
@@ -465,14 +295,6 @@ impl<K: Store> Index<K> {
             self.set_commit_state(ks, crawl, None)?;
         }
         Ok(())
-    }
-
-    /// Whether records that come now are a later commit's: the crawl is committed, or a commit
-    /// of it is under way.
-    pub(crate) fn is_continuing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        Ok(self.is_committed(ks, crawl)?
-            || self.is_committing(ks, crawl)?
-            || self.is_outgoing(ks, crawl)?)
     }
 
     /// Takes the next number in the order of commits.

@@ -48,18 +48,35 @@ impl CommitState {
     }
 }
 
+/// Which crawls jobs are at work on, as far as it was asked.
+#[derive(Default)]
+pub(super) struct UnderWay {
+    committing: Option<FxHashSet<Box<[u8]>>>,
+    /// Crawls on their way out; true for those that leave whole, and not only what is new of them.
+    removing: Option<FxHashMap<Box<[u8]>, bool>>,
+}
+
+impl UnderWay {
+    /// Whether it is known that there are none.
+    pub fn is_nothing(&self) -> bool {
+        self.committing.as_ref().is_some_and(FxHashSet::is_empty)
+            && self.removing.as_ref().is_some_and(FxHashMap::is_empty)
+    }
+}
+
 impl<K: Store> Index<K> {
-    pub(crate) fn fields_of(ks: &mut K, key: &K::Name) -> Result<FxHashSet<Box<[u8]>>> {
-        let batch = counts::fields(ks, key)?;
-        Ok(batch.iter().map(|(field, _)| field.into()).collect())
+    fn committing(&mut self, ks: &mut K) -> Result<&mut FxHashSet<Box<[u8]>>> {
+        if self.under_way.committing.is_none() {
+            let batch = counts::fields(ks, &self.names.committing)?;
+            let crawls = batch.iter().map(|(crawl, _)| crawl.into());
+            self.under_way.committing = Some(crawls.collect());
+        }
+        Ok(self.under_way.committing.as_mut().expect("read above"))
     }
 
     /// Whether a commit of the crawl is under way, or was cut short.
     pub(crate) fn is_committing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        if self.committing.is_none() {
-            self.committing = Some(Self::fields_of(ks, &self.names.committing)?);
-        }
-        Ok(self.committing.as_ref().is_some_and(|c| c.contains(crawl)))
+        Ok(self.committing(ks)?.contains(crawl))
     }
 
     /// How far the commit of a crawl is.
@@ -76,16 +93,16 @@ impl<K: Store> Index<K> {
         crawl: &[u8],
         state: Option<CommitState>,
     ) -> Result<()> {
-        self.is_committing(ks, crawl)?;
-        let cached = self.committing.as_mut().expect("read above");
+        // Before it is written, so that it is not read twice.
+        self.committing(ks)?;
         match state {
             Some(state) => {
                 ks.hash_set(&self.names.committing, crawl, &state.to_value())?;
-                cached.insert(crawl.into());
+                self.committing(ks)?.insert(crawl.into());
             }
             None => {
                 ks.hash_del(&self.names.committing, crawl)?;
-                cached.remove(crawl);
+                self.committing(ks)?.remove(crawl);
             }
         }
         Ok(())
@@ -102,15 +119,15 @@ impl<K: Store> Index<K> {
         Ok(self.removing(ks)?.get(crawl) == Some(&true))
     }
 
-    pub(crate) fn removing(&mut self, ks: &mut K) -> Result<&FxHashMap<Box<[u8]>, bool>> {
-        if self.removing.is_none() {
+    fn removing(&mut self, ks: &mut K) -> Result<&FxHashMap<Box<[u8]>, bool>> {
+        if self.under_way.removing.is_none() {
             let marks = counts::fields(ks, &self.names.removing)?;
             let marks = marks
                 .iter()
                 .map(|(crawl, state)| (crawl.into(), leaves_whole(state)));
-            self.removing = Some(marks.collect());
+            self.under_way.removing = Some(marks.collect());
         }
-        Ok(self.removing.as_ref().expect("read above"))
+        Ok(self.under_way.removing.as_ref().expect("read above"))
     }
 
     /// Marks a crawl as being removed (`Some(state)`), or no longer.
@@ -124,7 +141,7 @@ impl<K: Store> Index<K> {
             Some(state) => ks.hash_set(&self.names.removing, crawl, state)?,
             None => ks.hash_del(&self.names.removing, crawl)?,
         };
-        if let Some(removing) = &mut self.removing {
+        if let Some(removing) = &mut self.under_way.removing {
             match state {
                 Some(state) => removing.insert(crawl.into(), leaves_whole(state)),
                 None => removing.remove(crawl),
@@ -136,7 +153,7 @@ impl<K: Store> Index<K> {
     /// Ends a removal: nothing is marked any more.
     pub(crate) fn clear_removing(&mut self, ks: &mut K) -> Result<()> {
         ks.delete(&self.names.removing)?;
-        self.removing = None;
+        self.under_way.removing = None;
         Ok(())
     }
 

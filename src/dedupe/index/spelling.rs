@@ -5,6 +5,8 @@
 //! index the `crawlspace` key says in `written` how large it was when all of its fields were in the
 //! written form.
 
+use crawlspace_host::text::parse_unsigned;
+
 use super::Index;
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::Result;
@@ -12,29 +14,44 @@ use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::profile::Profile;
 use crate::dedupe::store::{Store, Stored, Under};
 
+/// What is known of how the merged index spells its hashes.
+#[derive(Default)]
+pub(super) struct Spelling {
+    /// Whether every field is known to be in the written form, so that a look-up need not try the others.
+    is_written: bool,
+    /// The size of the merged index that says so in the `crawlspace` key.
+    size: Option<u64>,
+    /// How often the merged index got a field in another form: a look at all of its fields holds if this
+    /// is the same at its end as at its beginning.
+    oddities: u64,
+}
+
 impl<K: Store> Index<K> {
-    /// Notes that a plain client wrote records of a crawl: look-ups in it try every spelling from now on.
-    pub fn invalidate_records(&mut self, crawl: &[u8]) {
-        if let Some(cached) = self.crawls.get_mut(crawl) {
-            cached.is_written = false;
-        }
+    /// Reads what the last job that changed the merged index wrote down. Plain clients add hashes, and then the
+    /// sizes differ.
+    pub(super) fn read_spelling(&mut self, ks: &mut K) -> Result<()> {
+        let size = ks.hash_get(&self.names.meta, b"written")?;
+        self.spelling.size = size.and_then(|n| parse_unsigned(n.as_ref()));
+        let len = self.merged().len(ks)?;
+        self.spelling.is_written = len == 0 || self.spelling.size == Some(len);
+        Ok(())
     }
 
     /// Notes that a plain client wrote to the merged index: look-ups try every spelling from now on.
     pub(crate) fn invalidate_merged(&mut self, ks: &mut K) -> Result<()> {
-        self.merged_is_written &= self.merged().len(ks)? == 0;
+        self.spelling.is_written &= self.merged().len(ks)? == 0;
         Ok(())
     }
 
     /// Begins a look at every field of the merged index. The result is for [`Index::end_census`].
     pub fn begin_census(&self) -> (u64, u64) {
-        (self.opening(), self.oddities)
+        (self.opening(), self.spelling.oddities)
     }
 
     /// Ends a look at every field that found all of them in the written form. It counts only if no
     /// other field came meanwhile, and the index was not opened anew because others changed its keys.
     pub fn end_census(&mut self, begun: (u64, u64)) {
-        self.merged_is_written |= self.begin_census() == begun;
+        self.spelling.is_written |= self.begin_census() == begun;
     }
 
     /// Writes down whether the merged index has only written forms, so that a restart need not
@@ -43,12 +60,12 @@ impl<K: Store> Index<K> {
     /// # Errors
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn write_spelling(&mut self, ks: &mut K) -> Result<()> {
-        let size = if self.merged_is_written {
+        let size = if self.spelling.is_written {
             Some(self.merged().len(ks)?).filter(|&size| size > 0)
         } else {
             None
         };
-        if size != self.written_size {
+        if size != self.spelling.size {
             match size {
                 Some(size) => {
                     self.register(ks)?;
@@ -58,21 +75,26 @@ impl<K: Store> Index<K> {
                     ks.hash_del(&self.names.meta, b"written")?;
                 }
             }
-            self.written_size = size;
+            self.spelling.size = size;
         }
         Ok(())
     }
 
+    /// Whether every hash of the merged index is known to be in the written form.
+    pub(crate) fn is_written(&self) -> bool {
+        self.spelling.is_written
+    }
+
     /// Whether `spelling` is the only one under which the merged index can have its hash.
     pub fn only_written(&self, spelling: &[u8]) -> bool {
-        self.merged_is_written && Digest::is_written(spelling, self.profile)
+        self.spelling.is_written && Digest::is_written(spelling, self.profile)
     }
 
     /// A field goes into the merged index as it is spelled.
     pub fn note_merged(&mut self, digest: &Digest, spelling: &[u8]) {
         if digest.written(self.profile) != spelling {
-            self.merged_is_written = false;
-            self.oddities += 1;
+            self.spelling.is_written = false;
+            self.spelling.oddities += 1;
         }
     }
 
@@ -85,7 +107,7 @@ impl<K: Store> Index<K> {
         if let Some(value) = self.merged().get(ks, digest.written(self.profile))? {
             return Ok(Some(value));
         }
-        if self.merged_is_written {
+        if self.spelling.is_written {
             return Ok(None);
         }
         let foreign = self.foreign_owner(ks, digest)?;
@@ -102,7 +124,7 @@ impl<K: Store> Index<K> {
         if let Some(value) = self.merged().get(ks, written)? {
             return Ok(Some((written.to_vec(), value)));
         }
-        if self.merged_is_written {
+        if self.spelling.is_written {
             return Ok(None);
         }
         self.foreign_owner(ks, digest)
@@ -123,7 +145,7 @@ impl<K: Store> Index<K> {
         if let Some(value) = self.records(ks, crawl)?.get(ks, written)? {
             return Ok(Some(value));
         }
-        if self.cached(ks, crawl).is_written {
+        if self.has_written_records(ks, crawl) {
             return Ok(None);
         }
         let found = self.foreign_record(ks, crawl, digest)?;

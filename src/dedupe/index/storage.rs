@@ -77,11 +77,11 @@ impl From<Profile> for Layout {
 #[derive(Clone)]
 pub(crate) struct Places<N> {
     /// Where changes go.
-    pub storage: Storage,
+    storage: Storage,
     /// The key of the packed index, if there may be one.
-    pub packed: Option<N>,
+    packed: Option<N>,
     /// The key of the plain merged index, if there may be one.
-    pub plain: Option<N>,
+    plain: Option<N>,
 }
 
 impl<N: Clone> Places<N> {
@@ -117,6 +117,11 @@ impl<N: Clone> Places<N> {
                 packed: Some(here),
             },
         }
+    }
+
+    /// Where changes go.
+    pub fn storage(&self) -> Storage {
+        self.storage
     }
 
     /// Whether a change of storage is under way, or was cut short.
@@ -156,6 +161,46 @@ impl<K: Store> Index<K> {
     /// The packed index's key, if there may be one.
     pub fn packed_key(&self) -> Option<&K::Name> {
         self.places.packed.as_ref()
+    }
+
+    /// The key of the plain merged index, if there may be one.
+    pub(crate) fn plain_key(&self) -> Option<&K::Name> {
+        self.places.plain.as_ref()
+    }
+
+    /// Puts the storage that the index has aside, unless it is the new one.
+    pub(crate) fn put_aside(&mut self, ks: &mut K, to: Storage) -> Result<()> {
+        if self.storage() == to {
+            return Ok(());
+        }
+        self.register(ks)?;
+        let (merged, moving) = (self.names.merged.clone(), self.names.moving.clone());
+        let had = ks.exists(&merged);
+        if self.is_moving() {
+            // The way back: what was left of the other storage is where changes go now.
+            let aside = self.names.aside.clone();
+            ks.rename(&moving, &aside)?;
+            if had {
+                ks.rename(&merged, &moving)?;
+            }
+            ks.rename(&aside, &merged)?;
+        } else if had {
+            ks.rename(&merged, &moving)?;
+        }
+        match to {
+            Storage::Packed => {
+                let name = to.name().as_bytes();
+                ks.hash_set(&self.names.meta, b"storage", name)?;
+            }
+            Storage::Plain => {
+                ks.hash_del(&self.names.meta, b"storage")?;
+            }
+        }
+        let is_moving = ks.exists(&moving);
+        self.places = Places::of(&self.names, to, is_moving);
+        self.crawls.clear();
+        self.ledger.note_moved();
+        Ok(())
     }
 
     /// The merged index: hash → crawl that owns it.

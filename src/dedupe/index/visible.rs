@@ -21,25 +21,37 @@ pub const MAX_VISIBLE: usize = 64;
 const MARK: &[u8] = b"visible ";
 
 /// The crawls in their order, each after its number.
-pub(crate) type Visible = Rc<Vec<(u64, Vec<u8>)>>;
+pub(super) struct Visible(Rc<Vec<(u64, Vec<u8>)>>);
 
-/// Reads the marks of an index.
-pub(crate) fn read_visible<K: Store>(ks: &mut K, meta: &K::Name) -> Result<Visible> {
-    let fields = counts::fields(ks, meta)?;
-    let marks = fields.iter().filter_map(|(field, number)| {
-        let crawl = field.strip_prefix(MARK)?;
-        Some((parse_unsigned(number)?, crawl.to_vec()))
-    });
-    let mut visible: Vec<(u64, Vec<u8>)> = marks.collect();
-    visible.sort();
-    visible.dedup();
-    Ok(Rc::new(visible))
+impl Visible {
+    /// Reads the marks of an index.
+    pub fn read<K: Store>(ks: &mut K, meta: &K::Name) -> Result<Visible> {
+        let fields = counts::fields(ks, meta)?;
+        let marks = fields.iter().filter_map(|(field, number)| {
+            let crawl = field.strip_prefix(MARK)?;
+            Some((parse_unsigned(number)?, crawl.to_vec()))
+        });
+        let mut visible: Vec<(u64, Vec<u8>)> = marks.collect();
+        visible.sort();
+        visible.dedup();
+        Ok(Visible(Rc::new(visible)))
+    }
 }
 
 impl<K: Store> Index<K> {
+    /// Crawls that others see while they run, in their order, each after its number.
+    pub(crate) fn visible(&self) -> Rc<Vec<(u64, Vec<u8>)>> {
+        Rc::clone(&self.visible.0)
+    }
+
+    /// Whether others see any crawl while it runs.
+    pub(crate) fn has_visible(&self) -> bool {
+        !self.visible.0.is_empty()
+    }
+
     /// Whether others see the crawl while it runs.
     pub fn is_visible(&self, crawl: &[u8]) -> bool {
-        self.visible.iter().any(|(_, visible)| visible == crawl)
+        self.visible.0.iter().any(|(_, visible)| visible == crawl)
     }
 
     /// Refuses one more of them when there are too many.
@@ -47,7 +59,7 @@ impl<K: Store> Index<K> {
     /// # Errors
     /// `ERR` names the limit.
     pub(crate) fn check_visible(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let visible = Rc::clone(&self.visible);
+        let visible = self.visible();
         let mut others = 0;
         for (_, other) in visible.iter() {
             // Plain clients end crawls without knowing of marks.
@@ -67,7 +79,7 @@ impl<K: Store> Index<K> {
         if self.is_visible(crawl) {
             return Ok(false);
         }
-        let visible = Rc::clone(&self.visible);
+        let visible = self.visible();
         for (_, other) in visible.iter() {
             if !self.is_uncommitted(ks, other)? {
                 self.hide(ks, other)?;
@@ -76,7 +88,7 @@ impl<K: Store> Index<K> {
         let number = self.next_of(ks, counters::VISIBLE)?;
         let mark = [MARK, crawl].concat();
         ks.hash_set(&self.names.meta, &mark, number.to_string().as_bytes())?;
-        Rc::make_mut(&mut self.visible).push((number, crawl.to_vec()));
+        Rc::make_mut(&mut self.visible.0).push((number, crawl.to_vec()));
         Ok(true)
     }
 
@@ -84,7 +96,7 @@ impl<K: Store> Index<K> {
     pub(crate) fn hide(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         if self.is_visible(crawl) {
             ks.hash_del(&self.names.meta, &[MARK, crawl].concat())?;
-            Rc::make_mut(&mut self.visible).retain(|(_, other)| other != crawl);
+            Rc::make_mut(&mut self.visible.0).retain(|(_, other)| other != crawl);
         }
         Ok(())
     }
