@@ -117,7 +117,7 @@ impl World {
     fn owner(&mut self, n: usize) -> Option<Vec<u8>> {
         let digest = Digest::parse(&hash(n)).unwrap();
         let found = self.index.find(&mut self.ks, &digest, None).unwrap();
-        found.map(|found| found.crawl.id().to_vec())
+        found.map(|found| found.crawl().to_vec())
     }
 
     fn plain_crawl(&mut self, crawl: &[u8], hashes: impl IntoIterator<Item = usize>) {

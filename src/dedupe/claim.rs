@@ -48,9 +48,9 @@ impl Claim {
 }
 
 /// What a `CLAIM` came to.
-pub enum Outcome<V> {
+pub enum Outcome<K: Store> {
     /// The payload is known: write a revisit.
-    Dupe(Box<Original<V>>),
+    Dupe(Box<Original<K>>),
     /// The caller stores it and settles with this token.
     Claimed(u64),
     /// Another client is about to store it.
@@ -87,7 +87,7 @@ impl<K: Store> Index<K> {
         digest: &Digest,
         ms: u64,
         now: Millis,
-    ) -> Result<Outcome<K::Value>> {
+    ) -> Result<Outcome<K>> {
         if let Some(found) = self.find(ks, digest, Some(crawl))? {
             return Ok(Outcome::Dupe(Box::new(found)));
         }

@@ -12,6 +12,8 @@ use super::keys::CRAWL_BYTES;
 pub enum Error {
     /// The key space refused.
     Key(KeyError),
+    /// `NOPERM`: the user may not do that to a key; the text is the server's.
+    Denied(String),
     /// `ERR`: an argument is not what it should be; the text is the sentence.
     Argument(String),
     /// `NOCRAWL`: no crawl of that id is known to the index.
@@ -56,6 +58,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Key(error) => error.fmt(f),
+            Error::Denied(text) => f.write_str(text),
             Error::Argument(text) => write!(f, "ERR {text}"),
             Error::NoCrawl(crawl) => write!(
                 f,

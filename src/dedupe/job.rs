@@ -4,6 +4,8 @@
 //! slices, and anything may happen meanwhile: other commands, a crash, a restart. So a job keeps what it must not lose
 //! in keys, written in the same slice as the work that it counts, and every part is safe to repeat.
 
+use std::collections::BTreeSet;
+
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::slices;
 pub use crawlspace_host::slices::{Step, Time};
@@ -11,6 +13,7 @@ pub use crawlspace_host::slices::{Step, Time};
 use super::error::{Error, Result};
 use super::index::Index;
 use super::index::storage::{Of, Source};
+use super::keys::Names;
 use super::store::Store;
 
 /// Work on one index, done in slices.
@@ -89,7 +92,10 @@ impl<K: Store> Walk<K> {
         let mut batches = 0;
         loop {
             let (batch, done) = self.next(index, ks)?;
-            index.expect_look_ups(ks, batch)?;
+            if let (Some(key), true) = (index.packed_key(), batch.len() > 1) {
+                let fields = batch.iter().map(|(field, _)| field);
+                ks.packed(key, |packed| packed.expect_look_ups(fields))?;
+            }
             for (field, value) in batch.iter() {
                 each(index, ks, field, value)?;
             }
@@ -119,6 +125,26 @@ impl<K: Store> Walk<K> {
         }
         Ok((&self.batch, self.sources.is_empty()))
     }
+}
+
+/// All crawls that are in one of these sets, sorted.
+///
+/// # Errors
+/// `WRONGTYPE` when a key holds another type; or when the server refuses.
+pub(super) async fn crawls_in<K: Store>(
+    lent: &Lent<K>,
+    sets: &[fn(&Names<K::Name>) -> &K::Name],
+) -> Result<Vec<Vec<u8>>> {
+    let mut crawls = BTreeSet::new();
+    for set in sets {
+        let set = lent.with(|index, ks| Walk::set(ks, set(index.names()).clone()));
+        let note = |_: &mut Index<K>, _: &mut K, crawl: &[u8], _: &[u8]| {
+            crawls.insert(crawl.to_vec());
+            Ok(())
+        };
+        set.run(lent, note).await?;
+    }
+    Ok(crawls.into_iter().collect())
 }
 
 /// Gives every committed crawl its place in the order of commits: those that plain clients

@@ -2,74 +2,53 @@
 
 use smallvec::SmallVec;
 
-use crawlspace_host::keyspace::Batch;
-
 use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
 use super::keys::CrawlKey;
-use super::packed::{Probe, Value};
+use super::packed::Value;
 use super::record::Record;
 use super::store::{Store, Stored};
-use super::wacz;
+use super::undo;
 
 /// Where a hash was found.
-pub struct Original<V> {
-    /// The crawl that holds the original.
-    pub crawl: Crawl<V>,
-    value: Stored<V>,
-}
-
-/// The usual case of a packed index: a hash in the written form, whose owner is committed and nothing
-/// else.
-pub struct Usual<N> {
-    /// Name of the key that the owner's records had if they were plain.
-    pub records: N,
-    /// Where the owner's id begins in that name.
+pub struct Original<K: Store> {
+    /// Name of the key that has the crawl's records, or would have them if they were plain. It ends in the crawl's id.
+    records: K::Name,
+    /// Where the id begins in that name.
     id: usize,
+    value: Stored<K::Value>,
 }
 
-/// What a look-up in a packed index came to.
-pub enum Sight<N> {
-    /// It was found, in the usual case.
-    Usual(Usual<N>),
+impl<K: Store> Original<K> {
+    /// The crawl that holds the original.
+    pub fn crawl(&self) -> &[u8] {
+        &self.records.as_ref()[self.id..]
+    }
+
+    /// Name of the key that has the crawl's records, or would have them if they were plain.
+    pub fn records(&self) -> &K::Name {
+        &self.records
+    }
+
+    /// The record of the original.
+    pub fn record(&self) -> Record<'_> {
+        Record::parse(self.value.as_ref()).expect("only whole records are found")
+    }
+}
+
+/// What a packed index tells of a hash.
+enum Sight<K: Store> {
+    /// The usual case: a hash in the written form, whose owner is committed and nothing else.
+    Usual(Original<K>),
     /// No committed crawl has it, and no other that others see.
     Absent,
     /// Only a full look-up can tell.
     Other,
 }
 
-impl<N: AsRef<[u8]>> Usual<N> {
-    /// The owner.
-    pub fn crawl(&self) -> &[u8] {
-        &self.records.as_ref()[self.id..]
-    }
-}
-
-/// A crawl's id, read from a key or given by the caller.
-pub enum Crawl<V> {
-    /// As the merged index has it.
-    Read(Stored<V>),
-    /// As it was found elsewhere.
-    Given(SmallVec<[u8; 32]>),
-}
-
-impl<V: AsRef<[u8]>> Crawl<V> {
-    /// The id.
-    pub fn id(&self) -> &[u8] {
-        match self {
-            Crawl::Read(value) => value.as_ref(),
-            Crawl::Given(id) => id,
-        }
-    }
-}
-
-impl<V: AsRef<[u8]>> Original<V> {
-    /// The record of the original.
-    pub fn record(&self) -> Record<'_> {
-        Record::parse(self.value.as_ref()).expect("only whole records are found")
-    }
-}
+/// Originals of hashes, in their order; mostly it is one.
+pub type Found<K> = SmallVec<[Option<Original<K>>; 1]>;
 
 impl<K: Store> Index<K> {
     /// Looks a hash up: in the merged index first, then, when `own` names a crawl, among that
@@ -80,41 +59,118 @@ impl<K: Store> Index<K> {
         ks: &mut K,
         digest: &Digest,
         own: Option<&[u8]>,
-    ) -> Result<Option<Original<K::Value>>> {
-        let probe = self.probe(ks, digest)?;
-        self.find_begun(ks, digest, probe.as_ref(), own)
+    ) -> Result<Option<Original<K>>> {
+        let mut found = self.look_up(ks, std::slice::from_ref(digest), own, |_| Ok(()))?;
+        Ok(found.pop().flatten())
     }
 
-    /// Finds a hash with what [`Index::probe`] gave for it, if anything.
-    pub(super) fn find_begun(
+    /// Looks hashes up as [`Index::find`] does one. `permit` is asked for each key that this tells something of.
+    ///
+    /// # Errors
+    /// That of `permit`. `WRONGTYPE` when a key holds another type; or when the server refuses.
+    pub fn look_up(
+        &mut self,
+        ks: &mut K,
+        digests: &[Digest],
+        own: Option<&[u8]>,
+        mut permit: impl FnMut(&K::Name) -> Result<()>,
+    ) -> Result<Found<K>> {
+        let mut sights = self.sights(ks, digests, &mut permit)?.into_iter();
+        let mut permitted: SmallVec<[K::Name; 2]> = SmallVec::new();
+        let mut all = Found::<K>::with_capacity(digests.len());
+        for digest in digests {
+            let found = match sights.next() {
+                Some(Sight::Usual(found)) => Some(found),
+                Some(Sight::Absent) => self.find_uncommitted(ks, digest, own)?,
+                Some(Sight::Other) | None => self.find_anywhere(ks, digest, own)?,
+            };
+            if let Some(found) = &found {
+                // Names are cached, so those of one crawl are mostly one.
+                let is_same = |name: &K::Name| std::ptr::eq(name.as_ref(), found.records.as_ref());
+                if !permitted.iter().any(is_same) {
+                    permit(&found.records)?;
+                    permitted.push(found.records.clone());
+                }
+            }
+            all.push(found);
+        }
+        Ok(all)
+    }
+
+    /// What the packed index tells of hashes; nothing if there is none. What has to be permitted for every look-up is
+    /// asked while memory is waited for.
+    fn sights(
+        &self,
+        ks: &mut K,
+        digests: &[Digest],
+        mut permit: impl FnMut(&K::Name) -> Result<()>,
+    ) -> Result<SmallVec<[Sight<K>; 1]>> {
+        let names = self.names();
+        let mut read = [&names.merged, &names.allcrawls].into_iter();
+        let mut sights = SmallVec::new();
+        if let Some(key) = self.packed_key() {
+            let profile = self.profile();
+            let fields = digests.iter().map(|digest| digest.written(profile));
+            let looked = ks.packed(key, |packed| {
+                sights.reserve(digests.len());
+                packed.look_up(
+                    fields,
+                    || read.next().map_or(Ok(()), &mut permit),
+                    |owner, record| sights.push(self.sight(owner, record)),
+                )
+            })?;
+            looked.transpose()?;
+        }
+        read.try_for_each(permit)?;
+        Ok(sights)
+    }
+
+    fn sight(&self, owner: Option<&[u8]>, record: Value) -> Sight<K> {
+        let Some(owner) = owner else {
+            let is_sure = self.is_written() && !self.is_moving() && !self.has_visible();
+            return if is_sure { Sight::Absent } else { Sight::Other };
+        };
+        match self.usual(owner) {
+            Some(records) if Record::parse(&record).is_some() => {
+                Sight::Usual(self.original(records.clone(), Stored::Packed(record)))
+            }
+            _ => Sight::Other,
+        }
+    }
+
+    fn original(&self, records: K::Name, value: Stored<K::Value>) -> Original<K> {
+        let id = self.prefix().len() + CrawlKey::Records.around().0.len();
+        Original { records, id, value }
+    }
+
+    /// Looks a hash up in whatever spelling and storage.
+    fn find_anywhere(
         &mut self,
         ks: &mut K,
         digest: &Digest,
-        probe: Option<&Probe<'_>>,
         own: Option<&[u8]>,
-    ) -> Result<Option<Original<K::Value>>> {
-        if let Some(probe) = probe {
-            let mut value = Value::new();
-            match self.find_usual(ks, probe, &mut value)? {
-                Sight::Usual(usual) if Record::parse(&value).is_some() => {
-                    let crawl = Crawl::Given(usual.crawl().into());
-                    let value = Stored::Packed(value);
-                    return Ok(Some(Original { crawl, value }));
-                }
-                Sight::Absent => return self.find_uncommitted(ks, digest, own),
-                _ => {}
+    ) -> Result<Option<Original<K>>> {
+        let Some(owner) = self.get_owner(ks, digest)? else {
+            return self.find_uncommitted(ks, digest, own);
+        };
+        let owner = owner.as_ref();
+        if let (None, Some(records)) = (self.packed_key(), self.usual(owner)) {
+            // The usual case of a plain index.
+            let records = records.clone();
+            if let Some(value) = ks.hash_get(&records, digest.written(self.profile()))?
+                && Record::parse(value.as_ref()).is_some()
+            {
+                return Ok(Some(self.original(records, Stored::Plain(value))));
             }
         }
-        if let Some(owner) = self.get_owner(ks, digest)? {
-            if let Some(value) = self.committed_record(ks, owner.as_ref(), digest)? {
-                let crawl = Crawl::Read(owner);
-                return Ok(Some(Original { crawl, value }));
-            }
-            let is_owner = |crawl: &[u8]| crawl == owner.as_ref();
-            if let Some((crawl, value)) = self.next_holder(ks, digest, owner.as_ref(), &is_owner)? {
-                let crawl = Crawl::Given(crawl.into());
-                return Ok(Some(Original { crawl, value }));
-            }
+        if let Some(value) = self.committed_record(ks, owner, digest)? {
+            let records = self.crawl_key(ks, owner, CrawlKey::Records);
+            return Ok(Some(self.original(records, value)));
+        }
+        let is_owner = |crawl: &[u8]| crawl == owner;
+        if let Some((crawl, value)) = self.next_holder(ks, digest, owner, &is_owner)? {
+            let records = self.crawl_key(ks, &crawl, CrawlKey::Records);
+            return Ok(Some(self.original(records, value)));
         }
         self.find_uncommitted(ks, digest, own)
     }
@@ -125,7 +181,7 @@ impl<K: Store> Index<K> {
         ks: &mut K,
         digest: &Digest,
         own: Option<&[u8]>,
-    ) -> Result<Option<Original<K::Value>>> {
+    ) -> Result<Option<Original<K>>> {
         let found = self.find_own(ks, digest, own)?;
         if found.is_some() || !self.has_visible() {
             return Ok(found);
@@ -147,106 +203,32 @@ impl<K: Store> Index<K> {
         ks: &mut K,
         digest: &Digest,
         own: Option<&[u8]>,
-    ) -> Result<Option<Original<K::Value>>> {
+    ) -> Result<Option<Original<K>>> {
         let Some(own) = own else { return Ok(None) };
         let Some(value) = self.record_of(ks, own, digest)? else {
             return Ok(None);
         };
-        Ok(Record::parse(value.as_ref()).is_some().then(|| Original {
-            crawl: Crawl::Given(own.into()),
-            value,
-        }))
-    }
-
-    /// Begins to look a hash up in the packed index, if there is one: its memory is on its way to the
-    /// processor from now on.
-    pub(super) fn probe<'d>(&self, ks: &mut K, digest: &'d Digest) -> Result<Option<Probe<'d>>> {
-        let Some(key) = self.packed_key() else {
+        if Record::parse(value.as_ref()).is_none() {
             return Ok(None);
-        };
-        let field = digest.written(self.profile());
-        Ok(ks.packed(key, |packed| packed.probe(field))?)
-    }
-
-    /// Says that these fields will be looked for soon.
-    pub(super) fn expect_look_ups(&self, ks: &mut K, batch: &Batch) -> Result<()> {
-        if let (Some(key), true) = (self.packed_key(), batch.len() > 1) {
-            ks.packed(key, |packed| {
-                for (field, _) in batch.iter() {
-                    packed.probe(field);
-                }
-            })?;
         }
-        Ok(())
+        let records = self.crawl_key(ks, own, CrawlKey::Records);
+        Ok(Some(self.original(records, value)))
     }
 
-    /// Probes for many hashes.
+    /// File name of the WACZ that holds a found record; `None` when the crawl lists none there. `permit` is asked for
+    /// the list.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn probe_all<'d>(
+    /// As [`Index::look_up`].
+    pub fn container(
         &mut self,
         ks: &mut K,
-        digests: &'d [Digest],
-    ) -> Result<Option<SmallVec<[Probe<'d>; 1]>>> {
-        let Some(key) = self.packed_key() else {
-            return Ok(None);
-        };
-        let profile = self.profile();
-        let probes = ks.packed(key, |packed| {
-            let probe = |digest: &'d Digest| packed.probe(digest.written(profile));
-            digests.iter().map(probe).collect()
-        })?;
-        Ok(probes)
-    }
-
-    /// Continues look-ups that were probed: asks for the memory of their records.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn aim(&mut self, ks: &mut K, probes: &[Probe<'_>]) -> Result<()> {
-        if let Some(key) = self.packed_key() {
-            ks.packed(key, |packed| {
-                for probe in probes {
-                    packed.aim(probe);
-                }
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Ends it: the owner, and its record in `value`, in the usual case. In any other
-    /// [`Index::find`] tells.
-    pub(super) fn find_usual(
-        &mut self,
-        ks: &mut K,
-        probe: &Probe<'_>,
-        value: &mut Value,
-    ) -> Result<Sight<K::Name>> {
-        let Some(key) = self.packed_key() else {
-            return Ok(Sight::Other);
-        };
-        let id = self.prefix().len() + CrawlKey::Records.around().0.len();
-        let seen = ks.packed(key, |packed| match packed.find(probe, value) {
-            Some(owner) => self.usual(owner).map_or(Sight::Other, |records| {
-                let records = records.clone();
-                Sight::Usual(Usual { records, id })
-            }),
-            None if self.is_written() && !self.is_moving() && !self.has_visible() => Sight::Absent,
-            None => Sight::Other,
-        })?;
-        Ok(seen.unwrap_or(Sight::Other))
-    }
-
-    /// File name of the WACZ that holds a found record; `None` when the crawl lists none there.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn container(&mut self, ks: &mut K, found: &Original<K::Value>) -> Result<Option<Vec<u8>>> {
-        let waczs = self.crawl_key(ks, found.crawl.id(), CrawlKey::Waczs);
-        let Some(entry) = ks.list_get(&waczs, found.record().wacz_index)? else {
-            return Ok(None);
-        };
-        Ok(wacz::WaczEntry::parse(entry.as_ref()).map(|entry| entry.filename))
+        found: &Original<K>,
+        mut permit: impl FnMut(&K::Name) -> Result<()>,
+    ) -> Result<Option<Vec<u8>>> {
+        let waczs = self.crawl_key(ks, found.crawl(), CrawlKey::Waczs);
+        permit(&waczs)?;
+        let entry = undo::file(ks, &waczs, found.record().wacz_index)?;
+        Ok(entry.map(|entry| entry.filename))
     }
 }

@@ -588,7 +588,7 @@ impl World {
 
     fn owner(&mut self, n: u64) -> Option<Crawl> {
         let found = self.index.find(&mut self.ks, &digest(n), None).unwrap();
-        found.map(|found| found.crawl.id().to_vec())
+        found.map(|found| found.crawl().to_vec())
     }
 
     /// Each hash that a committed crawl holds is found, in a crawl that holds it.

@@ -147,7 +147,7 @@ impl<K: Store> Index<K> {
                     };
                     let record = found.record();
                     Original {
-                        crawl: found.crawl.id(),
+                        crawl: found.crawl(),
                         wacz_index: record.wacz_index,
                         size: record.size,
                     }

@@ -806,7 +806,7 @@ impl World {
         for i in 0..HASHES {
             let digest = Digest::parse(&hash(i)).unwrap();
             let found = self.index.find(&mut self.ks, &digest, None).unwrap();
-            let crawl = found.as_ref().map(|f| f.crawl.id().to_vec());
+            let crawl = found.as_ref().map(|f| f.crawl().to_vec());
             if removing {
                 // A removal takes hashes out one by one; what is found is never dangling.
                 if let Some(crawl) = crawl {

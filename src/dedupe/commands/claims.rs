@@ -40,7 +40,7 @@ struct Wish {
 /// What a wish came to at one moment.
 enum Granted {
     /// The client gets this.
-    Reply(Result<Reply, String>),
+    Reply(Reply),
     /// Another client has the claim.
     Pending { holder: Vec<u8>, deadline: Millis },
 }
@@ -110,7 +110,7 @@ impl Act for Claim<'static> {
             wish.granted(index, keys, &user, outcome)
         })?;
         match (granted, block) {
-            (Granted::Reply(reply), _) => reply.map(Answer::Reply),
+            (Granted::Reply(reply), _) => Ok(Answer::Reply(reply)),
             (Granted::Pending { holder, deadline }, Some(block)) if can_block(call.ctx) => {
                 let waiter = Waiter {
                     scope: scope(call.db, call.prefix)[..].into(),
@@ -141,47 +141,27 @@ impl Wish {
         index: &mut RedisIndex,
         keys: &mut RedisKeyspace,
         user: &User,
-        outcome: Outcome<RmString>,
+        outcome: Outcome<RedisKeyspace>,
     ) -> Result<Granted, Error> {
         Ok(match outcome {
             Outcome::Pending { holder, deadline } => Granted::Pending { holder, deadline },
             Outcome::Claimed(token) => {
                 metrics::CLAIMS_GRANTED.add(1);
                 let token = Reply::bulk(token.to_string());
-                Granted::Reply(Ok(Reply::Array(vec![Reply::bulk("CLAIMED"), token])))
+                Granted::Reply(Reply::Array(vec![Reply::bulk("CLAIMED"), token]))
             }
-            Outcome::Dupe(found) => Granted::Reply(match self.permit(index, keys, user, &found) {
-                Err(refused) => Err(refused),
-                Ok(()) => {
-                    let mut record = record_reply(&found);
-                    if self.with_wacz {
-                        let container = index.container(keys, &found)?;
-                        record.push(container.map_or(Reply::Nil, Reply::bulk));
-                    }
-                    Ok(Reply::Array(vec![
-                        Reply::bulk("DUPE"),
-                        Reply::Array(record),
-                    ]))
+            Outcome::Dupe(found) => {
+                let permit = |key: &RmString| user.check(key, Access::Read).map_err(Error::Denied);
+                permit(found.records())?;
+                let mut record = record_reply(&found);
+                if self.with_wacz {
+                    let container = index.container(keys, &found, permit)?;
+                    record.push(container.map_or(Reply::Nil, Reply::bulk));
                 }
-            }),
+                let record = Reply::Array(record);
+                Granted::Reply(Reply::Array(vec![Reply::bulk("DUPE"), record]))
+            }
         })
-    }
-
-    /// Refuses with `NOPERM` unless the client's user may read the crawl that the payload was found in.
-    fn permit(
-        &self,
-        index: &mut RedisIndex,
-        keys: &mut RedisKeyspace,
-        user: &User,
-        found: &Original<RmString>,
-    ) -> Result<(), String> {
-        let read = [CrawlKey::Records, CrawlKey::Waczs];
-        read[..1 + usize::from(self.with_wacz)]
-            .iter()
-            .try_for_each(|which| {
-                let key = index.crawl_key(keys, found.crawl.id(), *which);
-                user.check(&key, Access::Read)
-            })
     }
 }
 
@@ -198,10 +178,10 @@ impl Act for Unclaim {
     }
 }
 
-fn record_reply(found: &Original<RmString>) -> Vec<Reply> {
+fn record_reply(found: &Original<RedisKeyspace>) -> Vec<Reply> {
     let record = found.record();
     vec![
-        Reply::bulk(found.crawl.id()),
+        Reply::bulk(found.crawl()),
         Reply::count(record.wacz_index),
         Reply::bulk(record.date),
         Reply::bulk(record.url),
@@ -247,7 +227,7 @@ pub fn serve(db: c_int, prefix: &[u8], keys: &mut RedisKeyspace, digests: Option
                 waiter.deadline = deadline;
                 kept.push(waiting);
             }
-            Ok(Granted::Reply(reply)) => waiting.answer(reply),
+            Ok(Granted::Reply(reply)) => waiting.answer(Ok(reply)),
             Err(error) => waiting.answer(Err(error.to_string())),
         }
     }

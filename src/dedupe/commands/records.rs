@@ -13,6 +13,7 @@ use crawlspace_host::server::command::{Act, Answer, Call};
 
 use super::claims;
 use super::indexes::{Keys, on_index, permit};
+use super::lookup::offer;
 use super::metrics;
 
 impl Act for Add<'static> {
@@ -37,14 +38,8 @@ impl Act for Add<'static> {
         )?;
         let new = on_index(call, |cached, keys| {
             let index = &mut cached.index;
-            // A hash in the written form is a string of the server already.
-            let written = given
-                .into_iter()
-                .zip(&responses)
-                .filter(|(given, response)| {
-                    given.as_ref() == response.digest.written(index.profile())
-                });
-            keys.offer_fields(written.map(|(given, _)| given));
+            let digests = responses.iter().map(|response| &response.digest);
+            offer(keys, index.profile(), given.into_iter().zip(digests));
             index.add(keys, crawl, &responses, how, even_ms())
         })?;
         metrics::ADDS.add(responses.len() as u64);

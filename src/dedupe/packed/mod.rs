@@ -18,6 +18,7 @@ mod crawls;
 mod decoding;
 mod encoding;
 mod field;
+mod lookup;
 #[cfg(test)]
 mod model;
 pub mod op;
@@ -40,7 +41,7 @@ pub use self::encoding::ENVELOPE;
 use self::field::Field;
 pub use self::scan::Cursor;
 use self::store::Kept;
-use self::table::{Records, Table};
+use self::table::Table;
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::slices::Time;
 
@@ -62,12 +63,6 @@ pub struct Packed {
     scratch: Vec<u8>,
     /// While its chunks come.
     loading: Option<Box<decoding::Loading>>,
-}
-
-/// A look-up that was begun.
-pub struct Probe<'a> {
-    field: Field<'a>,
-    hash: u64,
 }
 
 /// One of the hashes that a packed index stands for.
@@ -131,38 +126,6 @@ impl Packed {
     /// Whether a part has the field.
     pub fn has(&self, part: Part<'_>, field: &[u8]) -> bool {
         self.place(part, field).is_some()
-    }
-
-    /// Begins a look-up: asks for the memory that it needs first. What is done between the steps of a
-    /// look-up, other look-ups among it, is done while memory is on its way.
-    pub fn probe<'a>(&self, field: &'a [u8]) -> Probe<'a> {
-        let field = Field::parse(field);
-        let hash = field.hash();
-        self.table.prefetch(hash);
-        Probe { field, hash }
-    }
-
-    /// The second step: asks for the record.
-    pub fn aim(&self, probe: &Probe<'_>) {
-        self.table.find(probe.hash, |place| {
-            self.chunks.prefetch(place);
-            false
-        });
-    }
-
-    /// The last step: the owner of the field; and its record of the same field is appended to `record`,
-    /// if it has one.
-    pub fn find(&self, probe: &Probe<'_>, record: &mut Value) -> Option<&[u8]> {
-        let place = self.find_owner(&probe.field, probe.hash)?;
-        let (found, chunk) = self.chunks.record(place);
-        let owner = match chunk.crawl() {
-            OWNERS => self.owner_at(place),
-            crawl => {
-                self.codec.decode(chunk.base(), found.rest, record);
-                crawl
-            }
-        };
-        Some(&self.crawls.get(owner).id)
     }
 
     /// Sets a field; true when it is new.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::blocks::NONE;
 use super::model::Model;
 use super::record::Record;
-use super::table::RecordSlot;
+use super::table::{RecordSlot, Records};
 use super::*;
 use crawlspace_host::keyspace::Batch;
 

@@ -54,10 +54,18 @@ pub struct Call<'a> {
     user: Option<Rc<User>>,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
     /// The argument that many from the end, as the server's own string: 1 is the last one.
     pub fn from_end(&self, n: usize) -> RmString {
         self.argument(self.argv.len() - n)
+    }
+
+    /// The last `n` arguments, as the server's own strings.
+    pub fn last(&self, n: usize) -> impl Iterator<Item = RmString> + use<'a> {
+        let last = &self.argv[self.argv.len() - n..];
+        // SAFETY: the arguments live as long as the call.
+        last.iter()
+            .map(|&argument| unsafe { RmString::shared(argument) })
     }
 
     /// The argument at this position, counted from 1 at the key or prefix.
@@ -119,9 +127,11 @@ extern "C" fn entry<C: Act>(
         };
         if !C::SPEC.takes_key {
             check_prefix(prefix)?;
-            // SAFETY: the arguments live as long as the call.
-            let prefix = unsafe { RmString::shared(argv[1]) };
-            cluster::check(ctx, &prefix, C::SPEC.has_flag("write"))?;
+            if in_cluster() {
+                // SAFETY: the arguments live as long as the call.
+                let prefix = unsafe { RmString::shared(argv[1]) };
+                cluster::check(ctx, &prefix, C::SPEC.has_flag("write"))?;
+            }
         }
         let arguments = parse(rest, now_ms)?;
         let call = &mut Call {

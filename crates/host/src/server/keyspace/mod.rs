@@ -173,14 +173,10 @@ impl RedisKeyspace {
         self.open.clear();
     }
 
-    /// Offers a string that a field is likely to be asked for by: an argument is a string of the
+    /// Offers strings that fields are likely to be asked for by, one after the other: an argument is a string of the
     /// server already, and need not be made again.
-    pub fn offer_field(&mut self, field: RmString) {
-        self.last_field = Some(field);
-    }
-
-    /// Offers many fields, which are asked for one after the other.
-    pub fn offer_fields(&mut self, fields: impl Iterator<Item = RmString>) {
+    pub fn offer_fields(&mut self, mut fields: impl Iterator<Item = RmString>) {
+        self.last_field = fields.next();
         self.expected.clear();
         self.expected.extend(fields);
     }
