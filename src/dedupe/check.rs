@@ -16,7 +16,7 @@ use super::findings::{Findings, Packed, packed_standing};
 use super::index::Index;
 use super::index::holders::{Numbers, write_numbers};
 use super::index::storage::Of;
-use super::job::{Job, Lent, Walk, adopt};
+use super::job::{Job, Lent, Walk, adopt, crawls_in};
 use super::keys::CrawlKey;
 use super::store::Store;
 use super::stray::each_stray;
@@ -81,7 +81,7 @@ impl Check {
         }
         self.check_uncommitted(lent).await?;
         self.sum_canceled(lent).await?;
-        let crawls = committed(lent).await?;
+        let crawls = crawls_in(lent, &[|names| &names.allcrawls]).await?;
         self.check_merged(lent).await?;
         for crawl in &crawls {
             self.check_crawl(lent, crawl).await?;
@@ -368,18 +368,4 @@ impl Check {
         }
         Ok(())
     }
-}
-
-/// All committed crawls, sorted.
-async fn committed<K: Store>(lent: &Lent<K>) -> Result<Vec<Vec<u8>>> {
-    let mut crawls = Vec::new();
-    let committed = lent.with(|index, ks| Walk::set(ks, index.names().allcrawls.clone()));
-    let note = |_: &mut Index<K>, _: &mut K, crawl: &[u8], _: &[u8]| {
-        crawls.push(crawl.to_vec());
-        Ok(())
-    };
-    committed.run(lent, note).await?;
-    crawls.sort();
-    crawls.dedup();
-    Ok(crawls)
 }

@@ -78,12 +78,11 @@ impl Commit<'_> {
             }
         }
         self.merge(lent).await?;
-        let committed = lent.with(|index, ks| {
-            let baseline = index.crawl_key(ks, self.crawl, CrawlKey::Baseline);
-            counts::read(ks, &baseline, b"wacz")
-        })?;
+        let [waczs, baseline] = [CrawlKey::Waczs, CrawlKey::Baseline]
+            .map(|key| lent.with(|index, ks| index.crawl_key(ks, self.crawl, key)));
+        let committed = lent.with(|_, ks| counts::read(ks, &baseline, b"wacz"))?;
         let mut at = 0;
-        while lent.with(|index, ks| self.announce_file(index, ks, committed, at))? {
+        while lent.with(|index, ks| announce_file(index, ks, [&waczs, &baseline], committed, at))? {
             at += 1;
             lent.pause().await;
         }
@@ -377,33 +376,6 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Lists the name of one of the crawl's WACZ files in `src:d`, of which an earlier commit listed the first
-    /// `committed`; false when there is no such file.
-    fn announce_file<K: Store>(
-        &self,
-        index: &mut Index<K>,
-        ks: &mut K,
-        committed: i64,
-        at: u64,
-    ) -> Result<bool> {
-        let waczs = index.crawl_key(ks, self.crawl, CrawlKey::Waczs);
-        let Some(json) = ks.list_get(&waczs, at)? else {
-            return Ok(false);
-        };
-        let Some(entry) = WaczEntry::parse(json.as_ref()).filter(WaczEntry::is_closed) else {
-            return Ok(true);
-        };
-        let baseline = index.crawl_key(ks, self.crawl, CrawlKey::Baseline);
-        let names = &index.names();
-        if !ks.set_has(&names.finished, &entry.filename)? {
-            ks.set_add(&names.finished, &entry.filename)?;
-        } else if at as i64 >= committed || file_before(ks, &baseline, at)?.is_some() {
-            // Another crawl's too, or an importer put it there, or an earlier run of this: whoever removes it looks.
-            ks.set_add(&names.shared, &entry.filename)?;
-        }
-        Ok(true)
-    }
-
     /// Makes the crawl visible; false if records are left that stand in the plain hash beside the packed ones.
     fn finish<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
         let crawl = self.crawl;
@@ -449,4 +421,29 @@ impl Commit<'_> {
         index.set_copied(ks, crawl, 0)?;
         Ok(true)
     }
+}
+
+/// Lists the name of one of a crawl's WACZ files in `src:d`, of which an earlier commit listed the first `committed`; false
+/// when there is no such file.
+fn announce_file<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    [waczs, baseline]: [&K::Name; 2],
+    committed: i64,
+    at: u64,
+) -> Result<bool> {
+    let Some(json) = ks.list_get(waczs, at)? else {
+        return Ok(false);
+    };
+    let Some(entry) = WaczEntry::parse(json.as_ref()).filter(WaczEntry::is_closed) else {
+        return Ok(true);
+    };
+    let names = index.names();
+    if !ks.set_has(&names.finished, &entry.filename)? {
+        ks.set_add(&names.finished, &entry.filename)?;
+    } else if at as i64 >= committed || file_before(ks, baseline, at)?.is_some() {
+        // Another crawl's too, or an importer put it there, or an earlier run of this: whoever removes it looks.
+        ks.set_add(&names.shared, &entry.filename)?;
+    }
+    Ok(true)
 }

@@ -83,6 +83,7 @@ mod tests {
     use super::super::digest::Digest;
     use super::super::error::Error;
     use super::super::index::storage::{Layout, Storage};
+    use super::super::keys::CrawlKey;
     use super::super::profile::Profile;
     use super::super::record::Record;
     use super::super::tests::run;
@@ -177,6 +178,35 @@ mod tests {
                     assert_eq!(world.counter(counter).unwrap(), last, "{value:?}");
                     assert_eq!(world.look(false)[2], one);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn repair_takes_a_spoiled_baseline_from_the_sum() {
+        for storage in Storage::ALL {
+            for field in [&b"baseline.totalUrls"[..], b"wacz", b"merging-wacz"] {
+                let mut world = World::new(storage);
+                let World { ks, index } = &mut world;
+                // What is committed and what came since differ.
+                let response = [Response {
+                    digest: digest(7),
+                    record: Record::parse(b"0 20260319102015123 https://e/7 1000").unwrap(),
+                }];
+                index
+                    .add(ks, b"b", &response, Adding::default(), 1)
+                    .unwrap();
+                let [baseline, counts_key] = [CrawlKey::Baseline, CrawlKey::Counts]
+                    .map(|key| index.crawl_key(ks, b"b", key));
+                ks.hash_set(&baseline, field, b"spoiled").unwrap();
+                assert_ne!(world.look(false)[0], Some(Reply::Int(0)));
+                assert_eq!(world.look(true)[1], Some(Reply::Int(1)));
+                assert_eq!(world.look(false)[2], Some(Reply::Int(1)));
+                assert_eq!(world.commit(b"b"), Ok(Reply::counts(&[1, 0])));
+                let World { ks, index } = &mut world;
+                let sum = counts::read(ks, &index.names().allcounts, counts::TOTAL_URLS);
+                assert_eq!(sum, Ok(3));
+                assert_eq!(counts::read(ks, &counts_key, counts::TOTAL_URLS), Ok(2));
             }
         }
     }

@@ -5,7 +5,7 @@ use crawlspace_host::text::parse_signed;
 
 use super::counts;
 use super::digest::Digest;
-use super::error::Result;
+use super::error::{Error, Result};
 use super::index::holders::{Numbers, parse_numbers};
 use super::index::{CrawlState, Index};
 use super::keys::CrawlKey;
@@ -33,7 +33,8 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// A crawl's counts must be integers.
+    /// A crawl's counts must be integers, those as of its last commit, too: a repair takes one of these from what the
+    /// other crawls leave of the sum.
     pub(super) fn check_counts<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -41,7 +42,28 @@ impl Findings {
         crawl: &[u8],
     ) -> Result<()> {
         let key = index.crawl_key(ks, crawl, CrawlKey::Counts);
-        self.check_integers(ks, &key, &counts::SHOWN)
+        self.check_integers(ks, &key, &counts::SHOWN)?;
+        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
+        self.check_integers(ks, &baseline, &[b"wacz", b"merging-wacz"])?;
+        for (field, value) in counts::fields(ks, &baseline)?.iter() {
+            let Some(name) = field.strip_prefix(b"baseline.") else {
+                continue;
+            };
+            if parse_signed(value).is_some() {
+                continue;
+            }
+            self.count_drift += 1;
+            if self.repair {
+                let share = match index.committed_share(ks, crawl, name) {
+                    // Nothing tells the shares of several crawls apart.
+                    Err(Error::Argument(_)) => 0,
+                    share => share?,
+                };
+                counts::set(ks, &baseline, field, share)?;
+                self.repaired += 1;
+            }
+        }
+        Ok(())
     }
 
     /// These fields of a hash must be integers; a repair deletes one that is not.

@@ -11,7 +11,7 @@ use super::digest::Digest;
 use super::error::{Error, Result};
 use super::index::storage::{Of, Storage};
 use super::index::{CrawlState, Index};
-use super::job::{Job, Lent, Walk};
+use super::job::{Job, Lent, Walk, crawls_in};
 use super::keys::CrawlKey;
 use super::packed::Part;
 use super::packed::op::Op;
@@ -76,15 +76,11 @@ impl Move {
             }
             Ok(())
         })?;
-        let mut crawls = Vec::new();
-        let committed = lent.with(|index, ks| Walk::set(ks, index.names().allcrawls.clone()));
-        let check = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
-            crawls.push(crawl.to_vec());
-            index.check_types(ks, Some(crawl))
-        };
-        committed.run(lent, check).await?;
-        crawls.sort();
-        crawls.dedup();
+        let crawls = crawls_in(lent, &[|names| &names.allcrawls]).await?;
+        for crawl in &crawls {
+            lent.with(|index, ks| index.check_types(ks, Some(crawl)))?;
+            lent.pause().await;
+        }
         Ok(crawls)
     }
 

@@ -15,8 +15,8 @@ use super::index::holders::{Numbers, parse_numbers, write_numbers};
 use super::index::progress::{CANCEL, GONE, REMOVE};
 use super::index::storage::Of;
 use super::index::{CrawlState, Index};
-use super::job::{Job, Lent, Walk, adopt};
-use super::keys::CrawlKey;
+use super::job::{Job, Lent, Walk, adopt, crawls_in};
+use super::keys::{CrawlKey, Names};
 use super::merge::Withdrawn;
 use super::store::Store;
 use super::undo::file;
@@ -379,22 +379,13 @@ pub fn retain<K: Store>(mut keep: Vec<Vec<u8>>, purge: bool) -> Job<K> {
 /// The crawls that were committed once and are not in `keep`, which is sorted.
 async fn others<K: Store>(lent: &Lent<K>, keep: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
     lent.with(|index, ks| ks.hash_len(&index.names().allcounts))?;
-    let sets = lent.with(|index, ks| {
-        let names = &index.names();
-        [&names.allcrawls, &names.outgoing, &names.canceled].map(|set| Walk::set(ks, set.clone()))
-    });
-    let mut others = Vec::new();
-    for set in sets {
-        let note = |_: &mut Index<K>, _: &mut K, crawl: &[u8], _: &[u8]| {
-            if keep.binary_search_by(|c| c[..].cmp(crawl)).is_err() {
-                others.push(crawl.to_vec());
-            }
-            Ok(())
-        };
-        set.run(lent, note).await?;
-    }
-    others.sort();
-    others.dedup();
+    let sets: [fn(&Names<K::Name>) -> &K::Name; 3] = [
+        |names| &names.allcrawls,
+        |names| &names.outgoing,
+        |names| &names.canceled,
+    ];
+    let mut others = crawls_in(lent, &sets).await?;
+    others.retain(|crawl| keep.binary_search(crawl).is_err());
     Ok(others)
 }
 

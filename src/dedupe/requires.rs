@@ -9,7 +9,7 @@ use crawlspace_host::text::parse_unsigned;
 use super::counts;
 use super::error::{Error, Result};
 use super::index::Index;
-use super::job::{Job, Lent, Walk};
+use super::job::{Job, Lent, crawls_in};
 use super::keys::CrawlKey;
 use super::store::Store;
 use super::wacz::{WaczEntry, write_json_string};
@@ -184,30 +184,28 @@ fn requirements<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Res
 pub fn required_by<K: Store>(crawl: &[u8]) -> Job<K> {
     let crawl = crawl.to_vec();
     Job::new(async move |lent: Lent<K>| {
-        let sets = lent.with(|index, ks| {
-            [&index.names().uncommitted, &index.names().allcrawls]
-                .map(|set| Walk::set(ks, set.clone()))
-        });
-        let mut found = BTreeMap::new();
-        for set in sets {
-            let note = |index: &mut Index<K>, ks: &mut K, other: &[u8], _: &[u8]| {
-                // Crawlers may keep what they require elsewhere; the revisits are counted all the same.
-                let deps = index.crawl_key(ks, other, CrawlKey::Deps);
+        let mut rows = Vec::new();
+        for other in crawls_in(
+            &lent,
+            &[|names| &names.uncommitted, |names| &names.allcrawls],
+        )
+        .await?
+        {
+            // Crawlers may keep what they require elsewhere; the revisits are counted all the same.
+            let (revisits, requires) = lent.with(|index, ks| {
+                let deps = index.crawl_key(ks, &other, CrawlKey::Deps);
+                let requires = index.crawl_key(ks, &other, CrawlKey::Requires);
                 let revisits = ks.hash_get(&deps, &crawl)?;
-                let requires = index.crawl_key(ks, other, CrawlKey::Requires);
-                if revisits.is_some() || ks.set_has(&requires, &crawl)? {
-                    let revisits = revisits.and_then(|n| parse_unsigned(n.as_ref()));
-                    found.insert(other.to_vec(), revisits);
-                }
-                Ok(())
-            };
-            set.run(&lent, note).await?;
+                Ok::<_, Error>((revisits, ks.set_has(&requires, &crawl)?))
+            })?;
+            if revisits.is_some() || requires {
+                let revisits = revisits.and_then(|n| parse_unsigned(n.as_ref()));
+                let revisits = revisits.map_or(Reply::Nil, Reply::count);
+                rows.push(Reply::Array(vec![Reply::bulk(&other), revisits]));
+            }
+            lent.pause().await;
         }
-        let rows = found.into_iter().map(|(crawl, revisits)| {
-            let revisits = revisits.map_or(Reply::Nil, Reply::count);
-            Reply::Array(vec![Reply::bulk(crawl), revisits])
-        });
-        Ok(Reply::Array(rows.collect()))
+        Ok(Reply::Array(rows))
     })
 }
 

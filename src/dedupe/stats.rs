@@ -7,8 +7,8 @@ use crawlspace_host::reply::Reply;
 use super::counts;
 use super::error::{Error, Result};
 use super::index::{CrawlState, Index};
-use super::job::{Job, Lent, Walk};
-use super::keys::{CrawlKey, Group};
+use super::job::{Job, Lent, crawls_in};
+use super::keys::{CrawlKey, Group, Names};
 use super::packed::Part;
 use super::store::Store;
 use super::stray::each_stray;
@@ -111,21 +111,16 @@ impl<K: Store> Index<K> {
 /// The job ends with `WRONGTYPE` when a key holds another type.
 pub fn stats<K: Store>() -> Job<K> {
     Job::new(async |lent: Lent<K>| {
-        let sets = lent.with(|index, ks| {
-            [&index.names().uncommitted, &index.names().allcrawls]
-                .map(|set| Walk::set(ks, set.clone()))
-        });
-        let mut memory = BTreeMap::new();
-        for set in sets {
-            let measure = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
-                if !memory.contains_key(crawl) {
-                    memory.insert(crawl.to_vec(), index.crawl_memory(ks, crawl));
-                }
-                Ok(())
-            };
-            set.run(&lent, measure).await?;
+        let mut memory = 0;
+        for crawl in crawls_in(
+            &lent,
+            &[|names| &names.uncommitted, |names| &names.allcrawls],
+        )
+        .await?
+        {
+            memory += lent.with(|index, ks| index.crawl_memory(ks, &crawl));
+            lent.pause().await;
         }
-        let memory = memory.values().sum();
         lent.with(|index, ks| index.whole_stats(ks, memory))
     })
 }
@@ -150,27 +145,20 @@ pub enum Which {
 pub fn crawls<K: Store>(which: Which) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let mut found = BTreeMap::new();
-        let sets = lent.with(|index, ks| {
-            let names = &index.names();
-            let sets: &[&K::Name] = match which {
-                Which::All => &[
-                    &names.uncommitted,
-                    &names.allcrawls,
-                    &names.outgoing,
-                    &names.canceled,
-                ],
-                Which::Uncommitted => &[&names.uncommitted],
-                Which::Committed => &[&names.allcrawls],
-                Which::Unlisted => &[],
-            };
-            let walks = sets.iter().map(|&set| Walk::set(ks, set.clone()));
-            walks.collect::<Vec<_>>()
-        });
-        for set in sets {
-            let note = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
-                note_crawl(index, ks, crawl, &mut found)
-            };
-            set.run(&lent, note).await?;
+        let sets: &[fn(&Names<K::Name>) -> &K::Name] = match which {
+            Which::All => &[
+                |names| &names.uncommitted,
+                |names| &names.allcrawls,
+                |names| &names.outgoing,
+                |names| &names.canceled,
+            ],
+            Which::Uncommitted => &[|names| &names.uncommitted],
+            Which::Committed => &[|names| &names.allcrawls],
+            Which::Unlisted => &[],
+        };
+        for crawl in crawls_in(&lent, sets).await? {
+            lent.with(|index, ks| note_crawl(index, ks, &crawl, &mut found))?;
+            lent.pause().await;
         }
         if which == Which::Unlisted {
             let note = |index: &mut Index<K>, ks: &mut K, crawl: Vec<u8>, part: CrawlKey| {
