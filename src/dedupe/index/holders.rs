@@ -76,10 +76,9 @@ impl Ledger {
             self.everybody = None;
             return;
         }
-        for list in [&mut self.everybody, &mut self.unrecorded] {
-            if let Some(list) = list {
-                Rc::make_mut(list).retain(|(_, other)| other != crawl);
-            }
+        let lists = [&mut self.everybody, &mut self.unrecorded];
+        for list in lists.into_iter().flatten() {
+            Rc::make_mut(list).retain(|(_, other)| other != crawl);
         }
     }
 
