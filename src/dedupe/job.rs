@@ -13,7 +13,7 @@ pub use crawlspace_host::slices::{Step, Time};
 use super::error::{Error, Result};
 use super::index::Index;
 use super::index::storage::{Of, Source};
-use super::keys::Names;
+use super::keys::Pick;
 use super::store::Store;
 
 /// Work on one index, done in slices.
@@ -133,7 +133,7 @@ impl<K: Store> Walk<K> {
 /// `WRONGTYPE` when a key holds another type; or when the server refuses.
 pub(super) async fn crawls_in<K: Store>(
     lent: &Lent<K>,
-    sets: &[fn(&Names<K::Name>) -> &K::Name],
+    sets: &[Pick<K::Name>],
 ) -> Result<Vec<Vec<u8>>> {
     let mut crawls = BTreeSet::new();
     for set in sets {

@@ -176,6 +176,9 @@ once_keys! { Once:
     canceled = Once::set("canceledcrawls", &[State]);
 }
 
+/// Picks one of them.
+pub type Pick<N> = fn(&Names<N>) -> &N;
+
 impl<N> Names<N> {
     /// Those of a group.
     pub fn group(&self, group: Group) -> impl Iterator<Item = &N> {

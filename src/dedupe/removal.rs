@@ -16,7 +16,7 @@ use super::index::progress::{CANCEL, GONE, REMOVE};
 use super::index::storage::Of;
 use super::index::{CrawlState, Index};
 use super::job::{Job, Lent, Walk, adopt, crawls_in};
-use super::keys::{CrawlKey, Names};
+use super::keys::{CrawlKey, Pick};
 use super::merge::Withdrawn;
 use super::store::Store;
 use super::undo::file;
@@ -379,7 +379,7 @@ pub fn retain<K: Store>(mut keep: Vec<Vec<u8>>, purge: bool) -> Job<K> {
 /// The crawls that were committed once and are not in `keep`, which is sorted.
 async fn others<K: Store>(lent: &Lent<K>, keep: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
     lent.with(|index, ks| ks.hash_len(&index.names().allcounts))?;
-    let sets: [fn(&Names<K::Name>) -> &K::Name; 3] = [
+    let sets: [Pick<K::Name>; 3] = [
         |names| &names.allcrawls,
         |names| &names.outgoing,
         |names| &names.canceled,

@@ -8,7 +8,7 @@ use super::counts;
 use super::error::{Error, Result};
 use super::index::{CrawlState, Index};
 use super::job::{Job, Lent, crawls_in};
-use super::keys::{CrawlKey, Group, Names};
+use super::keys::{CrawlKey, Group, Pick};
 use super::packed::Part;
 use super::store::Store;
 use super::stray::each_stray;
@@ -145,7 +145,7 @@ pub enum Which {
 pub fn crawls<K: Store>(which: Which) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let mut found = BTreeMap::new();
-        let sets: &[fn(&Names<K::Name>) -> &K::Name] = match which {
+        let sets: &[Pick<K::Name>] = match which {
             Which::All => &[
                 |names| &names.uncommitted,
                 |names| &names.allcrawls,

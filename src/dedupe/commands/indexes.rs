@@ -8,7 +8,7 @@ use super::{metrics, settings};
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::index::Index;
 use crate::dedupe::index::storage::Layout;
-use crate::dedupe::keys::{CrawlKey, Group, Names, Shared, possible_prefixes, prefix_of_shared};
+use crate::dedupe::keys::{CrawlKey, Group, Pick, Shared, possible_prefixes, prefix_of_shared};
 use crawlspace_host::keyspace::{KeyError, Keyspace};
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::api::{Ctx, RawCtx, RmString, context_flags, raw, rm};
@@ -87,7 +87,7 @@ pub fn on_index<T>(
 #[derive(Clone, Copy)]
 pub enum Keys<'a> {
     /// One that it has once.
-    One(fn(&Names<RmString>) -> &RmString),
+    One(Pick<RmString>),
     /// Those of a group.
     All(Group),
     /// Keys of a crawl.
@@ -103,7 +103,7 @@ pub fn permit(
     on_index(call, |cached, keys| {
         let index = &mut cached.index;
         Ok(asked.iter().try_for_each(|&(some, access)| match some {
-            Keys::One(name) => user.check(name(&index.names()), access),
+            Keys::One(name) => user.check(name(index.names()), access),
             Keys::All(group) => {
                 let mut names = index.names().group(group);
                 names.try_for_each(|name| user.check(name, access))
