@@ -121,11 +121,11 @@ impl Check {
     }
 
     async fn check_uncommitted<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        let crawls = lent.with(|index, ks| Walk::set(ks, index.names().uncommitted.clone()));
-        let check = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
-            self.findings.check_counts(index, ks, crawl)
-        };
-        crawls.run(lent, check).await
+        for crawl in crawls_in(lent, &[|names| &names.uncommitted]).await? {
+            lent.with(|index, ks| self.findings.check_counts(index, ks, &crawl))?;
+            lent.pause().await;
+        }
+        Ok(())
     }
 
     async fn sum_canceled<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
