@@ -28,6 +28,24 @@ fn spell(values: u64, case: Case) -> u64 {
     values + EACH * 0x30 + is_letter * u64::from(letter)
 }
 
+/// The bytes of eight hexadecimal digits; sets bits of `wrong` when there are others.
+#[inline]
+fn read_eight(case: Case, digits: [u8; 8], wrong: &mut u64) -> [u8; 4] {
+    let mut word = u64::from_le_bytes(digits);
+    if case == Case::Any {
+        // One of these bits tells digits from what becomes a digit by the next step.
+        *wrong |= !(word | word << 1) & (EACH * 0x40);
+        word |= EACH * 0x20;
+    }
+    let is_letter = (word >> 6) & EACH;
+    let value = (word & (EACH * 0x0f)).wrapping_add(is_letter * 9);
+    let value = value & (EACH * 0x0f);
+    *wrong |= word ^ spell(value, case);
+    let pairs = (value << 4 | value >> 8) & 0x00ff_00ff_00ff_00ff;
+    let pairs = (pairs | pairs >> 8) & 0x0000_ffff_0000_ffff;
+    ((pairs | pairs >> 16) as u32).to_le_bytes()
+}
+
 /// Reads hexadecimal digits, two a byte; false when there are others, or not as many.
 #[inline]
 pub fn read_hex(case: Case, text: &[u8], raw: &mut [u8]) -> bool {
@@ -35,38 +53,42 @@ pub fn read_hex(case: Case, text: &[u8], raw: &mut [u8]) -> bool {
         return false;
     }
     let mut wrong = 0;
-    for (digits, raw) in text.chunks(8).zip(raw.chunks_mut(4)) {
-        let mut word = [b'0'; 8];
-        word[..digits.len()].copy_from_slice(digits);
-        let mut word = u64::from_le_bytes(word);
-        if case == Case::Any {
-            // One of these bits tells digits from what becomes a digit by the next step.
-            wrong |= !(word | word << 1) & (EACH * 0x40);
-            word |= EACH * 0x20;
-        }
-        let is_letter = (word >> 6) & EACH;
-        let value = (word & (EACH * 0x0f)).wrapping_add(is_letter * 9);
-        let value = value & (EACH * 0x0f);
-        wrong |= word ^ spell(value, case);
-        let pairs = (value << 4 | value >> 8) & 0x00ff_00ff_00ff_00ff;
-        let pairs = (pairs | pairs >> 8) & 0x0000_ffff_0000_ffff;
-        let pairs = (pairs | pairs >> 16) as u32;
-        raw.copy_from_slice(&pairs.to_le_bytes()[..raw.len()]);
+    // Chunks of a fixed length are loaded and stored at once, without a call to copy them.
+    let (words, rest) = text.as_chunks();
+    let (bytes, tail) = raw.as_chunks_mut();
+    for (digits, bytes) in words.iter().zip(bytes) {
+        *bytes = read_eight(case, *digits, &mut wrong);
+    }
+    if !rest.is_empty() {
+        let mut digits = [b'0'; 8];
+        digits[..rest.len()].copy_from_slice(rest);
+        let bytes = read_eight(case, digits, &mut wrong);
+        tail.copy_from_slice(&bytes[..tail.len()]);
     }
     wrong == 0
+}
+
+/// The hexadecimal digits of four bytes.
+#[inline]
+fn spell_four(case: Case, bytes: [u8; 4]) -> [u8; 8] {
+    let value = u64::from(u32::from_le_bytes(bytes));
+    let pairs = (value | value << 16) & 0x0000_ffff_0000_ffff;
+    let pairs = (pairs | pairs << 8) & 0x00ff_00ff_00ff_00ff;
+    let value = (pairs >> 4 | pairs << 8) & (EACH * 0x0f);
+    spell(value, case).to_le_bytes()
 }
 
 /// Appends hexadecimal digits, two a byte; of any case, those in lower case.
 #[inline]
 pub fn put_hex(case: Case, raw: &[u8], out: &mut impl Sink) {
-    for raw in raw.chunks(4) {
-        let mut word = [0; 4];
-        word[..raw.len()].copy_from_slice(raw);
-        let value = u64::from(u32::from_le_bytes(word));
-        let pairs = (value | value << 16) & 0x0000_ffff_0000_ffff;
-        let pairs = (pairs | pairs << 8) & 0x00ff_00ff_00ff_00ff;
-        let value = (pairs >> 4 | pairs << 8) & (EACH * 0x0f);
-        out.put_slice(&spell(value, case).to_le_bytes()[..2 * raw.len()]);
+    let (words, rest) = raw.as_chunks();
+    for bytes in words {
+        out.put_slice(&spell_four(case, *bytes));
+    }
+    if !rest.is_empty() {
+        let mut bytes = [0; 4];
+        bytes[..rest.len()].copy_from_slice(rest);
+        out.put_slice(&spell_four(case, bytes)[..2 * rest.len()]);
     }
 }
 
