@@ -64,7 +64,7 @@ impl<K: Store> Index<K> {
         Ok(found.pop().flatten())
     }
 
-    /// Looks hashes up as [`Index::find`] does one. `permit` is asked for each key that this tells something of.
+    /// Looks hashes up as `Index::find` does one. `permit` is asked for each key that this tells something of.
     ///
     /// # Errors
     /// That of `permit`. `WRONGTYPE` when a key holds another type; or when the server refuses.
