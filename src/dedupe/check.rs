@@ -16,7 +16,7 @@ use super::findings::{Findings, Packed, packed_standing};
 use super::index::Index;
 use super::index::holders::{Numbers, write_numbers};
 use super::index::storage::Of;
-use super::job::{Job, Lent, Walk, adopt, crawls_in};
+use super::job::{Job, Lent, Walk, adopt, crawls_in, each_crawl};
 use super::keys::CrawlKey;
 use super::store::Store;
 use super::stray::each_stray;
@@ -121,11 +121,10 @@ impl Check {
     }
 
     async fn check_uncommitted<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        for crawl in crawls_in(lent, &[|names| &names.uncommitted]).await? {
-            lent.with(|index, ks| self.findings.check_counts(index, ks, &crawl))?;
-            lent.pause().await;
-        }
-        Ok(())
+        let check = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
+            self.findings.check_counts(index, ks, crawl)
+        };
+        each_crawl(lent, &[|names| &names.uncommitted], check).await
     }
 
     async fn sum_canceled<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {

@@ -147,6 +147,34 @@ pub(super) async fn crawls_in<K: Store>(
     Ok(crawls.into_iter().collect())
 }
 
+/// How many crawls are looked at before the time is: a job over few of them takes one slice.
+const CRAWLS_AT_ONCE: usize = 16;
+
+/// Hands each crawl that is in one of these sets to `each`, sorted.
+///
+/// # Errors
+/// Those of `each`. `WRONGTYPE` when a key holds another type; or when the server refuses.
+pub(super) async fn each_crawl<K: Store>(
+    lent: &Lent<K>,
+    sets: &[Pick<K::Name>],
+    mut each: impl FnMut(&mut Index<K>, &mut K, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let crawls = crawls_in(lent, sets).await?;
+    let mut chunks = crawls.chunks(CRAWLS_AT_ONCE);
+    let work = |index: &mut Index<K>, ks: &mut K, time: Time<'_>| {
+        for crawls in chunks.by_ref() {
+            for crawl in crawls {
+                each(index, ks, crawl)?;
+            }
+            if !time() {
+                break;
+            }
+        }
+        Ok(chunks.len() == 0)
+    };
+    lent.slices(work).await
+}
+
 /// Gives every committed crawl its place in the order of commits: those that plain clients
 /// committed get theirs here, sorted by id, before the job that asks gets its own.
 ///

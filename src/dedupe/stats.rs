@@ -7,7 +7,7 @@ use crawlspace_host::reply::Reply;
 use super::counts;
 use super::error::{Error, Result};
 use super::index::{CrawlState, Index};
-use super::job::{Job, Lent, crawls_in};
+use super::job::{Job, Lent, each_crawl};
 use super::keys::{CrawlKey, Group, Pick};
 use super::packed::Part;
 use super::store::Store;
@@ -112,15 +112,12 @@ impl<K: Store> Index<K> {
 pub fn stats<K: Store>() -> Job<K> {
     Job::new(async |lent: Lent<K>| {
         let mut memory = 0;
-        for crawl in crawls_in(
-            &lent,
-            &[|names| &names.uncommitted, |names| &names.allcrawls],
-        )
-        .await?
-        {
-            memory += lent.with(|index, ks| index.crawl_memory(ks, &crawl));
-            lent.pause().await;
-        }
+        let measure = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
+            memory += index.crawl_memory(ks, crawl);
+            Ok(())
+        };
+        let sets: [Pick<K::Name>; 2] = [|names| &names.uncommitted, |names| &names.allcrawls];
+        each_crawl(&lent, &sets, measure).await?;
         lent.with(|index, ks| index.whole_stats(ks, memory))
     })
 }
@@ -156,10 +153,10 @@ pub fn crawls<K: Store>(which: Which) -> Job<K> {
             Which::Committed => &[|names| &names.allcrawls],
             Which::Unlisted => &[],
         };
-        for crawl in crawls_in(&lent, sets).await? {
-            lent.with(|index, ks| note_crawl(index, ks, &crawl, &mut found))?;
-            lent.pause().await;
-        }
+        let note = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
+            note_crawl(index, ks, crawl, &mut found)
+        };
+        each_crawl(&lent, sets, note).await?;
         if which == Which::Unlisted {
             let note = |index: &mut Index<K>, ks: &mut K, crawl: Vec<u8>, part: CrawlKey| {
                 if part.is_ours() {
