@@ -128,11 +128,11 @@ impl<R: BufRead> Reader<R> {
                 NextLine::Joined => return Ok(Some(Ok(without_end(&self.joined)))),
                 NextLine::Buffered(length) => {
                     // It is there already, so nothing is read.
-                    let line = self.input.fill_buf()?.get(..length).unwrap_or_default();
+                    let line = &self.input.fill_buf()?[..length];
                     if is_blank(line) {
                         continue;
                     }
-                    let line = self.input.fill_buf()?.get(..length).unwrap_or_default();
+                    let line = &self.input.fill_buf()?[..length];
                     return Ok(Some(Ok(without_end(line))));
                 }
             }

@@ -34,9 +34,6 @@ mod raw;
 mod read_ahead;
 mod request;
 
-/// Number of lines after which progress is reported and a cancellation is checked.
-const PROGRESS_INTERVAL: u64 = 4096;
-
 pub use self::cache::{
     Counts, Draft, Entry, Eviction, Figures, FileBasedCache, FileSum, Form, Input, Manifest,
     MultiFileBasedCache,
@@ -56,6 +53,38 @@ pub use self::raw::{Raw, RawCaches, RawMetadataCache};
 pub use self::request::reasons;
 pub use self::request::{IndexRequestClient, Parcel};
 pub use crawlspace_archive::{Error, Progress, Work};
+
+use std::io::{self, BufRead};
+
+use crawlspace_archive::lines::{Bad, Reader};
+
+/// Number of lines after which progress is reported and a cancellation is checked.
+const PROGRESS_INTERVAL: u64 = 4096;
+
+/// Gives each line of an input, with its number, to `take`. What `work` counts is lines.
+///
+/// # Errors
+/// Those of `take`; what `failed` makes of those of the input; [`Error::Cancelled`].
+fn each_line(
+    input: impl BufRead,
+    work: &Work,
+    failed: impl Fn(&io::Error) -> Error,
+    mut take: impl FnMut(u64, Result<&[u8], Bad>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut lines = Reader::new(input);
+    let mut reported = 0;
+    loop {
+        let number = lines.number() + 1;
+        if number >= reported + PROGRESS_INTERVAL {
+            work.advance(number - reported)?;
+            reported = number;
+        }
+        match lines.next().map_err(|error| failed(&error))? {
+            Some(line) => take(number, line)?,
+            None => return Ok(()),
+        }
+    }
+}
 
 /// The example of the README compiles and runs.
 #[cfg(doctest)]

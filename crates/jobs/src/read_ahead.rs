@@ -72,7 +72,7 @@ impl BufRead for Pieces {
             self.piece = self.pieces.recv().unwrap_or_else(|_| Ok(Vec::new()))?;
             self.at = 0;
         }
-        Ok(self.piece.get(self.at..).unwrap_or_default())
+        Ok(&self.piece[self.at..])
     }
 
     fn consume(&mut self, bytes: usize) {

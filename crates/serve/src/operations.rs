@@ -281,8 +281,7 @@ impl Reorder {
         let before = self.rows.len();
         // Few of a batch may be left, which would keep the memory of all of it.
         self.rows.extend(batch.iter().map(Row::detached));
-        self.kept
-            .rows(self.rows.get(before..).unwrap_or_default())?;
+        self.kept.rows(&self.rows[before..])?;
         // Sorted now and then, what will not be used need not be kept.
         if self.rows.len() / 2 > self.most.max(1024) {
             self.settle();

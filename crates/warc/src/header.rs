@@ -205,7 +205,7 @@ impl Header {
 
     /// All fields, in the order of the file.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let part = |range: &Range<usize>| self.raw.get(range.clone()).unwrap_or_default();
+        let part = |range: &Range<usize>| &self.raw[range.clone()];
         let fields = self.fields.iter();
         fields.map(move |field| (part(&field.name), part(&field.value)))
     }

@@ -201,7 +201,7 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
     /// The fields, in their order.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
         let raw = self.raw.as_ref();
-        let part = |range: &Range<usize>| raw.get(range.clone()).unwrap_or_default();
+        let part = |range: &Range<usize>| &raw[range.clone()];
         self.fields.iter().map(move |ranges| Field {
             name: part(&ranges.name),
             value: part(&ranges.value),

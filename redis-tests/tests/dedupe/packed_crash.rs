@@ -93,7 +93,10 @@ fn change_survives_kill9(preamble: bool) {
             assert!(c.storage().ends_with("ing"), "{}", c.storage());
             assert_nothing_is_missed(&mut c, &format!("{name} cut short"));
         }
-        assert!(kills > 0, "{name} was over before its first quarter was seen");
+        assert!(
+            kills > 0,
+            "{name} was over before its first quarter was seen"
+        );
         let mut c = DedupeIndex::of(&server, P);
         let reply = c.change(name);
         assert_eq!(reply.0, storage);

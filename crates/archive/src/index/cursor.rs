@@ -60,7 +60,7 @@ impl Cursor {
     pub(crate) fn line(&self) -> &[u8] {
         match &self.run {
             None => self.lines.line(),
-            Some(run) => run.text.get(run.head.clone()).unwrap_or_default(),
+            Some(run) => &run.text[run.head.clone()],
         }
     }
 

@@ -252,7 +252,7 @@ fn a_proxy_gets_whole_urls_and_opens_tunnels() {
         assert_eq!(text.unwrap(), b"text");
         let refused = ask(&through("socks5://127.0.0.1:1"), "http://a.invalid/").await;
         assert!(matches!(refused.err(), Some(Error::Refused(_))));
-        // Whoever has a guard has no proxy.
+        // With a guard, the proxies of the environment are ignored.
         assert!(here().proxies.is_none());
     });
     let asked = proxy.asked();

@@ -32,7 +32,7 @@ impl Unpack {
             self.packed.advance(step.read);
             done += step.written;
         }
-        let piece = self.piece.get(..done).unwrap_or_default();
+        let piece = &self.piece[..done];
         Ok((done > 0).then(|| Bytes::copy_from_slice(piece)))
     }
 

@@ -113,23 +113,19 @@ impl<'a> LineBuffer<'a> {
     #[inline]
     fn line(self, entry: SortEntry) -> Line<'a> {
         let at = entry.at as usize;
-        let rest = self.0.get(at..).unwrap_or_default();
-        let (Some((from, rest)), length) = (rest.split_first_chunk(), entry.length as usize) else {
-            return (&[], 0..0);
+        let (head, rest) = self.0[at..].split_at(HEAD);
+        let [a, b, c, d, e, f, g, h] = *head else {
+            unreachable!("a head of {HEAD} bytes");
         };
-        let Some((to, rest)) = rest.split_first_chunk() else {
-            return (&[], 0..0);
-        };
-        let number = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes) as usize;
-        let line = rest.get(..length).unwrap_or_default();
-        (line, number(from)..number(to))
+        let [from, to] = [[a, b, c, d], [e, f, g, h]].map(|n| u32::from_le_bytes(n) as usize);
+        (&rest[..entry.length as usize], from..to)
     }
 
     #[inline]
     fn text(self, entry: SortEntry, part: Part) -> &'a [u8] {
         let (line, key) = self.line(entry);
         match part {
-            Part::Key => line.get(key).unwrap_or_default(),
+            Part::Key => &line[key],
             Part::Whole => line,
         }
     }

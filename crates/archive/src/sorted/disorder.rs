@@ -69,7 +69,7 @@ fn samples(path: &Path) -> io::Result<Option<String>> {
         let from = (size / SAMPLES * number).max(read_to);
         let length = file.read_at(&mut sample, from)?;
         read_to = from + length as u64;
-        let text = sample.get(..length).unwrap_or_default();
+        let text = &sample[..length];
         if from == 0 && text.starts_with(b"\xef\xbb\xbf") {
             return Ok(Some(
                 "it begins with a byte order mark, which hides its first line".to_owned(),

@@ -198,7 +198,7 @@ impl Snapshot {
         spend(bytes).await;
         let before = into.len();
         into.resize(before + bytes, 0);
-        let room = into.get_mut(before..).unwrap_or_default();
+        let room = &mut into[before..];
         let read = match self.opened.read_in_memory(offset, room) {
             Some(read) => Ok(read),
             None => {
@@ -329,7 +329,7 @@ mod tests {
         let half = room.len().div_ceil(2);
         match read % 7 {
             3 => Err(Errno::AGAIN),
-            5 => Ok(room.get_mut(..half).unwrap_or_default()),
+            5 => Ok(&mut room[..half]),
             _ => Ok(room),
         }
     }

@@ -50,13 +50,13 @@ impl Shape {
     /// The timestamp of the line.
     #[inline]
     pub(crate) fn timestamp(self, line: &[u8]) -> &[u8] {
-        line.get(self.key + 1..self.second).unwrap_or_default()
+        &line[self.key + 1..self.second]
     }
 
     /// Urlkey and timestamp.
     #[inline]
     pub fn both(self, line: &[u8]) -> &[u8] {
-        line.get(..self.second).unwrap_or(line)
+        &line[..self.second]
     }
 }
 
@@ -112,9 +112,7 @@ impl Writer {
     #[inline]
     pub(crate) fn last(&self) -> &[u8] {
         match self.rows.last() {
-            Some((begin, end, shape)) => {
-                shape.both(self.text.get(*begin..*end).unwrap_or_default())
-            }
+            Some((begin, end, shape)) => shape.both(&self.text[*begin..*end]),
             None => &self.last,
         }
     }
@@ -128,7 +126,7 @@ impl Writer {
     #[inline]
     pub fn push(&mut self, line: &[u8], shape: Shape) -> bool {
         let begin = self.text.len();
-        let json = line.get(shape.second + 1..).unwrap_or_default();
+        let json = &line[shape.second + 1..];
         let written = match json {
             [b'{', .., b'}'] => {
                 if !may_have_own(json) {

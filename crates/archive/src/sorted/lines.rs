@@ -193,13 +193,13 @@ impl<P: Pieces> Forward<P> {
 
     #[inline]
     pub(crate) fn line(&self) -> &[u8] {
-        trimmed(self.buffer.get(self.line.clone()).unwrap_or_default())
+        trimmed(&self.buffer[self.line.clone()])
     }
 
     #[inline]
     pub(crate) async fn next(&mut self) -> Result<bool, SourceError> {
         loop {
-            let rest = self.buffer.get(self.searched..).unwrap_or_default();
+            let rest = &self.buffer[self.searched..];
             if let Some(length) = memchr::memchr(b'\n', rest) {
                 let end = self.searched + length;
                 self.line = self.next..end;
@@ -283,13 +283,13 @@ impl<P: Pieces> Backward<P> {
 
     #[inline]
     fn line(&self) -> &[u8] {
-        trimmed(self.buffer.get(self.line.clone()).unwrap_or_default())
+        trimmed(&self.buffer[self.line.clone()])
     }
 
     #[inline]
     async fn next(&mut self) -> Result<bool, SourceError> {
         loop {
-            let text = self.buffer.get(..self.end).unwrap_or_default();
+            let text = &self.buffer[..self.end];
             if self.skipping {
                 if let Some(feed) = memchr::memrchr(b'\n', text) {
                     self.end = feed + 1;
@@ -299,7 +299,7 @@ impl<P: Pieces> Backward<P> {
                 self.end = 0;
             } else if let [.., last] = text {
                 let stop = self.end - usize::from(*last == b'\n');
-                let line = text.get(..stop).unwrap_or_default();
+                let line = &text[..stop];
                 let begin = match memchr::memrchr(b'\n', line) {
                     Some(feed) => Some(feed + 1),
                     None => self.all.then_some(0),
@@ -330,7 +330,7 @@ impl<P: Pieces> Backward<P> {
         let mut buffer = Vec::with_capacity(self.piece + self.end);
         self.all = !self.pieces.before(self.piece, &mut buffer).await?;
         let before = buffer.len();
-        buffer.extend_from_slice(self.buffer.get(..self.end).unwrap_or_default());
+        buffer.extend_from_slice(&self.buffer[..self.end]);
         self.end += before;
         self.buffer = buffer;
         self.line = 0..0;

@@ -209,7 +209,7 @@ impl Input {
 
     fn head(&self) -> &[u8] {
         match self.here {
-            Here::Line => self.text.get(self.line.clone()).unwrap_or_default(),
+            Here::Line => &self.text[self.line.clone()],
             Here::Block(_) | Here::End => &self.head,
         }
     }
@@ -266,7 +266,7 @@ impl Input {
 
     /// The line that begins there in the text. After the last one is the next block.
     fn find_line(&mut self, begin: usize) -> Result<(), Error> {
-        let rest = self.text.get(begin..).unwrap_or_default();
+        let rest = &self.text[begin..];
         let Some(length) = memchr::memchr(b'\n', rest) else {
             return self.next_block();
         };

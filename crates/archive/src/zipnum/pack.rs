@@ -164,7 +164,7 @@ impl Packer {
     fn pack(&mut self, batch: &mut Batch) -> io::Result<()> {
         let mut begin = 0;
         for &end in &batch.ends {
-            let block = batch.text.get(begin..end).unwrap_or_default();
+            let block = &batch.text[begin..end];
             self.member(block, &mut batch.packed)?;
             batch.packed_ends.push(batch.packed.len());
             begin = end;
@@ -176,7 +176,7 @@ impl Packer {
         self.0.reset();
         let mut done = 0;
         loop {
-            let rest = block.get(done..).unwrap_or_default();
+            let rest = &block[done..];
             packed.reserve((rest.len() / 2).max(4096));
             let status = self
                 .0

@@ -130,7 +130,7 @@ impl Secondary {
     fn line(&mut self, place: u64) -> Result<Option<std::ops::Range<usize>>, Error> {
         let mut searched = self.at;
         loop {
-            let rest = self.buffer.get(searched..).unwrap_or_default();
+            let rest = &self.buffer[searched..];
             if let Some(length) = memchr::memchr(b'\n', rest) {
                 let line = self.at..searched + length;
                 self.at = line.end + 1;

@@ -173,7 +173,7 @@ impl Writer {
         let Some(shape) = Shape::of(line) else {
             return Err(self.refused("does not begin with a key and a timestamp", line));
         };
-        let key = line.get(..shape.key).unwrap_or_default();
+        let key = &line[..shape.key];
         if memchr::memchr(b'\t', key).is_some() || memchr::memchr(b'\n', line).is_some() {
             return Err(self.refused("has a tab in its key, or more than one line", line));
         }
@@ -290,8 +290,7 @@ impl Writer {
         let open = self.open();
         if open > 0 {
             let mut next = self.spare.pop().unwrap_or_default();
-            next.text
-                .extend_from_slice(self.batch.text.get(open..).unwrap_or_default());
+            next.text.extend_from_slice(&self.batch.text[open..]);
             self.batch.text.truncate(open);
             for end in &mut self.ends {
                 *end -= open;
@@ -342,7 +341,7 @@ impl Writer {
         let from = next.checked_sub(1).and_then(|last| ends.get(last));
         let from = from.copied().unwrap_or(0);
         let to = ends.get(*next).copied().unwrap_or(from);
-        let member = batch.packed.get(from..to).unwrap_or_default();
+        let member = &batch.packed[from..to];
         self.gz.write(member)?;
         let length = member.len() as u64;
         *next += 1;
@@ -426,7 +425,7 @@ fn copy(run: &Run, room: &mut Vec<u8>, out: &mut Output) -> Result<(), Error> {
                 what: format!("it ends at byte {at}, in a block"),
             });
         }
-        out.write(room.get(..read).unwrap_or_default())?;
+        out.write(&room[..read])?;
         at += read as u64;
         left -= read as u64;
     }

@@ -193,7 +193,7 @@ pub(crate) fn sum(path: &Path, work: &Work) -> Result<(u64, String), Error> {
         match file.read(&mut buffer) {
             Ok(0) => return Ok((size, hex(hash.digest128()))),
             Ok(read) => {
-                hash.update(buffer.get(..read).unwrap_or_default());
+                hash.update(&buffer[..read]);
                 size += read as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -20,9 +20,9 @@ use crawlspace_cdx::surt::urlkey;
 use self::captures::Captures;
 pub(crate) use self::row::Row;
 use super::crawl_log::Line;
-use super::{Error, JobId, PROGRESS_INTERVAL, Work};
+use super::{Error, JobId, Work, each_line};
 use crawlspace_archive::lines::fields::is_word;
-use crawlspace_archive::lines::{Bad, Reader, Tally};
+use crawlspace_archive::lines::{Bad, Tally};
 
 /// Which captures there are in an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,17 +86,8 @@ pub(crate) fn rows(
         counts: Counts::default(),
     };
     let name = format!("crawl.log of job {job}");
-    let mut lines = Reader::new(crawl_log);
-    let mut reported = 0;
-    loop {
-        let number = lines.number() + 1;
-        if number >= reported + PROGRESS_INTERVAL {
-            work.advance(number - reported)?;
-            reported = number;
-        }
-        let Some(raw) = lines.next().map_err(|error| read(&name, &error))? else {
-            break;
-        };
+    let failed = |error: &std::io::Error| read(&name, error);
+    each_line(crawl_log, work, failed, |number, raw| {
         let bad = match raw.and_then(Line::parse) {
             Err(bad) => Some(bad),
             Ok(line) => match join.wanted(&line) {
@@ -115,7 +106,8 @@ pub(crate) fn rows(
             let line = raw.unwrap_or_default();
             join.counts.bad.add(&name, number, line, bad);
         }
-    }
+        Ok(())
+    })?;
     if let Some(captures) = &mut join.captures {
         captures.rest(&join.job, &mut join.counts)?;
     }

@@ -99,7 +99,7 @@ impl Read for Seen<'_> {
         }
         let n = self.source.read(into)?;
         self.size += n as u64;
-        self.sum.update(into.get(..n).unwrap_or_default());
+        self.sum.update(&into[..n]);
         Ok(n)
     }
 }
@@ -351,7 +351,7 @@ impl Read for Block<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(into).map_err(|error| self.failed(error))?;
         if let Some(digester) = &mut self.digester {
-            digester.update(into.get(..n).unwrap_or_default());
+            digester.update(&into[..n]);
         }
         Ok(n)
     }

@@ -5,9 +5,9 @@ use std::io::{BufRead, BufWriter, Write};
 use std::ops::Range;
 
 use super::super::read_ahead::read_ahead;
-use super::super::{Draft, Error, JobId, PROGRESS_INTERVAL, Work, cdx_line, crawl_log};
+use super::super::{Draft, Error, JobId, Work, cdx_line, crawl_log, each_line};
 use crate::metadata::{Kind, Record};
-use crawlspace_archive::lines::{Bad, Reader, Tally};
+use crawlspace_archive::lines::{Bad, Tally};
 use crawlspace_archive::sort::Sorter;
 
 /// What is written at once, in bytes.
@@ -57,29 +57,18 @@ impl JobLines {
         work: &Work,
         ours: &mut Option<Error>,
     ) -> Result<(), Error> {
-        let mut lines = Reader::new(input);
-        let mut reported = 0;
-        loop {
-            let number = lines.number() + 1;
-            if number >= reported + PROGRESS_INTERVAL {
-                work.advance(number - reported)?;
-                reported = number;
-            }
-            let line = match lines.next() {
-                Ok(None) => break,
-                Ok(Some(line)) => line,
-                Err(error) => {
-                    let what = error.to_string();
-                    return Err(Error::Lines { file, what });
-                }
-            };
+        let failed = |error: &std::io::Error| Error::Lines {
+            file: file.clone(),
+            what: error.to_string(),
+        };
+        each_line(input, work, failed, |number, line| {
             let (raw, key) = match line {
                 Ok(raw) => (raw, key_of(self.kind, raw)),
                 Err(bad) => (&b""[..], Err(bad)),
             };
             let pushed = match key {
                 // The header of a CDX.
-                Ok(None) => continue,
+                Ok(None) => return Ok(()),
                 Ok(Some(key)) => {
                     self.seen += 1;
                     self.sorter.push_by(raw, key)
@@ -90,12 +79,11 @@ impl JobLines {
                     Ok(())
                 }
             };
-            if let Err(error) = pushed {
+            pushed.map_err(|error| {
                 *ours = Some(error);
-                return Err(Error::Cancelled);
-            }
-        }
-        Ok(())
+                Error::Cancelled
+            })
+        })
     }
 
     /// Why nothing can be made of them: there are some, and all of them are bad.

@@ -234,7 +234,7 @@ impl<R: Read> Read for Summed<'_, R> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.left = self.left.saturating_sub(read as u64);
-        self.hash.update(into.get(..read).unwrap_or_default());
+        self.hash.update(&into[..read]);
         Ok(read)
     }
 }
@@ -263,7 +263,7 @@ fn pass(
             )));
         }
         work.check()?;
-        give(buffer.get(..read).unwrap_or_default())?;
+        give(&buffer[..read])?;
     }
 }
 

@@ -98,7 +98,7 @@ impl Captured {
         } else {
             0
         };
-        let bytes = self.begin.get(line..).unwrap_or_default();
+        let bytes = &self.begin[line..];
         !is_gzip || bytes.is_empty() || bytes.starts_with(b"\x1f\x8b")
     }
 }

@@ -121,7 +121,7 @@ pub(crate) async fn search(
 
 impl RecordSearch<'_> {
     async fn run(&mut self) -> Result<Option<Found>, Failure> {
-        // Nobody follows a redirect who asks for the record of one second.
+        // A query for one second names one record: a redirect among the rows is that record, and is not skipped.
         let names_one_moment = self.query.from.is_some() && self.query.from == self.query.to;
         for step in &self.collection.steps {
             let mut rows = self.collection.step(step, self.query, &self.report).await?;

@@ -279,7 +279,7 @@ impl Read for SpooledReader {
         let n = match &self.spooled.content {
             Content::Memory(bytes) => {
                 let from = usize::try_from(self.at).unwrap_or(usize::MAX);
-                let mut rest = bytes.get(from..).unwrap_or_default();
+                let mut rest = &bytes[from..];
                 rest.read(into)?
             }
             Content::File(written) => written.file.read_at(into, self.at)?,

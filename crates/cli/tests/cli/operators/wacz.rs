@@ -354,7 +354,7 @@ fn a_server_behind_tls_is_believed_if_the_system_believes_it() {
     let doubted = check("none.pem").exits(1);
     assert_contains(&doubted.errors, "its certificate is not valid here");
     assert_contains(&doubted.errors, "SSL_CERT_FILE");
-    // The same through a proxy, which sees nothing but where it leads.
+    // Through a proxy the certificate is checked as well: the proxy gets a host and a port, and carries TLS unread.
     let proxy = ScriptedHost::handling(|asked, mut client| {
         let mut server = TcpStream::connect(&asked.target)?;
         client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;

@@ -84,7 +84,7 @@ impl PathIndex {
         match &state.kind {
             Kind::Memory { text, lines } => {
                 let line = |at: &u32| {
-                    let line = text.get(*at as usize..).unwrap_or_default();
+                    let line = &text[*at as usize..];
                     line.split(|&byte| byte == b'\n').next().unwrap_or_default()
                 };
                 let from = lines.partition_point(|at| name_of(line(at)) < name);
@@ -132,7 +132,7 @@ impl Snapshot {
                 .into_iter()
                 .filter_map(|at| u32::try_from(at).ok())
                 .collect();
-            lines.sort_by_key(|&at| name_of(text.get(at as usize..).unwrap_or_default()));
+            lines.sort_by_key(|&at| name_of(&text[at as usize..]));
             Kind::Memory { text, lines }
         } else {
             let mut last = Vec::new();
@@ -250,7 +250,7 @@ fn find(file: &File, size: u64, mut at: u64) -> io::Result<Option<u64>> {
         if read == 0 {
             break;
         }
-        if let Some(found) = memchr::memchr(b'\n', buffer.get(..read).unwrap_or_default()) {
+        if let Some(found) = memchr::memchr(b'\n', &buffer[..read]) {
             return Ok(Some(at + found as u64));
         }
         at += read as u64;

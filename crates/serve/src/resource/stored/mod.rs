@@ -105,7 +105,7 @@ impl Stored {
     /// The HTTP header that its block begins with; empty when there is none.
     pub(super) fn http_head(&self) -> &[u8] {
         let end = self.block + self.http_head;
-        self.bytes.get(self.block..end).unwrap_or_default()
+        &self.bytes[self.block..end]
     }
 
     /// Whether all of it is known to be right.
@@ -139,7 +139,7 @@ impl Stored {
             .reserve((self.block + wanted).saturating_sub(self.bytes.len()));
         let mut looked = 0;
         loop {
-            let block = self.bytes.get(self.block..).unwrap_or_default();
+            let block = &self.bytes[self.block..];
             let within = block
                 .get(..self.content_length.min(block.len() as u64) as usize)
                 .unwrap_or_default();
@@ -235,8 +235,8 @@ impl Stored {
         if self.header.kind() == b"revisit" {
             return Ok(());
         }
-        let block = self.bytes.get(self.block..).unwrap_or_default();
-        let payload = block.get(self.http_head..).unwrap_or_default();
+        let block = &self.bytes[self.block..];
+        let payload = &block[self.http_head..];
         if self.is_arc {
             let sha1 = |bytes: &[u8]| digest::of(digest::Algorithm::Sha1, bytes).text();
             let (block, payload) = (sha1(block), sha1(payload));

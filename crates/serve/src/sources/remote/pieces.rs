@@ -70,7 +70,7 @@ impl Pieces {
         loop {
             match self.form {
                 PieceForm::Unknown => {
-                    let rest = self.kept.get(self.begin..).unwrap_or_default();
+                    let rest = &self.kept[self.begin..];
                     // Some servers begin with a mark of the byte order.
                     let rest = match rest.strip_prefix(b"\xef\xbb\xbf") {
                         Some(rest) if self.begin == 0 => rest,
@@ -92,7 +92,7 @@ impl Pieces {
                     self.seen = self.begin;
                 }
                 PieceForm::Lines => {
-                    let unseen = self.kept.get(self.seen..).unwrap_or_default();
+                    let unseen = &self.kept[self.seen..];
                     let Some(length) = memchr::memchr(b'\n', unseen) else {
                         self.seen = self.kept.len();
                         return None;
@@ -101,16 +101,16 @@ impl Pieces {
                     self.begin = end + 1;
                     self.seen = self.begin;
                     if !std::mem::take(&mut self.skips) && end - begin <= MAX_LINE {
-                        let line = self.kept.get(begin..end).unwrap_or_default();
+                        let line = &self.kept[begin..end];
                         return Some(Piece::Line(line.strip_suffix(b"\r").unwrap_or(line)));
                     }
                 }
                 PieceForm::Array(scan) => {
                     let (begin, end) = self.element(scan)?;
                     let skipped = std::mem::take(&mut self.skips) || end - begin > MAX_LINE;
-                    let element = self.kept.get(begin..end).unwrap_or_default();
+                    let element = &self.kept[begin..end];
                     if !skipped && !element.trim_ascii().is_empty() {
-                        let element = self.kept.get(begin..end).unwrap_or_default();
+                        let element = &self.kept[begin..end];
                         return Some(Piece::Element(element.trim_ascii()));
                     }
                 }
@@ -162,7 +162,7 @@ impl Pieces {
     pub(crate) fn rest(&mut self) -> Result<Option<Piece<'_>>, &'static str> {
         match self.form {
             PieceForm::Lines if !self.skips => {
-                let line = self.kept.get(self.begin..).unwrap_or_default();
+                let line = &self.kept[self.begin..];
                 self.begin = self.kept.len();
                 Ok((!line.is_empty() && line.len() <= MAX_LINE).then_some(Piece::Line(line)))
             }

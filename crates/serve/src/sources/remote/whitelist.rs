@@ -93,7 +93,7 @@ impl Whitelist {
         for part in [&*urlkey, " ", &*timestamp] {
             into.text.push_str(part);
         }
-        let line = into.text.as_bytes().get(begin..).unwrap_or_default();
+        let line = &into.text.as_bytes()[begin..];
         // Ranges of keys are about whole lines, of which the space belongs to the key.
         let matches =
             line >= &*self.keys.from && (self.keys.to.is_empty() || line < &*self.keys.to);
