@@ -48,9 +48,9 @@ impl<K: Store> Frontier<K> {
         Ok(waits.then_some(first))
     }
 
-    /// Tells a gate of one of its groups: until when it is leased, if it is, and when its pause ends, or
-    /// else its lease ended: groups that came due before the gate opens stay behind it, but for one. The
-    /// gate is closed for as long as any of its groups is leased or pauses.
+    /// Updates a gate after the leases of one of its groups changed: with the last deadline of the group, if
+    /// it is leased, and with the end of its pause. The gate is closed as long as any of its groups is leased
+    /// or pauses; one group stands in `chg_wait` for all that came due before it opens.
     pub(super) fn tell_gate(
         &mut self,
         ks: &mut K,

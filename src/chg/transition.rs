@@ -1,5 +1,5 @@
-//! What happens to a group: from a group and an event to the group after it, where it comes to stand, and
-//! what else follows. No key is read or written here; `place.rs` carries out what this says.
+//! Transitions of a group: a group and an event give the group after it, its placement in the queues, and
+//! effects on other keys. Nothing here reads or writes a key; `place` in `queues.rs` carries a step out.
 
 use super::Token;
 use super::group::{Group, Hold, Released};
@@ -9,7 +9,7 @@ use super::politeness;
 use super::time::{Millis, TEN_YEARS};
 use super::uris::Stock;
 
-/// What happened to a group.
+/// An event in the life of a group.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event<'a> {
     /// URIs were queued.
@@ -20,24 +20,24 @@ pub(super) enum Event<'a> {
     },
     /// URIs were taken out.
     Dropped { uris: u64 },
-    /// A group that stands in no queue was leased, after the release of a token if that is part of it.
+    /// A group that stands in no queue was leased; `after` is the token of the release that it was leased with.
     Leased { hold: Hold, after: Option<Token> },
     /// A lease that is held lasts longer.
     Extended { token: Token, deadline: Millis },
     /// A fetch ended.
     Released(End<'a>),
-    /// The deadlines of its leases were looked at: those that have come end the lease.
+    /// Leases whose deadline has passed end.
     Expired {
         /// How many URIs are not tried again.
         given_up: u64,
-        /// Whether a URI goes back to those that are only counted.
+        /// Whether the URI of one of them is not kept, so that the group counts it as queued again.
         counted: bool,
     },
-    /// No fetch may begin before this; a time in the past ends a block.
+    /// An operator blocked fetches until a time; one in the past ends a block.
     Blocked { until: Millis },
     /// Limits were set.
     Limited(&'a Limits),
-    /// Kept URIs were found again that its hash did not count, and it waits for nothing.
+    /// Kept URIs were found that the group did not count; it is not in `chg_wait`.
     Reclaimed,
 }
 
@@ -46,30 +46,30 @@ pub(super) enum Event<'a> {
 pub(super) struct End<'a> {
     pub token: Token,
     pub when: &'a When,
-    /// What is added to a pause, so that it is never shorter than asked though times are whole milliseconds.
+    /// Milliseconds added to a pause: times are whole milliseconds, and no pause may be shorter than asked.
     pub rounding: Millis,
     /// How many URIs are done.
     pub done: u64,
-    /// Whether nothing is kept of the URI, and nothing is done.
+    /// Whether the fetched URI is only counted, and is still queued.
     pub counted: bool,
-    /// When the crawler wants to fetch the URI again that it keeps.
+    /// When the crawler, which keeps the URI itself, wants to fetch it again.
     pub retry: Option<Millis>,
 }
 
-/// What is known beside the group when something happens to it.
+/// State outside the group at the time of an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub now: Millis,
-    /// What is kept for it, after the event.
+    /// URIs that are kept for the group, after the event.
     pub stock: Stock,
-    /// When the gate opens that it shares.
+    /// When its shared gate opens; 0 without one.
     pub opens: Millis,
-    /// Whether a plain client fetches from it, and queues it when it is done.
+    /// Whether a plain client fetches from the group: that client queues it afterwards.
     pub taken: bool,
 }
 
 impl Seen {
-    /// Nothing but what is kept for the group.
+    /// State with kept URIs alone: no closed gate, no plain client.
     pub(super) fn at(now: Millis, stock: Stock) -> Seen {
         Seen {
             now,
@@ -80,45 +80,45 @@ impl Seen {
     }
 }
 
-/// Where a group comes to stand among those that can be leased.
+/// Where a group is put among those that can be leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placement {
-    /// Where it stood, if anywhere.
+    /// Not moved.
     Stay,
-    /// At the end of `chg_ready`.
+    /// To the end of `chg_ready`.
     Ready,
-    /// In `chg_wait`, and not twice.
+    /// Into `chg_wait`, or moved there if it is in it.
     Wait(Millis),
-    /// In `chg_ready` if it is due, else in `chg_wait`; behind a shared gate as the last one.
+    /// To `chg_ready` if it is due, else to `chg_wait`; with a shared gate, to the end of the queue behind it.
     Queue(Millis),
-    /// Where it waits, until this.
+    /// Moved within `chg_wait`, if it is there.
     Reschedule(Millis),
-    /// Where it waits, no longer than until `latest` and then at least until `earliest`. Wherever it is
-    /// passed over, it is looked at again.
+    /// Moved within `chg_wait`, if it is there: to `latest` if it waits longer, then to `earliest` if it
+    /// waits shorter. A group that was skipped is looked at again.
     Shift {
         latest: Option<Millis>,
         earliest: Millis,
     },
-    /// Nowhere: nothing is queued or held, and its hash stays until its gate has passed.
+    /// Into no queue, because nothing is queued or held; its hash stays until its gate has passed.
     Rest,
 }
 
-/// What follows from an event.
+/// What is to be carried out after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub placement: Placement,
-    /// It leaves the queue in which it stands.
+    /// The group leaves the queue that it is in.
     pub leaves: bool,
-    /// It leaves `chg_idle`.
+    /// The group leaves `chg_idle`.
     pub wakes: bool,
-    /// Its leases are others: `chg_busy` shows it with its first deadline.
+    /// Its leases changed, so its score in `chg_busy` is set to the first deadline.
     pub leases: bool,
-    /// The gate that it shares is told of its leases, and that its pause ends then.
+    /// Its shared gate is updated with its leases and with this end of its pause.
     pub pause: Option<Millis>,
 }
 
 impl Step {
-    /// Nothing follows but where the group comes to stand.
+    /// A placement without other effects.
     pub(super) fn to(placement: Placement) -> Step {
         Step {
             placement,
@@ -133,7 +133,7 @@ impl Step {
         Step::to(if moves { placement } else { Placement::Stay })
     }
 
-    /// The leases of the group are others.
+    /// A placement after its leases changed.
     fn leases(placement: Placement, pause: Millis) -> Step {
         Step {
             leases: true,
@@ -144,7 +144,7 @@ impl Step {
 }
 
 impl Group {
-    /// Takes in what happened, and says what follows.
+    /// Applies an event, and gives what is to be carried out.
     pub(super) fn on(&mut self, event: Event<'_>, seen: &Seen) -> Step {
         let was_runnable = self.is_runnable();
         let mut step = match event {
@@ -164,7 +164,7 @@ impl Group {
             Event::Blocked { until } => {
                 let until = if until > seen.now { until } else { 0 };
                 let before = std::mem::replace(&mut self.options.blocked, until);
-                // One that came up meanwhile was parked until the end of its block.
+                // A blocked group that was due was parked in `chg_wait` until the end of its block.
                 let parked = before > 0 && self.due == before;
                 let due = self.due_from(seen);
                 Step::to_if(parked, Placement::Reschedule(due))
@@ -181,14 +181,14 @@ impl Group {
                 ..Step::to(Placement::Wait(self.due_from(seen)))
             },
         };
-        // Whoever leases a group has taken it out of its queue.
+        // A group that is being leased was taken out of its queue before.
         let stood = was_runnable && !matches!(event, Event::Leased { .. });
         step.leaves |= stood && !self.is_runnable();
         step
     }
 
-    /// When it is due, having just become free: after its pause and block, and when one of the URIs kept
-    /// for it is due, if it has only such.
+    /// When a group that was just released is due: after its pause and block; and if all its URIs are kept,
+    /// not before the first of them.
     pub(super) fn due_with(&self, stock: Stock) -> Millis {
         let closed = self.closed_until();
         match stock.earliest {
@@ -209,8 +209,8 @@ impl Group {
         }
     }
 
-    /// A lease ended while it stands in a queue beside its leases: a URI that went back may be due before
-    /// what it waits for, and one that is only counted always is.
+    /// The placement of a group that was in a queue beside its leases when one of these ended: the URI that
+    /// went back may be due earlier than those it waits for; one that is only counted is due at once.
     fn shift(&self, counted: bool, earliest: Millis, seen: &Seen) -> Placement {
         let first = if counted {
             Some(0)
@@ -229,7 +229,7 @@ impl Group {
         let placement = if !self.is_runnable() || (!was_runnable && seen.taken) {
             Placement::Stay
         } else if was_runnable {
-            // What waits for its gate goes on waiting for that, and is known by it if it leaves the gate.
+            // A group that waits for its shared gate is not moved before the time when that opens.
             let latest = Some(due.max(seen.opens));
             Placement::Shift {
                 latest,
@@ -249,9 +249,9 @@ impl Group {
         if self.options.gap > 0 {
             self.gate = self.gate.max(hold.granted + self.options.gap);
         }
-        // The reply of a release is kept until the next lease, unless that is part of it.
+        // The reply of a release is kept until the next lease; a lease taken with the release belongs to it.
         self.last = self.last.filter(|last| after == Some(last.token));
-        // Beside its lease it stands in `chg_wait`, from where it can be taken at any time.
+        // With PARALLEL it waits for its next lease in `chg_wait`, from where it can leave at any time.
         let beside = Step::to_if(self.is_runnable(), Placement::Wait(self.due_from(seen)));
         Step::leases(beside.placement, seen.now)
     }
@@ -268,7 +268,7 @@ impl Group {
         self.released = seen.now;
         let mut due = self.due_with(seen.stock);
         if let (Some(at), 1) = (end.retry, self.uris) {
-            // The only URI of the group, which its crawler keeps.
+            // It is the only URI of the group, and the crawler that keeps it named the time.
             due = due.max(at);
         }
         let placement = match (was_runnable, self.is_runnable()) {
@@ -288,7 +288,7 @@ impl Group {
         Step::leases(placement, pause)
     }
 
-    /// Closes its gate after a fetch; when the pause of this fetch ends.
+    /// Closes the gate of the group after a fetch, and gives the time when the pause of this fetch ends.
     fn close_gate(&mut self, hold: Hold, end: &End<'_>, now: Millis) -> Millis {
         let stored = self.options.delay.unwrap_or(0);
         let pause = match end.when {
@@ -320,10 +320,10 @@ impl Group {
         }
         self.holds.retain(|hold| hold.deadline > seen.now);
         if let (false, Some(last)) = (was_queued, last) {
-            // It has been ready since.
+            // The group has been ready since its lease ended.
             self.due = last;
         }
-        // A plain client's lease keeps no token.
+        // The lease of a plain client has no token, and is not among `holds`.
         self.expired += ended.max(u64::from(self.holds.is_empty()));
         self.uris = self.uris.saturating_sub(given_up);
         let placement = if was_queued {

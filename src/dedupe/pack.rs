@@ -11,7 +11,7 @@ use super::digest::Digest;
 use super::error::{Error, Result};
 use super::index::storage::{Of, Storage};
 use super::index::{CrawlState, Index};
-use super::job::{Job, Lent, Walk, crawls_in};
+use super::job::{Job, Lent, Walk, each_crawl};
 use super::keys::CrawlKey;
 use super::packed::Part;
 use super::packed::op::Op;
@@ -76,11 +76,12 @@ impl Move {
             }
             Ok(())
         })?;
-        let crawls = crawls_in(lent, &[|names| &names.allcrawls]).await?;
-        for crawl in &crawls {
-            lent.with(|index, ks| index.check_types(ks, Some(crawl)))?;
-            lent.pause().await;
-        }
+        let mut crawls = Vec::new();
+        let check = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
+            crawls.push(crawl.to_vec());
+            index.check_types(ks, Some(crawl))
+        };
+        each_crawl(lent, &[|names| &names.allcrawls], check).await?;
         Ok(crawls)
     }
 

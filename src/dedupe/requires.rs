@@ -9,8 +9,8 @@ use crawlspace_host::text::parse_unsigned;
 use super::counts;
 use super::error::{Error, Result};
 use super::index::Index;
-use super::job::{Job, Lent, crawls_in};
-use super::keys::CrawlKey;
+use super::job::{Job, Lent, each_crawl};
+use super::keys::{CrawlKey, Pick};
 use super::store::Store;
 use super::wacz::{WaczEntry, write_json_string};
 
@@ -185,26 +185,20 @@ pub fn required_by<K: Store>(crawl: &[u8]) -> Job<K> {
     let crawl = crawl.to_vec();
     Job::new(async move |lent: Lent<K>| {
         let mut rows = Vec::new();
-        for other in crawls_in(
-            &lent,
-            &[|names| &names.uncommitted, |names| &names.allcrawls],
-        )
-        .await?
-        {
+        let note = |index: &mut Index<K>, ks: &mut K, other: &[u8]| {
             // Crawlers may keep what they require elsewhere; the revisits are counted all the same.
-            let (revisits, requires) = lent.with(|index, ks| {
-                let deps = index.crawl_key(ks, &other, CrawlKey::Deps);
-                let requires = index.crawl_key(ks, &other, CrawlKey::Requires);
-                let revisits = ks.hash_get(&deps, &crawl)?;
-                Ok::<_, Error>((revisits, ks.set_has(&requires, &crawl)?))
-            })?;
-            if revisits.is_some() || requires {
+            let deps = index.crawl_key(ks, other, CrawlKey::Deps);
+            let requires = index.crawl_key(ks, other, CrawlKey::Requires);
+            let revisits = ks.hash_get(&deps, &crawl)?;
+            if revisits.is_some() || ks.set_has(&requires, &crawl)? {
                 let revisits = revisits.and_then(|n| parse_unsigned(n.as_ref()));
                 let revisits = revisits.map_or(Reply::Nil, Reply::count);
-                rows.push(Reply::Array(vec![Reply::bulk(&other), revisits]));
+                rows.push(Reply::Array(vec![Reply::bulk(other), revisits]));
             }
-            lent.pause().await;
-        }
+            Ok(())
+        };
+        let sets: [Pick<K::Name>; 2] = [|names| &names.uncommitted, |names| &names.allcrawls];
+        each_crawl(&lent, &sets, note).await?;
         Ok(Reply::Array(rows))
     })
 }

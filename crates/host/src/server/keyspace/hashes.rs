@@ -126,19 +126,7 @@ impl RedisKeyspace {
         if handle.is_null() {
             return Ok(None);
         }
-        let field = self.field_string(field);
-        let mut value: *mut raw::RedisModuleString = ptr::null_mut();
-        // SAFETY: main thread, open hash; field and out-parameter in pairs, ended by null.
-        unsafe {
-            rm!(RedisModule_HashGet(
-                handle,
-                raw::REDISMODULE_HASH_NONE as c_int,
-                field.raw(),
-                &mut value as *mut *mut raw::RedisModuleString,
-                ptr::null_mut::<c_void>()
-            ));
-            Ok((!value.is_null()).then(|| RmString::from_owned(value)))
-        }
+        Ok(field_of(handle, &self.field_string(field)))
     }
 
     pub(super) fn get_fields<const N: usize>(
@@ -190,7 +178,7 @@ impl RedisKeyspace {
         }
         let field = self.field_string(field);
         let mut there: c_int = 0;
-        // SAFETY: as in `get_field`, with an integer as out-parameter.
+        // SAFETY: as in `field_of`, with an integer as out-parameter.
         unsafe {
             rm!(RedisModule_HashGet(
                 handle,
@@ -302,7 +290,8 @@ impl RedisKeyspace {
     ) -> Result<u64> {
         let name = self.field_string(field);
         let handle = self.write(key, false)?.handle.raw();
-        let before = number_in(handle, &name);
+        let before = field_of(handle, &name);
+        let before = before.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0);
         match before.saturating_add_signed(change) {
             0 => drop(self.delete_field(key, field)?),
             sum => {
@@ -337,11 +326,11 @@ impl RedisKeyspace {
     }
 }
 
-/// The number in a field of an open hash; 0 when there is none.
-fn number_in(handle: *mut raw::RedisModuleKey, field: &RmString) -> u64 {
+/// The value of a field of an open hash.
+fn field_of(handle: *mut raw::RedisModuleKey, field: &RmString) -> Option<RmString> {
     let mut value: *mut raw::RedisModuleString = ptr::null_mut();
     // SAFETY: main thread, open hash or nothing yet; field and out-parameter in pairs, ended by null.
-    let value = unsafe {
+    unsafe {
         rm!(RedisModule_HashGet(
             handle,
             raw::REDISMODULE_HASH_NONE as c_int,
@@ -350,7 +339,5 @@ fn number_in(handle: *mut raw::RedisModuleKey, field: &RmString) -> u64 {
             ptr::null_mut::<c_void>()
         ));
         (!value.is_null()).then(|| RmString::from_owned(value))
-    };
-    let number = value.and_then(|value| parse_unsigned(value.as_ref()));
-    number.unwrap_or(0)
+    }
 }
