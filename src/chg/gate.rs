@@ -55,7 +55,7 @@ impl<K: Store> Frontier<K> {
         &mut self,
         ks: &mut K,
         gate: &[u8],
-        loaded: &Loaded<K>,
+        loaded: &mut Loaded<K>,
         pause: Millis,
     ) -> Result<()> {
         let key = self.key(ks, GATE, gate);
@@ -80,7 +80,7 @@ impl<K: Store> Frontier<K> {
         {
             return Ok(());
         }
-        self.promote(ks, gate, &key, until)
+        self.promote(ks, gate, loaded, until)
     }
 
     /// The latest deadline of the leases behind a gate.
@@ -164,25 +164,40 @@ impl<K: Store> Frontier<K> {
         Ok(own <= until)
     }
 
-    /// The next group behind a gate stands for the others from now on.
-    fn promote(&mut self, ks: &mut K, gate: &[u8], key: &K::Name, until: Millis) -> Result<()> {
+    /// The next group behind a gate stands for the others from now on. That may be `own`, the group that
+    /// the caller changes: what its key says of it is out of date.
+    fn promote(
+        &mut self,
+        ks: &mut K,
+        gate: &[u8],
+        own: &mut Loaded<K>,
+        until: Millis,
+    ) -> Result<()> {
+        let key = &self.key(ks, GATE, gate);
         let gated = self.key(ks, GATED, gate);
         for looked_at in 0.. {
             let Some(id) = ks.list_take(&gated, 0)? else {
                 break;
             };
             ks.number_add(&self.names.gated, -1)?;
-            let Some(mut loaded) = self.load_sound(ks, id.as_ref())? else {
-                continue;
+            let is_own = id.as_ref() == &own.id[..];
+            let mut other = if is_own {
+                None
+            } else {
+                let Some(other) = self.load_sound(ks, id.as_ref())? else {
+                    continue;
+                };
+                Some(other)
             };
+            let loaded = other.as_mut().unwrap_or(own);
             let waits = ks.zset_score(&self.names.wait, id.as_ref())?.is_some();
             let can_stand = loaded.group.is_runnable() && !waits;
-            if !can_stand && looked_at < LOOKED_AT {
+            if !can_stand && (is_own || looked_at < LOOKED_AT) {
                 continue;
             }
             if can_stand && loaded.group.options.gate != gate {
-                self.stand_first(ks, &mut loaded, 0)?;
-            } else if self.stand_first(ks, &mut loaded, until)? {
+                self.stand_first(ks, loaded, 0)?;
+            } else if self.stand_first(ks, loaded, until)? {
                 ks.hash_set(key, FIRST, id.as_ref())?;
                 return Ok(());
             }
@@ -193,8 +208,8 @@ impl<K: Store> Frontier<K> {
 
     /// A group that stood for the others behind its gate does so no longer: the next one does. True
     /// when it was the one.
-    pub(super) fn hand_over(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<bool> {
-        let gate = &loaded.group.options.gate;
+    pub(super) fn hand_over(&mut self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<bool> {
+        let gate = &loaded.group.options.gate.clone();
         if gate.is_empty() {
             return Ok(false);
         }
@@ -204,20 +219,16 @@ impl<K: Store> Frontier<K> {
             return Ok(false);
         }
         let until = self.gate_closed_until(ks, gate)?;
-        self.promote(ks, gate, &key, until)?;
+        self.promote(ks, gate, loaded, until)?;
         Ok(true)
     }
 
     /// A group leaves its gate. True when it was queued behind it, and stands nowhere now.
-    pub(super) fn leave_gate(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<bool> {
-        let gate = &loaded.group.options.gate;
-        if gate.is_empty() {
+    pub(super) fn leave_gate(&mut self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<bool> {
+        if loaded.group.options.gate.is_empty() || self.hand_over(ks, loaded)? {
             return Ok(false);
         }
-        if self.hand_over(ks, loaded)? {
-            return Ok(false);
-        }
-        let gated = self.key(ks, GATED, gate);
+        let gated = self.key(ks, GATED, &loaded.group.options.gate);
         let len = ks.list_len(&gated)?.min(MAX_SEARCHED);
         for i in 0..len {
             let here = ks.list_get(&gated, i)?;
@@ -236,4 +247,62 @@ fn put_number<K: Store>(ks: &mut K, key: &K::Name, field: &[u8], n: Millis) -> R
     push_number(&mut text, n);
     ks.hash_set(key, field, &text)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::add::Queued;
+    use super::super::hold::Limits;
+    use super::super::lease::{Fate, ReleaseReply, When};
+    use super::super::next::Ask;
+    use super::*;
+    use crate::chg::store::MemoryKeyspace;
+    use crawlspace_host::keyspace::Keyspace;
+
+    fn ask(lease: Millis) -> Ask<'static> {
+        Ask {
+            lease,
+            count: 1,
+            after: None,
+        }
+    }
+
+    #[test]
+    fn group_whose_release_promotes_itself_keeps_the_pause_of_that_release() {
+        let ks = &mut MemoryKeyspace::default();
+        let mut frontier = Frontier::open(ks, b"");
+        let uris = |chg: &'static [u8], n| vec![Queued { chg, at: 1 }; n];
+        frontier.add(ks, b"e", None, &uris(b"z", 1), 1).unwrap();
+        frontier.add(ks, b"e", None, &uris(b"x", 4), 1).unwrap();
+        let limits = Limits {
+            parallel: Some(3),
+            ..Limits::default()
+        };
+        frontier.limit(ks, b"x", &limits, 1).unwrap();
+        let [long, short] = [60_000, 10_000].map(|lease| {
+            let lease = frontier.next_of(ks, b"x", &ask(lease), 10).unwrap();
+            lease.expect("three at a time").token
+        });
+        // Both wait for the gate that the leases close: z in `chg_wait`, x behind it.
+        frontier.group(ks, b"g", &[b"z", b"x"], 20).unwrap();
+        let mut leases = Vec::new();
+        let all = &mut || true;
+        frontier.next(ks, &ask(1000), 20, all, &mut leases).unwrap();
+        assert!(leases.is_empty());
+        let gated = frontier.key(ks, GATED, b"g");
+        assert_eq!(ks.list_get(&gated, 0), Ok(Some(b"x".to_vec())));
+        // z cannot stand for others any more, so that the release of x promotes x.
+        frontier.block(ks, b"z", 1_000_000, 30).unwrap();
+        let done = Fate::Done {
+            execution: b"e",
+            count: None,
+        };
+        let at = When::Delay(0);
+        for (token, now) in [(long, 40), (short, 50)] {
+            let released = frontier.release(ks, b"x", token, &at, &done, now);
+            assert_eq!(released, Ok(ReleaseReply::Released(now)));
+        }
+        let granted = frontier.next_of(ks, b"x", &ask(1000), 60).unwrap();
+        assert!(granted.is_some());
+    }
 }

@@ -178,11 +178,11 @@ impl<K: Store> Frontier<K> {
                 continue;
             }
             let before = self.gate_closed_until(ks, &loaded.group.options.gate)?;
-            let stood_behind = self.leave_gate(ks, &loaded)?;
+            let stood_behind = self.leave_gate(ks, &mut loaded)?;
             let old = std::mem::replace(&mut loaded.group.options.gate, gate.to_vec());
             if !old.is_empty() && !loaded.group.holds.is_empty() {
                 // What is being fetched from closed the old gate, and will not open it any more.
-                self.tell_gate(ks, &old, &loaded, now)?;
+                self.tell_gate(ks, &old, &mut loaded, now)?;
             }
             let due = self.due_of(ks, &loaded)?.max(now);
             let placement = if stood_behind && loaded.group.is_runnable() {
@@ -197,7 +197,8 @@ impl<K: Store> Frontier<K> {
             // What is being fetched from now, or pauses, closes the new gate too.
             let closes = !loaded.group.holds.is_empty() || loaded.group.gate > now;
             if closes && !gate.is_empty() {
-                self.tell_gate(ks, gate, &loaded, loaded.group.gate.max(now))?;
+                let pause = loaded.group.gate.max(now);
+                self.tell_gate(ks, gate, &mut loaded, pause)?;
             }
         }
         Ok(())

@@ -150,7 +150,7 @@ impl<K: Store> Frontier<K> {
         let Verdict::Lease(execution) = self.verdict(ks, &loaded, now)? else {
             return Ok(None);
         };
-        if self.take_out(ks, &loaded, now)? {
+        if self.take_out(ks, &mut loaded, now)? {
             self.grant(ks, &mut loaded, execution, ask, now).map(Some)
         } else {
             Ok(None)
@@ -159,7 +159,7 @@ impl<K: Store> Frontier<K> {
 
     /// Takes a group out of the queue that it stands in, if it is due there; false when it is not, or
     /// stands too far behind in `chg_ready` or behind its gate to be found.
-    fn take_out(&mut self, ks: &mut K, loaded: &Loaded<K>, now: Millis) -> Result<bool> {
+    fn take_out(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<bool> {
         if let Some(due) = ks.zset_score(&self.names.wait, &loaded.id)? {
             return Ok(of_score(due) <= now && self.leave_wait(ks, &loaded.id)?);
         }
