@@ -74,13 +74,22 @@ impl<K: Store> Frontier<K> {
         let until = self.deadlines(ks, &key)?.max(pause);
         put_number(ks, &key, OPENS, until)?;
         let first = self.first_at(ks, &key)?;
-        if let Some(first) = first.filter(|first| first.as_ref() != &loaded.id[..])
+        let is_own = first
+            .as_ref()
+            .is_some_and(|id| id.as_ref() == &loaded.id[..]);
+        if let Some(first) = first.filter(|_| !is_own)
             && let Some(mut first) = self.load_sound(ks, first.as_ref())?
             && self.stand_first(ks, &mut first, until)?
         {
             return Ok(());
         }
-        self.promote(ks, gate, loaded, until)
+        self.promote(ks, gate, loaded, until)?;
+        if is_own {
+            // It waited for the time when the gate was to open before; now the others come first.
+            loaded.group.due = self.due_of(ks, loaded)?.max(until);
+            self.wait(ks, &loaded.id, loaded.group.due as f64 + LAST)?;
+        }
+        Ok(())
     }
 
     /// The latest deadline of the leases behind a gate.
