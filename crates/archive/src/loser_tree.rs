@@ -53,7 +53,7 @@ impl LoserTree {
     }
 
     /// Who would come first if the winner were not there. `None` when there is nobody else.
-    pub fn second(&self, before: impl Fn(usize, usize) -> bool) -> Option<usize> {
+    pub(crate) fn second(&self, before: impl Fn(usize, usize) -> bool) -> Option<usize> {
         let mut node = (self.players + self.winner()) / 2;
         let mut second = None;
         while node > 0 {

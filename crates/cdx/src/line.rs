@@ -240,6 +240,15 @@ impl<'a> Line<'a> {
         Some(Cow::Borrowed(column))
     }
 
+    /// The members of a CDXJ line's JSON in their order: names, and values as they are written. Empty for any other
+    /// line.
+    pub fn members(&self) -> &[(Cow<'a, str>, &'a str)] {
+        match &self.shape {
+            Shape::Cdxj(object) => &object.members,
+            _ => &[],
+        }
+    }
+
     /// How many columns have a number: all of a CDX line; those of a line of another format that stand at the
     /// same place in every CDX line.
     ///

@@ -33,7 +33,7 @@ pub struct Line<'a> {
 }
 
 /// Whether a line is the one that an index may begin with, which says what its columns are.
-pub fn is_header(line: &[u8]) -> bool {
+pub(crate) fn is_header(line: &[u8]) -> bool {
     line.starts_with(b" CDX ") || line == b" CDX"
 }
 
@@ -41,7 +41,7 @@ impl<'a> Line<'a> {
     /// Reads a line, without its end. Fields have spaces or tabs between them.
     ///
     /// # Errors
-    /// What is wrong with it. A [header](is_header) is no line.
+    /// What is wrong with it. A header is no line.
     pub fn parse(line: &'a [u8]) -> Result<Line<'a>, Bad> {
         if line.len() > MAX_LINE {
             return Err(Bad::TooLong);

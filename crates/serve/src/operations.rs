@@ -80,11 +80,17 @@ impl Operations {
         {
             return None;
         }
-        let row = match &mut self.originals {
-            Some(originals) => originals.resolve(row)?,
+        let row = match &self.originals {
+            Some(_) => row.with(NO_ORIGINAL),
             None => row,
         };
         let line = row.capture()?;
+        let originals = self.originals.as_mut();
+        let resolved = originals.and_then(|originals| originals.resolve(&row, &line));
+        let line = match &resolved {
+            Some(resolved) => resolved.capture()?,
+            None => line,
+        };
         // Tags were asked for elsewhere.
         let passes = |one: &RowFilter| one.filter.passes(&line, &mut |_| false).unwrap_or(false);
         if !self.query.filters.iter().all(passes) {
@@ -113,6 +119,7 @@ impl Operations {
             None => true,
         };
         drop(line);
+        let row = resolved.unwrap_or(row);
         if !self.query.collapse_to_last {
             return is_new.then_some(row);
         }
@@ -176,18 +183,15 @@ struct Original {
 }
 
 impl OriginalsByDigest {
-    /// Gives a row its `orig.length`, `orig.offset` and `orig.filename`: `-`, unless it is a revisit whose original came
-    /// before it; then also the media type and the status of that.
-    fn resolve(&mut self, row: Row) -> Option<Row> {
-        let line = row.capture()?;
+    /// Gives a revisit whose original came before it the `orig.length`, `orig.offset` and `orig.filename` of that, its
+    /// media type and its status. `None` for any other row. `line` is what `row` says, with [`NO_ORIGINAL`] at its end.
+    fn resolve(&mut self, row: &Row, line: &Line<'_>) -> Option<Row> {
         let value = |field: Field| line.field(&field).unwrap_or_default();
         let digest = value(Field::Digest);
-        let revisit = is_revisit(&line);
-        let known = !digest.is_empty() && &digest[..] != b"-";
-        if !known {
-            return Some(row.with(NO_ORIGINAL));
+        if digest.is_empty() || &digest[..] == b"-" {
+            return None;
         }
-        if !revisit {
+        if !is_revisit(line) {
             let full = self.known.len() >= MAX_ORIGINALS;
             if let (Entry::Vacant(place), false) = (self.known.entry(digest.to_vec()), full) {
                 let text = |field| String::from_utf8_lossy(&value(field)).into_owned();
@@ -202,17 +206,16 @@ impl OriginalsByDigest {
                     });
                 }
             }
-            return Some(row.with(NO_ORIGINAL));
+            return None;
         }
-        let Some(original) = self.known.get(&digest[..]) else {
-            return Some(row.with(NO_ORIGINAL));
-        };
+        let original = self.known.get(&digest[..])?;
         let mut members = String::new();
-        for (name, written) in row::members(row.json())? {
+        let own = line.members();
+        for (name, written) in own.iter().take(own.len() - ADDED) {
             match Field::named(name.as_bytes()) {
-                Field::Mime => row::member(&name, &original.mime, &mut members),
-                Field::Status => row::member(&name, &original.status, &mut members),
-                _ => row::written(&name, written.get(), &mut members),
+                Field::Mime => row::member(name, &original.mime, &mut members),
+                Field::Status => row::member(name, &original.status, &mut members),
+                _ => row::written(name, written, &mut members),
             }
         }
         for (name, value) in [
@@ -229,7 +232,9 @@ impl OriginalsByDigest {
     }
 }
 
+/// What a row without an original says of it: `ADDED` members.
 const NO_ORIGINAL: &str = r#""orig.length": "-", "orig.offset": "-", "orig.filename": "-""#;
+const ADDED: usize = 3;
 
 /// Whether a capture stands for another one that has its payload.
 pub(crate) fn is_revisit(line: &Line<'_>) -> bool {

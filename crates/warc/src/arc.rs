@@ -29,7 +29,7 @@ pub struct Line<'a> {
 }
 
 /// Whether a record can begin like that: with a URL.
-pub fn may_begin(bytes: &[u8]) -> bool {
+pub(crate) fn may_begin(bytes: &[u8]) -> bool {
     let scheme = bytes
         .iter()
         .take(32)

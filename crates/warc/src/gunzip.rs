@@ -5,7 +5,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 use super::Problem;
 
 /// What members begin with.
-pub const MAGIC: u8 = 0x1f;
+pub(crate) const MAGIC: u8 = 0x1f;
 /// A window of 32 KiB, the largest there is.
 const WINDOW: u8 = 15;
 
@@ -66,7 +66,7 @@ impl Gunzip {
     ///
     /// # Errors
     /// Those of [`Gunzip::step`].
-    pub fn append(
+    pub(crate) fn append(
         &mut self,
         packed: &[u8],
         into: &mut Vec<u8>,

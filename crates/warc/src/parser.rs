@@ -172,7 +172,7 @@ impl Parser {
     }
 
     /// What is still to come of the block, in bytes.
-    pub fn left(&self) -> u64 {
+    pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
@@ -226,7 +226,7 @@ impl Parser {
     }
 
     /// Whether another record of the same file can begin with these bytes.
-    pub fn may_follow(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn may_follow(&self, bytes: &[u8]) -> bool {
         if self.is_arc {
             arc::may_begin(bytes)
         } else {
@@ -235,12 +235,12 @@ impl Parser {
     }
 
     /// The problem of a record that does not end where it should.
-    pub fn wrong_length(&self) -> Problem {
+    pub(crate) fn wrong_length(&self) -> Problem {
         Problem::ContentLength(self.content_length)
     }
 
     /// The problem of a record after which nothing comes too early. A whole gzip member was not cut off.
-    pub fn cut_off(&self, after: After) -> Problem {
+    pub(crate) fn cut_off(&self, after: After) -> Problem {
         match after {
             After::Member => self.wrong_length(),
             After::More | After::File => Problem::Truncated,

@@ -13,7 +13,7 @@ use crate::Field;
 /// Names and values in the order written; values as written.
 #[derive(Clone, Debug)]
 pub(super) struct Object<'a> {
-    members: Vec<(Cow<'a, str>, &'a str)>,
+    pub(super) members: Vec<(Cow<'a, str>, &'a str)>,
 }
 
 impl<'a> Object<'a> {

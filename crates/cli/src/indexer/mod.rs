@@ -12,9 +12,10 @@
 //!    removed (`DEDUPE.RETAIN`).
 //!
 //! ```no_run
+//! use std::sync::atomic::AtomicBool;
 //! use crawlspace_cli::indexer::{Event, Import};
 //! let import = Import { redis: "redis://127.0.0.1/".into(), ..Import::of("collection.json")? };
-//! let report = import.run(&|_: Event<'_>| {})?;
+//! let report = import.run_until(&|_: Event<'_>| {}, &AtomicBool::new(false))?;
 //! println!("{} packages, {} records", report.imported, report.responses + report.revisits);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -125,19 +126,11 @@ impl Import {
         })
     }
 
-    /// Imports, and reports progress to `watch`.
-    ///
-    /// # Errors
-    /// See [`Error`]. What was imported until then stays, and importing again goes on from there.
-    pub fn run(&self, watch: &dyn Watch) -> Result<Report, Error> {
-        self.run_until(watch, &AtomicBool::new(false))
-    }
-
-    /// Imports as [`run`](Import::run) does, until `stop` becomes true: then what is begun is left so that a later
+    /// Imports, and reports progress to `watch`, until `stop` becomes true: then what is begun is left so that a later
     /// import can continue it.
     ///
     /// # Errors
-    /// As [`run`](Import::run).
+    /// See [`Error`]. What was imported until then stays, and importing again goes on from there.
     pub fn run_until(&self, watch: &dyn Watch, stop: &AtomicBool) -> Result<Report, Error> {
         let begun = Instant::now();
         let manifest = Manifest::open(&self.source, &self.reading)?;

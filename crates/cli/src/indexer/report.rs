@@ -48,11 +48,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether everything that was to be done was done.
-    pub fn is_complete(&self) -> bool {
-        self.failed.is_empty() && self.not_compared.is_none() && !self.stopped
-    }
-
     /// Adds what another worker of this importer did.
     pub(super) fn add(&mut self, other: Report) {
         self.imported += other.imported;

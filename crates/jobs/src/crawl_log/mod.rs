@@ -105,7 +105,7 @@ impl<'a> Line<'a> {
     }
 
     /// Where in the line the URL is.
-    pub fn url_range(&self) -> Range<usize> {
+    pub(crate) fn url_range(&self) -> Range<usize> {
         self.url_at..self.url_at + self.url.len()
     }
 
@@ -121,7 +121,7 @@ impl<'a> Line<'a> {
     }
 
     /// Whether the type is one of text, which an index for deduplication leaves out.
-    pub fn is_text(&self) -> bool {
+    pub(crate) fn is_text(&self) -> bool {
         let begin = self.mime.as_bytes().get(..5);
         begin.is_some_and(|begin| begin.eq_ignore_ascii_case(b"text/"))
     }
@@ -138,7 +138,7 @@ impl<'a> Line<'a> {
     }
 
     /// The `ETag` of the answer, where an annotation or the JSON has one.
-    pub fn etag(&self) -> Option<std::borrow::Cow<'a, str>> {
+    pub(crate) fn etag(&self) -> Option<std::borrow::Cow<'a, str>> {
         notes::etag(self.notes)
     }
 }

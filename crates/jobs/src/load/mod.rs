@@ -31,7 +31,7 @@ use crawlspace_client::{Ask, Batch, Call, Code};
 const FILES_PER_BATCH: usize = 100;
 
 /// The lines of an index, again each time that it is called.
-pub type LineSource<'a> =
+pub(crate) type LineSource<'a> =
     dyn Fn(&mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> + 'a;
 
 /// The lines of the index in a folder, in the order of URLs: one of a cache, or a client's own.
