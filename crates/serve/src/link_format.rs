@@ -9,7 +9,7 @@ const MAX_ATTRIBUTES: usize = 32;
 
 /// A link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Link {
+pub struct Link {
     /// What stands between `<` and `>`.
     pub target: String,
     /// Names, in small letters, and values without their quotes.
@@ -18,13 +18,13 @@ pub(crate) struct Link {
 
 impl Link {
     /// The value of an attribute; the first, if there are several.
-    pub(crate) fn attribute(&self, name: &str) -> Option<&str> {
+    pub fn attribute(&self, name: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|(other, _)| other == name);
         found.map(|(_, value)| value.as_str())
     }
 
     /// Whether one of the words of `rel` is this one.
-    pub(crate) fn is(&self, relation: &str) -> bool {
+    pub fn is(&self, relation: &str) -> bool {
         let words = self
             .attribute("rel")
             .unwrap_or_default()
@@ -38,7 +38,7 @@ impl Link {
 /// Why a text is not a valid list of links.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct BadLinks(String);
+pub struct BadLinks(String);
 
 /// Reads links as they come.
 ///
@@ -53,7 +53,7 @@ pub(crate) struct BadLinks(String);
 /// assert!(links.finish().unwrap().unwrap().is("memento"));
 /// ```
 #[derive(Debug, Default)]
-pub(crate) struct Links {
+pub struct Links {
     fed: Vec<u8>,
     seen: usize,
     /// The link so far: what stands between `<` and `>`, and what follows.
@@ -78,12 +78,12 @@ enum ParserState {
 
 impl Links {
     /// No links so far.
-    pub(crate) fn new() -> Links {
+    pub fn new() -> Links {
         Links::default()
     }
 
     /// The links in a whole text: those before whatever is wrong with it.
-    pub(crate) fn all(text: &[u8]) -> Vec<Link> {
+    pub fn all(text: &[u8]) -> Vec<Link> {
         let mut links = Links::new();
         links.feed(text);
         let mut all = Vec::new();
@@ -99,7 +99,7 @@ impl Links {
     }
 
     /// Adds what came. The links there are should be taken before.
-    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+    pub fn feed(&mut self, bytes: &[u8]) {
         self.fed.drain(..self.seen);
         self.seen = 0;
         self.fed.extend_from_slice(bytes);
@@ -110,7 +110,7 @@ impl Links {
     /// # Errors
     /// When the text is not a list of links; then nothing more comes.
     #[allow(clippy::should_implement_trait)]
-    pub(crate) fn next(&mut self) -> Option<Result<Link, BadLinks>> {
+    pub fn next(&mut self) -> Option<Result<Link, BadLinks>> {
         while let Some(&byte) = self.fed.get(self.seen) {
             self.seen += 1;
             let state = match (self.state, byte) {
@@ -166,7 +166,7 @@ impl Links {
     ///
     /// # Errors
     /// When the text breaks off within a link.
-    pub(crate) fn finish(&mut self) -> Result<Option<Link>, BadLinks> {
+    pub fn finish(&mut self) -> Result<Option<Link>, BadLinks> {
         match self.state {
             ParserState::Rest => {
                 self.state = ParserState::Over;
