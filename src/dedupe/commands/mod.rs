@@ -40,12 +40,14 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
         store::register(ctx)?;
     }
     claims::start();
-    for hear in [indexes::on_change, claims::on_change] {
-        notify::listen(Listener {
-            cares_for: may_be_ours,
-            marks: marks_an_index,
-            hear,
-        });
-    }
+    // One listener for both: each is asked about every change of every key.
+    notify::listen(Listener {
+        cares_for: may_be_ours,
+        marks: marks_an_index,
+        hear: |ctx, change| {
+            indexes::on_change(ctx, change);
+            claims::on_change(ctx, change);
+        },
+    });
     Ok(())
 }
