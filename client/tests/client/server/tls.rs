@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use crawlspace_client::dedupe::Index;
 use crawlspace_client::{AsyncServer, Server};
@@ -60,6 +61,8 @@ fn both_sides_prove_who_they_are() {
         Server::options(url)
             .ca(file("ca.pem"))
             .client_certificate(file("client.pem"), file("client.key"))
+            // A handshake without optimisation takes its time on a loaded machine.
+            .timeout(Duration::from_secs(60))
     };
     let server = known(&url).open().unwrap();
     assert!(Index::on(&server, "").check().unwrap().ok);
