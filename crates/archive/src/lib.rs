@@ -18,7 +18,6 @@ pub mod sort;
 pub mod sorted;
 pub mod source;
 pub mod timestamp;
-mod tls;
 pub mod wacz;
 mod work;
 pub mod zipnum;

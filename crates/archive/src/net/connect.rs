@@ -2,13 +2,16 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::HeaderValue;
 use hyper_util::client::proxy::matcher::Intercept;
+use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -224,4 +227,26 @@ fn unreachable(host: &str, port: u16, why: &str) -> Error {
         server: format!("{host}:{port}"),
         why: why.to_owned(),
     }
+}
+
+/// Reading the system's certificates takes milliseconds, and once is enough.
+static WEB: OnceLock<Result<ClientConfig, String>> = OnceLock::new();
+
+/// What connections to web servers are made with: certificates are verified, the client shows none. A certificate of
+/// the system that cannot be read is skipped.
+///
+/// # Errors
+/// When TLS cannot be set up; the text says why.
+pub(super) fn web_tls() -> Result<ClientConfig, String> {
+    let config = WEB.get_or_init(|| {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("TLS: {error}"))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(config)
+    });
+    config.clone()
 }

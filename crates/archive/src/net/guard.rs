@@ -3,12 +3,11 @@
 //! The networks are those that the registries of special addresses call not globally reachable (RFC 6890), with
 //! those that reach them in disguise: an IPv6 address which has an IPv4 address in it counts as both.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use url::{Host, Url};
-
-use crate::net::Network;
 
 /// Networks of IPv4: an address, and how many bits of it count.
 const REFUSED_V4: [([u8; 4], u32); 15] = [
@@ -47,6 +46,21 @@ const REFUSED_V6: [([u16; 8], u32); 15] = [
     ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), // multicast
     ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32), // Teredo, which leads to whoever is behind a translator
 ];
+
+/// A network, or one address: `10.0.0.0/8`, `::1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// Its first address.
+    pub address: IpAddr,
+    /// How many bits of it count.
+    pub bits: u8,
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
 
 /// Which addresses may be connected to: public ones, and those of some networks.
 ///

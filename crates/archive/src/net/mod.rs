@@ -23,7 +23,6 @@ use tokio_rustls::TlsConnector;
 use url::{Position, Url};
 
 use crate::source::Limits;
-use crate::tls;
 
 pub mod blocking;
 mod body;
@@ -33,7 +32,6 @@ mod error;
 pub mod exchange;
 mod guard;
 mod names;
-mod network;
 mod pool;
 mod redirect;
 mod unpack;
@@ -44,9 +42,8 @@ use connect::server_of;
 use connection::Connection;
 pub use error::Error;
 use error::innermost;
-pub use guard::Guard;
+pub use guard::{Guard, Network};
 use names::Names;
-pub use network::Network;
 use pool::{Pool, Server};
 
 /// `User-Agent` of all requests.
@@ -123,7 +120,7 @@ impl Net {
             proxies: guard.is_none().then(Matcher::from_env),
             guard,
             names: Names::new(),
-            tls: TlsConnector::from(Arc::new(tls::for_web()?)),
+            tls: TlsConnector::from(Arc::new(connect::web_tls()?)),
             pool: Arc::new(Pool::new()),
             operator: OnceLock::new(),
         }))

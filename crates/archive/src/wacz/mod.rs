@@ -6,7 +6,6 @@
 //! What comes from servers is waited for: whoever calls this from asynchronous code does so on a thread for such things.
 
 mod error;
-mod fetch;
 pub mod http;
 mod lines;
 mod location;
@@ -16,13 +15,12 @@ mod options;
 pub mod package;
 mod reader;
 mod replacement;
-
 mod source;
 mod writer;
 mod zip;
 
 pub use error::{Error, Problem};
-pub use fetch::fetch;
+pub use http::fetch;
 pub use lines::Lines;
 pub use location::Location;
 pub use manifest::{Manifest, ManifestEntry};

@@ -76,8 +76,8 @@ fn look_into(
         Err(error) if listing.base.is_some() && is_gone(&error.problem) => return Ok(()),
         fetched => fetched.map_err(remote)?,
     };
-    let from = fetched.url.clone();
-    let text = list::read(fetched).map_err(|error| wrong(&listing.url, error.to_string()))?;
+    let from = fetched.url;
+    let text = list::read(fetched.body).map_err(|error| wrong(&listing.url, error.to_string()))?;
     if !text.trim_ascii_start().starts_with(b"<") {
         let here = Location::Url(from);
         let unusable = |why: String| wrong(&listing.url, why);

@@ -79,7 +79,7 @@ fn open(file: &MetadataFile, options: &Options) -> Result<(String, Box<dyn Read>
             } else {
                 format!("{shown}, sent on to {}", Location::Url(fetched.url.clone()))
             };
-            Ok((shown, Box::new(fetched)))
+            Ok((shown, fetched.body))
         }
     }
 }

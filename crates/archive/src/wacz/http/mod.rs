@@ -17,7 +17,7 @@ pub use self::retry::RETRIED_STATUSES;
 use self::retry::Retries;
 pub(super) use self::stream::Stream;
 use super::source::Disk;
-use super::{Options, Problem};
+use super::{Error, Location, Options, Problem};
 
 /// The first bytes of a file, which are asked for to see whether the server can send parts.
 const PROBE: u64 = 4;
@@ -110,15 +110,25 @@ impl Remote {
     }
 }
 
-/// A file on its way, from its first byte to its last.
-pub(super) struct Whole {
+/// A file on its way, from its first byte to its last. What goes wrong with it is an error of reading it.
+pub struct Fetched {
     /// Where it comes from: another place than was asked, if one was sent on to it.
-    pub(super) url: Url,
-    pub(super) body: Box<dyn Read + Send>,
+    pub url: Url,
+    /// Its bytes.
+    pub body: Box<dyn Read + Send>,
+}
+
+/// Asks for a file that need not be a package, with the care that packages are read with.
+///
+/// # Errors
+/// When the server does not send it.
+pub fn fetch(url: &Url, options: &Options) -> Result<Fetched, Error> {
+    whole(url, options)
+        .map_err(|problem| Error::new(Location::Url(url.clone()).to_string(), problem))
 }
 
 /// All of a file. If it is known how long that is, a connection that breaks is taken up where it broke.
-pub(super) fn whole(url: &Url, options: &Options) -> Result<Whole, Problem> {
+fn whole(url: &Url, options: &Options) -> Result<Fetched, Problem> {
     let mut retries = Retries::new(options);
     loop {
         let attempt = Answer::ask(url, None, options).and_then(|answer| match answer {
@@ -127,7 +137,7 @@ pub(super) fn whole(url: &Url, options: &Options) -> Result<Whole, Problem> {
                 body,
                 validators,
                 length,
-            } => Ok(Whole {
+            } => Ok(Fetched {
                 url: from,
                 body: match length {
                     Some(size) => {
