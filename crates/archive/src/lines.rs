@@ -73,9 +73,8 @@ impl std::error::Error for Bad {}
 /// ```
 /// use crawlspace_archive::lines::Reader;
 /// let mut lines = Reader::new(&b"one\r\n\nlast"[..]);
-/// assert_eq!(lines.next()?, Some(Ok(&b"one"[..])));
-/// assert_eq!(lines.next()?, Some(Ok(&b"last"[..])));
-/// assert_eq!(lines.number(), 3);
+/// assert_eq!(lines.next()?, Some((1, Ok(&b"one"[..]))));
+/// assert_eq!(lines.next()?, Some((3, Ok(&b"last"[..]))));
 /// assert_eq!(lines.next()?, None);
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -109,23 +108,21 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// The number in the input, from 1, of the line that [`Reader::next`] returned last.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// The next line, without its end; the last one needs none. [`Bad::TooLong`] in its place when it is.
+    /// The next line, without its end (the last one needs none), with its number in the input, from 1, which counts
+    /// blank lines, too. [`Bad::TooLong`] stands for a line beyond [`MAX_LINE`].
     ///
     /// # Errors
     /// Those of the input.
     #[allow(clippy::should_implement_trait)] // it lends
-    pub fn next(&mut self) -> io::Result<Option<Result<&[u8], Bad>>> {
+    pub fn next(&mut self) -> io::Result<Option<(u64, Result<&[u8], Bad>)>> {
         loop {
             match self.find()? {
                 NextLine::End => return Ok(None),
-                NextLine::TooLong => return Ok(Some(Err(Bad::TooLong))),
+                NextLine::TooLong => return Ok(Some((self.number, Err(Bad::TooLong)))),
                 NextLine::Joined if is_blank(&self.joined) => {}
-                NextLine::Joined => return Ok(Some(Ok(without_end(&self.joined)))),
+                NextLine::Joined => {
+                    return Ok(Some((self.number, Ok(without_end(&self.joined)))));
+                }
                 NextLine::Buffered(length) => {
                     // It is there already, so nothing is read.
                     let line = &self.input.fill_buf()?[..length];
@@ -133,7 +130,7 @@ impl<R: BufRead> Reader<R> {
                         continue;
                     }
                     let line = &self.input.fill_buf()?[..length];
-                    return Ok(Some(Ok(without_end(line))));
+                    return Ok(Some((self.number, Ok(without_end(line)))));
                 }
             }
         }

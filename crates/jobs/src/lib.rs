@@ -73,17 +73,14 @@ fn each_line(
 ) -> Result<(), Error> {
     let mut lines = Reader::new(input);
     let mut reported = 0;
-    loop {
-        let number = lines.number() + 1;
+    while let Some((number, line)) = lines.next().map_err(|error| failed(&error))? {
         if number >= reported + PROGRESS_INTERVAL {
             work.advance(number - reported)?;
             reported = number;
         }
-        match lines.next().map_err(|error| failed(&error))? {
-            Some(line) => take(number, line)?,
-            None => return Ok(()),
-        }
+        take(number, line)?;
     }
+    Ok(())
 }
 
 /// The example of the README compiles and runs.

@@ -8,9 +8,8 @@ use super::*;
 fn read(text: &[u8], buffer: usize) -> Vec<(u64, Result<Vec<u8>, Bad>)> {
     let mut lines = Reader::new(BufReader::with_capacity(buffer, text));
     let mut found = Vec::new();
-    while let Some(line) = lines.next().unwrap() {
-        let line = line.map(<[u8]>::to_vec);
-        found.push((lines.number(), line));
+    while let Some((number, line)) = lines.next().unwrap() {
+        found.push((number, line.map(<[u8]>::to_vec)));
     }
     found
 }
@@ -70,7 +69,7 @@ fn a_line_that_is_too_long_is_passed_over() {
 fn a_line_without_end_takes_no_memory_to_speak_of() {
     let endless = std::io::repeat(b'x').take(64 << 20);
     let mut lines = Reader::new(BufReader::new(endless));
-    assert_eq!(lines.next().unwrap(), Some(Err(Bad::TooLong)));
+    assert_eq!(lines.next().unwrap(), Some((1, Err(Bad::TooLong))));
     assert!(lines.joined.capacity() <= 4 * MAX_LINE);
     assert_eq!(lines.next().unwrap(), None);
 }
@@ -84,7 +83,7 @@ fn reading_that_fails_is_an_error_and_not_an_end() {
         }
     }
     let mut lines = Reader::new(BufReader::new(b"a\nb".chain(Broken)));
-    assert_eq!(lines.next().unwrap(), Some(Ok(&b"a"[..])));
+    assert_eq!(lines.next().unwrap(), Some((1, Ok(&b"a"[..]))));
     assert!(lines.next().is_err());
 }
 

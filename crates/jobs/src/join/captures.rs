@@ -151,15 +151,15 @@ impl<R: BufRead> Captures<R> {
     fn read(&mut self, job: &str, counts: &mut Counts) -> Result<(), Error> {
         let name = || format!("CDX of job {job}");
         loop {
-            let number_of_line = self.lines.number() + 1;
-            let raw = match self.lines.next().map_err(|error| read(&name(), &error))? {
-                None => {
-                    self.more = false;
-                    return Ok(());
-                }
-                Some(Ok(raw)) if is_header(raw) => continue,
-                Some(Ok(raw)) => raw,
-                Some(Err(bad)) => {
+            let next = self.lines.next().map_err(|error| read(&name(), &error))?;
+            let Some((number_of_line, raw)) = next else {
+                self.more = false;
+                return Ok(());
+            };
+            let raw = match raw {
+                Ok(raw) if is_header(raw) => continue,
+                Ok(raw) => raw,
+                Err(bad) => {
                     counts.bad.add(&name(), number_of_line, b"", bad);
                     continue;
                 }

@@ -251,6 +251,11 @@ fn lines_in_the_wrong_order_are_refused() {
     assert_starts(&error, "crawl.log of job 7: line 2 ");
     let error = joined(&sorted, &cdx_not).unwrap_err();
     assert_starts(&error, "CDX of job 7: line 3 ");
+    // Blank lines count.
+    let error = joined(&format!("\n\n{not}"), &cdx_sorted).unwrap_err();
+    assert_starts(&error, "crawl.log of job 7: line 4 ");
+    let error = joined(&sorted, &format!("\n{cdx_not}")).unwrap_err();
+    assert_starts(&error, "CDX of job 7: line 4 ");
 }
 
 #[test]
