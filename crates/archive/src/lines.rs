@@ -88,6 +88,9 @@ pub struct Reader<R> {
     number: u64,
 }
 
+/// A line with its number in the input, from 1.
+pub type Numbered<'a> = (u64, Result<&'a [u8], Bad>);
+
 /// Where the next line is.
 enum NextLine {
     /// At the beginning of the input's buffer: its length in bytes.
@@ -108,13 +111,13 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// The next line, without its end (the last one needs none), with its number in the input, from 1, which counts
-    /// blank lines, too. [`Bad::TooLong`] stands for a line beyond [`MAX_LINE`].
+    /// The next line, without its end (the last one needs none). Its number counts blank lines, too. [`Bad::TooLong`]
+    /// stands for a line beyond [`MAX_LINE`].
     ///
     /// # Errors
     /// Those of the input.
     #[allow(clippy::should_implement_trait)] // it lends
-    pub fn next(&mut self) -> io::Result<Option<(u64, Result<&[u8], Bad>)>> {
+    pub fn next(&mut self) -> io::Result<Option<Numbered<'_>>> {
         loop {
             match self.find()? {
                 NextLine::End => return Ok(None),
