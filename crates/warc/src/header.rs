@@ -81,18 +81,20 @@ impl Header {
     /// # Errors
     /// What is wrong with its first line that breaks the rules, or which field is missing.
     pub fn parse(raw: &[u8], rules: &Rules) -> Result<Header, Problem> {
-        let mut header = Header::parse_lines(raw, rules)?;
+        Header::parse_lines(raw, rules)?.complete()
+    }
+
+    /// The header with its length, once its lines are parsed.
+    pub(crate) fn complete(mut self) -> Result<Header, Problem> {
         let missing = |name: &str| Problem::Header(format!("{name} is missing"));
-        let length = header.get("Content-Length");
+        let length = self.get("Content-Length");
         let length = length.ok_or_else(|| missing("Content-Length"))?;
-        header.content_length = decimal(length).ok_or_else(|| {
+        self.content_length = decimal(length).ok_or_else(|| {
             let length = String::from_utf8_lossy(length);
             Problem::Header(format!("Content-Length {length:?} is not a number"))
         })?;
-        header
-            .get("WARC-Type")
-            .ok_or_else(|| missing("WARC-Type"))?;
-        Ok(header)
+        self.get("WARC-Type").ok_or_else(|| missing("WARC-Type"))?;
+        Ok(self)
     }
 
     /// Parses the lines that are there, up to the empty one.

@@ -27,7 +27,7 @@ mod writer;
 pub use async_reader::{AsyncReader, Source};
 pub use error::{Error, Problem};
 pub use header::{Header, MAX_HEADER, RecordType, date_digits, decimal, end_of_header};
-pub use parser::{After, END, LOOK, Parser, Rules};
+pub use parser::{After, END, LOOK, MAX_OPEN, Parser, Rules};
 pub use reader::{Extent, Reader};
 pub use record::{MAX_HTTP_HEAD, Record};
 pub use revisit::Revisit;

@@ -17,6 +17,8 @@ pub struct Rules {
     pub repeated_returns: bool,
     /// Nothing or one line end may close a record that nothing follows: indexes count the rest out of its length.
     pub open_end: bool,
+    /// A record without `Content-Length` ends where its gzip member does, which is at most [`MAX_OPEN`] bytes.
+    pub open_length: bool,
     /// An ARC record may come without the record that describes its file. It is a `response` of the media type that
     /// its line says: whoever asks for one record looks at its block.
     pub lone_arc: bool,
@@ -30,6 +32,7 @@ impl Rules {
         control_characters: true,
         repeated_returns: false,
         open_end: false,
+        open_length: false,
         lone_arc: false,
     };
     /// One record of a file.
@@ -39,6 +42,7 @@ impl Rules {
         control_characters: false,
         repeated_returns: true,
         open_end: true,
+        open_length: true,
         lone_arc: true,
     };
 }
@@ -59,6 +63,8 @@ pub const END: &[u8] = b"\r\n\r\n";
 /// Number of bytes after a block that show that it ends there: the end of the record, and `WARC/` of the next one.
 pub const LOOK: usize = END.len() + WARC.len();
 const WARC: &[u8] = b"WARC/";
+/// Maximum size of a record without `Content-Length`, unpacked, in bytes: all of it is read before its length is known.
+pub const MAX_OPEN: usize = 1 << 20;
 
 /// Parses one record after the other: [`Parser::header`], then [`Parser::block`] to the end of the block, then
 /// [`Parser::end`]. It keeps no bytes: each call gets those that were not used yet.
@@ -141,7 +147,19 @@ impl Parser {
         let header = if is_arc {
             self.arc_header(raw)?
         } else {
-            Header::parse(raw, &self.rules)?
+            let mut header = Header::parse_lines(raw, &self.rules)?;
+            if self.rules.open_length && header.get("Content-Length").is_none() {
+                match after {
+                    After::More if bytes.len() <= MAX_OPEN => return Ok(None),
+                    After::Member if bytes.len() <= MAX_OPEN => {
+                        let block = &bytes[raw.len()..];
+                        let block = block.strip_suffix(END).unwrap_or(block);
+                        header.set_content_length(block.len() as u64);
+                    }
+                    _ => {}
+                }
+            }
+            header.complete()?
         };
         (self.is_arc, self.is_first) = (is_arc, false);
         self.content_length = header.content_length();

@@ -227,7 +227,7 @@ const EXPECTED: &[(&str, &str, &str, &str)] = &[
         "Resource 0",
         "Resource 0",
     ),
-    ("no length", NO_LENGTH, NO_LENGTH, NO_LENGTH),
+    ("no length", NO_LENGTH, NO_LENGTH, "Resource 2"),
     ("two lengths", NOT_2, NOT_2, NOT_2),
     ("cut off after a wrong line", NO_FIELD, NO_FIELD, NO_FIELD),
     ("cut off", CUT_OFF, CUT_OFF, NOT_34),

@@ -200,6 +200,29 @@ async fn what_is_missing_is_added() {
 }
 
 #[tokio::test]
+async fn a_record_without_its_length_ends_with_its_gzip_member() {
+    let head = "WARC/1.0\r\nWARC-Type: response\r\nWARC-Date: 2016-01-02T03:04:05Z\r\n\
+                WARC-Target-URI: http://example.com/\r\n";
+    let block = [HTTP.as_bytes(), b"hello"].concat();
+    let stored = |fields: &str, block: &[u8], end| {
+        packed(&[head.as_bytes(), fields.as_bytes(), b"\r\n", block, end].concat())
+    };
+    for end in [END, b""] {
+        let record = stored(&digests(&block, b"hello"), &block, end);
+        let record = read(&record, 100).await.unwrap();
+        assert_valid(&record);
+        let length = format!("Content-Length: {}\r\n", block.len());
+        assert_contains(String::from_utf8_lossy(&record), &length);
+    }
+    let large = vec![b' '; crawlspace_warc::MAX_OPEN];
+    let plain = [head.as_bytes(), b"\r\n", &block, END].concat();
+    for refused in [stored("", &large, END), plain] {
+        let error = read(&refused, 4096).await.unwrap_err();
+        assert_contains(error.to_string(), "Content-Length is missing");
+    }
+}
+
+#[tokio::test]
 async fn arc_records_become_warc_records() {
     let block = [HTTP.as_bytes(), b"hello"].concat();
     for (line, kind, uri, address) in rows![
