@@ -248,6 +248,13 @@ impl Client {
         self.ask(words(line))
     }
 
+    /// Sends such a command, whose reply [`Client::read`] gives.
+    pub fn send(&mut self, words: &str) {
+        self.request.clear();
+        line(&mut self.request, words);
+        self.connection.send(&self.request);
+    }
+
     /// Runs a command of these words.
     pub fn ask<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> Pieces {
         let words: Vec<&[u8]> = words.into_iter().map(str::as_bytes).collect();
@@ -264,7 +271,8 @@ impl Client {
         (0..replies).for_each(|_| see(self.read()));
     }
 
-    fn read(&mut self) -> Pieces {
+    /// The next reply.
+    pub fn read(&mut self) -> Pieces {
         let mut pieces = Pieces::default();
         self.connection.read(1, |item| match item {
             Item::Bulk(bytes) => pieces

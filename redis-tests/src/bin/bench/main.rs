@@ -11,6 +11,7 @@
 //! A part of the benchmark is a section: a name, what `--only` takes to measure a piece of it, and a
 //! function that gives rows and paragraphs. To add one, write a module and name it in [`SECTIONS`].
 
+mod chart;
 mod chg;
 mod dedupe;
 mod federation;
@@ -39,18 +40,21 @@ type Part = (&'static str, &'static str, fn(&Plan) -> Section);
 const SECTIONS: [Part; 6] = [
     (
         "dedupe",
-        "D1 D2 D3 D4 D5 D6 D7 D8 packing aof bystanders",
+        "D1 D2 D3 D4 D5 D6 D7 D8 D9 packing aof",
         dedupe::measure,
     ),
-    ("chg", "C1 C2 C3 C4 uris", chg::measure),
+    ("chg", "C1 C2 C3 C4 C5 uris", chg::measure),
     ("tags", "T1 T2 records large", tags::measure),
     ("import", "", import::measure),
     ("federation", "F1 F2 F3 F4 F5", federation::measure),
     ("index", "X1 X2 X3", index_cache::measure),
 ];
 
-/// The part of `--scale`, which takes long and is not measured with the others.
-const SCALE: Part = ("scale", "", dedupe::scale);
+/// The parts of `--scale`, which take long and are not measured with the others; `--only` takes the family's name.
+const SCALES: [Part; 2] = [
+    ("scale", "dedupe", dedupe::scale),
+    ("scale-frontier", "chg", chg::scale),
+];
 
 /// How much is to be measured.
 pub struct Plan {
@@ -60,8 +64,8 @@ pub struct Plan {
     pub reps: usize,
     /// Seed of all generated data.
     pub seed: u64,
-    /// Hashes of a run of `--scale`.
-    pub scale: u64,
+    /// Hashes, or groups of a frontier, of a run of `--scale`, if that names a number.
+    pub scale: Option<u64>,
     /// The only piece of the section that is wanted.
     pub piece: Option<String>,
 }
@@ -131,6 +135,7 @@ fn main() {
         println!("{name}: measured in {:.0} s", began.elapsed().as_secs_f64());
         if kept {
             report::write(&file, name, &section.markdown(&machine, &plan));
+            report::draw(&file.with_extension(""), &section.found.charts);
         }
     }
     println!("measured in {:.0} s", started.elapsed().as_secs_f64());
@@ -152,13 +157,15 @@ struct Ask {
 
 /// The parts that are asked for; the plan gets the piece.
 fn chosen(plan: &mut Plan, ask: &Ask) -> Vec<Part> {
-    if ask.scale {
-        return vec![SCALE];
-    }
     let Some(only) = &ask.only else {
-        return SECTIONS.to_vec();
+        let all: &[Part] = if ask.scale { &SCALES } else { &SECTIONS };
+        return all.to_vec();
     };
     let named = |name: &str| name.eq_ignore_ascii_case(only);
+    if ask.scale {
+        let part = SCALES.into_iter().find(|(_, family, _)| named(family));
+        return vec![part.unwrap_or_else(|| usage(only))];
+    }
     if let Some(part) = SECTIONS.into_iter().find(|(name, ..)| named(name)) {
         return vec![part];
     }
@@ -177,13 +184,13 @@ fn arguments() -> (Plan, Ask) {
         quick: set("QUICK").is_some_and(|v| v != "0"),
         reps: 3,
         seed: 1,
-        scale: dedupe::SCALE,
+        scale: None,
         piece: None,
     };
     let mut many = |plan: &mut Plan, number: Option<u64>| {
         ask.scale = number != Some(0);
-        // `SCALE=1` is to say yes, not one hash.
-        plan.scale = number.filter(|n| *n > 1).unwrap_or(plan.scale);
+        // `SCALE=1` is to say yes, not one.
+        plan.scale = number.filter(|n| *n > 1);
     };
     if let Some(number) = set("SCALE") {
         many(&mut plan, number.parse().ok());
@@ -210,7 +217,7 @@ fn arguments() -> (Plan, Ask) {
 
 fn usage<T>(at: &str) -> T {
     let names = SECTIONS.map(|(name, pieces, _)| format!("{name} ({pieces})"));
-    eprintln!("bench [--only SECTION|PIECE] [--quick] [--scale [HASHES]] [--reps N] [--seed N]");
+    eprintln!("bench [--only SECTION|PIECE] [--quick] [--scale [N]] [--reps N] [--seed N]");
     eprintln!("sections and their pieces: {}", names.join(", "));
     eprintln!("not understood: {at}");
     std::process::exit(2);

@@ -116,14 +116,33 @@ impl Loaded {
         quantiles(&self.idle)
     }
 
+    /// Milliseconds that others waited meanwhile: half of them at most so long, 90 %, 99 %, 99.9 %, all.
+    pub fn waits(&self) -> Vec<f64> {
+        let all = together(&self.during);
+        WAITS.iter().map(|&(_, q)| all.quantile(q)).collect()
+    }
+
     /// What others waited meanwhile, as [`Loaded::idle`] says it.
     pub fn during(&self) -> String {
         quantiles(&self.during)
     }
 }
 
+/// What [`Loaded::waits`] gives: names and shares.
+pub const WAITS: [(&str, f64); 5] = [
+    ("50 %", 0.5),
+    ("90 %", 0.9),
+    ("99 %", 0.99),
+    ("99.9 %", 0.999),
+    ("all", 1.0),
+];
+
+fn together(series: &[Series]) -> Series {
+    series.iter().flat_map(|s| s.0.iter().copied()).collect()
+}
+
 fn quantiles(series: &[Series]) -> String {
-    let all: Series = series.iter().flat_map(|s| s.0.iter().copied()).collect();
+    let all = together(series);
     let [half, p99, p999] = [0.5, 0.99, 0.999].map(|q| all.quantile(q));
     format!("{half:.2} / {p99:.2} / {p999:.2} ms")
 }

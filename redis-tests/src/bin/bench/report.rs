@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::Plan;
+use crate::chart::Chart;
 use crate::series::Series;
 
 /// What a figure should reach.
@@ -110,6 +111,8 @@ pub struct Findings {
     pub rows: Vec<Row>,
     /// What is to be said about a row or a group of rows, and the commands that measure it again.
     pub notes: Vec<String>,
+    /// Charts that a paragraph shows.
+    pub charts: Vec<Chart>,
 }
 
 impl Findings {
@@ -117,6 +120,13 @@ impl Findings {
     pub fn extend(&mut self, other: Findings) {
         self.rows.extend(other.rows);
         self.notes.extend(other.notes);
+        self.charts.extend(other.charts);
+    }
+
+    /// Adds a chart, as a paragraph of its own.
+    pub fn chart(&mut self, chart: Chart) {
+        self.notes.push(chart.link());
+        self.charts.push(chart);
     }
 }
 
@@ -196,6 +206,18 @@ pub fn write(file: &Path, name: &str, section: &str) {
     let old = fs::read_to_string(file).unwrap_or_default();
     let new = splice(&old, name, section);
     fs::write(file, new).expect("docs/benchmarks.md can be written");
+}
+
+/// Writes charts into the folder beside the file.
+///
+/// # Panics
+/// When one cannot be written.
+pub fn draw(folder: &Path, charts: &[Chart]) {
+    for chart in charts {
+        fs::create_dir_all(folder).expect("docs/benchmarks can be made");
+        let file = folder.join(chart.name).with_extension("svg");
+        fs::write(file, chart.svg()).expect("a chart can be written");
+    }
 }
 
 fn splice(old: &str, name: &str, section: &str) -> String {

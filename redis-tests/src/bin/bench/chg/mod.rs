@@ -1,10 +1,12 @@
-//! `CHG.*` against the seed's scripts, as Veidemann runs them, and against atomic scripts: C1 to C4.
+//! `CHG.*` against the seed's scripts, as Veidemann runs them, and against atomic scripts: C1 to C6.
 
 mod commands;
 mod cost;
 mod cycle;
 mod hosts;
 mod memory;
+mod saturated;
+mod scale;
 mod steps;
 mod sweep;
 mod veidemann;
@@ -17,6 +19,8 @@ use crate::report::Section;
 use crate::series::grouped;
 use hosts::Hosts;
 
+pub use scale::measure as scale;
+
 /// Measures the family.
 pub fn measure(plan: &Plan) -> Section {
     let hosts = Hosts { seed: plan.seed };
@@ -25,6 +29,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("C2", &|| cost::measure(plan, &hosts)),
         ("C3", &|| sweep::measure(plan, &hosts)),
         ("C4", &|| wakeup::measure(plan, &hosts)),
+        ("C5", &|| saturated::measure(plan, &hosts)),
         ("uris", &|| memory::measure(plan, &hosts)),
     ]);
     let groups = grouped(plan.scaled(1_000_000));
@@ -43,9 +48,8 @@ struct Scene {
 
 impl Scene {
     fn empty() -> Scene {
-        let quiet = |options: Options| options.args(&["--hz", "10"]).start();
         Scene {
-            ours: quiet(redis_tests::simulated()),
+            ours: ours(),
             plain: quiet(Options::new().no_module()),
         }
     }
@@ -56,6 +60,15 @@ impl Scene {
             ok!(server.wire(), "FLUSHALL", "SYNC");
         }
     }
+}
+
+/// A server with the module.
+fn ours() -> Server {
+    quiet(redis_tests::simulated())
+}
+
+fn quiet(options: Options) -> Server {
+    options.args(&["--hz", "10"]).start()
 }
 
 /// `QCT`: URIs queued.

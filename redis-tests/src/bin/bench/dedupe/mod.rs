@@ -1,4 +1,4 @@
-//! `DEDUPE.*` against the documented plain commands, on plain keys and packed: D1 to D8.
+//! `DEDUPE.*` against the documented plain commands, on plain keys and packed: D1 to D9.
 
 mod aof;
 mod bystanders;
@@ -17,19 +17,18 @@ use crate::Plan;
 use crate::report::{Findings, Section, say};
 use crate::series::grouped;
 use corpus::Corpus;
-use scene::{Footprint, Scene};
+use scene::Scene;
 
 pub use documented::{commit_hashes, sum};
-pub use scale::{HASHES as SCALE, measure as scale};
+pub use scale::measure as scale;
+pub use scene::{Footprint, rdb_bytes, reset};
 
 /// Measures the family.
 pub fn measure(plan: &Plan) -> Section {
     let corpus = Corpus { seed: plan.seed };
     let hashes = plan.scaled(1_000_000);
     let found = plan.findings(&[
-        ("D1 D2 D3 D4 D6 D7 bystanders", &|| {
-            on_filled(plan, &corpus, hashes)
-        }),
+        ("D1 D2 D3 D4 D6 D7 D9", &|| on_filled(plan, &corpus, hashes)),
         ("D5", &|| commit::measure(plan, &corpus)),
         ("aof", &|| aof::measure(plan, &corpus)),
         ("D8", &|| removal::measure(plan, &corpus)),
@@ -67,6 +66,6 @@ fn on_filled(plan: &Plan, corpus: &Corpus, hashes: u64) -> Findings {
             ("D7", &|| file::findings(&scene, &loads, hashes)),
         ]));
     }
-    found.extend(plan.findings(&[("bystanders", &|| bystanders::measure(plan, &scene))]));
+    found.extend(plan.findings(&[("D9", &|| bystanders::measure(plan))]));
     found
 }

@@ -1,7 +1,8 @@
 //! What is said of the commits.
 
 use super::Measured;
-use crate::others::{Long, MEANWHILE, RATE};
+use crate::chart::Chart;
+use crate::others::{Long, MEANWHILE, RATE, WAITS};
 use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, time};
 
@@ -68,5 +69,19 @@ pub fn findings(of: &Measured) -> Findings {
     note!(found, "others.md";
         rate = RATE, idle = plain.loaded.idle(), script = lua.loaded.during(),
         plain = said(plain), packed = said(packed), stall = 1e3 * of.stall);
+    found.chart(Chart {
+        name: "commit",
+        title: "What others wait during a commit: share of requests answered in".into(),
+        unit: "ms",
+        places: WAITS.map(|(name, _)| name.to_owned()).to_vec(),
+        lines: [
+            ("COMMIT, plain keys", plain),
+            ("COMMIT, packed", packed),
+            ("one Lua script", lua),
+        ]
+        .map(|(name, figures)| (name.to_owned(), figures.loaded.waits()))
+        .to_vec(),
+        is_logarithmic: true,
+    });
     found
 }

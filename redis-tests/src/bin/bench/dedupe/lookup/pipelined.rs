@@ -78,7 +78,7 @@ fn findings(
         &mut found,
         redis_tests::rows![
             "D1", PLAIN, one, plain, hget, Goal::AtLeast(0.45);
-            "D1", PACKED, one, packed, hget, Goal::AtLeast(1.1);
+            "D1", PACKED, one, packed, hget, Goal::AtLeast(0.9);
             "D1", "unknown hashes, plain keys", missing, plain_none, hget_none, Goal::Known;
             "D1", "unknown hashes, packed", missing, packed_none, hget_none, Goal::Known;
             "D2", PLAIN, script, plain, lua, Goal::AtLeast(1.7);

@@ -18,7 +18,7 @@ use crate::told::slice_longest;
 use end::End;
 
 /// Hashes of a run that names no other number.
-pub const HASHES: u64 = 10_000_000;
+const HASHES: u64 = 10_000_000;
 /// Crawls that they come in.
 const CRAWLS: u64 = 20;
 /// After how many crawls something is measured.
@@ -49,10 +49,10 @@ struct Pair {
     empty: [Footprint; 2],
 }
 
-/// Fills an index with `plan.scale` hashes.
+/// Fills an index with as many hashes as the plan says.
 pub fn measure(plan: &Plan) -> Section {
     let corpus = Corpus { seed: plan.seed };
-    let each = plan.scaled(plan.scale) / CRAWLS;
+    let each = plan.scaled(plan.scale.unwrap_or(HASHES)) / CRAWLS;
     // One more than are filled in: it is committed while a child saves.
     let crawls = corpus.crawls(each * (CRAWLS + 1), CRAWLS + 1, 0);
     let packed = start_packed();
