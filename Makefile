@@ -14,6 +14,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 MODULE ?= $(TARGET)/release/libcrawlspace.so
+TOOL   ?= $(TARGET)/release/crawlspace
 SHARE  := $(TARGET)/share
 # What random tests found before; `fuzz` and `soak` add to it.
 CORPUS := $(abspath redis-tests/corpus)
@@ -42,7 +43,7 @@ export REDIS_SERVER
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run demo test test-unit test-live test-servers lint simulate reshard bench fuzz soak clean
+.PHONY: help build install run demo test test-unit test-live test-servers dist test-packages test-dist share put lint simulate reshard bench fuzz soak clean
 
 help: ## List what can be done here (this list)
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r target text; do \
@@ -52,15 +53,22 @@ build: ## Build the module (target/release/libcrawlspace.so), the `crawlspace` t
 	@scripts/need cc libclang
 	$(CARGO) build --release --package crawlspace
 	$(CARGO) build --release --package crawlspace-cli
+	@$(MAKE) --no-print-directory share
+
+# What the tool says of itself, as files.
+share:
 	@rm -rf '$(SHARE)' && mkdir -p '$(SHARE)/completions'
-	@'$(TARGET)/release/crawlspace' man --out '$(SHARE)/man'
-	@'$(TARGET)/release/crawlspace' completions bash >'$(SHARE)/completions/crawlspace'
-	@'$(TARGET)/release/crawlspace' completions zsh >'$(SHARE)/completions/_crawlspace'
-	@'$(TARGET)/release/crawlspace' completions fish >'$(SHARE)/completions/crawlspace.fish'
+	@'$(TOOL)' man --out '$(SHARE)/man'
+	@'$(TOOL)' completions bash >'$(SHARE)/completions/crawlspace'
+	@'$(TOOL)' completions zsh >'$(SHARE)/completions/_crawlspace'
+	@'$(TOOL)' completions fish >'$(SHARE)/completions/crawlspace.fish'
 
 install: build ## Put all of that in place (PREFIX=/usr/local, DESTDIR= for a package)
-	install -D -m 755 '$(TARGET)/release/crawlspace' '$(DESTDIR)$(PREFIX)/bin/crawlspace'
-	install -D -m 755 '$(TARGET)/release/libcrawlspace.so' '$(DESTDIR)$(PREFIX)/lib/redis/modules/libcrawlspace.so'
+	@$(MAKE) --no-print-directory put
+
+put: share
+	install -D -m 755 '$(TOOL)' '$(DESTDIR)$(PREFIX)/bin/crawlspace'
+	install -D -m 755 '$(MODULE)' '$(DESTDIR)$(PREFIX)/lib/redis/modules/libcrawlspace.so'
 	install -d '$(DESTDIR)$(PREFIX)/share/man/man1'
 	install -m 644 '$(SHARE)/man'/*.1 '$(DESTDIR)$(PREFIX)/share/man/man1'
 	install -D -m 644 '$(SHARE)/completions/crawlspace' '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/crawlspace'
@@ -112,6 +120,25 @@ test-servers: ## The live tests of the module on each server that Debian's suite
 	    table="$$table$$server: $$version: $$verdict\n"; case "$$verdict" in *FAILED* | '') failed="$$failed $$server";; esac; \
 	done; printf "\n$$table"; \
 	if [ -n "$$failed" ]; then echo "make test-servers: failures with$$failed"; exit 1; fi
+
+dist: build ## Make what is released in dist/: Debian packages, images of containers, the two programs alone, what they are made of
+	@scripts/need binutils debhelper python3
+	@server=$$(FOLDER='$(TARGET)/servers' scripts/server trixie redis-server) && \
+	    MODULE='$(MODULE)' TOOL='$(TOOL)' SERVER="$$(dirname "$$server")" scripts/dist
+
+# Every three bytes of a program are a misspelt word to it.
+LINTIAN := lintian --allow-root --fail-on error,warning,info --display-info --suppress-tags spelling-error-in-binary
+
+# Of what `make test` has built, so that it takes seconds.
+test-packages:
+	@scripts/need binutils debhelper lintian python3
+	@MODULE='$(MODULE)' TOOL='$(TARGET)/debug/crawlspace' OUT='$(TARGET)/packages' scripts/dist
+	@$(LINTIAN) '$(TARGET)/packages'/*.deb
+
+test-dist: ## Prove what `make dist` made: packages in fresh Debian 12 and 13 roots, images, manifests (as root)
+	@scripts/need binutils ip jq lintian mmdebstrap python3 python3-venv umoci
+	@$(LINTIAN) dist/*.deb
+	@scripts/test-dist
 
 lint: ## Formatting, clippy, documentation, licences and advisories of the dependencies
 	@scripts/need cc libclang

@@ -6,3 +6,4 @@ mod docs;
 mod harness;
 mod other_modules;
 mod reshard;
+mod versions;

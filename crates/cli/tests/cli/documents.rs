@@ -1,6 +1,6 @@
 //! What the documents say of the repository is true: docs/dependencies.md names every direct dependency of every crate
 //! with those that use it, and no other; pages of the architecture name files and items that exist; links lead
-//! somewhere.
+//! somewhere; there is one version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -248,4 +248,44 @@ fn links_lead_somewhere() {
     }
     assert!(links > 100, "{links}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn there_is_one_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    let changes = read("CHANGELOG.md");
+    let released = format!("## [{version}] - 20");
+    assert!(
+        changes.lines().any(|line| line.starts_with(&released)),
+        "CHANGELOG.md has no \"{released}\""
+    );
+    // Ends of paths, and what stands before a version: of a crate of this workspace, a package, an image.
+    let places = [
+        ("Cargo.toml", "\", version = \""),
+        ("", "crawlspace_"),
+        ("", "/crawlspace:server-"),
+        ("", "/crawlspace:serve-"),
+        ("", "/crawlspace:module-"),
+    ];
+    let mut counts = [0; 5];
+    let mut wrong = Vec::new();
+    let is_text = |path: &String| [".toml", ".md", ".yaml"].iter().any(|end| path.ends_with(end));
+    for path in files_in("").into_iter().filter(is_text) {
+        let text = read(&path);
+        for (count, (end, before)) in counts.iter_mut().zip(places) {
+            if !path.ends_with(end) {
+                continue;
+            }
+            for rest in text.split(before).skip(1) {
+                let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+                let said = rest[..end.unwrap_or(rest.len())].trim_end_matches('.');
+                *count += usize::from(!said.is_empty());
+                if !said.is_empty() && said != version {
+                    wrong.push(format!("{path}: {before}{said}"));
+                }
+            }
+        }
+    }
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    assert!(wrong.is_empty(), "not {version}:\n{}", wrong.join("\n"));
 }

@@ -1,0 +1,118 @@
+//! Writes what a server with this version of the module keeps, and the replies about it, into
+//! `redis-tests/fixtures/VERSION`: at every release, once. Later versions must load it (`tests/server/versions.rs`).
+//!
+//! ```text
+//! cargo build --release -p crawlspace
+//! cargo run -p redis-tests --bin fixture
+//! ```
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use redis_tests::examples::{line, show};
+use redis_tests::matrix::{Family, PREFIX, families};
+use redis_tests::{Wire, ok, simulated};
+
+/// Figures of the process or of the moment: the reply about another one may differ.
+const OF_THE_MOMENT: &str = "memory leases releases expired rate-leases pauses-observed smallest-pause-ms \
+                             smallest-pause-asked-ms smallest-margin-ms";
+
+/// A call of each family that goes on with what was kept, after all others.
+const GOES_ON: [(&str, &str); 3] = [
+    ("DEDUPE", "COMMIT open"),
+    ("CHG", "RELEASE held <held> DELAY 1000 DONE crawl"),
+    ("TAGS", "ADD FILE f more"),
+];
+
+fn main() {
+    let folder = folder();
+    let databases = families().len() * 2;
+    let server = simulated()
+        .aof(false)
+        .args(&["--databases", &databases.to_string()])
+        .start();
+    let mut page = format!(
+        "What a server with version {} replies about `dump.rdb` and about `appendonlydir`, both of {}. Written by\n\
+         `cargo run -p redis-tests --bin fixture`.\n",
+        env!("CARGO_PKG_VERSION"),
+        server.info("redis_version").expect("a version"),
+    );
+    // The first half is in the file as the types write themselves, the second as commands.
+    let mut database = 0;
+    let mut going_on = Vec::new();
+    for half in 0..2 {
+        for family in families() {
+            let mut wire = server.wire();
+            ok!(wire, "SELECT", database);
+            going_on.push(fill(&family, database, &mut wire, &mut page));
+            database += 1;
+        }
+        if half == 0 {
+            ok!(server.wire(), "BGREWRITEAOF");
+            server.until_rewritten();
+        }
+    }
+    ok!(server.wire(), "SAVE");
+    // From here on nothing belongs to what is kept.
+    let _ = fs::remove_dir_all(&folder);
+    let files = folder.join("appendonlydir");
+    fs::create_dir_all(&files).expect("the folder is writable");
+    let copied = Command::new("cp")
+        .args(["-r", "dump.rdb", "appendonlydir"])
+        .arg(&folder)
+        .current_dir(server.dir())
+        .status();
+    assert!(copied.is_ok_and(|status| status.success()), "cp failed");
+    for (database, words) in going_on.into_iter().enumerate() {
+        let mut wire = server.wire();
+        ok!(wire, "SELECT", database);
+        write!(page, "\n```redis\n> SELECT {database}\nOK\n").expect("text");
+        step(&mut wire, &words, &mut page);
+        page.push_str("```\n");
+    }
+    fs::write(folder.join("replies.md"), page).expect("the folder is writable");
+    println!("{}", folder.display());
+}
+
+fn folder() -> PathBuf {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    fixtures.join(env!("CARGO_PKG_VERSION"))
+}
+
+/// Fills a database with what a family has, notes what is replied about it, and gives the words of the call that
+/// goes on.
+fn fill(family: &Family, database: usize, wire: &mut Wire, page: &mut String) -> Vec<Vec<u8>> {
+    if !family.storage.is_empty() {
+        ok!(wire, "CONFIG", "SET", "crawlspace.dedupe-storage", family.storage);
+    }
+    let state = family.fill(wire, PREFIX);
+    // A claim ends by the clock.
+    if family.name == "DEDUPE" {
+        wire.expect_ok(&state.words("UNCLAIM <h30> <token>"));
+    }
+    write!(page, "\n## {}\n\n```redis\n> SELECT {database}\nOK\n", family.title()).expect("text");
+    for read in family.reads {
+        step(wire, &state.words(read), page);
+    }
+    page.push_str("```\n");
+    let goes_on = GOES_ON.iter().find(|(name, _)| *name == family.name);
+    state.words(goes_on.expect("of each family").1)
+}
+
+/// A command and its reply, as an example of the documentation.
+fn step(wire: &mut Wire, words: &[Vec<u8>], page: &mut String) {
+    let reply = wire.expect_ok(words);
+    writeln!(page, "> {}", line(words)).expect("text");
+    let mut varies = false;
+    for line in show(&reply) {
+        let named = line.strip_suffix('"').and_then(|line| line.rsplit('"').next());
+        match line.rsplit_once(' ') {
+            Some((before, _)) if varies => writeln!(page, "{before} <any>"),
+            _ => writeln!(page, "{line}"),
+        }
+        .expect("text");
+        varies = named.is_some_and(|name| OF_THE_MOMENT.split_whitespace().any(|field| field == name));
+    }
+}
