@@ -28,7 +28,12 @@ fn differences(version: &Path, options: Options) -> Vec<String> {
     server.restart_as(options);
     let page = fs::read_to_string(version.join("replies.md")).expect("the page is there");
     let steps = steps(&page);
-    assert!(steps.len() > 50, "{}: {} examples", version.display(), steps.len());
+    assert!(
+        steps.len() > 50,
+        "{}: {} examples",
+        version.display(),
+        steps.len()
+    );
     let mut wire = server.wire();
     let mut now = Live::default();
     let differences = steps.iter().filter_map(|step| {
@@ -46,7 +51,11 @@ fn rdb_and_aof_of_every_version_are_loaded() {
         for (kind, options) in [("RDB", simulated()), ("AOF", simulated().aof(false))] {
             let differences = differences(&version, options);
             let [] = &differences[..] else {
-                panic!("{kind} of {}:\n{}", version.display(), differences.join("\n\n"));
+                panic!(
+                    "{kind} of {}:\n{}",
+                    version.display(),
+                    differences.join("\n\n")
+                );
             };
         }
     }

@@ -269,7 +269,11 @@ fn there_is_one_version() {
     ];
     let mut counts = [0; 5];
     let mut wrong = Vec::new();
-    let is_text = |path: &String| [".toml", ".md", ".yaml"].iter().any(|end| path.ends_with(end));
+    let is_text = |path: &String| {
+        [".toml", ".md", ".yaml"]
+            .iter()
+            .any(|end| path.ends_with(end))
+    };
     for path in files_in("").into_iter().filter(is_text) {
         let text = read(&path);
         for (count, (end, before)) in counts.iter_mut().zip(places) {
