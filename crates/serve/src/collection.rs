@@ -12,8 +12,9 @@ use super::group::{Group, Member, Part, Report, Unanswered, kept_rows};
 use super::memory::Full;
 use super::operations::{Operations, Reorder, SORTED, Unsorted};
 use super::reason::Reason;
-use super::sources::{self, Identity};
-use crate::query::{BadQuery, PAGE, PAGE_OF_BLOCKS, Query, Selection};
+use super::sources::dedupe::NO_URLS;
+use super::sources::{self, DedupeSource, Identity};
+use crate::query::{BadQuery, PAGE_OF_BLOCKS, Query, Selection};
 use crate::source::Lookup;
 use crawlspace_archive::net::Net;
 use crawlspace_archive::row;
@@ -117,10 +118,15 @@ impl Collection {
         self.steps.iter().flat_map(|step| &step.group.members)
     }
 
+    /// Its dedupe index, if it is one.
+    pub(crate) fn dedupe(&self) -> Option<&DedupeSource> {
+        self.members().find_map(|member| member.source.dedupe())
+    }
+
     /// The query as this collection understands it: its access point stands for one that is not said.
     ///
     /// # Errors
-    /// When it asks for tags of a collection without any, or for sources that there are not.
+    /// When it asks for tags of a collection without any, for sources that there are not, or by URL where that cannot be.
     pub(crate) fn prepare(&self, mut query: Query) -> Result<Arc<Query>, Failure> {
         if query.point.is_none() {
             query.point.clone_from(&self.access_point);
@@ -139,6 +145,9 @@ impl Collection {
             }
         }
         self.knows(&query.sources)?;
+        if self.dedupe().is_some() {
+            return Err(BadQuery(format!("url: {NO_URLS}")).into());
+        }
         Ok(Arc::new(query))
     }
 
@@ -273,7 +282,7 @@ impl Collection {
     ) -> Result<Pages, Failure> {
         let mut none = Pages {
             count: 0,
-            size: query.page_size.unwrap_or(PAGE),
+            size: query.rows_of_page(),
             of_blocks: false,
         };
         for step in &self.steps {
@@ -293,7 +302,7 @@ impl Collection {
                     while let Some(batch) = next(&mut rows).await? {
                         count += batch.len() as u64;
                     }
-                    let size = query.page_size.unwrap_or(PAGE);
+                    let size = query.rows_of_page();
                     Pages {
                         count,
                         size,
@@ -315,6 +324,16 @@ impl Collection {
             Some(sources) => Err(sources.into()),
             None => Ok(none),
         }
+    }
+
+    /// Whether pages of the answer are of blocks, of which some may have no row that is wanted.
+    pub(crate) async fn has_blocks(&self, query: &Arc<Query>) -> bool {
+        for step in &self.steps {
+            if let Ok(Some(1..)) = self.blocks(step, query).await {
+                return true;
+            }
+        }
+        false
     }
 
     /// How many blocks rows of the query can be in, if its pages are of blocks. Where rows are hidden they are not,

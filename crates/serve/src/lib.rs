@@ -11,6 +11,7 @@
 //! | [`source`] [`sources`] | where rows come from |
 //! | `collection` `group` [`merge`] | many sources as one |
 //! | `operations` | filter, clamp, collapse, order, limit |
+//! | `shown` | rows as the Internet Archive's CDX server shows them |
 //! | `reason` | what clients are told of failures |
 //! | `fuzzy` | which URLs are similar |
 //! | [`memory`] | what all requests together may keep |
@@ -37,6 +38,7 @@ pub mod query;
 mod reason;
 pub mod resource;
 pub mod server;
+mod shown;
 pub mod source;
 pub mod sources;
 

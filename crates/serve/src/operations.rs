@@ -12,6 +12,7 @@ use url::Url;
 
 use super::fuzzy;
 use super::memory::{Full, Reservation};
+use super::shown;
 use crate::query::{Query, RowFilter, absolute};
 use crawlspace_archive::row::{self, Row};
 use crawlspace_archive::sorted::Order;
@@ -39,6 +40,7 @@ impl Operations {
     pub(crate) fn of(query: &Arc<Query>) -> Option<Operations> {
         let clamped = query.resolve_revisits && (query.from.is_some() || query.to.is_some());
         let passes_all = query.filters.is_empty()
+            && query.shown_filters.is_empty()
             && query.similar_to.is_none()
             && !query.omit_self_redirects
             && !query.needs_ascending();
@@ -94,6 +96,9 @@ impl Operations {
         // Tags were asked for elsewhere.
         let passes = |one: &RowFilter| one.filter.passes(&line, &mut |_| false).unwrap_or(false);
         if !self.query.filters.iter().all(passes) {
+            return None;
+        }
+        if !shown::passes(&line, &self.query.shown_filters) {
             return None;
         }
         if self.query.omit_self_redirects && leads_to_itself(&line) {

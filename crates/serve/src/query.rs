@@ -1,6 +1,7 @@
 //! What a request to the index asks for.
 
 mod given;
+mod wayback;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use crawlspace_cdx::Filter;
 use crawlspace_cdx::surt::{KeyRange, MatchType};
 
 use self::given::Given;
+pub(crate) use self::wayback::{Progress, ShownFilter, WaybackQuery};
 
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::timestamp::Timestamp;
@@ -34,6 +36,8 @@ pub struct Query {
     pub limit: Option<u64>,
     /// Filters that rows are read for.
     pub filters: Vec<RowFilter>,
+    /// Filters that a row is read for as the Internet Archive's dialect shows it.
+    pub(crate) shown_filters: Vec<ShownFilter>,
     /// Filters by tags, which a tag space answers.
     pub tag_filters: Vec<String>,
     /// Only these fields, in that order.
@@ -56,6 +60,8 @@ pub struct Query {
     pub page: Option<u64>,
     /// How large a page is.
     pub page_size: Option<u64>,
+    /// How many rows a page has where nothing is said and pages are of rows.
+    pub(crate) default_page: u64,
     /// Only the number of pages is wanted.
     pub show_num_pages: bool,
     /// Gives blocks with rows in place of rows; for sources that have blocks.
@@ -122,22 +128,28 @@ impl Query {
         self.collapse.is_some() || self.collapse_time.is_some() || self.resolve_revisits
     }
 
+    /// How many rows a page has, where pages are of rows.
+    pub(crate) fn rows_of_page(&self) -> u64 {
+        self.page_size.unwrap_or(self.default_page)
+    }
+
     /// How many rows are left out before the first one.
     pub(crate) fn skipped(&self) -> u64 {
-        let size = self.page_size.unwrap_or(PAGE);
+        let size = self.rows_of_page();
         let before = self.page.unwrap_or(0).saturating_mul(size);
         before.saturating_add(self.offset)
     }
 
     /// How many rows there are at most.
     pub(crate) fn wanted(&self) -> Option<u64> {
-        let page = self.page.map(|_| self.page_size.unwrap_or(PAGE));
+        let page = self.page.map(|_| self.rows_of_page());
         [page, self.limit].into_iter().flatten().min()
     }
 
     /// Whether every row that a source gives is a row of the answer, until there are enough.
     pub(crate) fn keeps_all(&self) -> bool {
         self.filters.is_empty()
+            && self.shown_filters.is_empty()
             && self.tag_filters.is_empty()
             && self.point.is_none()
             && self.similar_to.is_none()

@@ -15,4 +15,4 @@ pub use self::files::Files;
 pub use self::folder::{Choice, Entry, Listing};
 pub use self::listings::Listings;
 pub use self::lookup::{Lookup, Rows};
-pub use self::span::{Position, Span, distance};
+pub use self::span::{Position, Span, distance, shortest};

@@ -149,7 +149,7 @@ impl Span {
 }
 
 /// The fewest digits that mean the same moment: lines may have as few.
-fn shortest(digits: &[u8]) -> &[u8] {
+pub fn shortest(digits: &[u8]) -> &[u8] {
     let mut shortest = digits;
     while let [fewer @ .., _] = shortest {
         if fewer.is_empty() || compare(fewer, digits) != Ordering::Equal {

@@ -153,6 +153,24 @@ pub(crate) fn redis(text: &str) -> Result<String, String> {
     Ok(format!("{scheme}://{login}{host}:{port}/{db}/{key}"))
 }
 
+/// `redis://host:port/db`, of a URL that may lack the port and the number of the database.
+pub(crate) fn database(text: &str) -> Result<String, String> {
+    let (_, rest) = text.split_once("://").unwrap_or_default();
+    let path = rest.split_once('/').map_or("", |(_, path)| path);
+    if !path.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!(
+            "{path:?} is no number of a database: write redis://host:port/db, and what keys begin with as prefix"
+        ));
+    }
+    let server = text
+        .strip_suffix(path)
+        .unwrap_or(text)
+        .trim_end_matches('/');
+    let number = if path.is_empty() { "0" } else { path };
+    let whole = redis(&format!("{server}/{number}/_"))?;
+    Ok(whole.trim_end_matches("/_").to_owned())
+}
+
 /// The URL with the password in it masked.
 pub(crate) fn masked(url: &str) -> String {
     let parts = url.split_once("://").and_then(|(scheme, rest)| {

@@ -116,6 +116,15 @@ pub enum SourceKind {
         /// `redis://host:port/db/key`; the key may hold `{coll}`.
         url: String,
     },
+    /// A dedupe index, which is asked by digest.
+    Dedupe {
+        /// `redis://host:port/db`.
+        url: String,
+        /// What stands before the names of its keys.
+        prefix: String,
+        /// The crawl that records are added for where a request names none.
+        crawl: Option<String>,
+    },
     /// TimeGate and TimeMap of a Memento archive. The URLs hold `{url}`, and the last one `{timestamp}`.
     Memento {
         /// Asked for the memento closest to a moment.
@@ -180,6 +189,7 @@ impl SourceKind {
         match self {
             SourceKind::File { .. } => "file",
             SourceKind::Redis { .. } => "redis",
+            SourceKind::Dedupe { .. } => "dedupe",
             SourceKind::Memento { .. } => "memento",
             SourceKind::Cdx { .. } => "cdx",
             SourceKind::Live => "live",

@@ -149,6 +149,15 @@ fn source_fields(source: &Source, secrets: Secrets) -> Vec<(String, Tree)> {
         SourceKind::Redis { url: position } => {
             fields.push(field("redis_url", url(position, secrets)))
         }
+        SourceKind::Dedupe {
+            url: position,
+            prefix,
+            crawl,
+        } => {
+            fields.push(field("redis_url", url(position, secrets)));
+            fields.push(field("prefix", text(prefix)));
+            fields.extend(crawl.as_ref().map(|crawl| field("crawl", text(crawl))));
+        }
         SourceKind::Memento {
             timegate_url,
             timemap_url,

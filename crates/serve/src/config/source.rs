@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::errors::Position;
 use super::fields::Fields;
-use super::location::{one_of, path, redis, template};
+use super::location::{database, one_of, path, redis, template};
 use super::yaml::{Node, Pair, Value};
 use super::{Dialect, Reader, SourceKind};
 
@@ -28,8 +28,8 @@ const PREFIXES: [&str; 7] = [
     "redis://",
     "file://",
 ];
-const TYPES: [&str; 7] = [
-    "file", "redis", "memento", "cdx", "live", "zipnum", "upstream",
+const TYPES: [&str; 8] = [
+    "file", "redis", "dedupe", "memento", "cdx", "live", "zipnum", "upstream",
 ];
 
 /// What is said of OpenWayback's query API.
@@ -95,6 +95,7 @@ impl Reader<'_> {
         let own: &[&str] = match &*word {
             "file" | "zipnum" => &["path"],
             "redis" => &["redis_url"],
+            "dedupe" => &["redis_url", "prefix", "crawl"],
             // How pywb asks it differs, and what it is does not.
             "memento" | "wb-memento" => &["timegate_url", "timemap_url", "replay_url"],
             "cdx" => &["api_url", "replay_url", "dialect"],
@@ -159,6 +160,19 @@ impl Reader<'_> {
             "redis" => Some(SourceKind::Redis {
                 url: self.needed(fields, "redis_url", redis)?,
             }),
+            "dedupe" => {
+                let url = self.needed(fields, "redis_url", database);
+                let word = |reader: &mut Self, name| match fields.get(name) {
+                    Some(node) => reader.text(node, name).map(Some),
+                    None => Some(None),
+                };
+                let (prefix, crawl) = (word(self, "prefix"), word(self, "crawl"));
+                Some(SourceKind::Dedupe {
+                    url: url?,
+                    prefix: prefix?.unwrap_or_default(),
+                    crawl: crawl?,
+                })
+            }
             "memento" | "wb-memento" => {
                 // All three are looked at, so that all errors are reported.
                 let timegate =

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crawlspace_cdx::surt::{self, MatchType};
 use crawlspace_cdx::{Collapse, Dialect, Filter, Limits};
 
-use super::{BadQuery, Output, Query, RowFilter, Selection, absolute};
+use super::{BadQuery, Output, PAGE, Query, RowFilter, Selection, absolute};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::timestamp::Timestamp;
 
 /// Maximum number of filters of a query.
-const MAX_FILTERS: usize = 32;
+pub(super) const MAX_FILTERS: usize = 32;
 /// Maximum number of parameters without an effect that are named, and maximum length of such a name, in characters.
 pub(super) const MAX_IGNORED: usize = 20;
 pub(super) const MAX_IGNORED_NAME: usize = 60;
@@ -19,7 +19,7 @@ pub(super) const MAX_IGNORED_NAME: usize = 60;
 const MAX_URL: usize = 64 * 1024;
 
 /// Everybody may send a regular expression, so they are kept smaller than those of the operator.
-const LIMITS: Limits = Limits {
+pub(super) const LIMITS: Limits = Limits {
     pattern_bytes: 4 * 1024,
     compiled_bytes: 1024 * 1024,
 };
@@ -98,7 +98,7 @@ impl<'a> Given<'a> {
         *place = value;
     }
 
-    fn ignore(&mut self, name: &str) {
+    pub(super) fn ignore(&mut self, name: &str) {
         let name: String = name.chars().take(MAX_IGNORED_NAME).collect();
         if self.ignored.len() < MAX_IGNORED && !self.ignored.contains(&name) {
             self.ignored.push(name);
@@ -130,6 +130,7 @@ impl<'a> Given<'a> {
             closest,
             limit: number("limit", self.limit)?,
             filters,
+            shown_filters: Vec::new(),
             tag_filters,
             fields: self.fields(),
             output: match self.output {
@@ -157,6 +158,7 @@ impl<'a> Given<'a> {
                 Some(0) => return bad("pageSize=0: at least 1"),
                 size => size,
             },
+            default_page: PAGE,
             show_num_pages: switch("showNumPages", self.show_num_pages)?,
             show_paged_index: switch("showPagedIndex", self.show_paged_index)?,
             sources: Selection::parse(self.sources),
@@ -274,7 +276,7 @@ impl<'a> Given<'a> {
     }
 }
 
-fn bad<T>(why: impl Into<String>) -> Result<T, BadQuery> {
+pub(super) fn bad<T>(why: impl Into<String>) -> Result<T, BadQuery> {
     Err(BadQuery(why.into()))
 }
 
@@ -326,7 +328,7 @@ fn moment(
     }
 }
 
-fn number(name: &str, digits: &str) -> Result<Option<u64>, BadQuery> {
+pub(super) fn number(name: &str, digits: &str) -> Result<Option<u64>, BadQuery> {
     match digits {
         "" => Ok(None),
         _ if digits.bytes().all(|byte| byte.is_ascii_digit()) => match digits.parse() {
@@ -337,7 +339,7 @@ fn number(name: &str, digits: &str) -> Result<Option<u64>, BadQuery> {
     }
 }
 
-fn switch(name: &str, word: &str) -> Result<bool, BadQuery> {
+pub(super) fn switch(name: &str, word: &str) -> Result<bool, BadQuery> {
     match word.to_ascii_lowercase().as_str() {
         "" | "0" | "false" | "f" | "off" | "no" => Ok(false),
         "1" | "true" | "t" | "on" | "yes" => Ok(true),

@@ -1,6 +1,7 @@
 //! The HTTP server: which path is answered by what.
 
 mod body;
+mod cdx;
 mod gzip;
 mod index;
 mod indexes;
@@ -9,6 +10,7 @@ mod listing;
 mod output;
 mod page;
 mod record;
+mod records;
 mod replay;
 mod reply;
 mod resource;
@@ -302,7 +304,11 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
         return own(&federation, &request, first, rest).await;
     }
     let name = decoded(first);
-    let Some(collection) = federation.collection(&name) else {
+    let found = federation.collection(&name);
+    let found = found.map(|collection| (collection, rest));
+    let found = found.or_else(|| cdx::at_root(&federation, &path));
+    let found = found.or_else(|| records::at_root(&federation, &path));
+    let Some((collection, rest)) = found else {
         let text = format!("there is no collection {name:?}; / lists those that there are");
         return nothing(request.headers(), &path, &text);
     };
@@ -321,6 +327,12 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
     // Below a TimeGate lies what others look for at the place of an archive that they know by its TimeGate.
     let below = rest.strip_prefix("timegate/").unwrap_or(rest);
     let (api, response) = match (split(rest), replay::parts(below), timemap::parts(below)) {
+        (("api", path), ..) if records::is_path(path) => {
+            // Boxed, as the type of the whole answer is deep enough without it.
+            let answer = records::answer(&asked, request, path).boxed();
+            (Api::Other, answer.await)
+        }
+        _ if cdx::is_path(rest) => (Api::Index, cdx::answer(&asked, &request).boxed().await),
         (_, Some(parts), _) => (Api::Replay, replay::answer(&asked, request, parts).await),
         (_, _, Some(parts)) => (Api::TimeMap, timemap::answer(&asked, &request, parts).await),
         (("list_sources", ""), ..) => (Api::Other, listing::answer(&asked, &request)),
@@ -353,7 +365,7 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
     response
 }
 
-const PATHS: &str = "a collection has index, resource, resource-post, list_sources, <timestamp>id_/<url>, timegate/<url>, \
+const PATHS: &str = "a collection has index, cdx, resource, resource-post, list_sources, <timestamp>id_/<url>, timegate/<url>, \
     and timemap/link/<url>, timemap/json/<url>, timemap/cdxj/<url>";
 
 /// Answers at the operator's address: `/_status` and `/_metrics`.

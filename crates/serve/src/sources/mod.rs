@@ -1,11 +1,13 @@
 //! The kinds of sources.
 
+pub(crate) mod dedupe;
 pub(crate) mod file;
 mod redis;
 mod remote;
 
 use std::sync::Arc;
 
+pub use self::dedupe::DedupeSource;
 pub use self::redis::RedisSource;
 pub use self::remote::{CdxSource, LiveSource, MementoSource, UpstreamSource};
 use super::config::{self, SourceKind};
@@ -34,6 +36,9 @@ pub struct Identity {
 pub fn open(source: &config::Source, identity: Identity, net: &Arc<Net>) -> Arc<dyn Source> {
     match &source.kind {
         SourceKind::File { path } => Arc::new(FileSource::new(path.clone(), identity)),
+        SourceKind::Dedupe { url, prefix, crawl } => {
+            Arc::new(DedupeSource::new(url, prefix, crawl.clone(), &identity))
+        }
         SourceKind::Redis { url } => Arc::new(RedisSource::new(url, identity)),
         SourceKind::ZipNum { path } => Arc::new(FileSource::clusters(path.clone(), identity)),
         SourceKind::Cdx {

@@ -1,5 +1,7 @@
 //! What programs that know pywb ask, and rely on.
 
+use std::path::{Path, PathBuf};
+
 use redis_tests::http::Connection;
 use redis_tests::{assert_contains, assert_lacks, rows};
 use serde_json::{Value, json};
@@ -68,19 +70,9 @@ fn missing_sources_are_named_in_both_headers() {
     }
 }
 
-#[test]
-fn pages_are_counted_in_blocks_whatever_these_are() {
-    let (dir, stage) = archive();
-    let pages = json_of(
-        &stage,
-        "/both/index?url=*.example.com&showNumPages=true&pageSize=2",
-    );
-    assert_eq!(
-        pages,
-        json!({"pages": 3, "pageSize": 2, "blocks": 5, "rows": 5})
-    );
-    // A folder with nothing in it but the index of a cluster.
-    let folder = dir.path().join("cluster");
+/// A folder with nothing in it but the index of a cluster of five blocks, each with a line.
+pub fn cluster(folder: &Path) -> PathBuf {
+    let folder = folder.join("cluster");
     std::fs::create_dir(&folder).unwrap();
     let line =
         |n: usize| format!("com,example)/{n} 2016 {{\"url\": \"http://example.com/{n}\"}}\n");
@@ -97,6 +89,21 @@ fn pages_are_counted_in_blocks_whatever_these_are() {
     }
     std::fs::write(folder.join("part.gz"), part).unwrap();
     std::fs::write(folder.join("cluster.idx"), index).unwrap();
+    folder
+}
+
+#[test]
+fn pages_are_counted_in_blocks_whatever_these_are() {
+    let (dir, stage) = archive();
+    let pages = json_of(
+        &stage,
+        "/both/index?url=*.example.com&showNumPages=true&pageSize=2",
+    );
+    assert_eq!(
+        pages,
+        json!({"pages": 3, "pageSize": 2, "blocks": 5, "rows": 5})
+    );
+    let folder = cluster(dir.path());
     let stage = Stage::start(&format!("collections: {{x: {}}}\n", folder.display()));
     let pages = json_of(
         &stage,

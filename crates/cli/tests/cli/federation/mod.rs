@@ -2,8 +2,11 @@
 
 mod access;
 mod as_pywb;
+mod cdx_clients;
+mod cdx_dialect;
 mod chain;
 mod disclosure;
+mod doppelganger;
 mod endurance;
 mod failures;
 mod guide;

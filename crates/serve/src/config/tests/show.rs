@@ -100,6 +100,13 @@ fn kind() -> impl Strategy<Value = SourceKind> {
         path().prop_map(|path| SourceKind::File { path }),
         path().prop_map(|path| SourceKind::ZipNum { path }),
         redis().prop_map(|url| SourceKind::Redis { url }),
+        ("[a-z{}:]{0,9}", option::of("[a-z0-9-]{1,9}")).prop_map(|(prefix, crawl)| {
+            SourceKind::Dedupe {
+                url: "redis://h:6379/3".to_owned(),
+                prefix,
+                crawl,
+            }
+        }),
         base().prop_map(|base| SourceKind::Memento {
             timegate_url: format!("{base}{{url}}"),
             timemap_url: format!("{base}timemap/link/{{url}}"),

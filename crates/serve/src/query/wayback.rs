@@ -1,0 +1,471 @@
+//! Queries in the words of the Internet Archive's CDX server.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crawlspace_archive::index::shortest;
+use crawlspace_archive::row::Row;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::timestamp::{Timestamp, compare};
+use crawlspace_cdx::surt::MatchType;
+use crawlspace_cdx::{Dialect, Field, Filter};
+use data_encoding::BASE64URL_NOPAD;
+
+use super::given::{Given, LIMITS, MAX_FILTERS, bad, number, switch};
+use super::{BadQuery, Query};
+use crate::operations::SORTED;
+use crate::shown::{COLUMNS, FIELDS};
+
+/// How many rows a page has, unless it is said. All that come before a page are read, so there should be few pages.
+const PAGE: u64 = 50_000;
+
+/// A query of that dialect: what is asked, and how rows are written.
+#[derive(Clone, Debug)]
+pub(crate) struct WaybackQuery {
+    /// What is asked of the collection.
+    pub query: Query,
+    /// Whether rows come the last one first, and are written the other way round.
+    pub is_reversed: bool,
+    /// How many rows are written, if there is a limit.
+    pub limit: Option<u64>,
+    /// The columns of a row, by the names that the answer has for them.
+    pub columns: Vec<(String, Field)>,
+    /// Whether the answer is a JSON array of arrays.
+    pub json: bool,
+    /// Whether the answer says where the next one goes on.
+    pub show_resume_key: bool,
+    /// Rows up to this one are left out.
+    pub after: Option<ResumeKey>,
+}
+
+/// A filter of that dialect.
+#[derive(Clone, Debug)]
+pub(crate) struct ShownFilter {
+    /// The parsed filter.
+    pub filter: Arc<Filter>,
+    /// Whether it is about a capture as the dialect shows it, and not about a further field of its row.
+    pub is_shown: bool,
+}
+
+impl WaybackQuery {
+    /// Reads parameters, in the order of the request. Of one that is there more than once the last counts, but for
+    /// `filter`. What has no effect is named in the query's `ignored`.
+    ///
+    /// # Errors
+    /// When `url` is missing, or a parameter is wrong or does not go with another one.
+    pub(crate) fn parse<'a>(
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+        point: Option<&str>,
+    ) -> Result<WaybackQuery, BadQuery> {
+        let (mut given, mut filters) = (Given::default(), Vec::new());
+        let (mut limit, mut output, mut fields) = ("", "", "");
+        let (mut show, mut after, mut collapse) = ("", "", None);
+        for (name, value) in parameters {
+            match name {
+                "limit" => limit = value,
+                "output" => output = value,
+                "fl" | "fields" => fields = value,
+                "filter" if is_tag(value) => given.take(name, value),
+                "filter" => filters.push(value),
+                "showResumeKey" => show = value,
+                "resumeKey" => after = value,
+                "collapse" if collapse.is_some_and(|other| other != value) => {
+                    return bad(format!("collapse={value}: a query has one of them"));
+                }
+                "collapse" => {
+                    collapse = Some(value);
+                    given.take(name, value);
+                }
+                // Answers are never compressed, and the last rows are always found quickly.
+                "gzip" | "fastLatest" => {}
+                "resolveRevisits" if switch(name, value) == Ok(false) => {}
+                "resolveRevisits" | "nosource" | "showPagedIndex" => given.ignore(name),
+                _ => given.take(name, value),
+            }
+        }
+        let mut read = WaybackQuery {
+            query: given.read(point)?,
+            is_reversed: false,
+            limit: None,
+            columns: columns(fields)?,
+            json: match output {
+                "" | "text" | "cdx" => false,
+                "json" => true,
+                other => return bad(format!("output={other}: known are text and json")),
+            },
+            show_resume_key: switch("showResumeKey", show)?,
+            after: None,
+        };
+        read.query.shown_filters = shown(&filters)?;
+        read.query.default_page = PAGE;
+        match limit.strip_prefix('-') {
+            Some(digits) => read.take_last(number("limit", digits)?)?,
+            None => read.take_first(number("limit", limit)?, after)?,
+        }
+        Ok(read)
+    }
+
+    /// The first rows, or those after a key.
+    fn take_first(&mut self, limit: Option<u64>, after: &str) -> Result<(), BadQuery> {
+        self.limit = limit;
+        self.query.limit = limit;
+        if !self.show_resume_key && after.is_empty() {
+            return Ok(());
+        }
+        if self.query.order != Order::Ascending || self.query.page.is_some() {
+            return bad("resumeKey: goes with rows in ascending order, and without page");
+        }
+        // One more shows whether there is more.
+        self.query.limit = limit.map(|limit| limit.saturating_add(1));
+        if !after.is_empty() {
+            let key = ResumeKey::parse(after)
+                .ok_or_else(|| BadQuery(format!("resumeKey={after}: no answer ends with it")))?;
+            self.query.limit = None;
+            // They were left out before.
+            self.query.offset = 0;
+            key.narrow(&mut self.query);
+            self.after = Some(key);
+        }
+        Ok(())
+    }
+
+    /// The last rows.
+    fn take_last(&mut self, limit: Option<u64>) -> Result<(), BadQuery> {
+        let query = &mut self.query;
+        if query.order != Order::Ascending || query.page.is_some() || query.offset > 0 {
+            return bad(
+                "limit: a negative one goes with rows in ascending order, and without page and offset",
+            );
+        }
+        let most = SORTED as u64;
+        match limit {
+            Some(limit) if (1..=most).contains(&limit) => {
+                (query.limit, self.limit) = (Some(limit), Some(limit));
+            }
+            _ => return bad(format!("limit: a negative one is -1 to -{most}")),
+        }
+        query.order = Order::Descending;
+        (self.is_reversed, self.show_resume_key) = (true, false);
+        Ok(())
+    }
+}
+
+fn is_tag(filter: &str) -> bool {
+    let bare = filter.strip_prefix('!').unwrap_or(filter);
+    bare.starts_with("tag:") || bare.starts_with("tag.")
+}
+
+fn columns(fields: &str) -> Result<Vec<(String, Field)>, BadQuery> {
+    if fields.is_empty() {
+        let all = COLUMNS.iter().zip(FIELDS);
+        return Ok(all
+            .map(|(name, field)| ((*name).to_owned(), field))
+            .collect());
+    }
+    let names = fields.split(',').filter(|name| !name.is_empty());
+    let column = |name: &str| match Field::named(name.as_bytes()) {
+        field if field.is_plausible() => Ok((name.to_owned(), field)),
+        _ => bad(format!("fl={name}: no field has that name")),
+    };
+    names.map(column).collect()
+}
+
+fn shown(filters: &[&str]) -> Result<Vec<ShownFilter>, BadQuery> {
+    if filters.len() > MAX_FILTERS {
+        return bad(format!("filter: more than {MAX_FILTERS} of them"));
+    }
+    let given = filters.iter().filter(|text| !text.is_empty());
+    let read = given.map(|text| {
+        let filter = Filter::parse(text.as_bytes(), Dialect::Ia, LIMITS)
+            .map_err(|why| BadQuery(format!("filter={text}: {why}")))?;
+        let bare = text.trim_start_matches(['~', '!']);
+        let other = bare.split_once(':').is_some_and(|(name, _)| {
+            let field = Field::named(name.as_bytes());
+            let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+            field.is_plausible() && !is_number && !FIELDS.contains(&field)
+        });
+        Ok(ShownFilter {
+            filter: Arc::new(filter),
+            is_shown: !other,
+        })
+    });
+    read.collect()
+}
+
+/// The row after which an answer goes on. It is found again though rows before it come and go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ResumeKey {
+    urlkey: Vec<u8>,
+    timestamp: Vec<u8>,
+    /// Which of the rows of that urlkey and moment.
+    mark: Mark,
+    /// How many rows of the moment are like it, up to it; at least 1.
+    count: u32,
+}
+
+/// What tells rows of one urlkey and moment apart: the length of a line, and its checksum.
+type Mark = (u32, u32);
+
+fn mark(row: &Row) -> Mark {
+    let mut checksum = flate2::Crc::new();
+    checksum.update(row.line());
+    let length = u32::try_from(row.line().len()).unwrap_or(u32::MAX);
+    (length, checksum.sum())
+}
+
+/// Bytes of a key before its urlkey.
+const NUMBERS: usize = 12;
+
+impl ResumeKey {
+    /// The key that [`text`](ResumeKey::text) wrote.
+    fn parse(text: &str) -> Option<ResumeKey> {
+        let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok()?;
+        let (numbers, place) = bytes.split_at_checked(NUMBERS)?;
+        let mut numbers = numbers.chunks_exact(4).map(|chunk| {
+            let bytes = <[u8; 4]>::try_from(chunk).ok()?;
+            Some(u32::from_le_bytes(bytes))
+        });
+        let space = memchr::memchr(b' ', place)?;
+        let (urlkey, timestamp) = (&place[..space], &place[space + 1..]);
+        Timestamp::earliest(timestamp.get(..14).unwrap_or(timestamp))?;
+        Some(ResumeKey {
+            mark: (numbers.next()??, numbers.next()??),
+            count: numbers.next()??.max(1),
+            urlkey: urlkey.to_vec(),
+            timestamp: timestamp.to_vec(),
+        })
+    }
+
+    /// The key as clients get it, without a character that a URL would escape.
+    pub(crate) fn text(&self) -> String {
+        let (length, checksum) = self.mark;
+        let mut bytes = Vec::with_capacity(NUMBERS + self.urlkey.len() + 21);
+        for number in [length, checksum, self.count] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.urlkey);
+        bytes.push(b' ');
+        bytes.extend_from_slice(&self.timestamp);
+        BASE64URL_NOPAD.encode(&bytes)
+    }
+
+    /// Lets the query begin at the row's moment, so that sources need not read what was there before.
+    fn narrow(&self, query: &mut Query) {
+        if query.match_type == MatchType::Exact {
+            let digits = self.timestamp.get(..14).unwrap_or(&self.timestamp);
+            let moment = Timestamp::earliest(digits);
+            if query.keys.from == [&self.urlkey[..], b" "].concat() {
+                query.from = query.from.max(moment);
+            }
+        } else {
+            let own = [&self.urlkey[..], b" ", shortest(&self.timestamp)].concat();
+            let from = &mut query.keys.from;
+            if own > *from {
+                *from = own;
+            }
+        }
+    }
+}
+
+/// Follows the rows of an answer, so as to say where the next one goes on, and leaves out what came before.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress {
+    /// Rows up to this one are left out; none once it has come by.
+    after: Option<ResumeKey>,
+    /// The urlkey and the moment of the last row, and its line among all of these.
+    last: Option<Row>,
+    marks: Vec<Mark>,
+}
+
+impl Progress {
+    /// Begins after that row.
+    pub(crate) fn after(after: Option<ResumeKey>) -> Progress {
+        Progress {
+            after,
+            ..Progress::default()
+        }
+    }
+
+    /// Whether the next row is one of the answer.
+    pub(crate) fn admits(&mut self, row: &Row) -> bool {
+        let Some(after) = &self.after else {
+            return true;
+        };
+        let by_key = row.urlkey().cmp(&after.urlkey);
+        match by_key.then_with(|| compare(row.timestamp(), &after.timestamp)) {
+            Ordering::Less => false,
+            Ordering::Equal => {
+                let (mark, count) = (after.mark, after.count);
+                self.note(row);
+                let alike = self.marks.iter().filter(|other| **other == mark).count();
+                if self.marks.last() == Some(&mark) && alike >= count as usize {
+                    self.after = None;
+                }
+                false
+            }
+            Ordering::Greater => {
+                self.after = None;
+                true
+            }
+        }
+    }
+
+    /// Notes a row of the answer.
+    pub(crate) fn note(&mut self, row: &Row) {
+        let same = self.last.as_ref().is_some_and(|last| {
+            last.urlkey() == row.urlkey() && compare(last.timestamp(), row.timestamp()).is_eq()
+        });
+        if !same {
+            self.marks.clear();
+        }
+        self.marks.push(mark(row));
+        self.last = Some(row.clone());
+    }
+
+    /// The key of the last row that was noted.
+    pub(crate) fn key(&self) -> Option<ResumeKey> {
+        let (row, mark) = (self.last.as_ref()?, *self.marks.last()?);
+        let count = self.marks.iter().filter(|other| **other == mark).count();
+        Some(ResumeKey {
+            urlkey: row.urlkey().to_vec(),
+            timestamp: row.timestamp().to_vec(),
+            mark,
+            count: u32::try_from(count).unwrap_or(u32::MAX),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn parse(text: &str) -> Result<WaybackQuery, BadQuery> {
+        let pairs: Vec<_> = url::form_urlencoded::parse(text.as_bytes()).collect();
+        WaybackQuery::parse(
+            pairs.iter().map(|(name, value)| (&name[..], &value[..])),
+            None,
+        )
+    }
+
+    fn row(line: &str) -> Row {
+        Row::new(Bytes::copy_from_slice(line.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn answers_go_on_after_any_row() {
+        let all: Vec<Row> = [
+            "a 20160101000000 {\"n\": 1}",
+            "a 20160101000000 {\"n\": 2}",
+            "a 20160101000000 {\"n\": 1}",
+            "a 20160101000000 {\"n\": 1}",
+            "a 20170101000000 {\"n\": 1}",
+            "b 20160101000000 {\"n\": 1}",
+        ]
+        .map(row)
+        .to_vec();
+        for limit in 1..=all.len() {
+            let (mut found, mut after) = (Vec::new(), None);
+            loop {
+                let (mut progress, mut page) = (Progress::after(after), Vec::new());
+                for row in &all {
+                    if progress.admits(row) && page.len() < limit {
+                        progress.note(row);
+                        page.push(row.clone());
+                    }
+                }
+                if page.is_empty() {
+                    break;
+                }
+                found.extend(page);
+                let text = progress.key().unwrap().text();
+                after = ResumeKey::parse(&text);
+                assert!(after.is_some());
+            }
+            assert_eq!(found, all, "{limit} at a time");
+        }
+    }
+
+    #[test]
+    fn a_row_that_is_gone_is_followed_by_the_next_moment() {
+        let mut before = Progress::default();
+        before.note(&row("a 2016 {\"n\": 1}"));
+        let mut progress = Progress::after(before.key());
+        for (line, admitted) in [
+            ("a 2015 {}", false),
+            ("a 20160101000000 {\"n\": 2}", false),
+            ("a 20160101000001 {\"n\": 1}", true),
+            ("a 20160101000001 {\"n\": 1}", true),
+        ] {
+            assert_eq!(progress.admits(&row(line)), admitted, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, name) in [
+            ("", "url"),
+            ("url=a.com&output=cdxj", "output"),
+            ("url=a.com&limit=x", "limit"),
+            ("url=a.com&limit=-x", "limit"),
+            ("url=a.com&limit=-0", "limit"),
+            ("url=a.com&limit=-", "limit"),
+            ("url=a.com&limit=-250001", "limit"),
+            ("url=a.com&limit=-1&sort=reverse", "limit"),
+            ("url=a.com&limit=-1&page=1", "limit"),
+            ("url=a.com&limit=-1&offset=1", "limit"),
+            ("url=a.com&filter=statuscode:(", "filter"),
+            ("url=a.com&filter=99:1", "filter"),
+            ("url=a.com&fl=a%20b", "fl"),
+            ("url=a.com&collapse=digest&collapse=urlkey", "collapse"),
+            ("url=a.com&resumeKey=com", "resumeKey"),
+            ("url=a.com&showResumeKey=true&sort=reverse", "resumeKey"),
+            ("url=a.com&showResumeKey=true&page=0", "resumeKey"),
+            ("url=a.com&showResumeKey=maybe", "showResumeKey"),
+        ] {
+            let BadQuery(message) = parse(text).unwrap_err();
+            assert!(message.starts_with(name), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn its_words_are_read() {
+        let read = parse(
+            "url=a.com&limit=-3&fl=timestamp,digest&gzip=false&fastLatest=true&resolveRevisits=true",
+        );
+        let read = read.unwrap();
+        assert_eq!(
+            (read.query.limit, read.query.order),
+            (Some(3), Order::Descending)
+        );
+        assert_eq!(read.columns[1], ("digest".to_owned(), Field::Digest));
+        assert_eq!(read.query.ignored, ["resolveRevisits"]);
+        let read = parse("url=a.com&limit=5&showResumeKey=true").unwrap();
+        assert_eq!((read.limit, read.query.limit), (Some(5), Some(6)));
+        let read =
+            parse("url=a.com&filter=!mimetype:warc/revisit&filter=offset:7&filter=4:200").unwrap();
+        let shown: Vec<bool> = read
+            .query
+            .shown_filters
+            .iter()
+            .map(|one| one.is_shown)
+            .collect();
+        assert_eq!(shown, [true, false, true]);
+    }
+
+    #[test]
+    fn a_key_narrows_what_is_read() {
+        let mut progress = Progress::default();
+        progress.note(&row("com,a)/x 20160101000000 {}"));
+        let key = progress.key().unwrap().text();
+        let read = parse(&format!("url=http://a.com/*&limit=2&resumeKey={key}")).unwrap();
+        assert_eq!(read.query.keys.from, b"com,a)/x 2016");
+        let read = parse(&format!(
+            "url=http://a.com/x&from=2015&limit=2&resumeKey={key}"
+        ))
+        .unwrap();
+        assert_eq!(read.query.from.unwrap().to_string(), "20160101000000");
+        let read = parse(&format!("url=http://a.com/y&limit=2&resumeKey={key}")).unwrap();
+        assert_eq!(read.query.from, None);
+    }
+}

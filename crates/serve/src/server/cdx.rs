@@ -1,0 +1,256 @@
+//! `/<coll>/cdx` and other paths of CDX servers, in the dialect of the Internet Archive.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt};
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+
+use super::body::Body;
+use super::index::{refusal, respond, with_errors, with_ignored};
+use super::reply::page;
+use super::{RequestTarget, only_read};
+use crate::Federation;
+use crate::collection::{Collection, Failure, Rows, next};
+use crate::group::Report;
+use crate::memory::Reservation;
+use crate::query::{Progress, Query, WaybackQuery};
+use crate::shown;
+use crawlspace_archive::row::{Row, quote};
+use crawlspace_cdx::Field;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// Whether a path below a collection is that of a CDX server: as the Internet Archive has it, with the address of the
+/// collection before it, and shorter.
+pub(super) fn is_path(path: &str) -> bool {
+    matches!(
+        path,
+        "cdx" | "cdx/search/cdx" | "search/cdx" | "web/timemap/cdx" | "timemap/cdx"
+    )
+}
+
+/// The only collection of a server, which need not be named then, and what is asked of it.
+pub(super) fn at_root<'a>(
+    federation: &'a Federation,
+    path: &'a str,
+) -> Option<(&'a Arc<Collection>, &'a str)> {
+    let path = path.strip_prefix('/')?;
+    match &federation.collections[..] {
+        [only] if is_path(path) => Some((only, path)),
+        _ => None,
+    }
+}
+
+pub(super) async fn answer(
+    asked: &RequestTarget<'_>,
+    request: &Request<Incoming>,
+) -> Response<Body> {
+    if let Some(refused) = only_read(request.method()) {
+        return refused;
+    }
+    let text = request.uri().query().unwrap_or("");
+    let pairs: Vec<_> = url::form_urlencoded::parse(text.as_bytes()).collect();
+    let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));
+    let read = WaybackQuery::parse(pairs, asked.point.as_deref()).map_err(Failure::Query);
+    let prepared = read.and_then(|read| {
+        let query = asked.collection.prepare(read.query.clone())?;
+        Ok((query, read))
+    });
+    match prepared {
+        Ok((query, read)) => with_ignored(answer_to(asked, &query, read).await, &query),
+        Err(failure) => refusal(&failure),
+    }
+}
+
+async fn answer_to(
+    asked: &RequestTarget<'_>,
+    query: &Arc<Query>,
+    read: WaybackQuery,
+) -> Response<Body> {
+    let report = Report::default();
+    match answer_with(asked, query, read, &report).await {
+        Ok(response) => response,
+        Err(failure) => with_errors(refusal(&failure), &report),
+    }
+}
+
+async fn answer_with(
+    asked: &RequestTarget<'_>,
+    query: &Arc<Query>,
+    read: WaybackQuery,
+    report: &Report,
+) -> Result<Response<Body>, Failure> {
+    let collection = asked.collection;
+    if query.show_num_pages {
+        let pages = collection.pages(query, report).await?;
+        let number = pages.count.div_ceil(pages.size);
+        let number = page(StatusCode::OK, TEXT, format!("{number}\n"));
+        return Ok(with_errors(number, report));
+    }
+    let media = if read.json { JSON } else { TEXT };
+    let mut rows = collection.rows(query, report).await?;
+    if read.is_reversed {
+        rows = reversed(rows).await?;
+    }
+    // An empty body is how clients know the page after the last one. One of blocks that no row was wanted of is none.
+    if read.json && query.page.is_some() {
+        match next(&mut rows).await? {
+            Some(first) => rows = stream::once(async { Ok(first) }).chain(rows).boxed(),
+            None if collection.has_blocks(query).await => {}
+            None => return Ok(with_errors(page(StatusCode::OK, media, ""), report)),
+        }
+    }
+    Ok(respond(text(rows, Writer::new(read)), media, report))
+}
+
+/// The rows, the last one first.
+async fn reversed(mut rows: Rows) -> Result<Rows, Failure> {
+    let (mut all, mut kept) = (Vec::new(), Reservation::default());
+    while let Some(batch) = next(&mut rows).await? {
+        let before = all.len();
+        // Few of a batch may be left, which would keep the memory of all of it.
+        all.extend(batch.iter().map(Row::detached));
+        kept.rows(&all[before..])?;
+    }
+    all.reverse();
+    let rows = stream::once(async move {
+        // Given back when the rows are written.
+        let _kept = kept;
+        Ok(all)
+    });
+    Ok(rows.boxed())
+}
+
+/// Rows as text.
+fn text(rows: Rows, writer: Writer) -> BoxStream<'static, Result<Bytes, Failure>> {
+    let parts = stream::unfold(Some((rows, writer)), |state| async move {
+        let (mut rows, mut writer) = state?;
+        match rows.next().await {
+            Some(Ok(batch)) => {
+                let mut out = Vec::with_capacity(batch.len() * 128);
+                if writer.rows(&batch, &mut out) {
+                    Some((Ok(out.into()), Some((rows, writer))))
+                } else {
+                    writer.finish(&mut out);
+                    Some((Ok(out.into()), None))
+                }
+            }
+            Some(Err(failure)) => Some((Err(failure), None)),
+            None => {
+                let mut out = Vec::new();
+                writer.finish(&mut out);
+                Some((Ok(out.into()), None))
+            }
+        }
+    });
+    parts.boxed()
+}
+
+/// Writes the rows of an answer one after the other.
+struct Writer {
+    columns: Vec<(String, Field)>,
+    json: bool,
+    /// How many rows may still be written.
+    left: u64,
+    /// Whether there are further rows than those.
+    is_cut: bool,
+    show_resume_key: bool,
+    progress: Progress,
+    /// Whether anything was written.
+    begun: bool,
+}
+
+impl Writer {
+    fn new(read: WaybackQuery) -> Writer {
+        Writer {
+            columns: read.columns,
+            json: read.json,
+            left: read.limit.unwrap_or(u64::MAX),
+            is_cut: false,
+            show_resume_key: read.show_resume_key,
+            progress: Progress::after(read.after),
+            begun: false,
+        }
+    }
+
+    /// Appends rows. `false` when no further ones are wanted.
+    fn rows(&mut self, batch: &[Row], into: &mut Vec<u8>) -> bool {
+        for row in batch {
+            if !self.progress.admits(row) {
+                continue;
+            }
+            if self.left == 0 {
+                self.is_cut = true;
+                return false;
+            }
+            if self.row(row, into) {
+                self.left -= 1;
+                if self.show_resume_key {
+                    self.progress.note(row);
+                }
+            }
+        }
+        true
+    }
+
+    /// Appends a row, if its JSON is valid.
+    fn row(&mut self, row: &Row, into: &mut Vec<u8>) -> bool {
+        let Some(line) = row.capture() else {
+            return false;
+        };
+        if self.json {
+            self.separate(into);
+        }
+        for (n, (_, field)) in self.columns.iter().enumerate() {
+            let value = shown::value(&line, field);
+            match (self.json, n) {
+                (true, 0) => quote(&value, into),
+                (true, _) => {
+                    into.extend_from_slice(b", ");
+                    quote(&value, into);
+                }
+                (false, 0) => into.extend_from_slice(&value),
+                (false, _) => {
+                    into.push(b' ');
+                    into.extend_from_slice(&value);
+                }
+            }
+        }
+        into.push(if self.json { b']' } else { b'\n' });
+        true
+    }
+
+    /// Appends what comes before an array, which is the names before the first one.
+    fn separate(&mut self, into: &mut Vec<u8>) {
+        if !self.begun {
+            self.begun = true;
+            into.extend_from_slice(b"[[");
+            for (n, (name, _)) in self.columns.iter().enumerate() {
+                into.extend_from_slice(if n == 0 { b"" } else { b", " });
+                quote(name.as_bytes(), into);
+            }
+            into.push(b']');
+        }
+        into.extend_from_slice(b",\n[");
+    }
+
+    /// Appends what comes after the rows: the key of the next answer, if there is one and it is wanted.
+    fn finish(&mut self, into: &mut Vec<u8>) {
+        let key = self
+            .progress
+            .key()
+            .filter(|_| self.is_cut && self.show_resume_key);
+        let key = key.map(|key| key.text());
+        match key {
+            Some(key) if self.json => {
+                into.extend_from_slice(format!(",\n[],\n[\"{key}\"]]\n").as_bytes());
+            }
+            Some(key) => into.extend_from_slice(format!("\n{key}\n").as_bytes()),
+            None if !self.json => {}
+            None => into.extend_from_slice(if self.begun { b"]\n" } else { b"[]\n" }),
+        }
+    }
+}

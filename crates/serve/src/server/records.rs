@@ -1,0 +1,251 @@
+//! `/<coll>/api/records`: a dedupe index, in the words of Doppelgänger.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{ALLOW, CONNECTION, HeaderName, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
+
+use super::RequestTarget;
+use super::body::Body;
+use super::reply::{json as json_of, message};
+use super::state::fresh;
+use crate::Federation;
+use crate::collection::Collection;
+use crate::sources::DedupeSource;
+use crate::sources::dedupe::DedupeError;
+use crawlspace_client::dedupe::Added;
+
+/// Maximum size of the body of a request, in bytes.
+const MAX_BODY: usize = 16 << 20;
+/// Maximum number of records in a request.
+const MAX_RECORDS: usize = 10_000;
+/// Maximum length of a URL, in bytes.
+const MAX_URL: usize = 1 << 20;
+/// Timeout of the body of a request, until all of it has arrived.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The crawl that is meant, in place of that of the configuration.
+const CRAWL: HeaderName = HeaderName::from_static("crawlspace-crawl");
+
+/// Whether a path below `api/` is one of this API.
+pub(super) fn is_path(path: &str) -> bool {
+    path == "records" || path.starts_with("records/")
+}
+
+/// The only collection of a server that is a dedupe index, which need not be named then, and what is asked of it.
+pub(super) fn at_root<'a>(
+    federation: &'a Federation,
+    path: &'a str,
+) -> Option<(&'a Arc<Collection>, &'a str)> {
+    let path = path.strip_prefix('/')?;
+    path.strip_prefix("api/").filter(|path| is_path(path))?;
+    let mut all = federation.collections.iter();
+    let mut all = all.by_ref().filter(|one| one.dedupe().is_some());
+    match (all.next(), all.next()) {
+        (Some(only), None) => Some((only, path)),
+        _ => None,
+    }
+}
+
+pub(super) async fn answer(
+    asked: &RequestTarget<'_>,
+    request: Request<Incoming>,
+    path: &str,
+) -> Response<Body> {
+    let Some(index) = asked.collection.dedupe() else {
+        let what = "the collection is no dedupe index (type: dedupe in its configuration)";
+        return message(StatusCode::NOT_FOUND, what);
+    };
+    let crawl = match request.headers().get(CRAWL) {
+        Some(crawl) => Some(crawl.as_bytes().to_vec()),
+        None => index.crawl.as_ref().map(|crawl| crawl.clone().into_bytes()),
+    };
+    let digest = path.strip_prefix("records/");
+    let outcome = match (digest, request.method()) {
+        (Some(digest), &Method::GET | &Method::HEAD) => look_up(index, crawl, digest).await,
+        (None, &Method::POST) => add(index, crawl, request).await,
+        (digest, method) => {
+            let allowed = if digest.is_some() {
+                "GET, HEAD"
+            } else {
+                "POST"
+            };
+            let what = format!("{method}: {allowed} is expected here");
+            let mut refused = message(StatusCode::METHOD_NOT_ALLOWED, &what);
+            let allowed = HeaderValue::from_static(allowed);
+            refused.headers_mut().insert(ALLOW, allowed);
+            return refused;
+        }
+    };
+    // What is unknown now may be known in a moment.
+    fresh(outcome.unwrap_or_else(|refused| refused))
+}
+
+type Outcome = Result<Response<Body>, Response<Body>>;
+
+async fn look_up(index: &DedupeSource, crawl: Option<Vec<u8>>, digest: &str) -> Outcome {
+    let digest: Vec<u8> = percent_decode_str(digest).collect();
+    let found = index.look_up(crawl.as_deref(), &digest).await;
+    let Some(original) = found.map_err(|error| refusal(&error))? else {
+        return Err(message(StatusCode::NOT_FOUND, "no record has this payload"));
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let record = json!({
+        "id": text(&digest),
+        "uri": text(&original.url),
+        "date": date(&original.date),
+    });
+    Ok(json_of(StatusCode::OK, &record))
+}
+
+/// The digits of a date down to the second, as a number.
+fn date(date: &[u8]) -> u64 {
+    let digits = date.iter().filter(|byte| byte.is_ascii_digit()).take(14);
+    digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
+}
+
+async fn add(index: &DedupeSource, crawl: Option<Vec<u8>>, request: Request<Incoming>) -> Outcome {
+    let Some(crawl) = crawl else {
+        let what = format!(
+            "the crawl that records are added for is missing: crawl in the configuration of the index, or the header {CRAWL}"
+        );
+        return Err(cut(StatusCode::BAD_REQUEST, &what));
+    };
+    let bytes = body(request).await?;
+    let bad = |what: String| message(StatusCode::BAD_REQUEST, &what);
+    let records: Vec<Value> = serde_json::from_slice(&bytes)
+        .map_err(|error| bad(format!("the body is no array of records: {error}")))?;
+    if records.len() > MAX_RECORDS {
+        return Err(bad(format!("more than {MAX_RECORDS} records")));
+    }
+    let read = records
+        .iter()
+        .enumerate()
+        .map(|(n, one)| Record::of(one).map_err(|what| bad(format!("record {n}: {what}"))));
+    let read = read.collect::<Result<Vec<_>, _>>()?;
+    let added: Vec<Added<'_>> = read.iter().map(Record::added).collect();
+    match index.add(&crawl, &added).await {
+        Ok(()) => Ok(json_of(
+            StatusCode::CREATED,
+            &json!({ "records": added.len() }),
+        )),
+        Err(error) => Err(refusal(&error)),
+    }
+}
+
+/// A record of a request.
+struct Record<'a> {
+    digest: &'a str,
+    url: &'a str,
+    date: String,
+}
+
+impl<'a> Record<'a> {
+    fn of(value: &'a Value) -> Result<Record<'a>, String> {
+        let text = |name: &str| match &value[name] {
+            Value::String(text) if !text.is_empty() => Ok(text.as_str()),
+            _ => Err(format!("{name} is missing: a text is expected")),
+        };
+        let date = match &value["date"] {
+            Value::Number(number) => number.to_string(),
+            Value::String(text) => text.clone(),
+            _ => String::new(),
+        };
+        if date.len() != 14 || !date.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err("date is missing or invalid: 14 digits of yyyyMMddHHmmss".to_owned());
+        }
+        let (digest, url) = (text("id")?, text("uri")?);
+        if url.len() > MAX_URL {
+            return Err(format!("uri is longer than {MAX_URL} bytes"));
+        }
+        Ok(Record { digest, url, date })
+    }
+
+    fn added(&self) -> Added<'_> {
+        Added {
+            hash: self.digest.as_bytes(),
+            wacz_index: 0,
+            date: self.date.as_bytes(),
+            url: self.url.as_bytes(),
+            // That API does not say it.
+            size: 0,
+        }
+    }
+}
+
+async fn body(request: Request<Incoming>) -> Result<bytes::Bytes, Response<Body>> {
+    let whole = Limited::new(request.into_body(), MAX_BODY).collect();
+    match tokio::time::timeout(TIMEOUT, whole).await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            let what = format!("the body is larger than {MAX_BODY} bytes");
+            Err(cut(StatusCode::PAYLOAD_TOO_LARGE, &what))
+        }
+        Ok(Err(error)) => Err(cut(
+            StatusCode::BAD_REQUEST,
+            &format!("the body breaks off: {error}"),
+        )),
+        Err(_) => {
+            let seconds = TIMEOUT.as_secs();
+            let what = format!("the body did not arrive within {seconds} seconds");
+            Err(cut(StatusCode::REQUEST_TIMEOUT, &what))
+        }
+    }
+}
+
+/// A refusal of a request whose body is not read any more.
+fn cut(status: StatusCode, text: &str) -> Response<Body> {
+    let mut response = message(status, text);
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
+    response
+}
+
+fn refusal(error: &DedupeError) -> Response<Body> {
+    match error {
+        DedupeError::Invalid(why) => message(StatusCode::BAD_REQUEST, why),
+        DedupeError::Closed(why) => message(StatusCode::CONFLICT, why),
+        DedupeError::Unavailable(why) => {
+            tracing::warn!(why, "a dedupe index has no answer");
+            let what = "the dedupe index cannot be asked at the moment";
+            message(StatusCode::SERVICE_UNAVAILABLE, what)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_numbers_of_14_digits() {
+        for (text, number) in [
+            ("20240131235959", 20_240_131_235_959),
+            ("20240131235959123", 20_240_131_235_959),
+            ("2024-01-31T23:59:59.123Z", 20_240_131_235_959),
+        ] {
+            assert_eq!(date(text.as_bytes()), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn records_are_checked() {
+        for (value, wrong) in [
+            (json!({}), "date"),
+            (json!({"date": 2024, "id": "a", "uri": "b"}), "date"),
+            (
+                json!({"date": 20_240_131_235_959_u64, "id": "", "uri": "b"}),
+                "id",
+            ),
+            (json!({"date": "20240131235959", "id": "a"}), "uri"),
+            (json!([]), "date"),
+        ] {
+            let why = Record::of(&value).map(|_| ()).unwrap_err();
+            assert!(why.starts_with(wrong), "{value}: {why}");
+        }
+    }
+}
