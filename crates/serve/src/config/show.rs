@@ -155,7 +155,9 @@ fn source_fields(source: &Source, secrets: Secrets) -> Vec<(String, Tree)> {
             crawl,
         } => {
             fields.push(field("redis_url", url(position, secrets)));
-            fields.push(field("prefix", text(prefix)));
+            if !prefix.is_empty() {
+                fields.push(field("prefix", text(prefix)));
+            }
             fields.extend(crawl.as_ref().map(|crawl| field("crawl", text(crawl))));
         }
         SourceKind::Memento {

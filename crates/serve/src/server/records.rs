@@ -125,8 +125,8 @@ async fn add(index: &DedupeSource, crawl: Option<Vec<u8>>, request: Request<Inco
     let read = records
         .iter()
         .enumerate()
-        .map(|(n, one)| Record::of(one).map_err(|what| bad(format!("record {n}: {what}"))));
-    let read = read.collect::<Result<Vec<_>, _>>()?;
+        .map(|(n, one)| Record::of(one).map_err(|what| format!("record {n}: {what}")));
+    let read = read.collect::<Result<Vec<_>, _>>().map_err(bad)?;
     let added: Vec<Added<'_>> = read.iter().map(Record::added).collect();
     match index.add(&crawl, &added).await {
         Ok(()) => Ok(json_of(

@@ -100,7 +100,7 @@ fn what_cannot_be_is_refused() {
     ] {
         let answer = post(&stage, fields, &records);
         assert_eq!(answer.status, status, "{records}: {}", answer.text());
-        assert_contains(&answer.text(), why);
+        assert_contains(answer.text(), why);
     }
     for (target, status, why) in [
         ("/seen/api/records/x", 400, "x"),
@@ -112,7 +112,7 @@ fn what_cannot_be_is_refused() {
     ] {
         let answer = stage.get(target);
         assert_eq!(answer.status, status, "{target}: {}", answer.text());
-        assert_contains(&answer.text(), why);
+        assert_contains(answer.text(), why);
     }
     let target = format!("/seen/api/records/{DIGEST}");
     assert_eq!(stage.get(&target).status, 404);
