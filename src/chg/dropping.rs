@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crawlspace_host::reply::Reply;
 
-use super::error::Result;
+use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::job::{Job, Lent, Scan};
 use super::keys::COUNTED;
@@ -58,16 +58,18 @@ impl Dropped {
 pub fn drop_execution<K: Store>(execution: &[u8], now: Millis) -> Job<K> {
     let execution: Arc<[u8]> = execution.into();
     Job::new(async move |lent: Lent<K>| {
-        let key = lent.with(|frontier, ks| {
+        let (key, queued) = lent.with(|frontier, ks| {
             frontier.drops.begin(&execution);
-            frontier.groups_of(ks, &execution)
-        });
+            let queued = frontier.queued_of(ks, &execution)?;
+            Ok::<_, Error>((frontier.groups_of(ks, &execution), queued))
+        })?;
         let mut groups = Scan::hash(&lent, key);
         let mut dropped = Dropped::default();
         while let Some(batch) = groups.next().await? {
             for (group, _) in batch.iter() {
                 let of = (group, &execution[..]);
                 dropped.take_out(&lent, of, true, now).await?;
+                lent.report(dropped.uris, queued);
             }
         }
         lent.with(|frontier, ks| frontier.end_drop(ks, &execution))?;

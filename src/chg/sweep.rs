@@ -16,6 +16,7 @@ pub fn sweep<K: Store>(now: Millis, limit: u64) -> Job<K> {
         let (mut from_wait, mut from_busy) = (0, 0);
         // Paused groups at the head of `chg_wait`, which stay.
         let mut skipped = 0;
+        let due = lent.with(|frontier, ks| frontier.due_or_lapsed(ks, now))?;
         while from_wait + from_busy < limit {
             let first = lent.with(|frontier, ks| frontier.sweep_first(ks, skipped, now))?;
             match first {
@@ -25,6 +26,7 @@ pub fn sweep<K: Store>(now: Millis, limit: u64) -> Job<K> {
                 Swept::Blocked => {}
                 Swept::Nothing => break,
             }
+            lent.report(from_wait + from_busy, due.min(limit));
             lent.pause().await;
         }
         Ok(Reply::counts(&[from_wait, from_busy]))
@@ -44,6 +46,12 @@ enum Swept {
 }
 
 impl<K: Store> Frontier<K> {
+    /// How many groups are due at `now`, or have leases that ran out.
+    fn due_or_lapsed(&mut self, ks: &mut K, now: Millis) -> Result<u64> {
+        let until = now as f64 + 0.999;
+        Ok(ks.zset_count(&self.names.wait, until)? + ks.zset_count(&self.names.busy, until)?)
+    }
+
     /// Makes the group ready that is due for longest, but for those skipped at the head of `chg_wait`.
     fn sweep_first(&mut self, ks: &mut K, skipped: u64, now: Millis) -> Result<Swept> {
         self.tidy(ks, now)?;

@@ -288,18 +288,26 @@ impl Commit<'_> {
     /// Puts the crawl's hashes into the merged index.
     async fn merge<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let crawl = self.crawl;
-        if self.continued && lent.with(|index, ks| index.has_unseen_fields(ks, crawl))? {
+        let gathers =
+            self.continued && lent.with(|index, ks| index.has_unseen_fields(ks, crawl))?;
+        if gathers {
             gather(lent, crawl, false).await?;
-        } else {
-            lent.with(|index, ks| {
-                let key = self.walked_key(index, ks);
-                let records = ks.hash_len(&key)?;
-                index.expect(ks, crawl, records)
-            })?;
         }
+        let all = lent.with(|index, ks| {
+            let key = self.walked_key(index, ks);
+            let records = ks.hash_len(&key)?;
+            if !gathers {
+                index.expect(ks, crawl, records)?;
+            }
+            Ok::<_, Error>(records)
+        })?;
         let mut fields = self.fields(lent);
-        lent.slices(|index, ks, time| self.merge_slice(index, ks, time, &mut fields))
-            .await
+        lent.slices(|index, ks, time| {
+            let done = self.merge_slice(index, ks, time, &mut fields)?;
+            lent.report(fields.given(), all);
+            Ok(done)
+        })
+        .await
     }
 
     fn merge_slice<K: Store>(

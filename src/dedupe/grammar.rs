@@ -24,7 +24,7 @@ use super::record::{Record, URL_BYTES};
 use super::requires::{Format, Of, check_references};
 use super::revisit::{Dependency, Original, Revisit as Revisited};
 use super::sequence::{Sequence, WRITER_BYTES};
-use super::stats::Which;
+use super::stats::{Figures, MAX_SAMPLES, Which};
 use super::wacz::{FILENAME_BYTES, WACZ_HASH_BYTES};
 
 /// Maximum length of an id of a WACZ that is being written, in bytes.
@@ -47,6 +47,7 @@ const HASH_AS_GIVEN: HashForm = Form::text("hash", "sixteen bytes or more", |has
 const UUID: Bytes = Bytes::new("uuid", UUID_BYTES);
 const FILENAME: Bytes = Bytes::new("filename", FILENAME_BYTES);
 const TOKEN: Integer = Integer::from("token", 1);
+const SAMPLES: Integer = Integer::new("samples", 0, MAX_SAMPLES);
 const SIZE: Integer = Integer::new("size", 0, MAX_INTEGER);
 const WACZ_INDEX: Integer = Integer::new("waczIndex", 0, MAX_INTEGER);
 
@@ -373,9 +374,12 @@ command! {
     prefix "dedupe.stats", "readonly blocking";
     /// Counts, hashes, savings and memory of an index, or of one crawl.
     ///
-    /// O(C) where C is the number of crawls, in slices; O(1) for one crawl
+    /// O(C) where C is the number of crawls, in slices; O(1) for one crawl; O(N) with SAMPLES
     pub struct Stats<'a> {
-        crawl: Option<&'a [u8]> = Optional(CRAWL),
+        of: Option<Figures<'a>> = Optional(OneOf("of", (
+            SAMPLES.after("SAMPLES").or_value().map(Figures::Sampled),
+            CRAWL.map(Figures::Crawl),
+        ))),
     }
 }
 

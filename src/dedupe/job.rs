@@ -34,6 +34,7 @@ pub struct Walk<K: Store> {
     /// What is still to be gone through, the next one last.
     sources: Vec<Source<K>>,
     batch: Batch,
+    given: u64,
     /// How many entries are read before they are worked on: fewer where the work on each is long, such
     /// as that on a hash that thousands of crawls hold.
     size: usize,
@@ -61,6 +62,7 @@ impl<K: Store> Walk<K> {
         Walk {
             sources,
             batch: Batch::default(),
+            given: 0,
             size: FIRST_BATCH,
         }
     }
@@ -123,7 +125,13 @@ impl<K: Store> Walk<K> {
                 self.sources.pop();
             }
         }
+        self.given += self.batch.len() as u64;
         Ok((&self.batch, self.sources.is_empty()))
+    }
+
+    /// How many entries were read so far.
+    pub(super) fn given(&self) -> u64 {
+        self.given
     }
 }
 

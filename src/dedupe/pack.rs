@@ -28,6 +28,7 @@ pub fn move_to<K: Store>(to: Storage) -> Job<K> {
             to,
             hashes: 0,
             records: 0,
+            all: 0,
         };
         moved.run(&lent).await
     })
@@ -37,6 +38,8 @@ struct Move {
     to: Storage,
     hashes: u64,
     records: u64,
+    /// How many records there are to move.
+    all: u64,
 }
 
 impl Move {
@@ -68,7 +71,7 @@ impl Move {
     }
 
     /// The committed crawls. Nothing is moved unless all of it can be.
-    async fn check<K: Store>(&self, lent: &Lent<K>) -> Result<Vec<Vec<u8>>> {
+    async fn check<K: Store>(&mut self, lent: &Lent<K>) -> Result<Vec<Vec<u8>>> {
         lent.with(|index, ks| {
             index.check_types(ks, None)?;
             if self.to == Storage::Packed && index.is_purged(ks) {
@@ -79,7 +82,13 @@ impl Move {
         let mut crawls = Vec::new();
         let check = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
             crawls.push(crawl.to_vec());
-            index.check_types(ks, Some(crawl))
+            index.check_types(ks, Some(crawl))?;
+            let packed = index.packed_records_len(ks, crawl)?;
+            self.all += match self.to {
+                Storage::Packed => index.records_len(ks, crawl)?.saturating_sub(packed),
+                Storage::Plain => packed,
+            };
+            Ok(())
         };
         each_crawl(lent, &[|names| &names.allcrawls], check).await?;
         Ok(crawls)
@@ -106,6 +115,7 @@ impl Move {
             };
             self.hashes += hashes;
             self.records += records;
+            lent.report(self.records, self.all);
             Ok(())
         })
         .await

@@ -56,6 +56,9 @@ struct Removal {
     removed: u64,
     dropped: u64,
     reowned: u64,
+    /// How many records were gone through, of how many.
+    done: u64,
+    all: u64,
 }
 
 impl Removal {
@@ -68,7 +71,10 @@ impl Removal {
         adopt(lent).await?;
         let crawls = lent.with(|index, ks| self.join(index, ks, crawls))?;
         for crawl in &crawls {
-            lent.with(|index, ks| index.set_removing(ks, crawl, Some(REMOVE)))?;
+            self.all += lent.with(|index, ks| {
+                index.set_removing(ks, crawl, Some(REMOVE))?;
+                index.records_len(ks, crawl)
+            })?;
             lent.pause().await;
         }
         for crawl in &crawls {
@@ -129,6 +135,7 @@ impl Removal {
         let excluded = |other: &[u8]| crawls.binary_search_by(|c| c[..].cmp(other)).is_ok();
         let of = Of::Records(crawl.to_vec());
         let mut records = lent.with(|index, ks| Walk::stored(index, ks, of));
+        let before = self.done;
         lent.slices(|index, ks, time| {
             index.heed_purge(ks)?;
             let merging = index.crawl_key(ks, crawl, CrawlKey::Merging);
@@ -147,6 +154,8 @@ impl Removal {
                 index.unpack_record(ks, crawl, field)
             })?;
             self.write_figures(index, ks)?;
+            self.done = before + records.given();
+            lent.report(self.done, self.all);
             Ok(done)
         })
         .await
@@ -302,13 +311,21 @@ impl Cancel<'_> {
         let crawl = self.crawl;
         let excluded = |other: &[u8]| other == crawl;
         let of = Of::Records(crawl.to_vec());
-        let records = lent.with(|index, ks| Walk::stored(index, ks, of));
-        let withdraw = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
+        let (mut records, all) = lent.with(|index, ks| {
+            let all = index.records_len(ks, crawl)?;
+            Ok::<_, Error>((Walk::stored(index, ks, of), all))
+        })?;
+        let mut withdraw = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
             index.withdraw(ks, crawl, &self.numbers, field, &excluded)?;
             // What its commit, cut short, had copied.
             index.unpack_record(ks, crawl, field)
         };
-        records.run(lent, withdraw).await
+        lent.slices(|index, ks, time| {
+            let done = records.slice(index, ks, time, &mut withdraw)?;
+            lent.report(records.given(), all);
+            Ok(done)
+        })
+        .await
     }
 
     /// Drops the records of the hashes in a list of a continued crawl; those in `merging` may be in the merged index.

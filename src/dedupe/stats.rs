@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use crawlspace_host::reply::Reply;
+use crawlspace_host::slices::Completion;
 
 use super::counts;
 use super::error::{Error, Result};
 use super::index::{CrawlState, Index};
-use super::job::{Job, Lent, each_crawl};
+use super::job::{Job, Lent, Walk, each_crawl};
 use super::keys::{CrawlKey, Group, Pick};
 use super::packed::Part;
 use super::store::Store;
@@ -71,6 +72,39 @@ impl<K: Store> Index<K> {
         .sum()
     }
 
+    /// Bytes that the crawls in a set take, by the first `samples` that a scan finds: in proportion to the records of all
+    /// that are `committed`, or else to the number of crawls.
+    fn estimate(
+        &mut self,
+        ks: &mut K,
+        (set, committed): (Pick<K::Name>, bool),
+        samples: u64,
+    ) -> Result<u64> {
+        let set = set(self.names()).clone();
+        let crawls = ks.set_len(&set)?;
+        let mut walk = Walk::set(ks, set);
+        let (mut memory, mut looked_at, mut done) = (0_u64, 0_u64, samples == 0);
+        let mut records = 0;
+        while !done {
+            let (batch, last) = walk.next(self, ks)?;
+            let wanted = batch.iter().take((samples - looked_at) as usize);
+            let found: Vec<Vec<u8>> = wanted.map(|(crawl, _)| crawl.to_vec()).collect();
+            for crawl in &found {
+                memory += self.crawl_memory(ks, crawl);
+                let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+                records += responses(ks, &counts_key)?;
+            }
+            looked_at += found.len() as u64;
+            done = last || looked_at >= samples;
+        }
+        let (mut part, mut whole) = (looked_at, crawls);
+        if committed && looked_at < crawls && records > 0 {
+            (part, whole) = (records, responses(ks, &self.names().allcounts)?);
+        }
+        let memory = u128::from(memory) * u128::from(whole) / u128::from(part.max(1));
+        Ok(memory as u64)
+    }
+
     /// Figures of the whole index, whose crawls take so much `memory`, in bytes.
     fn whole_stats(&mut self, ks: &mut K, mut memory: u64) -> Result<Reply> {
         let names = &self.names();
@@ -105,6 +139,45 @@ impl<K: Store> Index<K> {
     }
 }
 
+/// The number of `response` records that counts tell of.
+fn responses<K: Store>(ks: &mut K, counts_key: &K::Name) -> Result<u64> {
+    let all = counts::read(ks, counts_key, counts::TOTAL_URLS)?;
+    let revisits = counts::read(ks, counts_key, counts::DUPE_URLS)?;
+    Ok(all.saturating_sub(revisits).max(0) as u64)
+}
+
+/// Maximum number of crawls that are looked at for an estimate.
+pub const MAX_SAMPLES: u64 = 64;
+
+/// What `STATS` tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figures<'a> {
+    /// An index, whose memory is estimated from so many crawls of each set.
+    Sampled(u64),
+    /// A crawl.
+    Crawl(&'a [u8]),
+}
+
+/// The work of `STATS` for a whole index whose memory is estimated from so many crawls that are in progress, and as many
+/// that are committed.
+///
+/// # Errors
+/// The job ends with `WRONGTYPE` when a key holds another type.
+pub fn sampled_stats<K: Store>(samples: u64) -> Job<K> {
+    Job::new(async move |lent: Lent<K>| {
+        let sets: [(Pick<K::Name>, bool); 2] = [
+            (|names| &names.uncommitted, false),
+            (|names| &names.allcrawls, true),
+        ];
+        let mut memory = 0;
+        for set in sets {
+            memory += lent.with(|index, ks| index.estimate(ks, set, samples))?;
+            lent.pause().await;
+        }
+        lent.with(|index, ks| index.whole_stats(ks, memory))
+    })
+}
+
 /// The work of `STATS` for a whole index.
 ///
 /// # Errors
@@ -135,11 +208,14 @@ pub enum Which {
     Unlisted,
 }
 
-/// The work of `CRAWLS`; its reply is a map of the figures of each crawl.
+/// How far the jobs are that work on crawls now.
+pub type UnderWay = BTreeMap<Vec<u8>, Completion>;
+
+/// The work of `CRAWLS`; its reply is a map of the figures of each crawl, with the `progress` of those in `under_way`.
 ///
 /// # Errors
 /// The job ends with `WRONGTYPE` when a key holds another type.
-pub fn crawls<K: Store>(which: Which) -> Job<K> {
+pub fn crawls<K: Store>(which: Which, under_way: UnderWay) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let mut found = BTreeMap::new();
         let sets: &[Pick<K::Name>] = match which {
@@ -154,7 +230,7 @@ pub fn crawls<K: Store>(which: Which) -> Job<K> {
             Which::Unlisted => &[],
         };
         let note = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
-            note_crawl(index, ks, crawl, &mut found)
+            note_crawl(index, ks, crawl, &under_way, &mut found)
         };
         each_crawl(&lent, sets, note).await?;
         if which == Which::Unlisted {
@@ -162,7 +238,7 @@ pub fn crawls<K: Store>(which: Which) -> Job<K> {
                 if part.is_ours() {
                     return Ok(());
                 }
-                note_crawl(index, ks, &crawl, &mut found)
+                note_crawl(index, ks, &crawl, &under_way, &mut found)
             };
             each_stray(&lent, note).await?;
         }
@@ -174,13 +250,18 @@ fn note_crawl<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
+    under_way: &UnderWay,
     found: &mut BTreeMap<Vec<u8>, Reply>,
 ) -> Result<()> {
     if found.contains_key(crawl) {
         return Ok(());
     }
     if let Some(state) = index.standing(ks, crawl)? {
-        let figures = index.crawl_figures(ks, crawl, state)?;
+        let mut figures = index.crawl_figures(ks, crawl, state)?;
+        if let Some(Completion { done, total }) = under_way.get(crawl) {
+            let part = *done as f64 / (*total).max(1) as f64;
+            figures.push(("progress", Reply::bulk(format!("{part:.3}"))));
+        }
         found.insert(crawl.to_vec(), Reply::named(figures));
     }
     Ok(())

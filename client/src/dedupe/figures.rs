@@ -142,6 +142,9 @@ map_reply! {
         total_crawl_size: u64,
         /// WACZ files of the crawl, finished or not.
         waczs: u64,
+        /// How far the job is that commits, cancels or removes it, from 0 to 1.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        progress: Option<f64>,
     }
 }
 
@@ -229,6 +232,23 @@ impl<S: Ask> Index<S> {
     /// When the server refuses or cannot be reached.
     pub fn stats(&self) -> S::Answer<Stats> {
         let stats = self.command("DEDUPE.STATS");
+        self.server.ask(Call::new(stats).repeatable().waits())
+    }
+
+    /// `DEDUPE.STATS` whose `memory` is estimated from so many crawls, 0 to 64: for programs that look again and again.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// println!("{} bytes, more or less", index.sampled_stats(8)?.memory);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn sampled_stats(&self, samples: u32) -> S::Answer<Stats> {
+        let mut stats = self.command("DEDUPE.STATS");
+        stats.arg("SAMPLES").arg(samples);
         self.server.ask(Call::new(stats).repeatable().waits())
     }
 

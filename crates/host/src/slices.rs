@@ -28,6 +28,15 @@ pub enum Step {
     Done(Reply),
 }
 
+/// How far a job is: so many entries are done, of so many. Both are 0 while that is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// Entries worked on.
+    pub done: u64,
+    /// Entries in all.
+    pub total: u64,
+}
+
 /// What is lent for one slice.
 struct Slice<'a, A, B> {
     a: &'a mut A,
@@ -37,6 +46,12 @@ struct Slice<'a, A, B> {
 
 /// The place of a loan: null while nothing is lent.
 type Place<A, B> = Cell<*mut Slice<'static, A, B>>;
+
+/// What a job and its function share.
+struct Shared<A: 'static, B: 'static> {
+    place: Place<A, B>,
+    completion: Cell<Completion>,
+}
 
 /// Puts a loan in its place, and what was there before back when it is dropped, after a panic too.
 struct Loan<'a, A: 'static, B: 'static> {
@@ -58,7 +73,7 @@ impl<A, B> Drop for Loan<'_, A, B> {
 }
 
 /// The two values that a job works on, from within.
-pub struct Lent<A: 'static, B: 'static>(Rc<Place<A, B>>);
+pub struct Lent<A: 'static, B: 'static>(Rc<Shared<A, B>>);
 
 impl<A, B> Lent<A, B> {
     /// Works on both values.
@@ -74,13 +89,19 @@ impl<A, B> Lent<A, B> {
     /// # Panics
     /// As [`Lent::with`].
     pub fn with_time<T>(&self, act: impl FnOnce(&mut A, &mut B, Time<'_>) -> T) -> T {
-        let loan = Loan::new(&self.0, ptr::null_mut());
+        let loan = Loan::new(&self.0.place, ptr::null_mut());
         let slice = loan.before;
         assert!(!slice.is_null(), "values are lent once, to a job that runs");
         // SAFETY: only `Job::step` sets the place, for as long as it holds the slice mutably borrowed, and does not
         // touch the slice itself meanwhile. The place is null until this call ends, so nobody else borrows from it.
         let slice = unsafe { &mut *slice };
         act(slice.a, slice.b, slice.time)
+    }
+
+    /// Says how far the job is: `done` entries of `total`.
+    pub fn report(&self, done: u64, total: u64) {
+        let done = done.min(total);
+        self.0.completion.set(Completion { done, total });
     }
 
     /// Gives the server to others if the slice is over.
@@ -113,7 +134,7 @@ impl<A, B> Lent<A, B> {
 
 /// Work in slices that ends in a reply, or an error of type `E`.
 pub struct Job<A: 'static, B: 'static, E> {
-    place: Rc<Place<A, B>>,
+    shared: Rc<Shared<A, B>>,
     work: Pin<Box<dyn Future<Output = Result<Reply, E>>>>,
 }
 
@@ -123,9 +144,17 @@ impl<A, B, E> Job<A, B, E> {
     where
         F: Future<Output = Result<Reply, E>> + 'static,
     {
-        let place = Rc::new(Cell::new(ptr::null_mut()));
-        let work = Box::pin(work(Lent(place.clone())));
-        Job { place, work }
+        let shared = Rc::new(Shared {
+            place: Cell::new(ptr::null_mut()),
+            completion: Cell::default(),
+        });
+        let work = Box::pin(work(Lent(shared.clone())));
+        Job { shared, work }
+    }
+
+    /// How far the job is.
+    pub fn completion(&self) -> Completion {
+        self.shared.completion.get()
     }
 
     /// Works until done or out of time, at least a little. A job that has ended may not be asked again.
@@ -136,7 +165,7 @@ impl<A, B, E> Job<A, B, E> {
         let mut slice = Slice { a, b, time };
         // The lifetime is forgotten until this call ends, when the loan does.
         let lent = ptr::from_mut(&mut slice).cast();
-        let _loan = Loan::new(&self.place, lent);
+        let _loan = Loan::new(&self.shared.place, lent);
         let mut context = Context::from_waker(Waker::noop());
         match self.work.as_mut().poll(&mut context) {
             Poll::Pending => Ok(Step::More),
@@ -156,8 +185,10 @@ mod tests {
     /// Moves all numbers into a sum, three at a time, and forgets one that is zero.
     fn sum() -> Sum {
         Job::new(async |lent: Lent<Vec<u64>, u64>| {
+            let total = lent.with(|numbers, _| numbers.len() as u64);
             lent.slices(|numbers, sum, time| {
                 loop {
+                    lent.report(total - numbers.len() as u64, total);
                     for _ in 0..3 {
                         match numbers.pop() {
                             None => return Ok(true),
@@ -180,12 +211,14 @@ mod tests {
     fn job_pauses_when_time_is_up_and_goes_on_where_it_was() {
         let (mut numbers, mut total) = ((1..=8).collect(), 0);
         let mut job = sum();
+        assert_eq!(job.completion(), Completion::default());
         for expected in [8 + 7 + 6, 21 + 5 + 4 + 3, 36] {
             let step = job.step(&mut numbers, &mut total, &mut || false);
             assert_eq!((step, total), (Ok(Step::More), expected));
         }
         let done = Ok(Step::Done(Reply::counts(&[36])));
         assert_eq!(job.step(&mut numbers, &mut total, &mut || false), done);
+        assert_eq!(job.completion(), Completion { done: 6, total: 8 });
         let (mut numbers, mut total) = ((1..=8).collect(), 0);
         assert_eq!(sum().step(&mut numbers, &mut total, &mut || true), done);
     }

@@ -21,7 +21,7 @@ use crawlspace_host::server::keyspace::RedisKeyspace;
 use crawlspace_host::server::line::Line;
 use crawlspace_host::server::notify::{Change, is_replicated};
 use crawlspace_host::server::registry::{Cached, Registry};
-use crawlspace_host::server::scope::visit;
+use crawlspace_host::server::scope::{Names, visit};
 
 use super::waiters::Waiter;
 use super::{metrics, settings};
@@ -72,6 +72,11 @@ impl Cached for CachedFrontier {
 const ROLE_CHANGED: &str = "UNBLOCKED the server is not the master any more, or only just became it; ask again, on the master";
 
 static FRONTIERS: Registry<CachedFrontier> = Registry::new(&metrics::FRONTIERS);
+
+/// The names of the first frontiers that something is cached of.
+pub fn names() -> Names {
+    FRONTIERS.names()
+}
 
 /// Does something with a frontier.
 pub fn with_frontier<T>(

@@ -17,6 +17,7 @@ use crawlspace_host::server::cluster;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::job::{self, JobId, Progress, Slices, Submitted};
 use crawlspace_host::server::keyspace::RedisKeyspace;
+use crawlspace_host::slices::Completion;
 
 use super::allowed;
 use super::frontiers::{Touched, permit, with_frontier};
@@ -72,13 +73,17 @@ impl Slices for FrontierJob {
     fn grows(&self) -> bool {
         false
     }
+
+    fn completion(&self) -> Completion {
+        self.job.completion()
+    }
 }
 
 /// Hands a job in for the client that called; `now` for one that writes.
 fn submit(
     call: &mut Call<'_>,
     now: Option<&Now>,
-    (work, arguments): (&str, &[&[u8]]),
+    (work, arguments): (&'static str, &[&[u8]]),
     job: Job<RedisKeyspace>,
 ) -> Result<Answer, String> {
     // What the command did so far is replicated before the job's own writes, and no key stays open

@@ -18,6 +18,7 @@ use crate::chg::keys::may_be_ours;
 use crawlspace_host::server::alarm;
 use crawlspace_host::server::api::Ctx;
 use crawlspace_host::server::command::register;
+use crawlspace_host::server::info::Named;
 use crawlspace_host::server::load::Family;
 use crawlspace_host::server::notify::{self, Listener};
 
@@ -25,6 +26,11 @@ use crawlspace_host::server::notify::{self, Listener};
 pub const FAMILY: Family = Family {
     settings: settings::SETTINGS,
     metrics: metrics::METRICS,
+    named: Named {
+        what: "frontier",
+        by: "prefix",
+        names: frontiers::names,
+    },
     register: register_all,
 };
 

@@ -1,20 +1,28 @@
 //! Figures, checks and the profile of an index.
 
+use std::os::raw::c_int;
+
 use crate::dedupe::check;
 use crate::dedupe::grammar::{Check, ListCrawls, Profile, Repair, Stats};
 use crate::dedupe::keys::{CrawlKey, Group};
-use crate::dedupe::stats::{self, Which};
+use crate::dedupe::stats::{self, Figures, UnderWay, Which};
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
+use crawlspace_host::server::job;
 
 use super::indexes::{Keys, on_index, permit};
 use super::jobs::{submit_reading, submit_repair};
 
 impl Act for Stats<'static> {
-    fn act(Stats { crawl }: Stats<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
-        let Some(crawl) = crawl else {
-            return submit_reading(call, "stats", &[], stats::stats());
+    fn act(Stats { of }: Stats<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        let crawl = match of {
+            None => return submit_reading(call, "stats", &[], stats::stats()),
+            Some(Figures::Sampled(samples)) => {
+                let job = stats::sampled_stats(samples);
+                return submit_reading(call, "stats", &[], job);
+            }
+            Some(Figures::Crawl(crawl)) => crawl,
         };
         permit(
             call,
@@ -32,8 +40,23 @@ impl Act for ListCrawls {
     fn act(asked: ListCrawls, call: &mut Call<'_>) -> Result<Answer, String> {
         let which = asked.which.unwrap_or(Which::All);
         permit(call, &[(Keys::All(Group::State), Access::Read)])?;
-        submit_reading(call, "crawls", &[], stats::crawls(which))
+        let under_way = under_way(call.db, call.prefix);
+        submit_reading(call, "crawls", &[], stats::crawls(which, under_way))
     }
+}
+
+/// How far the jobs are that commit, cancel or remove crawls of an index; of a crawl with several, the first.
+fn under_way(db: c_int, prefix: &[u8]) -> UnderWay {
+    let mut found = UnderWay::new();
+    job::each(|id, completion| {
+        let is_about_crawls = matches!(id.work, "commit" | "cancel" | "remove");
+        if is_about_crawls && id.db == db && id.prefix == prefix {
+            for crawl in &id.arguments {
+                found.entry(crawl.clone()).or_insert(completion);
+            }
+        }
+    });
+    found
 }
 
 impl Act for Check {

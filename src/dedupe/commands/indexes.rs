@@ -20,7 +20,7 @@ use crawlspace_host::server::keyspace::{RedisKeyspace, ScanCursor};
 use crawlspace_host::server::main_thread::MainThread;
 use crawlspace_host::server::notify::{Change, is_replicated};
 use crawlspace_host::server::registry::{Cached, Registry};
-use crawlspace_host::server::scope::{scope, visit};
+use crawlspace_host::server::scope::{Names, scope, visit};
 
 /// An index on the keys of this server.
 pub type RedisIndex = Index<RedisKeyspace>;
@@ -49,6 +49,11 @@ static INVALIDATED: MainThread<FxHashMap<Box<[u8]>, bool>> =
 
 /// Maximum number of them.
 const MAX_INVALIDATED: usize = 4096;
+
+/// The names of the first indexes that something is cached of.
+pub fn names() -> Names {
+    INDEXES.names()
+}
 
 /// Does something with an index, opening it if nothing is cached of it.
 pub fn with_index<T>(

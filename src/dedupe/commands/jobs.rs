@@ -17,6 +17,7 @@ use crawlspace_host::server::cluster;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::job::{self, JobId, Progress, Slices, Submitted};
 use crawlspace_host::server::keyspace::RedisKeyspace;
+use crawlspace_host::slices::Completion;
 
 use super::claims;
 use super::indexes::{Keys, on_index, permit, slice};
@@ -86,10 +87,14 @@ impl Slices for IndexJob {
     fn grows(&self) -> bool {
         self.kind == JobKind::Grows
     }
+
+    fn completion(&self) -> Completion {
+        self.job.completion()
+    }
 }
 
 /// Jobs that write to one index run one after the other; those that read need no turn.
-pub fn id(call: &Call<'_>, kind: JobKind, work: &str, arguments: &[&[u8]]) -> JobId {
+pub fn id(call: &Call<'_>, kind: JobKind, work: &'static str, arguments: &[&[u8]]) -> JobId {
     JobId::new(
         call.db,
         call.prefix,
@@ -126,7 +131,7 @@ pub fn submit(
 /// Hands a job in that only reads.
 pub fn submit_reading(
     call: &mut Call<'_>,
-    work: &str,
+    work: &'static str,
     arguments: &[&[u8]],
     job: Job<RedisKeyspace>,
 ) -> Result<Answer, String> {

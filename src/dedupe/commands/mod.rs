@@ -16,6 +16,7 @@ mod wacz;
 
 use crawlspace_host::server::api::Ctx;
 use crawlspace_host::server::command::register;
+use crawlspace_host::server::info::Named;
 use crawlspace_host::server::load::Family;
 use crawlspace_host::server::notify::{self, Listener};
 
@@ -26,6 +27,11 @@ use super::keys::{marks_an_index, may_be_ours};
 pub const FAMILY: Family = Family {
     settings: settings::SETTINGS,
     metrics: metrics::METRICS,
+    named: Named {
+        what: "index",
+        by: "prefix",
+        names: indexes::names,
+    },
     register: register_all,
 };
 

@@ -23,7 +23,12 @@ impl Act for Unpack {
     }
 }
 
-fn run(call: &mut Call<'_>, to: Storage, kind: JobKind, work: &str) -> Result<Answer, String> {
+fn run(
+    call: &mut Call<'_>,
+    to: Storage,
+    kind: JobKind,
+    work: &'static str,
+) -> Result<Answer, String> {
     let whole = [Group::Whole, Group::Moved].map(|group| (Keys::All(group), Access::Write));
     permit(call, &whole)?;
     let committed = on_index(call, |cached, keys| cached.index.committed(keys))?;

@@ -9,5 +9,8 @@ pub static BATCHES_AWAY: Metric = Metric::new(c"tags_batches_away");
 /// Batches that another thread has to filter, or is filtering.
 pub static BATCHES_WAITING: Metric = Metric::new(c"tags_batches_waiting");
 
+/// Tag spaces that were used.
+pub static SPACES: Metric = Metric::new(c"tags_spaces");
+
 /// The figures.
-pub static METRICS: &[&Metric] = &[&BATCHES, &BATCHES_AWAY, &BATCHES_WAITING];
+pub static METRICS: &[&Metric] = &[&BATCHES, &BATCHES_AWAY, &BATCHES_WAITING, &SPACES];

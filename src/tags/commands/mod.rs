@@ -13,12 +13,18 @@ mod store;
 use crate::tags::grammar;
 use crawlspace_host::server::api::Ctx;
 use crawlspace_host::server::command::register;
+use crawlspace_host::server::info::Named;
 use crawlspace_host::server::load::Family;
 
 /// The family, for the module's load.
 pub const FAMILY: Family = Family {
     settings: settings::SETTINGS,
     metrics: metrics::METRICS,
+    named: Named {
+        what: "space",
+        by: "key",
+        names: store::names,
+    },
     register: register_all,
 };
 

@@ -3,6 +3,9 @@
 use std::ffi::CStr;
 use std::os::raw::c_int;
 
+use rustc_hash::{FxBuildHasher, FxHashSet};
+
+use super::metrics;
 use crate::tags::encoding::ENVELOPE;
 use crate::tags::error::Error;
 use crate::tags::space::Space;
@@ -10,7 +13,9 @@ use crawlspace_host::defrag::Mover;
 use crawlspace_host::server::api::Ctx;
 use crawlspace_host::server::command::{Call, Internal, InternalCall, register_internal};
 use crawlspace_host::server::keyspace::{By, Replicated};
+use crawlspace_host::server::main_thread::MainThread;
 use crawlspace_host::server::native::{self, Native, Registered};
+use crawlspace_host::server::scope::{Names, names as names_of, scope};
 use crawlspace_host::slices::Time;
 
 /// The internal command that adds a chunk, for append-only files.
@@ -58,11 +63,38 @@ impl Native for Space {
     }
 }
 
+/// Scopes of spaces that were used. One that is gone goes when somebody asks for it.
+static SPACES: MainThread<FxHashSet<Box<[u8]>>> =
+    MainThread::new(FxHashSet::with_hasher(FxBuildHasher));
+
+/// Maximum number of them.
+const MAX_SPACES: usize = 4096;
+
+/// The names of the first spaces that were used.
+pub fn names() -> Names {
+    names_of(SPACES.borrow().iter().map(|scope| &scope[..]))
+}
+
+/// Notes whether there is a space under a key.
+fn note(db: c_int, key: &[u8], exists: bool) {
+    let mut spaces = SPACES.borrow();
+    let scope = scope(db, key);
+    if !exists {
+        spaces.remove(&scope[..]);
+    } else if spaces.len() < MAX_SPACES && !spaces.contains(&scope[..]) {
+        spaces.insert(scope[..].into());
+    }
+    metrics::SPACES.set(spaces.len() as u64);
+}
+
 /// Reads the space of a call; `None` if there is none.
 pub fn read<'a>(call: &'a mut Call<'_>) -> Result<Option<&'a Space>, String> {
     let key = call.key();
+    let db = call.db;
     let space = call.keys.native::<Space>(&key);
-    space.map_err(|error| Error::Key(error).to_string())
+    let space = space.map_err(|error| Error::Key(error).to_string())?;
+    note(db, key.as_ref(), space.is_some());
+    Ok(space)
 }
 
 /// Changes the space of a call, which is made if there is none and `makes` says so; `None` if there is
@@ -73,7 +105,7 @@ pub fn change<R>(
     event: &'static CStr,
     change: impl FnOnce(&mut Space) -> Result<(R, bool), Error>,
 ) -> Result<Option<R>, String> {
-    let key = call.key();
+    let (db, key) = (call.db, call.key());
     let changed = call
         .keys
         .change_native(&key, makes, |space: &mut Space| match change(space) {
@@ -84,7 +116,10 @@ pub fn change<R>(
             Err(error) => (Err(error), None),
         });
     match changed {
-        Ok(reply) => reply.transpose().map_err(|error| error.to_string()),
+        Ok(reply) => {
+            note(db, key.as_ref(), reply.is_some());
+            reply.transpose().map_err(|error| error.to_string())
+        }
         Err(error) => Err(Error::Key(error).to_string()),
     }
 }

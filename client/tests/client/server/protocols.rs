@@ -122,6 +122,7 @@ macro_rules! dedupe_calls {
         let stats = index.stats()$(.$await)?.unwrap();
         assert_eq!((stats.crawls, stats.uncommitted, stats.hashes), (1, 1, 2));
         assert_eq!((stats.total_crawl_size, stats.update_progress), (7000, None));
+        assert_eq!(index.sampled_stats(2)$(.$await)?.unwrap(), stats);
         let stats = index.crawl_stats(b"b")$(.$await)?.unwrap();
         assert_eq!((stats.state, stats.dupe_urls, stats.requires), (CrawlState::Uncommitted, 4, 1));
         for (listed, names) in [

@@ -1,12 +1,15 @@
 //! `INFO crawlspace`: figures worth graphing.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+use std::fmt::Write;
 use std::os::raw::{c_int, c_ulonglong};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::api::{Ctx, raw, rm};
 use super::guard::guarded;
+use super::job;
 use super::main_thread::MainThread;
+use super::scope::Names;
 
 /// A figure in `INFO crawlspace`: a sum since the module was loaded, or what there is now.
 pub struct Metric {
@@ -83,18 +86,83 @@ static OWN: &[&Metric] = &[
     &PANICS,
 ];
 
-/// The figures of the families.
-static FAMILIES: MainThread<Vec<&'static [&'static Metric]>> = MainThread::new(Vec::new());
+/// Data sets of a family that are named one by one: `index_0:db=0,prefix={coll-42}:`.
+#[derive(Clone, Copy)]
+pub struct Named {
+    /// What one is.
+    pub what: &'static str,
+    /// What its name is: `prefix` or `key`.
+    pub by: &'static str,
+    /// The names.
+    pub names: fn() -> Names,
+}
+
+/// Maximum number of jobs that are listed.
+const MAX_JOBS: usize = 64;
+
+type Shown = (&'static [&'static Metric], Named);
+
+/// The figures of the families, and their data sets.
+static FAMILIES: MainThread<Vec<Shown>> = MainThread::new(Vec::new());
+
+/// Bytes of clients as a value of a field of several: printable ASCII as it is but for what ends a value, everything
+/// else as `\xNN`.
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b',' | b'=' | b'\\' => {}
+            0x21..=0x7e => {
+                text.push(char::from(byte));
+                continue;
+            }
+            _ => {}
+        }
+        let _ = write!(text, "\\x{byte:02x}");
+    }
+    text
+}
+
+/// Data sets and jobs, each a field with several values.
+fn listed(families: &[Shown]) -> Vec<(String, String)> {
+    let mut fields = Vec::new();
+    for (_, Named { what, by, names }) in families {
+        for (n, (db, name)) in names().into_iter().enumerate() {
+            let name = escaped(&name);
+            fields.push((format!("{what}_{n}"), format!("db={db},{by}={name}")));
+        }
+    }
+    let mut jobs = 0;
+    job::each(|id, completion| {
+        if jobs == MAX_JOBS {
+            return;
+        }
+        let of = id
+            .arguments
+            .first()
+            .map_or_else(String::new, |first| escaped(first));
+        let (db, prefix, work) = (id.db, escaped(&id.prefix), id.work.replace(' ', "-"));
+        let (done, total) = (completion.done, completion.total);
+        fields.push((
+            format!("job_{jobs}"),
+            format!("db={db},prefix={prefix},work={work},of={of},done={done},total={total}"),
+        ));
+        jobs += 1;
+    });
+    fields
+}
 
 extern "C" fn report(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
     if for_crash_report != 0 {
         return;
     }
     let _ = guarded("INFO", || {
-        // SAFETY: main thread, the info context of this callback; names are constants.
+        // SAFETY: main thread, the info context of this callback; the server copies texts.
         unsafe {
             rm!(RedisModule_InfoAddSection(info, c"".as_ptr()));
-            for metric in FAMILIES.borrow().iter().copied().flatten().chain(OWN) {
+            let families = FAMILIES.borrow();
+            let figures = families.iter().flat_map(|(figures, _)| figures.iter());
+            for metric in figures.chain(OWN) {
                 let n = metric.get() as c_ulonglong;
                 rm!(RedisModule_InfoAddFieldULongLong(
                     info,
@@ -108,6 +176,15 @@ extern "C" fn report(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int
                 c"evicting_policy".as_ptr(),
                 evicting
             ));
+            for (name, value) in listed(&families) {
+                let text = |text: String| CString::new(text).unwrap_or_default();
+                let (name, value) = (text(name), text(value));
+                rm!(RedisModule_InfoAddFieldCString(
+                    info,
+                    name.as_ptr(),
+                    value.as_ptr()
+                ));
+            }
         }
     });
 }
@@ -116,7 +193,7 @@ extern "C" fn report(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int
 ///
 /// # Safety
 /// Called once, with the context of the module's load.
-pub unsafe fn register(ctx: Ctx, families: impl Iterator<Item = &'static [&'static Metric]>) {
+pub unsafe fn register(ctx: Ctx, families: impl Iterator<Item = Shown>) {
     FAMILIES.borrow().extend(families);
     // SAFETY: by contract.
     unsafe { rm!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(report))) };

@@ -19,6 +19,7 @@ use super::info::{JOBS_DONE, JOBS_RUNNING, SLICE_LONGEST_CPU_US, SLICE_LONGEST_U
 use super::main_thread::MainThread;
 use super::notify::{Change, Listener};
 use super::reply::Outcome;
+use crate::slices::Completion;
 
 /// What a slice came to.
 pub enum Progress {
@@ -38,33 +39,54 @@ pub trait Slices {
     fn writes(&self) -> bool;
     /// Whether it takes more memory, so that it must stop at `maxmemory`.
     fn grows(&self) -> bool;
+    /// How far it is.
+    fn completion(&self) -> Completion;
 }
 
-/// Which queue a job stands in, and what it is: the same job asked for again is the same work.
+/// What a job is: the same job asked for again is the same work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobId {
-    /// Jobs of one queue exclude each other.
-    pub queue: Vec<u8>,
-    /// Names the work within the queue.
-    pub work: Vec<u8>,
+    /// The database that it works on.
+    pub db: c_int,
+    /// The prefix of the keys that it works on.
+    pub prefix: Vec<u8>,
+    /// The work, such as `commit`.
+    pub work: &'static str,
+    /// What it is done to, such as the id of a crawl.
+    pub arguments: Vec<Vec<u8>>,
+    writes: bool,
 }
 
 impl JobId {
     /// Of work on the keys of a prefix. Jobs that write there run one after the other; those that
     /// read need no turn.
-    pub fn new(db: c_int, prefix: &[u8], writes: bool, work: &str, arguments: &[&[u8]]) -> JobId {
-        let mut queue = format!("{db} ").into_bytes();
-        queue.extend_from_slice(prefix);
-        let mut name = work.as_bytes().to_vec();
-        for argument in arguments {
-            name.extend_from_slice(format!(" {}:", argument.len()).as_bytes());
-            name.extend_from_slice(argument);
+    pub fn new(
+        db: c_int,
+        prefix: &[u8],
+        writes: bool,
+        work: &'static str,
+        arguments: &[&[u8]],
+    ) -> JobId {
+        JobId {
+            db,
+            prefix: prefix.to_vec(),
+            work,
+            arguments: arguments.iter().map(|argument| argument.to_vec()).collect(),
+            writes,
         }
-        if !writes {
-            queue.extend_from_slice(b" reading ");
-            queue.extend_from_slice(&name);
-        }
-        JobId { queue, work: name }
+    }
+
+    /// Whether both stand in one queue, so that they exclude each other.
+    fn shares_queue(&self, other: &JobId) -> bool {
+        let same_keys = self.db == other.db && self.prefix == other.prefix;
+        (self.writes && other.writes && same_keys) || self == other
+    }
+}
+
+/// Hands every job under way to `each`, waiting ones included, with how far it is.
+pub fn each(mut each: impl FnMut(&JobId, Completion)) {
+    for queued in RUNNER.borrow().queues.iter().flatten() {
+        each(&queued.id, queued.job.completion());
     }
 }
 
@@ -115,23 +137,19 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -
     // A cluster's replica reads only in the name of a client that asked it to.
     let replica = || context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0;
     if !can_block(ctx) || (!job.writes() && in_cluster() && replica()) {
-        finish_queue(ctx, &id.queue);
+        finish_queue(ctx, &id);
         let outcome = run_to_end(ctx, &mut *job);
         JOBS_DONE.add(1);
         return Submitted::Done(outcome);
     }
-    let idle = !RUNNER
-        .borrow()
-        .queues
-        .iter()
-        .any(|q| stands_for(q, &id.queue));
+    let idle = !RUNNER.borrow().queues.iter().any(|q| stands_for(q, &id));
     if idle && let Progress::Done(outcome) = timed_slice(ctx, &mut *job) {
         JOBS_DONE.add(1);
         return Submitted::Done(outcome);
     }
     let client = BlockedClient::block(ctx, drop_client, None);
     let mut runner = RUNNER.borrow();
-    let queue = runner.queues.iter_mut().find(|q| stands_for(q, &id.queue));
+    let queue = runner.queues.iter_mut().find(|q| stands_for(q, &id));
     let same = queue.and_then(|queue| {
         if may_attach && queue.iter().any(|queued| queued.id == id) {
             return queue.iter_mut().find(|queued| queued.id == id);
@@ -147,10 +165,7 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -
         job,
         waiting: vec![client],
     };
-    let at = runner
-        .queues
-        .iter()
-        .position(|q| stands_for(q, &queued.id.queue));
+    let at = runner.queues.iter().position(|q| stands_for(q, &queued.id));
     match at {
         Some(at) => runner.queues[at].push_back(queued),
         None => runner.queues.push_back(VecDeque::from([queued])),
@@ -185,8 +200,9 @@ pub fn abort(outcome: &Outcome, which: impl Fn(&JobId, &dyn Slices) -> bool) -> 
 }
 
 /// Whether jobs of this queue stand here. Its only job may be out, because its slice runs.
-fn stands_for(queue: &VecDeque<Queued>, name: &[u8]) -> bool {
-    queue.front().is_some_and(|queued| queued.id.queue == name)
+fn stands_for(queue: &VecDeque<Queued>, id: &JobId) -> bool {
+    let first = queue.front();
+    first.is_some_and(|queued| queued.id.shares_queue(id))
 }
 
 /// A client that waited is gone; its job goes on.
@@ -208,11 +224,11 @@ fn run_to_end(ctx: Ctx, job: &mut dyn Slices) -> Outcome {
 }
 
 /// Works a queue off at once, for a client that cannot wait for its turn.
-fn finish_queue(ctx: Ctx, queue: &[u8]) {
+fn finish_queue(ctx: Ctx, id: &JobId) {
     loop {
         let next = {
             let mut runner = RUNNER.borrow();
-            let at = runner.queues.iter().position(|q| stands_for(q, queue));
+            let at = runner.queues.iter().position(|q| stands_for(q, id));
             let Some(at) = at else { return };
             let next = runner.queues[at].pop_front();
             runner.queues.retain(|queue| !queue.is_empty());
@@ -392,7 +408,7 @@ fn run_slice(ctx: Ctx) {
     match progress {
         Progress::More => {
             match runner.queues.back_mut() {
-                Some(queue) if queue.front().is_none_or(|q| q.id.queue == queued.id.queue) => {
+                Some(queue) if queue.front().is_none_or(|q| q.id.shares_queue(&queued.id)) => {
                     queue.push_front(queued);
                 }
                 // Its place is gone: everything that waited there was aborted meanwhile.

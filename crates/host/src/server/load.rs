@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::api::{Ctx, Level, RawCtx, log, raw, rm, string_bytes};
 use super::config::Setting;
-use super::info::Metric;
+use super::info::{Metric, Named};
 use super::{alarm, cluster, config, guard, info, job, notify, worker};
 
 const NAME: &CStr = c"crawlspace";
@@ -21,6 +21,8 @@ pub struct Family {
     pub settings: &'static [Setting],
     /// Figures in `INFO crawlspace`.
     pub metrics: &'static [&'static Metric],
+    /// The data sets that `INFO crawlspace` names.
+    pub named: Named,
     /// Registers commands and native values, and whatever else is told of events. Called once, with the
     /// context of the module's load.
     pub register: fn(Ctx) -> Result<(), String>,
@@ -98,7 +100,10 @@ unsafe fn register(ctx: Ctx, arguments: &[&[u8]], families: &[Family]) -> Result
             .iter()
             .try_for_each(|family| (family.register)(ctx))?;
         config::register(ctx, &settings)?;
-        info::register(ctx, families.iter().map(|family| family.metrics));
+        info::register(
+            ctx,
+            families.iter().map(|family| (family.metrics, family.named)),
+        );
         job::start(ctx)?;
         alarm::start()?;
         worker::ready()?;

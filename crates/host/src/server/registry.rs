@@ -10,7 +10,7 @@ use super::info::{Metric, PANICS};
 use super::keyspace::RedisKeyspace;
 use super::main_thread::MainThread;
 use super::notify::Change;
-use super::scope::{is_in, scope};
+use super::scope::{Names, is_in, names, scope};
 
 /// How many data sets something is cached of at most; beyond it those that nobody needs are evicted.
 const MAX_CACHED: usize = 4096;
@@ -135,6 +135,14 @@ impl<C: Cached> Registry<C> {
         }))
     }
 
+    /// The names of the first of them; none while one is in use.
+    pub fn names(&self) -> Names {
+        let scopes = self.scopes.try_borrow();
+        scopes.map_or_else(Names::new, |scopes| {
+            names(scopes.by_scope.keys().map(|scope| &scope[..]))
+        })
+    }
+
     /// Passes on what others did; what a change of a key means says `on_key`.
     pub fn on_change(&self, change: Change<'_>, on_key: impl FnOnce(&mut Scopes<C>, c_int, &[u8])) {
         let Some(mut scopes) = self.scopes.try_borrow() else {
@@ -150,5 +158,6 @@ impl<C: Cached> Registry<C> {
                 !databases.iter().any(|&db| is_in(scope, db)) || cached.emptied()
             }),
         }
+        self.shown.set(scopes.by_scope.len() as u64);
     }
 }

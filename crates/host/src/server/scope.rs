@@ -32,6 +32,24 @@ pub fn split(scope: &[u8]) -> (c_int, &[u8]) {
     (c_int::from_ne_bytes(db), prefix)
 }
 
+/// Maximum number of data sets of one kind that are named.
+const MAX_NAMED: usize = 64;
+
+/// Names of data sets, sorted: the database, and the prefix or key.
+pub type Names = Vec<(c_int, Vec<u8>)>;
+
+/// The names of the first of these scopes, [`MAX_NAMED`] at most.
+pub fn names<'a>(scopes: impl Iterator<Item = &'a [u8]>) -> Names {
+    let mut scopes: Vec<(c_int, &[u8])> = scopes.map(split).collect();
+    if scopes.len() > MAX_NAMED {
+        scopes.select_nth_unstable(MAX_NAMED);
+        scopes.truncate(MAX_NAMED);
+    }
+    scopes.sort_unstable();
+    let owned = |(db, name): (c_int, &[u8])| (db, name.to_vec());
+    scopes.into_iter().map(owned).collect()
+}
+
 /// Does something with the keys of a scope outside of a command, on a master; `act` is told whether they are all here.
 pub fn visit<T>(
     ctx: Ctx,

@@ -29,6 +29,51 @@ fn others_are_served_while_jobs_run() {
 }
 
 #[test]
+fn how_far_a_job_is_can_be_seen_while_it_runs() {
+    const RECORDS: u64 = 40_000;
+    let (server, mut c) = DedupeIndex::in_slices("p,\u{e9}:");
+    c.add("a", 0..RECORDS);
+    let change = if c.storage() == "packed" {
+        "UNPACK"
+    } else {
+        "PACK"
+    };
+    for line in ["COMMIT a", change, "REMOVE a"] {
+        let mut asker = c.begun(line);
+        let (work, of) = line.split_once(' ').unwrap_or((line, ""));
+        let job = format!(
+            "db=0,prefix=p\\x2c\\xc3\\xa9:,work={},of={of},done=",
+            work.to_lowercase()
+        );
+        let (mut of_info, mut of_crawls) = (Vec::new(), Vec::new());
+        while !asker.has_reply() {
+            if let Some(field) = server
+                .info("job_0")
+                .filter(|field| field.starts_with("db=0,prefix=p"))
+            {
+                let figures = field
+                    .strip_prefix(&job)
+                    .unwrap_or_else(|| panic!("{field}"));
+                let (done, total) = figures.split_once(",total=").expect("of how many");
+                of_info.push([done, total].map(|n| n.parse::<u64>().expect("a number")));
+            }
+            let crawl = c.call("CRAWLS").find("a");
+            let progress = crawl.and_then(|crawl| crawl.find("progress"));
+            of_crawls.extend(progress.map(|part| part.text().parse::<f64>().expect("a part")));
+        }
+        assert!(!asker.recv().is_error());
+        let met = of_info
+            .iter()
+            .filter(|[done, total]| *total == RECORDS && done < total);
+        assert!(met.count() > 5, "{line}: {of_info:?}");
+        assert!(of_info.is_sorted(), "{line}: {of_info:?}");
+        assert!(of_crawls.is_sorted(), "{line}: {of_crawls:?}");
+        assert_eq!(of_crawls.len() > 5, line != change, "{line}: {of_crawls:?}");
+        assert_eq!(server.info("job_0"), None);
+    }
+}
+
+#[test]
 fn jobs_of_two_indexes_run_at_the_same_time() {
     let (server, p) = DedupeIndex::in_slices(P);
     let mut both = [p, DedupeIndex::of(&server, "q:")];
