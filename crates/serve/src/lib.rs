@@ -18,6 +18,7 @@
 //! | [`link_format`] | links with attributes, as Memento has them |
 //! | [`resource`] | rows to WARC records |
 //! | [`server`] | HTTP |
+//! | [`metrics`] | figures as Prometheus reads them |
 //! | `indexes` | indexes of jobs, which it gives besides |
 
 #![warn(unreachable_pub)]
@@ -33,6 +34,7 @@ mod indexes;
 pub mod link_format;
 pub mod memory;
 pub mod merge;
+pub mod metrics;
 mod operations;
 pub mod query;
 mod reason;

@@ -9,6 +9,7 @@ mod links;
 mod listing;
 mod output;
 mod page;
+mod plain;
 mod record;
 mod records;
 mod replay;
@@ -52,6 +53,7 @@ use crawlspace_archive::net::via::{Cycle, Via};
 
 use self::body::Body;
 use self::index::{refusal, with_errors, with_ignored};
+pub use self::plain::serve_metrics;
 use self::record::Form;
 use self::reply::{empty, message};
 use self::stall::StallTimeout;

@@ -1,6 +1,5 @@
 //! How collections and their sources are, for programs: `/_status` and `/_metrics`.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use crate::Federation;
 use crate::breaker::BreakerState;
 use crate::collection::Collection;
 use crate::group::Member;
+use crate::metrics::{MEDIA, Metrics};
 
 /// Limit of looks at all sources under way at once, since paths are looked at, and a file system can hang.
 static LOOKING: Semaphore = Semaphore::const_new(4);
@@ -177,8 +177,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>) -> Response<Body> {
     if let Some(indexes) = &federation.indexes {
         listing::metrics(indexes, &mut out).await;
     }
-    let media = "text/plain; version=0.0.4; charset=utf-8";
-    fresh(page(StatusCode::OK, media, out.text))
+    fresh(page(StatusCode::OK, MEDIA, out.into_text()))
 }
 
 type Figure = fn(&Seen) -> f64;
@@ -249,39 +248,6 @@ fn labels<'a>(seen: &'a Seen, step: &'a str) -> [(&'static str, &'a str); 4] {
     ]
 }
 
-/// What `/_metrics` says.
-#[derive(Default)]
-pub(super) struct Metrics {
-    text: String,
-}
-
-// Writing to a string cannot fail.
-impl Metrics {
-    /// Begins a metric, under its name without `crawlspace_`.
-    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.text, "# HELP crawlspace_{name} {help}");
-        let _ = writeln!(self.text, "# TYPE crawlspace_{name} {kind}");
-    }
-
-    /// A value of it.
-    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        let _ = write!(self.text, "crawlspace_{name}{{");
-        for (index, (label, of)) in labels.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            let _ = write!(self.text, "{comma}{label}=\"");
-            for c in of.chars() {
-                match c {
-                    '"' | '\\' => self.text.extend(['\\', c]),
-                    '\n' => self.text.push_str("\\n"),
-                    c => self.text.push(c),
-                }
-            }
-            self.text.push('"');
-        }
-        let _ = writeln!(self.text, "}} {value}");
-    }
-}
-
 fn late() -> Response<Body> {
     let text = "looking at all sources takes too long: a file system may hang";
     message(StatusCode::SERVICE_UNAVAILABLE, text)
@@ -292,22 +258,4 @@ pub(super) fn fresh(mut response: Response<Body>) -> Response<Body> {
     let value = HeaderValue::from_static("no-store");
     response.headers_mut().insert(header::CACHE_CONTROL, value);
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_of_metrics_are_escaped() {
-        let mut out = Metrics::default();
-        out.family("x", "gauge", "What it is.");
-        out.sample("x", &[("a", "q\"b\\c\nd"), ("b", "é")], 1.5);
-        out.sample("x", &[], 2.0);
-        assert_eq!(
-            out.text,
-            "# HELP crawlspace_x What it is.\n# TYPE crawlspace_x gauge\n\
-             crawlspace_x{a=\"q\\\"b\\\\c\\nd\",b=\"é\"} 1.5\ncrawlspace_x{} 2\n"
-        );
-    }
 }

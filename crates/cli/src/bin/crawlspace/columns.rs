@@ -70,6 +70,14 @@ impl Columns {
         out.flush()
     }
 
+    /// Its lines, as wide as they have to be.
+    pub(crate) fn lines(self) -> Vec<String> {
+        self.laid_out(None, false)
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    }
+
     fn laid_out(mut self, width: Option<usize>, bold: bool) -> String {
         let mut widths: Vec<usize> = (0..self.columns.len())
             .map(|i| {
@@ -148,7 +156,7 @@ impl Columns {
 }
 
 /// Text that is not wider than this: its middle is left out, because ids differ at their ends.
-fn cut(text: &str, width: usize) -> String {
+pub(crate) fn cut(text: &str, width: usize) -> String {
     if measure_text_width(text) <= width {
         return text.to_owned();
     }

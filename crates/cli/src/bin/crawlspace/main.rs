@@ -6,8 +6,10 @@ mod chg;
 mod columns;
 mod config;
 mod dedupe;
+mod exporter;
 mod index;
 mod indexer;
+mod observe;
 mod open_files;
 mod serve;
 mod shell;
@@ -17,6 +19,7 @@ mod table;
 mod tags;
 mod terminal;
 mod time;
+mod top;
 mod wacz;
 
 use std::io;
@@ -67,6 +70,8 @@ enum Subject {
     #[command(subcommand, arg_required_else_help = true)]
     Index(index::Index),
     Serve(serve::Serve),
+    Exporter(exporter::Exporter),
+    Top(top::Top),
     /// Configurations of `serve`.
     #[command(subcommand, arg_required_else_help = true)]
     Config(config::Config),
@@ -156,6 +161,8 @@ fn main() -> ExitCode {
         Subject::Wacz(wacz) => wacz.run(),
         Subject::Index(index) => index.run(),
         Subject::Serve(serve) => serve.run(),
+        Subject::Exporter(exporter) => exporter.run(),
+        Subject::Top(top) => top.run(),
         Subject::Config(config) => config.run(),
         Subject::Completions(completions) => completions.run(),
         Subject::Man(man) => man.run(),

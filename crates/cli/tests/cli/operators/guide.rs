@@ -1,4 +1,4 @@
-//! The examples in docs/guide/cli.md and wacz.md: blocks ` ```console ` with lines `$ command`, each followed by what it prints,
+//! The examples in docs/guide/cli.md, operations.md and wacz.md: blocks ` ```console ` with lines `$ command`, each followed by what it prints,
 //! on both outputs. `<any>` stands for whatever is there.
 
 use std::path::Path;
@@ -47,6 +47,15 @@ fn the_examples_print_what_the_page_shows() {
     frontier(&server);
     let folder = tempfile::tempdir().unwrap();
     must_print("cli.md", &server, folder.path());
+}
+
+#[test]
+fn the_examples_for_operations_print_what_their_page_shows() {
+    let server = Options::new().plain().start();
+    index(&server);
+    frontier(&server);
+    let folder = tempfile::tempdir().unwrap();
+    must_print("operations.md", &server, folder.path());
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod dedupe;
 mod ends;
 mod guide;
 mod installed;
+mod monitoring;
 mod stage;
 mod terminals;
 mod wacz;

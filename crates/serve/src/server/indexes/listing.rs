@@ -10,8 +10,9 @@ use tokio::task::spawn_blocking;
 
 use super::super::body::Body;
 use super::super::reply::{json as reply_json, message};
-use super::super::state::{Metrics, fresh};
+use super::super::state::fresh;
 use crate::indexes::Indexes;
+use crate::metrics::Metrics;
 use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_jobs::operations::{Listed, list};
 use crawlspace_jobs::{Counts, Error, IndexKind};

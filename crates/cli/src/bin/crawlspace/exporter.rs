@@ -1,0 +1,169 @@
+//! `crawlspace exporter`: figures of servers for Prometheus.
+
+mod text;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use crawlspace_client::Error;
+use crawlspace_serve::server::serve_metrics;
+use futures_util::future::join_all;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::observe::{Observation, Observed, Wanted};
+use crate::terminal::{Bytes, say};
+
+/// Give the figures of servers to Prometheus.
+///
+/// A look costs a server INFO and a command of a few microseconds for each index, frontier and tag space, however large
+/// they are. Those that were used since the server started are found by themselves, --limit of each kind; of the rest
+/// there is a count. Ends on SIGTERM and Ctrl-C. docs/guide/operations.md says what to watch.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  crawlspace exporter --redis redis://10.0.0.5:6379 --redis redis://10.0.0.6:6379
+  crawlspace exporter --once | grep frontier_due")]
+pub(crate) struct Exporter {
+    /// A server, which has the Crawlspace module loaded; may be given several times. Of a cluster, each node.
+    #[arg(
+        long = "redis",
+        value_name = "URL",
+        env = "CRAWLSPACE_REDIS",
+        hide_env_values = true,
+        default_value = "redis://127.0.0.1:6379/0"
+    )]
+    servers: Vec<String>,
+    /// The address to listen on; the figures are at /metrics.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9921")]
+    listen: SocketAddr,
+    /// Maximum number of indexes, of frontiers and of tag spaces of a server.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    limit: u16,
+    /// The prefix of an index that has figures whether or not it was used; may be given several times.
+    #[arg(long = "index", value_name = "PREFIX", value_parser = Bytes::parser())]
+    indexes: Vec<Bytes>,
+    /// The prefix of such a frontier.
+    #[arg(long = "frontier", value_name = "PREFIX", value_parser = Bytes::parser())]
+    frontiers: Vec<Bytes>,
+    /// The key of such a tag space.
+    #[arg(long = "space", value_name = "KEY", value_parser = Bytes::parser())]
+    spaces: Vec<Bytes>,
+    /// Print the figures and end. Exit status 1 if a server cannot be reached.
+    #[arg(long)]
+    once: bool,
+}
+
+/// A server and its name in the figures.
+struct Target {
+    name: String,
+    observed: Mutex<Observed>,
+    wanted: Wanted,
+    /// What was wrong the last time.
+    complaint: Mutex<Option<String>>,
+}
+
+/// What a look at a server came to, and how long it took.
+struct Look {
+    server: String,
+    outcome: Result<Observation, Error>,
+    took: Duration,
+}
+
+impl Target {
+    fn look(&self) -> Look {
+        let begun = Instant::now();
+        let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = observed.look(&self.wanted);
+        let complaint = outcome.as_ref().err().map(Error::to_string);
+        let mut before = self
+            .complaint
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if *before != complaint {
+            match &complaint {
+                Some(error) => say(format_args!("{}: {error}", self.name)),
+                None => say(format_args!("{}: there again", self.name)),
+            }
+            *before = complaint;
+        }
+        Look {
+            server: self.name.clone(),
+            outcome,
+            took: begun.elapsed(),
+        }
+    }
+}
+
+impl Exporter {
+    pub(crate) fn run(self) -> io::Result<bool> {
+        let wanted = Wanted {
+            indexes: self.indexes,
+            frontiers: self.frontiers,
+            spaces: self.spaces,
+            limit: usize::from(self.limit),
+            busy: 0,
+        };
+        let targets = self.servers.iter().map(|url| Target {
+            name: host(url),
+            observed: Mutex::new(Observed::new(url)),
+            wanted: wanted.clone(),
+            complaint: Mutex::new(None),
+        });
+        let targets: Arc<Vec<Arc<Target>>> = Arc::new(targets.map(Arc::new).collect());
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?;
+        let done = runtime.block_on(async {
+            if self.once {
+                let looks = look_at(&targets).await;
+                io::stdout().write_all(text::of(&looks).as_bytes())?;
+                return Ok(looks.iter().all(|look| look.outcome.is_ok()));
+            }
+            let named = |error: io::Error| {
+                io::Error::new(error.kind(), format!("{}: {error}", self.listen))
+            };
+            let listener = TcpListener::bind(self.listen).await.map_err(named)?;
+            let mut terminated = signal(SignalKind::terminate())?;
+            let mut interrupted = signal(SignalKind::interrupt())?;
+            writeln!(io::stdout(), "http://{}/metrics", listener.local_addr()?)?;
+            let metrics = move || {
+                let targets = Arc::clone(&targets);
+                async move { text::of(&look_at(&targets).await) }
+            };
+            let stop = async {
+                tokio::select! {
+                    _ = terminated.recv() => {}
+                    _ = interrupted.recv() => {}
+                }
+            };
+            serve_metrics(listener, metrics, stop).await?;
+            Ok(true)
+        });
+        runtime.shutdown_background();
+        done
+    }
+}
+
+/// Looks at all servers at once.
+async fn look_at(targets: &[Arc<Target>]) -> Vec<Look> {
+    let looks = targets.iter().map(|target| {
+        let target = Arc::clone(target);
+        tokio::task::spawn_blocking(move || target.look())
+    });
+    join_all(looks).await.into_iter().flatten().collect()
+}
+
+/// What a server is called: its host and port, or its socket.
+fn host(url: &str) -> String {
+    let Ok(url) = url::Url::parse(url) else {
+        return "?".to_owned(); // connecting says what is wrong with it
+    };
+    match (url.host_str(), url.port()) {
+        (Some(host), port) if !host.is_empty() => format!("{host}:{}", port.unwrap_or(6379)),
+        _ => url.path().to_owned(),
+    }
+}

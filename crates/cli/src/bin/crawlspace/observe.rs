@@ -1,0 +1,329 @@
+//! What a server is about, in a few cheap commands: `INFO crawlspace`, and figures of what it names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crawlspace_client::dedupe::{Index, Stats};
+use crawlspace_client::frontier::{self, Frontier, Queue};
+use crawlspace_client::tags::{self, TagSpace};
+use crawlspace_client::{Ask, Call, Error, Server, redis};
+
+use crate::terminal::{Bytes, plain};
+
+/// Timeout of a command.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// From how many crawls the memory of an index is estimated.
+const SAMPLES: u32 = 4;
+
+/// A data set: its database, and its prefix or key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name {
+    pub(crate) db: u32,
+    pub(crate) name: Vec<u8>,
+}
+
+impl Name {
+    /// As people and programs read it.
+    pub(crate) fn text(&self) -> String {
+        plain(&self.name)
+    }
+}
+
+/// A job under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    /// The index or frontier.
+    pub(crate) of: Name,
+    pub(crate) work: String,
+    /// The crawl, or what else it is done to.
+    pub(crate) what: Vec<u8>,
+    pub(crate) done: u64,
+    pub(crate) total: u64,
+}
+
+impl Job {
+    /// The part that is done; `None` while that is not known.
+    pub(crate) fn part(&self) -> Option<f64> {
+        (self.total > 0).then(|| self.done as f64 / self.total as f64)
+    }
+}
+
+/// A group that is leased.
+#[derive(Clone, Debug)]
+pub(crate) struct Busy {
+    pub(crate) chg: Vec<u8>,
+    /// The deadline of its first lease.
+    pub(crate) until: u64,
+}
+
+/// Data sets of one kind.
+#[derive(Debug)]
+pub(crate) struct Seen<T> {
+    pub(crate) figures: Vec<(Name, T)>,
+    /// How many there are beside those.
+    pub(crate) others: u64,
+}
+
+/// A server as it is now.
+pub(crate) struct Observation {
+    /// Numbers of `INFO`: those of the module without `crawlspace_`.
+    pub(crate) info: BTreeMap<String, u64>,
+    /// Texts of `INFO` of the server itself.
+    pub(crate) texts: BTreeMap<String, String>,
+    pub(crate) indexes: Seen<Stats>,
+    pub(crate) frontiers: Seen<frontier::Info>,
+    pub(crate) spaces: Seen<tags::Info>,
+    pub(crate) jobs: Vec<Job>,
+    /// The groups of each frontier whose leases run out first.
+    pub(crate) busy: BTreeMap<Name, Vec<Busy>>,
+}
+
+/// Data sets that are looked at in any case, in the database of the URL.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) indexes: Vec<Bytes>,
+    pub(crate) frontiers: Vec<Bytes>,
+    pub(crate) spaces: Vec<Bytes>,
+    /// Maximum number of each kind.
+    pub(crate) limit: usize,
+    /// How many groups of a frontier are listed whose leases run out first.
+    pub(crate) busy: u32,
+}
+
+/// A server that is looked at again and again, over one connection, in whatever cluster it is.
+pub(crate) struct Observed {
+    url: String,
+    server: Option<Server>,
+}
+
+impl Observed {
+    pub(crate) fn new(url: &str) -> Observed {
+        Observed {
+            url: url.to_owned(),
+            server: None,
+        }
+    }
+
+    /// Looks at it. A connection that broke is replaced the next time.
+    pub(crate) fn look(&mut self, wanted: &Wanted) -> Result<Observation, Error> {
+        let looked = self
+            .connected()
+            .and_then(|server| Look { server, db: None }.at(&self.url, wanted));
+        if looked.is_err() {
+            self.server = None;
+        }
+        looked
+    }
+
+    fn connected(&mut self) -> Result<Server, Error> {
+        if let Some(server) = &self.server {
+            return Ok(server.clone());
+        }
+        let server = Server::options(&self.url)
+            .only_one()
+            .timeout(TIMEOUT)
+            .job_timeout(TIMEOUT)
+            .retries(0)
+            .open()?;
+        self.server = Some(server.clone());
+        Ok(server)
+    }
+}
+
+/// One look, over a connection that is in some database.
+struct Look {
+    server: Server,
+    db: Option<u32>,
+}
+
+impl Look {
+    fn at(mut self, url: &str, wanted: &Wanted) -> Result<Observation, Error> {
+        let sections = ["memory", "persistence", "replication", "crawlspace"];
+        let fields = Fields::read(&self.info(&sections)?);
+        let db = database(url);
+        let limit = wanted.limit;
+        let count = |name: &str| fields.info.get(name).copied().unwrap_or(0);
+        let all = |what: &str, wanted: &[Bytes], count: u64| {
+            let named = wanted.iter().map(|name| Name {
+                db,
+                name: name.as_bytes().to_vec(),
+            });
+            let named: BTreeSet<Name> = named.collect();
+            let found = fields.names.get(what).into_iter().flatten();
+            let mut names: Vec<Name> = named.iter().cloned().collect();
+            names.extend(found.filter(|name| !named.contains(name)).cloned());
+            let others = count.max(names.len() as u64) - names.len().min(limit) as u64;
+            names.truncate(limit);
+            (names, others)
+        };
+        let indexes = all("index", &wanted.indexes, count("indexes"));
+        let frontiers = all("frontier", &wanted.frontiers, count("frontiers"));
+        let spaces = all("space", &wanted.spaces, count("tags_spaces"));
+        let indexes = self.each(indexes, |server, prefix| {
+            Index::on(server, prefix).sampled_stats(SAMPLES)
+        })?;
+        let frontiers = self.each(frontiers, |server, prefix| {
+            let frontier = Frontier::on(server, prefix);
+            let info = frontier.info()?;
+            if wanted.busy == 0 || info.groups_busy == 0 {
+                return Ok((info, Vec::new()));
+            }
+            let page = frontier.list(Some(Queue::Busy), None, wanted.busy)?;
+            let busy = page.entries.into_iter().map(|group| Busy {
+                chg: group.chg,
+                until: group.due,
+            });
+            Ok((info, busy.collect()))
+        })?;
+        let mut busy = BTreeMap::new();
+        let figures = frontiers.figures.into_iter().map(|(name, (info, of))| {
+            busy.insert(name.clone(), of);
+            (name, info)
+        });
+        let frontiers = Seen {
+            figures: figures.collect(),
+            others: frontiers.others,
+        };
+        let spaces = self.each(spaces, |server, key| TagSpace::on(server, key).info())?;
+        Ok(Observation {
+            info: fields.info,
+            texts: fields.texts,
+            indexes,
+            frontiers,
+            spaces,
+            jobs: fields.jobs,
+            busy,
+        })
+    }
+
+    fn info(&self, sections: &[&str]) -> Result<String, Error> {
+        let mut info = redis::cmd("INFO");
+        info.arg(sections);
+        self.server.ask(Call::new(info))
+    }
+
+    /// Asks for the figures of each; those that the server refuses count as others.
+    fn each<T>(
+        &mut self,
+        (names, mut others): (Vec<Name>, u64),
+        ask: impl Fn(&Server, Vec<u8>) -> Result<T, Error>,
+    ) -> Result<Seen<T>, Error> {
+        let mut figures = Vec::new();
+        for name in names {
+            if self.db != Some(name.db) {
+                let mut select = redis::cmd("SELECT");
+                select.arg(name.db);
+                self.server.ask(Call::<redis::Value>::new(select))?;
+                self.db = Some(name.db);
+            }
+            match ask(&self.server, name.name.clone()) {
+                Ok(of) => figures.push((name, of)),
+                Err(error) if error.is_connection() => return Err(error),
+                Err(_) => others += 1,
+            }
+        }
+        Ok(Seen { figures, others })
+    }
+}
+
+/// The number of the database in a URL.
+pub(crate) fn database(url: &str) -> u32 {
+    let client = redis::Client::open(url);
+    client.map_or(0, |client| {
+        let db = client.get_connection_info().redis_settings().db();
+        u32::try_from(db).unwrap_or(0)
+    })
+}
+
+/// What `INFO` says.
+#[derive(Default)]
+struct Fields {
+    info: BTreeMap<String, u64>,
+    texts: BTreeMap<String, String>,
+    names: BTreeMap<String, Vec<Name>>,
+    jobs: Vec<Job>,
+}
+
+impl Fields {
+    fn read(text: &str) -> Fields {
+        let mut fields = Fields::default();
+        for line in text.lines() {
+            let Some((name, value)) = line.split_once(':') else {
+                continue;
+            };
+            let name = name.strip_prefix("crawlspace_").unwrap_or(name);
+            if let Ok(n) = value.parse() {
+                fields.info.insert(name.to_owned(), n);
+            } else if value.starts_with("db=") {
+                let kind = name.rsplit_once('_').map_or(name, |(kind, _)| kind);
+                fields.list(kind, value);
+            } else {
+                fields.texts.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        fields
+    }
+
+    /// A line that names a data set or a job.
+    fn list(&mut self, kind: &str, value: &str) {
+        let pairs = value.split(',').filter_map(|pair| pair.split_once('='));
+        let pairs: BTreeMap<&str, &str> = pairs.collect();
+        let number = |name: &str| pairs.get(name).and_then(|n| n.parse().ok()).unwrap_or(0);
+        let bytes = |name: &str| {
+            pairs
+                .get(name)
+                .map_or_else(Vec::new, |text| unescaped(text))
+        };
+        let by = if kind == "space" { "key" } else { "prefix" };
+        let of = Name {
+            db: number("db") as u32,
+            name: bytes(by),
+        };
+        if kind != "job" {
+            self.names.entry(kind.to_owned()).or_default().push(of);
+            return;
+        }
+        self.jobs.push(Job {
+            of,
+            work: pairs.get("work").unwrap_or(&"").to_string(),
+            what: bytes("of"),
+            done: number("done"),
+            total: number("total"),
+        });
+    }
+}
+
+/// Bytes that `INFO crawlspace` wrote as `\x2c`.
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut pieces = text.split("\\x");
+    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        let digits = piece
+            .get(..2)
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.extend(digits);
+        bytes.extend_from_slice(piece.get(2..).unwrap_or_default().as_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_jobs_are_read_from_info() {
+        let text = "# crawlspace_\r\ncrawlspace_lookups:12\r\ncrawlspace_index_0:db=3,prefix={a}\\x2c\\xc3\\xa9:\r\n\
+            crawlspace_space_0:db=0,key=archive\r\n\
+            crawlspace_job_0:db=3,prefix={a}:,work=commit,of=crawl-1,done=5,total=20\r\nrole:master\r\n";
+        let fields = Fields::read(text);
+        assert_eq!(fields.info["lookups"], 12);
+        assert_eq!(fields.texts["role"], "master");
+        let index = &fields.names["index"][0];
+        assert_eq!((index.db, &index.name[..]), (3, "{a},\u{e9}:".as_bytes()));
+        assert_eq!(fields.names["space"][0].name, b"archive");
+        let job = &fields.jobs[0];
+        assert_eq!((&job.work[..], &job.what[..]), ("commit", &b"crawl-1"[..]));
+        assert_eq!(job.part(), Some(0.25));
+    }
+}

@@ -1,0 +1,240 @@
+//! `crawlspace exporter` and `crawlspace top`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redis_tests::http::get;
+use redis_tests::{Options, Outcome, Program, Server, assert_contains, ok, outcome};
+
+use crate::operators::stage::{FRONTIER, INDEX, frontier, index};
+use crate::tool::tool;
+
+fn exporter(words: &str) -> Outcome {
+    outcome(tool(format!("exporter {words}")))
+}
+
+/// Values by name and labels; every name has a meaning and a kind, as the format wants it.
+fn figures(text: &str) -> BTreeMap<String, f64> {
+    let (mut figures, mut typed) = (BTreeMap::new(), BTreeSet::new());
+    let mut helped = "";
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            helped = help.split_once(' ').expect("a name and a meaning").0;
+        } else if let Some(typing) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = typing.split_once(' ').expect("a name and a kind");
+            assert_eq!(name, helped);
+            assert!(["counter", "gauge"].contains(&kind), "{line}");
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+            assert!(typed.insert(name), "{name} twice");
+        } else {
+            let (series, value) = line.rsplit_once(' ').expect("a value");
+            let (name, _) = series.split_once('{').expect("labels");
+            assert_eq!(name, helped, "{line}");
+            assert!(name.starts_with("crawlspace_"), "{line}");
+            let value = value.parse().expect("a number");
+            assert!(figures.insert(series.to_owned(), value).is_none(), "{line}");
+        }
+    }
+    figures
+}
+
+/// The value of a series of this server.
+fn of(figures: &BTreeMap<String, f64>, server: &Server, name: &str, labels: &str) -> f64 {
+    let series = format!(
+        "crawlspace_{name}{{server=\"127.0.0.1:{}\"{labels}}}",
+        server.port()
+    );
+    let value = figures.get(&series);
+    *value.unwrap_or_else(|| panic!("no {series} in {figures:#?}"))
+}
+
+#[test]
+fn the_exporter_gives_figures_of_servers_indexes_frontiers_and_tag_spaces() {
+    let server = Server::start();
+    index(&server);
+    let mut c = frontier(&server);
+    ok!(c, "CHG.NEXT", FRONTIER);
+    ok!(c, "TAGS.ADD", "archive", "RECORD", "r1", "public");
+    ok!(c, "SELECT", "3");
+    ok!(
+        c,
+        "DEDUPE.LOOKUP",
+        "odd,\"=\u{e9}:",
+        "sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"
+    );
+    let gone = "redis://127.0.0.1:1/";
+    let seen = exporter(&format!("--once --redis {} --redis {gone}", server.url()));
+    assert_eq!(seen.status, 1, "{seen:?}");
+    assert_contains(&seen.errors, "127.0.0.1:1: ");
+    let figures = figures(&seen.out);
+    let value = |name: &str, labels: &str| of(&figures, &server, name, labels);
+    assert_eq!(figures["crawlspace_up{server=\"127.0.0.1:1\"}"], 0.0);
+    assert_eq!(value("up", ""), 1.0);
+    assert!(value("scrape_duration_seconds", "") < 5.0);
+    assert_eq!(
+        (value("lookups_total", ""), value("hits_total", "")),
+        (1.0, 0.0)
+    );
+    assert_eq!(
+        (
+            value("server_master", ""),
+            value("server_persistence_ok", "")
+        ),
+        (1.0, 1.0)
+    );
+    assert!(value("server_memory_bytes", "") > 1e5);
+    let index = format!(",db=\"0\",index=\"{INDEX}\"");
+    assert_eq!(value("index_hashes", &index), 5.0);
+    assert_eq!(value("index_saved_bytes", &index), 8900.0);
+    assert!(value("index_memory_bytes", &index) > 100.0);
+    let state = |of: &str, state: &str| format!("{of},state=\"{state}\"");
+    assert_eq!(value("index_crawls", &state(&index, "committed")), 2.0);
+    assert_eq!(value("index_crawls", &state(&index, "uncommitted")), 1.0);
+    let odd = ",db=\"3\",index=\"odd,\\\"=\u{e9}:\"";
+    assert_eq!(value("index_hashes", odd), 0.0);
+    let frontier = format!(",db=\"0\",frontier=\"{FRONTIER}\"");
+    assert_eq!(value("frontier_groups", &state(&frontier, "busy")), 1.0);
+    assert_eq!(value("frontier_due_groups", &frontier), 2.0);
+    assert_eq!(value("frontier_uris", &frontier), 4.0);
+    assert_eq!(value("frontier_leases_total", &frontier), 1.0);
+    let space = ",db=\"0\",space=\"archive\"";
+    assert_eq!(value("space_tags", space), 1.0);
+    assert_eq!(value("space_ids", &format!("{space},kind=\"record\"")), 1.0);
+    assert_eq!(value("not_exported", ",kind=\"index\""), 0.0);
+}
+
+#[test]
+fn series_are_limited_and_the_rest_is_counted() {
+    let server = Server::start();
+    let mut c = server.wire();
+    for n in 0..70 {
+        ok!(c, "CHG.ADD", format!("f{n:02}:"), "crawl", "host", 0);
+    }
+    for limit in [0, 2, 100] {
+        let words = format!(
+            "--once --limit {limit} --frontier f69: --redis {}",
+            server.url()
+        );
+        let seen = exporter(&words);
+        assert_eq!(seen.status, 0, "{seen:?}");
+        let figures = figures(&seen.out);
+        let names = figures
+            .keys()
+            .filter(|name| name.starts_with("crawlspace_frontier_uris{"));
+        // Those that are asked for come first; the server itself names 64.
+        let expected = [0, 2, 65][[0, 2, 100].iter().position(|l| *l == limit).unwrap()];
+        assert_eq!(names.count(), expected);
+        let others = of(&figures, &server, "not_exported", ",kind=\"frontier\"");
+        assert_eq!(others, 70.0 - expected as f64);
+        let asked = seen.out.contains("frontier_uris{") && seen.out.contains("\"f69:\"");
+        assert_eq!(asked, limit > 0);
+    }
+}
+
+#[test]
+fn a_look_is_a_handful_of_quick_commands() {
+    let server = Server::start();
+    index(&server);
+    frontier(&server);
+    let mut c = server.wire();
+    for n in 0..40 {
+        ok!(c, "DEDUPE.BEGIN", INDEX, format!("crawl-{n}"));
+    }
+    ok!(c, "CONFIG", "RESETSTAT");
+    let seen = exporter(&format!("--once --redis {}", server.url()));
+    assert_eq!(seen.status, 0, "{seen:?}");
+    let stats = ok!(c, "INFO", "commandstats").text();
+    let calls = |name: &str| {
+        let line = stats
+            .lines()
+            .find(|line| line.starts_with(&format!("cmdstat_{name}:calls=")));
+        line.map_or("0", |line| line.split(['=', ',']).nth(1).expect("calls"))
+            .to_owned()
+    };
+    let called = [
+        "info",
+        "dedupe.stats",
+        "chg.info",
+        "scan",
+        "keys",
+        "dedupe.crawls",
+    ]
+    .map(calls);
+    assert_eq!(called, ["1", "1", "1", "0", "0", "0"], "{stats}");
+}
+
+#[test]
+fn the_exporter_answers_over_http_and_finds_a_server_again() {
+    let mut server = Server::start();
+    frontier(&server);
+    let mut exporter = Program::start(tool(format!(
+        "exporter --listen 127.0.0.1:0 --redis {}",
+        server.url()
+    )));
+    let address = exporter.address();
+    let up = |server: &Server| {
+        let answer = get(address, "/metrics");
+        assert_eq!(answer.status, 200);
+        assert_contains(
+            answer.field("content-type").expect("a media type"),
+            "version=0.0.4",
+        );
+        of(&figures(&answer.text()), server, "up", "")
+    };
+    assert_eq!(up(&server), 1.0);
+    server.kill9();
+    assert_eq!(up(&server), 0.0);
+    server.restart();
+    assert_eq!(up(&server), 1.0);
+    assert_eq!(get(address, "/").status, 404);
+    exporter.signal(15);
+    assert!(exporter.end().status.success());
+}
+
+#[test]
+fn top_shows_what_is_due_and_what_runs_out() {
+    let server = Options::new().start();
+    index(&server);
+    let mut c = frontier(&server);
+    let words = format!("top --once --interval 20ms --redis {}", server.url());
+    let seen = outcome(tool(&words));
+    assert_eq!(seen.status, 0, "{seen:?}");
+    assert_contains(&seen.out, "no jobs under way");
+    assert!(!seen.out.contains("leases that run out first"), "{seen:?}");
+    ok!(c, "CHG.NEXT", FRONTIER);
+    let seen = outcome(tool(&words));
+    assert_contains(
+        &seen.out,
+        "leases that run out first: a.example in 10.0 min",
+    );
+    for head in ["frontier", "index"] {
+        assert!(
+            seen.out.lines().any(|line| line.starts_with(head)),
+            "{seen:?}"
+        );
+    }
+    let seen = outcome(tool(format!("{words} --json")));
+    let view: serde_json::Value = serde_json::from_str(&seen.out).expect("JSON");
+    let frontier = &view["frontiers"][0];
+    assert_eq!(frontier["prefix"], FRONTIER);
+    assert_eq!(
+        (&frontier["groups-busy"], &frontier["due"]),
+        (&1.into(), &2.into())
+    );
+    assert_eq!(frontier["expiring"][0]["chg"], "a.example");
+    assert_eq!(view["indexes"][0]["hashes"], 5);
+    let seen = outcome(tool("top --once --redis redis://127.0.0.1:1/"));
+    assert_eq!((seen.status, &seen.out[..]), (1, ""));
+}
+
+#[test]
+fn top_ends_when_somebody_types_q() {
+    let server = Server::start();
+    frontier(&server);
+    let live = tool(format!("top --interval 20ms --redis {}", server.url()));
+    let (status, shown) = redis_tests::on_terminal(live, 60, "q");
+    assert_eq!(status, 0, "{shown}");
+    // Another screen, which is left again.
+    assert_contains(&shown, "\x1b[?1049h");
+    assert_contains(&shown, "\x1b[?1049l");
+    assert_contains(&shown, "no jobs under way");
+}
