@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::package::Package;
 use crate::sorted::disorder::disorder;
 use crate::sorted::file::{NamedFile, is_gone};
 use crate::zipnum::cluster::{Cluster, is_secondary};
@@ -49,6 +50,8 @@ impl Entry {
 pub struct Listing {
     /// In the order of their names.
     pub entries: Arc<[Arc<Entry>]>,
+    /// The packages that these are in, if that is where they are.
+    pub packages: Arc<[Arc<Package>]>,
     /// What is wrong, in words.
     pub(crate) problem: Option<String>,
     /// Those that are not sorted, and why that is said. They are looked at again each time.
@@ -64,6 +67,8 @@ pub enum Choice {
     All,
     /// Secondary indexes. Else one of them.
     Clusters,
+    /// `*.wacz`, and what is in them. Else one of them.
+    Packages,
 }
 
 impl Choice {
@@ -71,7 +76,7 @@ impl Choice {
     fn entry(self, path: PathBuf) -> Entry {
         match self {
             Choice::All if !is_secondary(&path) => Entry::plain(path),
-            Choice::All | Choice::Clusters => Entry::clustered(path),
+            Choice::All | Choice::Clusters | Choice::Packages => Entry::clustered(path),
         }
     }
 
@@ -80,6 +85,7 @@ impl Choice {
         match self {
             Choice::All => matches!(end, Some("cdx" | "cdxj")) || is_secondary(path),
             Choice::Clusters => is_secondary(path),
+            Choice::Packages => end.is_some_and(|end| end.eq_ignore_ascii_case("wacz")),
         }
     }
 }
@@ -118,6 +124,9 @@ impl Listing {
             Err(error) => walk.failed(path, &error),
         }
         walk.files.sort_unstable();
+        if choice == Choice::Packages {
+            return Listing::of_packages(walk, before);
+        }
         let known: HashMap<&Path, &Arc<Entry>> = before
             .iter()
             .flat_map(|before| before.entries.iter())
@@ -152,8 +161,32 @@ impl Listing {
         let first = unsorted.first().map(|(_, why)| why.clone());
         Listing {
             entries,
+            packages: Arc::default(),
             problem: walk.problem.or(first),
             unsorted: unsorted.into(),
+            seen: Instant::now(),
+        }
+    }
+
+    /// What is in packages. Those that are as they were before are not read again.
+    fn of_packages(walk: Walk, before: Option<&Listing>) -> Listing {
+        let known = |path: &Path| {
+            let mut before = before.iter().flat_map(|before| before.packages.iter());
+            before.find(|one| one.path() == path && one.is_current())
+        };
+        let files = walk.files.iter();
+        let packages = files.map(|(path, _)| match known(path) {
+            Some(package) => Arc::clone(package),
+            None => Arc::new(Package::read(path)),
+        });
+        let packages: Arc<[Arc<Package>]> = packages.collect();
+        let entries = packages.iter().flat_map(|one| one.entries.iter().cloned());
+        let wrong = packages.iter().find_map(|one| one.problem.clone());
+        Listing {
+            entries: entries.collect(),
+            problem: walk.problem.or(wrong),
+            packages,
+            unsorted: Arc::default(),
             seen: Instant::now(),
         }
     }

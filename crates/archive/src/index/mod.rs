@@ -8,6 +8,7 @@ mod files;
 mod folder;
 mod listings;
 mod lookup;
+mod package;
 mod scan;
 mod span;
 
@@ -15,4 +16,5 @@ pub use self::files::Files;
 pub use self::folder::{Choice, Entry, Listing};
 pub use self::listings::Listings;
 pub use self::lookup::{Lookup, Rows};
+pub use self::package::Package;
 pub use self::span::{Position, Span, distance, shortest};

@@ -1,7 +1,8 @@
 //! Open files, of which there are only so many at a time.
 
 use std::fs::{File, Metadata};
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSliceMut, Write as _};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +24,21 @@ const TICK: i64 = 2;
 #[derive(Debug)]
 pub(crate) struct NamedFile {
     path: PathBuf,
+    content: Content,
     opened: Mutex<Weak<Opened>>,
+}
+
+/// What of a file is read.
+#[derive(Debug)]
+enum Content {
+    /// All of it.
+    Whole,
+    /// A part, as long as the file is this version of it.
+    Part(FileVersion, Range<u64>),
+    /// Text in memory that was made of it.
+    Made(Arc<Opened>),
+    /// Nothing, for a reason.
+    Broken(String),
 }
 
 /// An open file.
@@ -31,6 +46,8 @@ pub(crate) struct NamedFile {
 pub(crate) struct Opened {
     file: File,
     path: PathBuf,
+    /// What of it is read, if that is not all of it.
+    part: Option<Range<u64>>,
     /// Whether its file system can tell what is in memory.
     tells: AtomicBool,
     state: Mutex<Arc<FileState>>,
@@ -64,10 +81,44 @@ pub(crate) struct Snapshot {
 
 impl NamedFile {
     pub(crate) fn new(path: PathBuf) -> NamedFile {
+        NamedFile::of(path, Content::Whole)
+    }
+
+    fn of(path: PathBuf, content: Content) -> NamedFile {
         NamedFile {
             path,
+            content,
             opened: Mutex::default(),
         }
+    }
+
+    /// A part of a file, which is not read any more when the file is another version.
+    pub(crate) fn part(path: PathBuf, version: FileVersion, part: Range<u64>) -> NamedFile {
+        NamedFile::of(path, Content::Part(version, part))
+    }
+
+    /// Text that was made of a file, which is kept in memory.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(crate) fn made(path: PathBuf, text: &[u8]) -> io::Result<NamedFile> {
+        let mut file = in_memory_file()?;
+        file.write_all(text)?;
+        let metadata = file.metadata()?;
+        let opened = Arc::new(Opened {
+            file,
+            path: path.clone(),
+            part: None,
+            tells: AtomicBool::new(true),
+            state: Mutex::new(Arc::new(FileState::of(&metadata, metadata.len()))),
+            used: AtomicU64::new(0),
+        });
+        Ok(NamedFile::of(path, Content::Made(opened)))
+    }
+
+    /// A file that cannot be read, for this reason.
+    pub(crate) fn broken(path: PathBuf, why: String) -> NamedFile {
+        NamedFile::of(path, Content::Broken(why))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -79,6 +130,25 @@ impl NamedFile {
     /// # Errors
     /// Why it cannot be read.
     pub(crate) async fn snapshot(&self) -> Result<Option<Snapshot>, SourceError> {
+        match &self.content {
+            Content::Whole => self.as_it_is().await,
+            Content::Part(version, _) => match self.as_it_is().await? {
+                Some(snapshot) if snapshot.version() != *version => {
+                    let shown = self.path.display();
+                    Err(SourceError::Io(format!("{shown}: it has just changed")))
+                }
+                snapshot => Ok(snapshot),
+            },
+            Content::Made(opened) => {
+                let metadata = opened.file.metadata();
+                let metadata = metadata.map_err(|error| failed(&self.path, &error))?;
+                Ok(Some(opened.at(&metadata)))
+            }
+            Content::Broken(why) => Err(SourceError::Io(why.clone())),
+        }
+    }
+
+    async fn as_it_is(&self) -> Result<Option<Snapshot>, SourceError> {
         let opened = lock(&self.opened).upgrade();
         if let Some(opened) = opened {
             let snapshot = opened.snapshot();
@@ -123,11 +193,17 @@ impl NamedFile {
         {
             return Ok(Some((opened, metadata)));
         }
+        let part = match &self.content {
+            Content::Part(_, part) => Some(part.clone()),
+            _ => None,
+        };
+        let size = size(&metadata, part.as_ref());
         let opened = Arc::new(Opened {
             file,
             path: self.path.clone(),
+            part,
             tells: AtomicBool::new(true),
-            state: Mutex::new(Arc::new(FileState::of(&metadata))),
+            state: Mutex::new(Arc::new(FileState::of(&metadata, size))),
             used: AtomicU64::new(0),
         });
         *own = Arc::downgrade(&opened);
@@ -159,7 +235,8 @@ impl Opened {
             .young
             .is_some_and(|seen| now() > seen.saturating_add(TICK));
         if state.version != version || stale {
-            *state = Arc::new(FileState::of(metadata));
+            let size = size(metadata, self.part.as_ref());
+            *state = Arc::new(FileState::of(metadata, size));
         }
         Snapshot {
             opened: Arc::clone(self),
@@ -170,7 +247,8 @@ impl Opened {
 
 impl Snapshot {
     pub(crate) fn size(&self) -> u64 {
-        self.state.version.size
+        let part = self.opened.part.as_ref();
+        part.map_or(self.state.version.size, |part| part.end - part.start)
     }
 
     pub(crate) fn pivots(&self) -> &Pivots {
@@ -194,6 +272,12 @@ impl Snapshot {
     ) -> Result<usize, SourceError> {
         if offset >= self.size() {
             return Ok(0);
+        }
+        let (mut offset, mut bytes) = (offset, bytes);
+        if let Some(part) = &self.opened.part {
+            let left = usize::try_from(self.size() - offset).unwrap_or(usize::MAX);
+            bytes = bytes.min(left);
+            offset += part.start;
         }
         spend(bytes).await;
         let before = into.len();
@@ -248,13 +332,14 @@ fn in_memory(_: &File, _: u64, _: &mut [u8]) -> Result<usize, Errno> {
 }
 
 impl FileState {
-    fn of(metadata: &Metadata) -> FileState {
+    /// Of so many bytes of it.
+    fn of(metadata: &Metadata, size: u64) -> FileState {
         let version = FileVersion::of(metadata);
         let now = now();
         let latest = version.modified.0.max(version.changed.0);
         FileState {
             young: (latest.saturating_add(TICK) > now).then_some(now),
-            pivots: Pivots::new(version.size),
+            pivots: Pivots::new(size),
             version,
         }
     }
@@ -269,6 +354,23 @@ impl FileVersion {
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
+}
+
+/// How much is read of a file.
+fn size(metadata: &Metadata, part: Option<&Range<u64>>) -> u64 {
+    part.map_or(metadata.len(), |part| part.end - part.start)
+}
+
+/// A file that is nowhere but in memory.
+#[cfg(target_os = "linux")]
+fn in_memory_file() -> io::Result<File> {
+    let file = rustix::fs::memfd_create("index", rustix::fs::MemfdFlags::CLOEXEC)?;
+    Ok(File::from(file))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn in_memory_file() -> io::Result<File> {
+    tempfile::tempfile()
 }
 
 /// Whether there simply is no such file.

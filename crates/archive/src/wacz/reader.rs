@@ -1,12 +1,13 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
 use super::http::{Opened, Remote};
 use super::source::{Disk, Section};
-use super::zip::{Directory, DirectoryEntry, Fault, member};
+use super::zip::{Directory, DirectoryEntry, Fault, STORED, member};
 use super::{Error, Lines, Location, Options, Problem};
 
 /// The endings of index members, the best one of several of one stem first: CDXJ says more than CDX, and what is
@@ -192,6 +193,59 @@ impl Wacz {
     /// Whether there is a member of that name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.directory.find(name).is_some()
+    }
+
+    /// The names of all members, in the order of the directory.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let entries = self.directory.entries().iter();
+        entries.map(|entry| self.directory.name(entry))
+    }
+
+    /// Where in the file the bytes of a member are. `None` when they are compressed, or it is on a server.
+    ///
+    /// # Errors
+    /// When there is no such member, or it does not begin as the directory says.
+    pub(crate) fn place(&self, name: &str) -> Result<Option<Range<u64>>, Error> {
+        let entry = self.entry(name)?;
+        let Source::Disk(disk) = &self.source else {
+            return Ok(None);
+        };
+        if entry.method != STORED {
+            return Ok(None);
+        }
+        let mut section = disk.section(entry.header, entry.end - entry.header);
+        let header = member::read_header(&mut section, entry, name)
+            .map_err(|problem| Error::of_member(&self.file, name, problem))?;
+        let begin = entry.header + header;
+        Ok(Some(begin..begin + entry.compressed))
+    }
+
+    /// What a member unpacks to, which is not to be more than `limit` bytes.
+    ///
+    /// # Errors
+    /// When there is no such member, or it is damaged or larger.
+    pub(crate) fn unpacked(&self, name: &str, limit: u64) -> Result<Vec<u8>, Error> {
+        let entry = self.entry(name)?;
+        let of_member = |problem| Error::of_member(&self.file, name, problem);
+        if entry.size > limit {
+            return Err(of_member(Problem::TooLarge {
+                what: "its text".to_owned(),
+                limit: format!("{limit} bytes"),
+                option: "text",
+            }));
+        }
+        let mut bytes = Vec::new();
+        let read = self.content(name, entry)?.read_to_end(&mut bytes);
+        read.map_err(|error| of_member(error.into()))?;
+        Ok(bytes)
+    }
+
+    fn entry(&self, name: &str) -> Result<&DirectoryEntry, Error> {
+        let found = self.directory.find(name);
+        found.ok_or_else(|| {
+            let missing = Problem::Damaged("it is missing".to_owned());
+            Error::of_member(&self.file, name, missing)
+        })
     }
 
     /// What the zip file says about itself.

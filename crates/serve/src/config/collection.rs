@@ -200,7 +200,7 @@ impl Reader<'_> {
         timeout: Duration,
     ) -> (Source, Position) {
         match &found.kind {
-            SourceKind::File { path } | SourceKind::ZipNum { path } => {
+            SourceKind::File { path } | SourceKind::ZipNum { path } | SourceKind::Wacz { path } => {
                 self.as_it_stands(found.position, &path.to_string_lossy(), true);
             }
             SourceKind::Redis { url } => self.as_it_stands(found.position, url, true),
@@ -221,8 +221,17 @@ impl Reader<'_> {
         &mut self,
         sources: Vec<(Source, Position)>,
         is_group: bool,
-        resource: Vec<Loader>,
+        mut resource: Vec<Loader>,
     ) -> Option<Step> {
+        // Packages have the records as well.
+        for (source, _) in &sources {
+            if let SourceKind::Wacz { path } = &source.kind {
+                let own = Loader::Packages(path.clone());
+                if !resource.contains(&own) {
+                    resource.insert(0, own);
+                }
+            }
+        }
         let only_live = resource.iter().all(|loader| *loader == Loader::Live);
         let mut whole = true;
         for (source, position) in &sources {

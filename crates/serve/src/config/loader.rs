@@ -10,7 +10,8 @@ use super::source::prefix;
 use super::{Loader, Reader};
 
 /// What may stand before a URL or path.
-const PREFIXES: [&str; 6] = [
+const PREFIXES: [&str; 7] = [
+    "wacz+",
     "warc-prefix+",
     "warc-index+",
     "http://",
@@ -61,7 +62,9 @@ impl Reader<'_> {
     /// Says what in a loader has no meaning.
     pub(super) fn of_loader(&mut self, loader: &Loader, position: Position) {
         match loader {
-            Loader::Folder(path) => self.as_it_stands(position, &path.to_string_lossy(), true),
+            Loader::Folder(path) | Loader::Packages(path) => {
+                self.as_it_stands(position, &path.to_string_lossy(), true)
+            }
             Loader::PathIndex(path) => self.as_it_stands(position, &path.to_string_lossy(), false),
             Loader::RedisIndex(url) => self.as_it_stands(position, url, true),
             Loader::Live | Loader::Web(_) => {}
@@ -103,6 +106,9 @@ pub(super) fn loader_of(text: &str, folder: &Path) -> Result<Loader, String> {
             Ok(Loader::Folder(path(of_a_file(position)?, folder)?))
         };
     }
+    if let Some(position) = text.strip_prefix("wacz+") {
+        return Ok(Loader::Packages(path(of_a_file(position)?, folder)?));
+    }
     if let Some(position) = text.strip_prefix("warc-index+") {
         return if is_redis(position) {
             Ok(Loader::RedisIndex(redis(position)?))
@@ -118,6 +124,9 @@ pub(super) fn loader_of(text: &str, folder: &Path) -> Result<Loader, String> {
     }
     let path = path(of_a_file(text)?, folder)?;
     let ending = path.extension().and_then(|ending| ending.to_str());
+    if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("wacz")) {
+        return Ok(Loader::Packages(path));
+    }
     if ending.is_some_and(|ending| LISTS.contains(&ending))
         || (!text.ends_with('/') && path.is_file())
     {

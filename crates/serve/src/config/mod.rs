@@ -150,6 +150,11 @@ pub enum SourceKind {
         /// The cluster's folder, or its secondary index (`*.idx`). Absolute.
         path: PathBuf,
     },
+    /// A WACZ file, or a folder of them.
+    Wacz {
+        /// Absolute. May hold `{coll}`.
+        path: PathBuf,
+    },
     /// A collection of another server of this kind.
     Upstream {
         /// `http://host/coll`.
@@ -175,6 +180,8 @@ pub enum Loader {
     Live,
     /// `warc-prefix+file://…`: a folder with WARC files. Absolute; may hold `{coll}`.
     Folder(PathBuf),
+    /// `wacz+file://…`: a WACZ file, or a folder of them, with WARC files. Absolute; may hold `{coll}`.
+    Packages(PathBuf),
     /// `warc-prefix+http://…`: what stands before the names of WARC files.
     Web(String),
     /// `warc-index+file://…`: a file of `name<TAB>path[<TAB>path …]`. Absolute.
@@ -194,6 +201,7 @@ impl SourceKind {
             SourceKind::Cdx { .. } => "cdx",
             SourceKind::Live => "live",
             SourceKind::ZipNum { .. } => "zipnum",
+            SourceKind::Wacz { .. } => "wacz",
             SourceKind::Upstream { .. } => "upstream",
         }
     }

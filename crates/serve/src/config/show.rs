@@ -132,6 +132,7 @@ fn step_fields(step: &Step, name: &str, secrets: Secrets) -> Vec<(String, Tree)>
     };
     let loaders = step.resource.iter().map(|loader| match loader {
         Loader::Live => text("$live"),
+        Loader::Packages(path) => text(format!("wacz+{}", file_url(path))),
         Loader::Folder(path) => text(format!("warc-prefix+{}", file_url(path))),
         Loader::Web(prefix) => url(&format!("warc-prefix+{prefix}"), secrets),
         Loader::PathIndex(path) => text(format!("warc-index+{}", file_url(path))),
@@ -143,7 +144,7 @@ fn step_fields(step: &Step, name: &str, secrets: Secrets) -> Vec<(String, Tree)>
 fn source_fields(source: &Source, secrets: Secrets) -> Vec<(String, Tree)> {
     let mut fields = vec![field("type", text(source.kind.word()))];
     match &source.kind {
-        SourceKind::File { path } | SourceKind::ZipNum { path } => {
+        SourceKind::File { path } | SourceKind::ZipNum { path } | SourceKind::Wacz { path } => {
             fields.push(field("path", text(path.to_string_lossy())));
         }
         SourceKind::Redis { url: position } => {

@@ -1,6 +1,6 @@
 //! Sources, in a word or as a mapping.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::errors::Position;
 use super::fields::Fields;
@@ -19,17 +19,18 @@ pub(super) struct ParsedSource {
 }
 
 /// What may stand before `://` or a path, and the long form's `type`.
-const PREFIXES: [&str; 7] = [
+const PREFIXES: [&str; 8] = [
     "memento+",
     "wb-memento+",
     "cdx+",
     "zipnum+",
+    "wacz+",
     "upstream+",
     "redis://",
     "file://",
 ];
-const TYPES: [&str; 8] = [
-    "file", "redis", "dedupe", "memento", "cdx", "live", "zipnum", "upstream",
+const TYPES: [&str; 9] = [
+    "file", "redis", "dedupe", "memento", "cdx", "live", "zipnum", "wacz", "upstream",
 ];
 
 /// What is said of OpenWayback's query API.
@@ -93,7 +94,7 @@ impl Reader<'_> {
         let word_position = word.position;
         let word = self.text(word, "type")?;
         let own: &[&str] = match &*word {
-            "file" | "zipnum" => &["path"],
+            "file" | "zipnum" | "wacz" => &["path"],
             "redis" => &["redis_url"],
             "dedupe" => &["redis_url", "prefix", "crawl"],
             // How pywb asks it differs, and what it is does not.
@@ -157,6 +158,9 @@ impl Reader<'_> {
             "zipnum" => Some(SourceKind::ZipNum {
                 path: self.needed(fields, "path", |text| path(text, folder))?,
             }),
+            "wacz" => Some(SourceKind::Wacz {
+                path: self.needed(fields, "path", |text| packages(text, folder))?,
+            }),
             "redis" => Some(SourceKind::Redis {
                 url: self.needed(fields, "redis_url", redis)?,
             }),
@@ -210,6 +214,16 @@ impl Reader<'_> {
     }
 }
 
+/// A WACZ file, or a folder of them.
+fn packages(text: &str, folder: &Path) -> Result<PathBuf, String> {
+    match prefix(text).filter(|prefix| !prefix.starts_with("file:")) {
+        Some(prefix) => Err(format!(
+            "{prefix:?}: WACZ files are read on this machine: a file or a folder is expected"
+        )),
+        None => path(text, folder),
+    }
+}
+
 /// What a source in one word is.
 fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
     if matches!(text, "$live" | "live") {
@@ -232,6 +246,10 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
         .or_else(|| text.strip_prefix("cdxj+"))
     {
         return cdx(url);
+    }
+    if let Some(rest) = text.strip_prefix("wacz+") {
+        let path = packages(rest, folder)?;
+        return Ok(SourceKind::Wacz { path });
     }
     if let Some(rest) = text.strip_prefix("zipnum+") {
         let path = path(rest, folder)?;
@@ -259,6 +277,11 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
     let path = path(text, folder)?;
     if path.extension().is_some_and(|ending| ending == "idx") {
         Ok(SourceKind::ZipNum { path })
+    } else if path
+        .extension()
+        .is_some_and(|ending| ending.eq_ignore_ascii_case("wacz"))
+    {
+        Ok(SourceKind::Wacz { path })
     } else {
         Ok(SourceKind::File { path })
     }

@@ -40,6 +40,7 @@ pub fn open(source: &config::Source, identity: Identity, net: &Arc<Net>) -> Arc<
             Arc::new(DedupeSource::new(url, prefix, crawl.clone(), &identity))
         }
         SourceKind::Redis { url } => Arc::new(RedisSource::new(url, identity)),
+        SourceKind::Wacz { path } => Arc::new(FileSource::packages(path.clone(), identity)),
         SourceKind::ZipNum { path } => Arc::new(FileSource::clusters(path.clone(), identity)),
         SourceKind::Cdx {
             api_url,

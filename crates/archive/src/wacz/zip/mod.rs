@@ -41,7 +41,7 @@ impl Fault {
 }
 
 /// Compression methods that WACZ files have.
-pub(super) const STORED: u16 = 0;
+pub(in crate::wacz) const STORED: u16 = 0;
 pub(super) const DEFLATED: u16 = 8;
 
 /// Flags of a member.

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use self::blocks::Blocks;
 use self::parts::Parts;
 use self::unpack::Unpacked;
+use crate::sorted::file::NamedFile;
 
 /// What belongs to a secondary index.
 #[derive(Debug)]
@@ -36,6 +37,15 @@ impl Cluster {
         Cluster {
             index: index.to_owned(),
             parts: Parts::new(index),
+            unpacked: Unpacked::default(),
+        }
+    }
+
+    /// The cluster of that secondary index, with its only part, a file that has it.
+    pub(crate) fn of_part(index: &Path, name: &str, part: NamedFile) -> Cluster {
+        Cluster {
+            index: index.to_owned(),
+            parts: Parts::only(index, name, part),
             unpacked: Unpacked::default(),
         }
     }

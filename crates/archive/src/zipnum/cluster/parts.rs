@@ -58,6 +58,8 @@ impl Part {
 pub(crate) struct Parts {
     folder: PathBuf,
     loc: NamedFile,
+    /// Where they are, if that does not change.
+    fixed: Option<Arc<PartFiles>>,
     cache: Mutex<PartCache>,
 }
 
@@ -78,6 +80,22 @@ impl Parts {
         Parts {
             folder: index.parent().unwrap_or(Path::new("")).to_owned(),
             loc: NamedFile::new(index.with_extension("loc")),
+            fixed: None,
+            cache: Mutex::default(),
+        }
+    }
+
+    /// The only part of a cluster.
+    pub(crate) fn only(index: &Path, name: &str, file: NamedFile) -> Parts {
+        let part = Arc::new(Part {
+            file,
+            failed: Mutex::default(),
+        });
+        let files = PartFiles::from([(name.into(), vec![part])]);
+        Parts {
+            folder: PathBuf::new(),
+            loc: NamedFile::new(index.to_owned()),
+            fixed: Some(Arc::new(files)),
             cache: Mutex::default(),
         }
     }
@@ -87,7 +105,11 @@ impl Parts {
     /// # Errors
     /// When nothing says where it is.
     pub(crate) async fn files(&self, part: &str) -> Result<Vec<Arc<Part>>, SourceError> {
-        if let Some(files) = self.listed().await? {
+        let listed = match &self.fixed {
+            Some(files) => Some(Arc::clone(files)),
+            None => self.listed().await?,
+        };
+        if let Some(files) = listed {
             return match files.get(part) {
                 Some(files) if !files.is_empty() => {
                     let mut files = files.clone();

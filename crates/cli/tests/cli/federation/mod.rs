@@ -14,6 +14,7 @@ mod hostile;
 mod index_api;
 mod loaders;
 mod memento;
+mod packages;
 mod page;
 mod records;
 mod replay;

@@ -6,6 +6,7 @@ mod web;
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,6 +20,7 @@ use super::open_files::OpenFiles;
 use super::record::LoadError;
 use super::stored::Stored;
 use crate::config::Loader;
+use crawlspace_archive::index::{Choice, Listings};
 use crawlspace_archive::net::Net;
 use crawlspace_archive::source::Limits;
 
@@ -35,6 +37,7 @@ pub(super) struct Archives {
     files: OpenFiles,
     path_indexes: Pool<PathBuf, PathIndex>,
     redis_indexes: Pool<String, RedisIndex>,
+    packages: Pool<PathBuf, Listings>,
     limits: Limits,
 }
 
@@ -46,6 +49,8 @@ enum FileLocation {
         path: PathBuf,
         root: Option<PathBuf>,
     },
+    /// A part of a file.
+    Part { path: PathBuf, part: Range<u64> },
     /// Something on a web server.
     Web(Url),
 }
@@ -69,6 +74,7 @@ impl Archives {
             files: OpenFiles::default(),
             path_indexes: Pool::default(),
             redis_indexes: Pool::default(),
+            packages: Pool::default(),
             limits: Limits {
                 // A record may be of any size, and its client as slow as it is allowed to be.
                 bytes: u64::MAX,
@@ -123,6 +129,20 @@ impl Archives {
                     root: Some(root),
                 }])
             }
+            Loader::Packages(path) => {
+                let all = pooled(&self.packages, path, || {
+                    Listings::new(path.clone(), Choice::Packages)
+                });
+                let listing = all.listing(&Arc::from(collection)).await;
+                let listing = listing.map_err(|error| LoadError::Io(error.to_string()))?;
+                let places = listing.packages.iter().filter_map(|package| {
+                    Some(FileLocation::Part {
+                        part: package.archive(name)?,
+                        path: package.path().to_owned(),
+                    })
+                });
+                Ok(places.collect())
+            }
             Loader::Web(prefix) => {
                 let url = web::below(&named(prefix), name)?;
                 Ok(vec![FileLocation::Web(url)])
@@ -164,15 +184,37 @@ impl Archives {
             FileLocation::File { path, root } => {
                 let file = self.files.open(path, root.as_deref()).await?;
                 let input = || Input::file(Arc::clone(&file), extent.offset, extent.length);
-                let stored = Stored::read(input(), id.as_bytes()).await?;
-                accept(&stored)?;
-                if stored.is_checked() || stored.content_length() > MAX_CHECKED_FIRST {
-                    return Ok(stored);
+                self.read_file(input, id.as_bytes(), accept).await
+            }
+            FileLocation::Part { path, part } => {
+                let file = self.files.open(path, None).await?;
+                let at = part.start.saturating_add(extent.offset);
+                let left = part.end.saturating_sub(at);
+                if left == 0 {
+                    let what = "the file ends before the record begins";
+                    return Err(LoadError::Record(what.to_owned()));
                 }
-                stored.check().await?;
-                Stored::read(input(), id.as_bytes()).await
+                let length = extent.length.unwrap_or(left).min(left);
+                let input = || Input::file(Arc::clone(&file), at, Some(length));
+                self.read_file(input, id.as_bytes(), accept).await
             }
         }
+    }
+
+    /// Reads a record of a local file: a small one is checked before.
+    async fn read_file(
+        &self,
+        input: impl Fn() -> Input,
+        id: &[u8],
+        accept: &(dyn Fn(&Stored) -> Result<(), LoadError> + Sync),
+    ) -> Result<Stored, LoadError> {
+        let stored = Stored::read(input(), id).await?;
+        accept(&stored)?;
+        if stored.is_checked() || stored.content_length() > MAX_CHECKED_FIRST {
+            return Ok(stored);
+        }
+        stored.check().await?;
+        Stored::read(input(), id).await
     }
 }
 

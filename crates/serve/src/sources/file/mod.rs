@@ -57,6 +57,16 @@ impl FileSource {
         }
     }
 
+    /// A WACZ file, or a folder of them.
+    pub(crate) fn packages(path: std::path::PathBuf, identity: Identity) -> FileSource {
+        FileSource {
+            identity,
+            listings: Arc::new(Listings::new(path, Choice::Packages)),
+            broken: Arc::default(),
+            disorder: Arc::default(),
+        }
+    }
+
     async fn ask(&self, lookup: &Lookup) -> Result<Rows, SourceError> {
         let listing = self.listing(lookup).await?;
         let span = Arc::new(Span::of(
