@@ -121,6 +121,14 @@ impl All {
         }
     }
 
+    /// Pieces of memory: the names, and some for their order.
+    pub(super) fn pieces(&self) -> usize {
+        match self {
+            All::Few(few) => few.len(),
+            All::Many(many) => many.by_number.len() + many.idle.len() / 4,
+        }
+    }
+
     /// Bytes of memory, besides the value itself.
     pub(super) fn memory(&self) -> usize {
         let ids: usize = self.from(0).map(|e| e.id.len().next_multiple_of(16)).sum();

@@ -203,6 +203,11 @@ impl Executions {
     pub(super) fn memory(&self) -> usize {
         self.all.memory()
     }
+
+    /// Pieces of memory.
+    pub(super) fn pieces(&self) -> usize {
+        self.all.pieces()
+    }
 }
 
 impl PartialEq for Executions {

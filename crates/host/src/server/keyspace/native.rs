@@ -142,7 +142,7 @@ impl RedisKeyspace {
         if emptied {
             self.close_reads(&key);
             // SAFETY: main thread, key open for writing; the value is not used again.
-            unsafe { rm!(RedisModule_DeleteKey(handle.raw())) };
+            unsafe { rm!(RedisModule_UnlinkKey(handle.raw())) };
         }
         drop(handle);
         if log.is_empty() {
@@ -251,7 +251,7 @@ impl RedisKeyspace {
             let handle = self.handle(key, KeyType::Native(T::WHAT), true)?;
             if emptied {
                 // SAFETY: main thread, key open for writing; the value is not used again.
-                unsafe { rm!(RedisModule_DeleteKey(handle)) };
+                unsafe { rm!(RedisModule_UnlinkKey(handle)) };
             }
             self.tell::<T>(key, &replicated, emptied);
         }
