@@ -59,6 +59,15 @@ enum Learning {
     Waiting,
     Sampling(Sample),
     Training(Box<Training>),
+    Comparing(Box<New>),
+}
+
+/// A table that may be better than the one before.
+struct New {
+    table: Table,
+    sample: Sample,
+    /// Bits that the sample takes with it.
+    bits: Option<u64>,
 }
 
 impl Learning {
@@ -67,6 +76,7 @@ impl Learning {
             Learning::Waiting => 0,
             Learning::Sampling(sample) => sample.memory(),
             Learning::Training(training) => training.memory(),
+            Learning::Comparing(new) => new.table.memory() + new.sample.memory(),
         }
     }
 }
@@ -180,7 +190,7 @@ impl Tables {
                     std::mem::replace(&mut self.pause, later)
                 }
                 Learning::Sampling(_) => ONE_IN,
-                Learning::Training(_) => STEP_EACH,
+                Learning::Training(_) | Learning::Comparing(_) => STEP_EACH,
             };
         }
     }
@@ -204,21 +214,39 @@ impl Tables {
                 }
             }
             Learning::Training(training) => {
-                let Some((table, sample)) = training.step() else {
-                    return;
-                };
-                self.compare(table, &sample);
-                self.state = Learning::Waiting;
+                if let Some((table, sample)) = training.step() {
+                    let bits = None;
+                    self.state = Learning::Comparing(Box::new(New {
+                        table,
+                        sample,
+                        bits,
+                    }));
+                }
+            }
+            Learning::Comparing(new) if new.bits.is_none() => {
+                new.bits = Some(new.sample.bits(&Matcher::new(&new.table)));
+            }
+            Learning::Comparing(_) => {
+                let state = std::mem::replace(&mut self.state, Learning::Waiting);
+                if let Learning::Comparing(new) = state {
+                    self.compare(*new);
+                }
             }
         }
     }
 
     /// Takes a new table for new chunks if it is better.
-    fn compare(&mut self, table: Table, sample: &Sample) {
-        let new = Matcher::new(&table);
+    fn compare(
+        &mut self,
+        New {
+            table,
+            sample,
+            bits,
+        }: New,
+    ) {
         let current = self.current;
         let before = sample.bits(self.matcher(current));
-        if sample.bits(&new) * BETTER.1 > before * BETTER.0 {
+        if bits.is_none_or(|bits| bits * BETTER.1 > before * BETTER.0) {
             return;
         }
         let Some(number) = self.free_number() else {

@@ -76,9 +76,18 @@ pub struct Training {
     matcher: Matcher,
     counts: Vec<u32>,
     pairs: Counts<u32>,
+    /// Pairs that are not rare.
+    frequent: Vec<u32>,
     runs: [[u32; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
-    /// Of the round that ends.
-    found: Option<Found>,
+    end: End,
+}
+
+/// How far the end of a round has come: each part of it is a step, because there are many pairs.
+enum End {
+    NotYet,
+    Found(Found),
+    /// The symbols of the next round are known.
+    Symbols,
 }
 
 /// Symbols with how often they occur.
@@ -103,8 +112,9 @@ impl Training {
             symbols,
             matcher,
             pairs: Counts::default(),
+            frequent: Vec::new(),
             runs: [[0; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
-            found: None,
+            end: End::NotYet,
         }
     }
 
@@ -134,7 +144,11 @@ impl Training {
                 self.counts[usize::from(number)] += 1;
                 if let Some(before) = before {
                     let pair = u32::from(before) << 16 | u32::from(number);
-                    *self.pairs.entry(pair).or_default() += 1;
+                    let count = self.pairs.entry(pair).or_default();
+                    *count += 1;
+                    if *count == RARE {
+                        self.frequent.push(pair);
+                    }
                 }
                 before = Some(number);
             }
@@ -159,7 +173,8 @@ impl Training {
                 _ => {}
             }
         }
-        for (&pair, &count) in self.pairs.iter().filter(|&(_, &count)| count >= RARE) {
+        for pair in &self.frequent {
+            let count = self.pairs[pair];
             let [first, second] = [pair >> 16, pair & 0xffff].map(|at| self.symbols[at as usize]);
             if let (Meaning::Text(first), Meaning::Text(second)) =
                 (first.meaning(), second.meaning())
@@ -178,32 +193,39 @@ impl Training {
     }
 
     fn end_round(&mut self) -> Option<(Table, Sample)> {
-        // Two steps, because there are many pairs.
-        let Some(found) = self.found.take() else {
-            if self.round + 1 == ROUNDS {
-                self.pairs = Counts::default();
+        match std::mem::replace(&mut self.end, End::NotYet) {
+            End::NotYet => {
+                if self.round + 1 == ROUNDS {
+                    self.pairs = Counts::default();
+                    self.frequent = Vec::new();
+                }
+                self.end = End::Found(self.found());
             }
-            self.found = Some(self.found());
-            return None;
-        };
-        self.round += 1;
-        self.at = 0;
-        let (bytes, mut found) = (found.bytes, found.longer);
-        if self.round == ROUNDS {
-            return Some(self.finish(bytes, found));
+            End::Found(found) => {
+                self.round += 1;
+                let (bytes, mut found) = (found.bytes, found.longer);
+                if self.round == ROUNDS {
+                    return Some(self.finish(bytes, found));
+                }
+                keep(&mut found, KEPT);
+                // Two pairs may make the same symbol.
+                found.sort_unstable_by_key(|of| of.1);
+                found.dedup_by_key(|of| of.1);
+                self.symbols.clear();
+                self.symbols.extend(bytes.iter().map(|of| of.0));
+                self.symbols.extend(found.iter().map(|of| of.1));
+                self.end = End::Symbols;
+            }
+            End::Symbols => {
+                self.at = 0;
+                self.matcher = Matcher::of(&self.symbols, Vec::new());
+                self.counts.clear();
+                self.counts.resize(self.symbols.len(), 0);
+                self.pairs.clear();
+                self.frequent.clear();
+                self.runs = [[0; runs::MAX_BYTES + 1]; Alphabet::ALL.len()];
+            }
         }
-        keep(&mut found, KEPT);
-        // Two pairs may make the same symbol.
-        found.sort_unstable_by_key(|of| of.1);
-        found.dedup_by_key(|of| of.1);
-        self.symbols.clear();
-        self.symbols.extend(bytes.iter().map(|of| of.0));
-        self.symbols.extend(found.iter().map(|of| of.1));
-        self.matcher = Matcher::of(&self.symbols, Vec::new());
-        self.counts.clear();
-        self.counts.resize(self.symbols.len(), 0);
-        self.pairs.clear();
-        self.runs = [[0; runs::MAX_BYTES + 1]; Alphabet::ALL.len()];
         None
     }
 
@@ -242,10 +264,14 @@ impl Training {
             + self.matcher.memory()
             + self.counts.capacity() * 4
             + self.pairs.allocation_size()
-            + self.found.as_ref().map_or(0, |found| {
-                found.bytes.capacity() * size_of::<(Symbol, u32)>()
-                    + found.longer.capacity() * size_of::<(u64, Symbol, u32)>()
-            })
+            + self.frequent.capacity() * 4
+            + match &self.end {
+                End::Found(found) => {
+                    found.bytes.capacity() * size_of::<(Symbol, u32)>()
+                        + found.longer.capacity() * size_of::<(u64, Symbol, u32)>()
+                }
+                End::NotYet | End::Symbols => 0,
+            }
     }
 }
 
