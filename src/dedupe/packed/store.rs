@@ -265,7 +265,7 @@ impl Packed {
         let segment = &mut self.crawls.list_mut(list).segment;
         self.chunks.open(list, segment, base, bytes.len());
         if bytes.len() < LONG {
-            self.compact(list, bytes.len());
+            self.compact(list, bytes.len(), CHUNK / 2);
         }
         let segment = &mut self.crawls.list_mut(list).segment;
         let place = self.chunks.append(segment, &bytes);
@@ -274,12 +274,12 @@ impl Packed {
     }
 
     /// Moves records of a segment from chunks that are mostly dead to its last chunk, as long as there is
-    /// so much room left in that, and not for long.
-    pub(super) fn compact(&mut self, list: u32, reserve: usize) {
+    /// so much room left in that, and about `most` bytes.
+    pub(super) fn compact(&mut self, list: u32, reserve: usize, most: usize) {
         let mut moved = 0;
         let mut bytes = Vec::new();
         let mut value = Value::new();
-        while moved < CHUNK / 4 {
+        while moved < most / 2 {
             let segment = &self.crawls.list(list).segment;
             let source = segment.sparse;
             let Some(base) = self
@@ -318,7 +318,7 @@ impl Packed {
                 self.table.replace(self.chunks.hash(place), place, to);
                 self.free_record(list, place);
                 moved += bytes.len();
-                if moved > CHUNK / 2 {
+                if moved > most {
                     return;
                 }
             }
@@ -360,7 +360,8 @@ impl Packed {
             let segment = &mut self.crawls.list_mut(list).segment;
             self.chunks.open(list, segment, base, LONG - 1);
         }
-        self.compact(list, 0);
+        // Little at a time, because each removal may come here.
+        self.compact(list, 0, CHUNK / 8);
     }
 }
 

@@ -28,8 +28,8 @@ pub(super) trait Records {
 }
 
 /// Mean number of places in a shard. One has twice as many before it is split, which
-/// takes less than 100 us. Tests have many shards at once.
-pub(super) const FULL: usize = if cfg!(test) { 12 } else { 1024 };
+/// takes about 100 us where none of the records is in a cache. Tests have many shards at once.
+pub(super) const FULL: usize = if cfg!(test) { 12 } else { 512 };
 /// Room for what is announced is made at one of so many insertions.
 const PACE: usize = 16;
 /// Most shards: how many the bits of a hash that are not otherwise used can tell.
