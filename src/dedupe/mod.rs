@@ -40,6 +40,6 @@ pub mod wacz;
 #[cfg(test)]
 mod beside_tests;
 #[cfg(test)]
-mod purge_model;
+mod purge_tests;
 #[cfg(test)]
 mod tests;

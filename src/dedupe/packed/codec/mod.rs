@@ -22,7 +22,7 @@ use self::bits::{Bits, Writer};
 use self::fields::{Fields, Form};
 use self::hosts::Hosts;
 use self::matcher::PADDING;
-use self::table::{Length, Number, Sink, Table, Text};
+use self::table::{Length, Number, Table, Text, TextSink};
 use self::tables::Tables;
 use super::Value;
 
@@ -196,7 +196,7 @@ impl Codec {
         done
     }
 
-    fn decode_text(&self, base: Base, bits: &mut Bits<'_>, text: &mut impl Sink) -> Option<()> {
+    fn decode_text(&self, base: Base, bits: &mut Bits<'_>, text: &mut impl TextSink) -> Option<()> {
         let table = self.tables.get(base.table)?;
         let Some((form, wacz)) = read_head(table, bits)? else {
             return table.decode(bits, text);

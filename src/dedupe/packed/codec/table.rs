@@ -266,7 +266,7 @@ impl Table {
     }
 
     /// Appends the text that the rest of the bits stands for; `None` when it does not stand for one.
-    pub fn decode(&self, bits: &mut Bits<'_>, text: &mut impl Sink) -> Option<()> {
+    pub fn decode(&self, bits: &mut Bits<'_>, text: &mut impl TextSink) -> Option<()> {
         loop {
             let mut word = bits.peek();
             // As many symbols as the word has at least.
@@ -365,7 +365,7 @@ impl Table {
 }
 
 /// Where a value goes that is unpacked, part by part. Each part is refused when there are too many bytes.
-pub trait Sink {
+pub trait TextSink {
     /// Appends bytes.
     fn push(&mut self, bytes: &[u8]) -> Option<()>;
     /// Appends that many of the bytes, which is quicker when it is known how many may come.
@@ -382,7 +382,7 @@ pub trait Sink {
 #[derive(Default)]
 pub struct Length(pub usize);
 
-impl Sink for Length {
+impl TextSink for Length {
     #[inline]
     fn push(&mut self, bytes: &[u8]) -> Option<()> {
         self.0 += bytes.len();
@@ -464,7 +464,7 @@ impl<'a> Text<'a> {
     }
 }
 
-impl Sink for Text<'_> {
+impl TextSink for Text<'_> {
     #[inline]
     fn push(&mut self, bytes: &[u8]) -> Option<()> {
         self.room(bytes.len())?.copy_from_slice(bytes);

@@ -314,28 +314,7 @@ impl World {
             Plainly::DropMerged => drop(ks.delete(&merged).unwrap()),
             Plainly::DropCounts => drop(ks.delete(&sums).unwrap()),
             Plainly::PutBack(crawl) => {
-                // Older versions list the crawl at first, newer ones at last.
-                let is_old = self.rng.chance(40);
-                let mut steps = Vec::new();
-                if is_old {
-                    steps.push(Plainly::List(crawl.clone()));
-                }
-                for (field, _) in self.fields(&Self::records_key(&crawl)) {
-                    steps.push(Plainly::Own(crawl.clone(), field));
-                }
-                let counts = self.fields(&Self::counts_key(&crawl));
-                let counts = counts.into_iter().map(|(field, n)| {
-                    let n = String::from_utf8(n).unwrap().parse().unwrap();
-                    Plainly::Count(field, n)
-                });
-                if is_old {
-                    steps.extend(counts);
-                    steps.push(Plainly::Unlist(crawl));
-                } else {
-                    steps.push(Plainly::MoveBack(crawl));
-                    steps.extend(counts);
-                }
-                for step in steps.into_iter().rev() {
+                for step in self.put_back(crawl).into_iter().rev() {
                     self.purge.push_front(step);
                 }
                 return;
@@ -376,6 +355,31 @@ impl World {
             }
         }
         self.reopen();
+    }
+
+    /// The steps that put a crawl back which stays. Older versions list it at first, newer ones at last.
+    fn put_back(&mut self, crawl: Crawl) -> Vec<Plainly> {
+        let is_old = self.rng.chance(40);
+        let mut steps = Vec::new();
+        if is_old {
+            steps.push(Plainly::List(crawl.clone()));
+        }
+        for (field, _) in self.fields(&Self::records_key(&crawl)) {
+            steps.push(Plainly::Own(crawl.clone(), field));
+        }
+        let counts = self.fields(&Self::counts_key(&crawl));
+        let counts = counts.into_iter().map(|(field, n)| {
+            let n = String::from_utf8(n).unwrap().parse().unwrap();
+            Plainly::Count(field, n)
+        });
+        if is_old {
+            steps.extend(counts);
+            steps.push(Plainly::Unlist(crawl));
+        } else {
+            steps.push(Plainly::MoveBack(crawl));
+            steps.extend(counts);
+        }
+        steps
     }
 
     /// A commit by plain commands.
