@@ -14,7 +14,7 @@ use data_encoding::BASE64URL_NOPAD;
 use super::given::{Given, LIMITS, MAX_FILTERS, bad, number, switch};
 use super::{BadQuery, Query};
 use crate::operations::SORTED;
-use crate::shown::{COLUMNS, FIELDS};
+use crate::shown::FIELDS;
 
 /// How many rows a page has, unless it is said. All that come before a page are read, so there should be few pages.
 const PAGE: u64 = 50_000;
@@ -48,7 +48,7 @@ pub(crate) struct ShownFilter {
 }
 
 impl WaybackQuery {
-    /// Reads parameters, in the order of the request. Of one that is there more than once the last counts, but for
+    /// Reads parameters, in the order of the request; `columns` are those of a row where the request names none. Of one that is there more than once the last counts, but for
     /// `filter`. What has no effect is named in the query's `ignored`.
     ///
     /// # Errors
@@ -56,6 +56,7 @@ impl WaybackQuery {
     pub(crate) fn parse<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
         point: Option<&str>,
+        columns: &[&str],
     ) -> Result<WaybackQuery, BadQuery> {
         let (mut given, mut filters) = (Given::default(), Vec::new());
         let (mut limit, mut output, mut fields) = ("", "", "");
@@ -87,7 +88,7 @@ impl WaybackQuery {
             query: given.read(point)?,
             is_reversed: false,
             limit: None,
-            columns: columns(fields)?,
+            columns: named(fields, columns)?,
             json: match output {
                 "" | "text" | "cdx" => false,
                 "json" => true,
@@ -155,12 +156,11 @@ fn is_tag(filter: &str) -> bool {
     bare.starts_with("tag:") || bare.starts_with("tag.")
 }
 
-fn columns(fields: &str) -> Result<Vec<(String, Field)>, BadQuery> {
+fn named(fields: &str, columns: &[&str]) -> Result<Vec<(String, Field)>, BadQuery> {
     if fields.is_empty() {
-        let all = COLUMNS.iter().zip(FIELDS);
-        return Ok(all
-            .map(|(name, field)| ((*name).to_owned(), field))
-            .collect());
+        let all = columns.iter();
+        let all = all.map(|name| ((*name).to_owned(), Field::named(name.as_bytes())));
+        return Ok(all.collect());
     }
     let names = fields.split(',').filter(|name| !name.is_empty());
     let column = |name: &str| match Field::named(name.as_bytes()) {
@@ -345,6 +345,7 @@ mod tests {
         WaybackQuery::parse(
             pairs.iter().map(|(name, value)| (&name[..], &value[..])),
             None,
+            &crate::shown::COLUMNS,
         )
     }
 

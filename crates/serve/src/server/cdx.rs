@@ -48,13 +48,22 @@ pub(super) async fn answer(
     asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
 ) -> Response<Body> {
+    answer_in(asked, request, &shown::COLUMNS).await
+}
+
+/// Answers with these columns, unless the request names others.
+pub(super) async fn answer_in(
+    asked: &RequestTarget<'_>,
+    request: &Request<Incoming>,
+    columns: &[&str],
+) -> Response<Body> {
     if let Some(refused) = only_read(request.method()) {
         return refused;
     }
     let text = request.uri().query().unwrap_or("");
     let pairs: Vec<_> = url::form_urlencoded::parse(text.as_bytes()).collect();
     let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));
-    let read = WaybackQuery::parse(pairs, asked.point.as_deref()).map_err(Failure::Query);
+    let read = WaybackQuery::parse(pairs, asked.point.as_deref(), columns).map_err(Failure::Query);
     let prepared = read.and_then(|read| {
         let query = asked.collection.prepare(read.query.clone())?;
         Ok((query, read))

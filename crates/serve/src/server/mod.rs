@@ -7,6 +7,7 @@ mod index;
 mod indexes;
 mod links;
 mod listing;
+mod outback;
 mod output;
 mod page;
 mod plain;
@@ -333,6 +334,9 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
             // Boxed, as the type of the whole answer is deep enough without it.
             let answer = records::answer(&asked, request, path).boxed();
             (Api::Other, answer.await)
+        }
+        (("", ""), ..) if outback::is_asked(&request) => {
+            (Api::Index, outback::answer(&asked, &request).boxed().await)
         }
         _ if cdx::is_path(rest) => (Api::Index, cdx::answer(&asked, &request).boxed().await),
         (_, Some(parts), _) => (Api::Replay, replay::answer(&asked, request, parts).await),

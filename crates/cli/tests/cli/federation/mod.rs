@@ -14,6 +14,7 @@ mod hostile;
 mod index_api;
 mod loaders;
 mod memento;
+pub(crate) mod outback;
 mod packages;
 mod page;
 mod records;

@@ -6,6 +6,7 @@ mod both_ways;
 mod data;
 mod equal;
 mod jobs;
+mod outback;
 mod record;
 mod replay;
 mod table;
