@@ -35,6 +35,10 @@ pub struct Walk<K: Store> {
     sources: Vec<Source<K>>,
     batch: Batch,
     given: u64,
+    /// Fields that a step of a scan gave beyond a batch, and their hash: a server gives a small hash at once, and the
+    /// last fields of one whose fields the walk deletes, for these share a few buckets of its table.
+    left: Vec<Box<[u8]>>,
+    left_of: Option<K::Name>,
     /// How many entries are read before they are worked on: fewer where the work on each is long, such
     /// as that on a hash that thousands of crawls hold.
     size: usize,
@@ -63,6 +67,8 @@ impl<K: Store> Walk<K> {
             sources,
             batch: Batch::default(),
             given: 0,
+            left: Vec::new(),
+            left_of: None,
             size: FIRST_BATCH,
         }
     }
@@ -105,9 +111,10 @@ impl<K: Store> Walk<K> {
             if !done && time() {
                 continue;
             }
+            // A slice ends late by one of them at most.
             match batches {
-                1 => self.size = (self.size / 2).max(1),
-                2 | 3 => {}
+                1..4 => self.size = (self.size / 2).max(1),
+                4..8 => {}
                 _ => self.size = (self.size * 2).min(BATCH),
             }
             return Ok(done);
@@ -117,16 +124,35 @@ impl<K: Store> Walk<K> {
     /// The next entries, and whether they are the last. They must be worked off in the same slice.
     pub(super) fn next(&mut self, index: &Index<K>, ks: &mut K) -> Result<(&Batch, bool)> {
         self.batch.clear();
-        while let Some(source) = self.sources.last_mut() {
-            if self.batch.len() >= index.batch(self.size) {
-                break;
+        let size = index.batch(self.size);
+        while self.batch.len() < size
+            && let (Some(hash), Some(field)) = (&self.left_of, self.left.pop())
+        {
+            // It is read anew, because others may have changed it since.
+            if let Some(value) = ks.hash_get(hash, &field)? {
+                self.batch.push(&field, value.as_ref());
             }
-            if !source.scan(ks, &mut self.batch)? {
+        }
+        // A scan may give them again, but a batch has each field once.
+        let is_left = !self.batch.is_empty();
+        while !is_left && self.batch.len() < size {
+            let Some(source) = self.sources.last_mut() else {
+                break;
+            };
+            let more = source.scan(ks, &mut self.batch)?;
+            if let (Source::Hash(key, _), true) = (&*source, self.batch.len() > 2 * size) {
+                self.left_of = Some(key.clone());
+                let beyond = (size..self.batch.len()).map(|i| self.batch.get(i).0.into());
+                self.left.extend(beyond);
+                self.batch.truncate(size);
+            }
+            if !more {
                 self.sources.pop();
             }
         }
         self.given += self.batch.len() as u64;
-        Ok((&self.batch, self.sources.is_empty()))
+        let done = self.sources.is_empty() && self.left.is_empty();
+        Ok((&self.batch, done))
     }
 
     /// How many entries were read so far.
@@ -235,4 +261,51 @@ pub(super) async fn adopt<K: Store>(lent: &Lent<K>) -> Result<()> {
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crawlspace_host::keyspace::Keyspace;
+
+    use super::*;
+    use crate::dedupe::profile::Profile;
+    use crate::dedupe::store::MemoryKeyspace;
+
+    #[test]
+    fn walk_works_off_in_small_batches_what_a_scan_gives_at_once() {
+        let mut ks = MemoryKeyspace::default();
+        let index = Index::open(&mut ks, b"", Profile::default(), false).unwrap();
+        let key = b"h:crawl".to_vec();
+        let fields: Vec<Vec<u8>> = (b'a'..=b'p').map(|field| vec![field]).collect();
+        for field in &fields {
+            ks.hash_set(&key, field, b"before").unwrap();
+        }
+        let mut walk = Walk::hash(&mut ks, key.clone());
+        walk.size = 1;
+        let mut found = Vec::new();
+        loop {
+            let (batch, done) = walk.next(&index, &mut ks).unwrap();
+            assert!(batch.len() <= 2, "{batch:?}");
+            let value = if found.is_empty() {
+                b"before"
+            } else {
+                &b"after"[..]
+            };
+            assert!(batch.iter().all(|(_, now)| now == value));
+            found.extend(batch.iter().map(|(field, _)| field.to_vec()));
+            if done {
+                break;
+            }
+            // What was read is taken out, and what was not is changed.
+            for field in &fields {
+                if found.contains(field) {
+                    ks.hash_del(&key, field).unwrap();
+                } else {
+                    ks.hash_set(&key, field, b"after").unwrap();
+                }
+            }
+        }
+        found.sort();
+        assert_eq!(found, fields);
+    }
 }

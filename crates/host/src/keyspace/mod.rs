@@ -93,6 +93,12 @@ impl Batch {
         self.ends.push((field_end, self.bytes.len()));
     }
 
+    /// Drops all entries but the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.ends.truncate(len);
+        self.bytes.truncate(self.ends.last().map_or(0, |end| end.1));
+    }
+
     /// Number of entries.
     pub fn len(&self) -> usize {
         self.ends.len()
