@@ -38,7 +38,7 @@ const MAX_NAMED: usize = 64;
 /// Names of data sets, sorted: the database, and the prefix or key.
 pub type Names = Vec<(c_int, Vec<u8>)>;
 
-/// The names of the first of these scopes, [`MAX_NAMED`] at most.
+/// The names of the first of these scopes, 64 at most.
 pub fn names<'a>(scopes: impl Iterator<Item = &'a [u8]>) -> Names {
     let mut scopes: Vec<(c_int, &[u8])> = scopes.map(split).collect();
     if scopes.len() > MAX_NAMED {
