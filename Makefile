@@ -43,7 +43,7 @@ export REDIS_SERVER
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run demo test test-unit test-live test-servers dist test-packages test-dist share put lint simulate reshard bench fuzz soak clean
+.PHONY: help build install run demo test test-unit test-live test-servers test-monitoring dist test-packages test-dist share put lint simulate reshard bench fuzz soak clean
 
 help: ## List what can be done here (this list)
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r target text; do \
@@ -139,6 +139,12 @@ test-dist: ## Prove what `make dist` made: packages in fresh Debian 12 and 13 ro
 	@scripts/need binutils ip jq lintian mmdebstrap python3 python3-venv umoci
 	@$(LINTIAN) dist/*.deb
 	@scripts/test-dist
+
+test-monitoring: ## The alert rules by promtool, and each expression of the dashboard against a real Prometheus and a server under load (REDIS_SERVER=)
+	@scripts/need cc libclang redis-server python3 prometheus
+	$(CARGO) build --release --package crawlspace
+	@$(CARGO) build $(COMPANION) --package redis-tests --bin crawlspace
+	@MODULE='$(MODULE)' TOOL='$(TARGET)/debug/crawlspace' scripts/monitoring
 
 lint: ## Formatting, clippy, documentation, licences and advisories of the dependencies
 	@scripts/need cc libclang

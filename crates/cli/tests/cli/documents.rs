@@ -293,3 +293,23 @@ fn there_is_one_version() {
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
     assert!(wrong.is_empty(), "not {version}:\n{}", wrong.join("\n"));
 }
+
+#[test]
+fn the_guide_says_what_to_do_at_each_alert() {
+    let rules = read("packaging/prometheus/alerts.yaml");
+    let tests = read("packaging/prometheus/alerts_test.yaml");
+    let alerts: BTreeSet<&str> = rules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "))
+        .collect();
+    assert!(alerts.len() > 10, "{alerts:?}");
+    let guide = read("docs/guide/operations.md");
+    let rows = guide
+        .lines()
+        .filter(|line| line.starts_with("| `Crawlspace"));
+    let documented: BTreeSet<&str> = rows.filter_map(|row| code(row).next()).collect();
+    assert_eq!(alerts, documented);
+    for alert in alerts {
+        assert!(tests.contains(&format!("alertname: {alert}\n")), "{alert}");
+    }
+}

@@ -2,6 +2,7 @@
 
 #![warn(unreachable_pub)]
 
+mod bar;
 mod chg;
 mod columns;
 mod config;
@@ -118,6 +119,11 @@ impl Asking {
     fn index(&self) -> io::Result<Index> {
         let Server { redis, prefix } = &self.server;
         Index::open(redis, prefix.as_bytes()).map_err(io::Error::other)
+    }
+
+    /// Waits for a job of the server, under a bar on a terminal.
+    fn waited<T>(&self, works: &[&str], long: impl FnOnce() -> T) -> T {
+        bar::waited(&self.server, works, long)
     }
 
     fn frontier(&self) -> io::Result<Frontier> {

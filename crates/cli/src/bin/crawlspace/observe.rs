@@ -115,6 +115,13 @@ impl Observed {
         looked
     }
 
+    /// The jobs under way.
+    pub(crate) fn jobs(&mut self) -> Result<Vec<Job>, Error> {
+        let server = self.connected()?;
+        let info = Look { server, db: None }.info(&["crawlspace"])?;
+        Ok(Fields::read(&info).jobs)
+    }
+
     fn connected(&mut self) -> Result<Server, Error> {
         if let Some(server) = &self.server {
             return Ok(server.clone());

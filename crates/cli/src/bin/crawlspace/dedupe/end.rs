@@ -37,7 +37,9 @@ impl Commit {
     pub(crate) fn run(&self) -> io::Result<bool> {
         let index = self.asking.index()?;
         each(&self.crawls, |crawl| {
-            let committed = index.commit(crawl.as_bytes())?;
+            let committed = self
+                .asking
+                .waited(&["commit"], || index.commit(crawl.as_bytes()))?;
             Ok(self
                 .asking
                 .tell(&CommittedCrawl { crawl, committed }, |_| {
@@ -148,7 +150,9 @@ impl Cancel {
             return Ok(false);
         }
         each(&self.crawls, |crawl| {
-            let dropped = index.cancel(crawl.as_bytes())?;
+            let dropped = self
+                .asking
+                .waited(&["cancel"], || index.cancel(crawl.as_bytes()))?;
             Ok(self.asking.tell(&CancelledCrawl { crawl, dropped }, |_| {
                 let mut table = Table::new(&format!("crawl {crawl}: cancelled"), 12)?;
                 table.row("dropped", count(dropped), "hashes")?;
@@ -195,7 +199,8 @@ impl Remove {
         if !self.consent.given(&question)? {
             return Ok(false);
         }
-        let removed = index.remove(&ids).map_err(io::Error::other)?;
+        let removed = self.asking.waited(&["remove"], || index.remove(&ids));
+        let removed = removed.map_err(io::Error::other)?;
         self.asking.tell(&removed, print_removed)?;
         Ok(true)
     }
@@ -246,7 +251,10 @@ impl Retain {
         if self.purge && !self.is_wanted(&index, &retained)? {
             return Ok(false);
         }
-        let outcome = index.retain(self.purge, &retained);
+        let works = ["retain-purge", "retain"];
+        let outcome = self
+            .asking
+            .waited(&works, || index.retain(self.purge, &retained));
         let outcome = outcome.map_err(io::Error::other)?;
         let outcome = EndReport {
             purged: self.purge,

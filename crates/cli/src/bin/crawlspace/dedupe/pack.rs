@@ -23,7 +23,9 @@ pub(crate) struct Pack {
 
 impl Pack {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        let moved = self.asking.index()?.pack().map_err(io::Error::other)?;
+        let index = self.asking.index()?;
+        let moved = self.asking.waited(&["pack"], || index.pack());
+        let moved = moved.map_err(io::Error::other)?;
         self.asking.tell(&moved, print)?;
         Ok(true)
     }
@@ -43,7 +45,9 @@ pub(crate) struct Unpack {
 
 impl Unpack {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        let moved = self.asking.index()?.unpack().map_err(io::Error::other)?;
+        let index = self.asking.index()?;
+        let moved = self.asking.waited(&["unpack"], || index.unpack());
+        let moved = moved.map_err(io::Error::other)?;
         self.asking.tell(&moved, print)?;
         Ok(true)
     }
