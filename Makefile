@@ -164,7 +164,7 @@ simulate: ## Fetch a million URIs in simulated time with workers that crash, sta
 
 RESHARDS ?= 200
 ANSWERS  ?= 100000
-reshard: ## Move slots of a cluster key by key under load and compare every answer with that of a server at rest (RESHARDS=200, ANSWERS=100000, SEED=, REDIS_SERVER=)
+reshard: ## Move slots of a cluster under load, key by key and as a whole, and compare every answer with that of a server at rest (RESHARDS=200, ANSWERS=100000, SEED=, REDIS_SERVER=)
 	@scripts/need cc libclang redis-server
 	$(CARGO) build --release --package crawlspace
 	CRAWLSPACE_MODULE='$(MODULE)' RESHARDS='$(RESHARDS)' ANSWERS='$(ANSWERS)' \

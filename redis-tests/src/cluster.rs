@@ -148,6 +148,68 @@ impl Cluster {
         for node in std::iter::once(to).chain(others) {
             ok!(node.wire(), "CLUSTER", "SETSLOT", slot, "NODE", id(to));
         }
+        self.wait_for_slot(slot, to);
+    }
+
+    /// Whether the servers move slots as a whole (Valkey 9 and Redis 8.4 do).
+    pub fn moves_whole(&self) -> bool {
+        self.knows("MIGRATESLOTS") || self.knows("MIGRATION")
+    }
+
+    /// Whether the first node knows this subcommand of `CLUSTER`.
+    fn knows(&self, subcommand: &str) -> bool {
+        let help = ok!(self.nodes[0].wire(), "CLUSTER", "HELP").texts();
+        help.iter().any(|line| line.starts_with(subcommand))
+    }
+
+    /// Moves the slot of a key as a whole, while its owner serves it. All nodes know it when this returns.
+    ///
+    /// # Panics
+    /// When a server refuses, or gives up.
+    pub fn move_whole(&self, key: impl AsRef<[u8]>, to: &Server) {
+        let slot = self.slot(key.as_ref());
+        // One pushes what the other pulls.
+        let (mut c, status) = if self.knows("MIGRATESLOTS") {
+            let mut c = self.owner(key).wire();
+            ok!(
+                c,
+                "CLUSTER",
+                "MIGRATESLOTS",
+                "SLOTSRANGE",
+                slot,
+                slot,
+                "NODE",
+                id(to)
+            );
+            (
+                c,
+                ["CLUSTER", "GETSLOTMIGRATIONS"].map(str::to_owned).to_vec(),
+            )
+        } else {
+            let mut c = to.wire();
+            let job = ok!(c, "CLUSTER", "MIGRATION", "IMPORT", slot, slot).text();
+            (
+                c,
+                ["CLUSTER", "MIGRATION", "STATUS", "ID", &job]
+                    .map(str::to_owned)
+                    .to_vec(),
+            )
+        };
+        until("the slot has moved", || {
+            let jobs = c.expect_ok(&status);
+            let newest = jobs.items()[0].pairs();
+            let field = |name: &str| newest.iter().find(|(field, _)| field.text() == name);
+            let state = field("state").expect("a state").1.text();
+            assert!(
+                !["failed", "cancelled", "canceled"].contains(&&state[..]),
+                "{newest:?}"
+            );
+            ["success", "completed"].contains(&&state[..])
+        });
+        self.wait_for_slot(slot, to);
+    }
+
+    fn wait_for_slot(&self, slot: i64, to: &Server) {
         until("all nodes know where the slot is", || {
             self.nodes.iter().all(|node| {
                 ranges(node)

@@ -47,9 +47,18 @@ const REMAINDERS: [u16; 256] = {
 /// Whether a version of Valkey is one of those that crash when `CLUSTER NODES` or `CLUSTER SLOTS` is called while no
 /// client is being served: 8.0 up to 9.0.0.
 pub(crate) fn needs_client(valkey: &str) -> bool {
-    let mut numbers = valkey.split('.').map(|n| n.parse::<u32>().unwrap_or(0));
-    let version: [u32; 3] = std::array::from_fn(|_| numbers.next().unwrap_or(0));
-    ([8, 0, 0]..[9, 0, 1]).contains(&version)
+    ([8, 0, 0]..[9, 0, 1]).contains(&numbers(valkey))
+}
+
+/// Whether a version of Valkey moves slots as a whole.
+pub(crate) fn moves_whole(valkey: &str) -> bool {
+    numbers(valkey) >= [9, 0, 0]
+}
+
+/// The three numbers of a version, 0 for what is none.
+fn numbers(version: &str) -> [u32; 3] {
+    let mut numbers = version.split('.').map(|n| n.parse::<u32>().unwrap_or(0));
+    std::array::from_fn(|_| numbers.next().unwrap_or(0))
 }
 
 /// How a slot is open on this node, with the id of the other.
@@ -128,13 +137,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_that_need_a_client_are_told_apart() {
+    fn versions_of_valkey_are_told_apart() {
         for version in ["8.0.0", "8.0.1", "8.1.1", "8.1.12", "9.0.0", "9.0.0-rc1"] {
             assert!(needs_client(version), "{version}");
         }
         for version in ["7.2.11", "9.0.1", "9.1.2", "10.0.0", "255.255.255", ""] {
             assert!(!needs_client(version), "{version}");
         }
+        assert!(moves_whole("9.0.0-rc1") && moves_whole("10.0.0"));
+        assert!(!moves_whole("8.1.12") && !moves_whole(""));
     }
 
     #[test]

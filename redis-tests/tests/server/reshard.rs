@@ -4,7 +4,7 @@ mod reshard_load;
 
 use redis_tests::{
     BusyFrontier, Cluster, DATE, Frontier, Options, Reply, Server, Snapshot, T0, Wire, bulk, ok,
-    sha256_of, small_index,
+    sha256_of, small_index, words_of,
 };
 
 const P: &str = "{moving}:";
@@ -275,6 +275,77 @@ fn waiters_are_sent_away_when_the_first_key_leaves() {
     assert!(is_refused(&leases.recv()));
     let left = keys(from, cluster.slot(P));
     assert!(!left.iter().any(|key| key.ends_with("claims")), "{left:?}");
+}
+
+/// What waits is sent after its slot, which has everything where it arrives, on the new owner and on its replica.
+#[test]
+fn slot_that_moves_as_a_whole_takes_all_with_it() {
+    let cluster = cluster();
+    if !cluster.moves_whole() {
+        eprintln!(
+            "not tested: this server does not move slots as a whole (Valkey 9 and Redis 8.4 do)"
+        );
+        return;
+    }
+    let (from, to) = sides(&cluster);
+    let mut c = from.wire();
+    small_index(&mut c, P);
+    let packed = "{moving}packed:";
+    small_index(&mut c, packed);
+    // More than one string may have, where it goes.
+    for thousand in 0..40 {
+        let mut add = words(&format!("DEDUPE.ADD {packed} large"));
+        add.extend((0..1000).flat_map(|n| words_of(1000 * thousand + n)));
+        c.expect_ok(&add);
+    }
+    ok!(c, "DEDUPE.COMMIT", packed, "large");
+    ok!(c, "DEDUPE.PACK", packed);
+    let size = ok!(c, "DUMP", format!("{packed}allhashes")).bytes().len();
+    assert!(size > 1 << 20, "{size}");
+    ok!(to.wire(), "CONFIG", "SET", "proto-max-bulk-len", 1 << 20);
+    let mut f = Frontier::over(from.wire(), P);
+    f.now = Some(T0);
+    BusyFrontier::build(&mut f);
+    let h = sha256_of(99);
+    ok!(c, "DEDUPE.CLAIM", P, "open", h, "PX", 3_600_000);
+    let (mut claims, mut leases) = (from.wire(), from.wire());
+    claims.send(&["DEDUPE.CLAIM", P, "other", &h, "PX", "1000", "BLOCK", "0"]);
+    let later = redis_tests::server_time(&mut c) + 3_600_000;
+    let quiet = "{moving}quiet:";
+    ok!(c, "CHG.ADD", quiet, "crawl", "host", later);
+    leases.send(&["CHG.NEXT", quiet, "BLOCK", "0"]);
+    redis_tests::until("both wait", || {
+        from.info_number("claims_pending") == 1 && from.info_number("chg_waiters") == 1
+    });
+    let ours = |c: &mut Wire| Snapshot::of(c).without_counters();
+    let before = ours(&mut c);
+    cluster.move_whole(P, to);
+    let there = format!("127.0.0.1:{}", to.port());
+    for waiting in [&mut claims, &mut leases] {
+        let Reply::Error(line) = waiting.recv() else {
+            panic!("the slot has left");
+        };
+        let line = String::from_utf8_lossy(&line).into_owned();
+        assert!(
+            line.starts_with("MOVED ") && line.ends_with(&there),
+            "{line}"
+        );
+    }
+    before.assert_same(&ours(&mut to.wire()), "all has arrived");
+    assert_eq!(
+        ours(&mut c).names(),
+        [] as [String; 0],
+        "nothing is left behind"
+    );
+    for prefix in [P, packed] {
+        redis_tests::assert_consistent(&mut to.wire(), prefix);
+    }
+    let mut f = Frontier::over(to.wire(), P);
+    f.now = Some(T0);
+    f.assert_conserved();
+    // And back, while others look on.
+    cluster.move_whole(P, from);
+    before.assert_same(&ours(&mut c), "all is back");
 }
 
 #[test]

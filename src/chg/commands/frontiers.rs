@@ -302,7 +302,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
                 continue;
             };
             cached.frontier.disturb_audit();
-            if cached.touched.len() < MAX_TOUCHED && !is_replicated(ctx) {
+            if cached.touched.len() < MAX_TOUCHED && !is_replicated(ctx, key) {
                 cached.touched.push(id.into());
                 cached.wake = Some(0);
                 alarm::set(0);

@@ -124,7 +124,7 @@ pub fn permit(
 /// Invalidates what others changed.
 pub fn on_change(ctx: Ctx, change: Change<'_>) {
     INDEXES.on_change(change, |indexes, db, key| {
-        if let Some((prefix, role)) = prefix_of_shared(key).filter(|_| !is_replicated(ctx)) {
+        if let Some((prefix, role)) = prefix_of_shared(key).filter(|_| !is_replicated(ctx, key)) {
             note_invalidated(ctx, (db, key), prefix, role);
         }
         if indexes.is_empty() {

@@ -15,15 +15,20 @@
 //!
 //! Whether anything has left is known by events: the server tells of every key that it deletes after it was
 //! sent to another node, and of every key that it takes in.
+//!
+//! A slot may also move as a whole (`CLUSTER MIGRATESLOTS` of Valkey 9): the old owner serves it until the last write
+//! has reached the new one, which begins to serve it then. A server allows that only while every module declares
+//! that it can ([`take_slots_whole`]). The new owner applies commands of the old one, as a replica would
+//! ([`is_importing`]).
 
 use std::ffi::CStr;
-use std::os::raw::c_int;
+use std::os::raw::{c_char, c_int};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use smallvec::SmallVec;
 
-use crate::cluster::{Nodes, Open, SLOTS, hash_tag, needs_client, slot_of};
+use crate::cluster::{Nodes, Open, SLOTS, hash_tag, moves_whole, needs_client, slot_of};
 
 use super::api::{Ctx, RmString, context_flags, raw, rm};
 use super::call_reply::CallReply;
@@ -42,10 +47,10 @@ pub(crate) fn note_mode(ctx: Ctx) {
     let flags = context_flags(ctx);
     IN_CLUSTER.store(flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0, Relaxed);
     let valkey = server_info(c"server", c"valkey_version");
-    NEEDS_CLIENT.store(
-        valkey.is_some_and(|version| needs_client(&version)),
-        Relaxed,
-    );
+    if let Some(version) = valkey {
+        NEEDS_CLIENT.store(needs_client(&version), Relaxed);
+        MOVES_WHOLE.store(moves_whole(&version), Relaxed);
+    }
     note_all_changed();
 }
 
@@ -62,30 +67,103 @@ fn serves_client(ctx: Ctx) -> bool {
     }
 }
 
-/// A bit for each slot from which keys were deleted, or into which keys were put whole, by others, since it
-/// was last seen at rest here.
-static CHANGED: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];
+/// A set of slots: a bit for each.
+struct Slots([AtomicU64; SLOTS / 64]);
 
-fn has_changed(slot: usize) -> bool {
-    CHANGED[slot / 64].load(Relaxed) & 1 << (slot % 64) != 0
+impl Slots {
+    const fn new() -> Slots {
+        Slots([const { AtomicU64::new(0) }; SLOTS / 64])
+    }
+
+    fn has(&self, slot: usize) -> bool {
+        self.0[slot / 64].load(Relaxed) & 1 << (slot % 64) != 0
+    }
+
+    fn set(&self, slot: usize, to: bool) {
+        let (word, bit) = (&self.0[slot / 64], 1 << (slot % 64));
+        if to {
+            word.fetch_or(bit, Relaxed);
+        } else {
+            word.fetch_and(!bit, Relaxed);
+        }
+    }
 }
 
-fn note_at_rest(slot: usize) {
-    CHANGED[slot / 64].fetch_and(!(1 << (slot % 64)), Relaxed);
+/// Slots from which keys were deleted, or into which keys were put whole, by others, since they were last seen at
+/// rest here.
+static CHANGED: Slots = Slots::new();
+
+/// Slots that another node sends here as a whole now.
+static IMPORTING: Slots = Slots::new();
+
+/// Whether a key changes because another node sends its slot here as a whole.
+pub(crate) fn is_importing(key: &[u8]) -> bool {
+    in_cluster() && IMPORTING.has(slot_of(key))
+}
+
+/// Whether the server moves slots as a whole and asks modules whether they can.
+static MOVES_WHOLE: AtomicBool = AtomicBool::new(false);
+
+/// What the server tells of a slot that moves as a whole, as Valkey 9 numbers it.
+pub(crate) const SLOTS_MOVE: raw::RedisModuleEvent = raw::RedisModuleEvent { id: 19, dataver: 1 };
+
+/// The event of a node that begins to send slots here. Every other one ends that, or is about slots that are sent from
+/// here.
+const IMPORT_STARTED: u64 = 0;
+
+/// First and last slot of a range.
+#[repr(C)]
+struct Range {
+    first: c_int,
+    last: c_int,
+}
+
+/// The data of [`SLOTS_MOVE`].
+#[repr(C)]
+pub(crate) struct Move {
+    version: u64,
+    job: [c_char; 41],
+    ranges: *const Range,
+    count: u32,
+}
+
+/// The option and the event of slots that move as a whole, on a server that has both.
+pub(crate) fn take_slots_whole() -> (c_int, Option<raw::RedisModuleEvent>) {
+    if MOVES_WHOLE.load(Relaxed) {
+        (1 << 5, Some(SLOTS_MOVE))
+    } else {
+        (0, None)
+    }
+}
+
+/// Takes note of slots that move as a whole.
+///
+/// # Safety
+/// This is the data of [`SLOTS_MOVE`], alive during the call.
+pub(crate) unsafe fn note_move(subevent: u64, slots: *const Move) {
+    // SAFETY: by contract: the server's own structure, with as many ranges as it says.
+    let ranges = unsafe {
+        let slots = &*slots;
+        std::slice::from_raw_parts(slots.ranges, slots.count as usize)
+    };
+    let slots = ranges.iter().flat_map(|range| range.first..=range.last);
+    for slot in slots.filter_map(|slot| usize::try_from(slot).ok().filter(|&slot| slot < SLOTS)) {
+        IMPORTING.set(slot, subevent == IMPORT_STARTED);
+    }
 }
 
 /// Takes note of an event of a key that others caused.
 pub(crate) fn note_event(event: &CStr, key: &[u8]) {
     // What no prefix of ours has is not looked at.
-    if matches!(event.to_bytes(), b"del" | b"restore") && hash_tag(key).is_some() {
+    if matches!(event.to_bytes(), b"del" | b"restore" | b"key_trimmed") && hash_tag(key).is_some() {
         let slot = slot_of(key);
-        CHANGED[slot / 64].fetch_or(1 << (slot % 64), Relaxed);
+        CHANGED.set(slot, true);
     }
 }
 
 /// Takes note that keys may have come and gone anywhere.
 pub(crate) fn note_all_changed() {
-    for slots in &CHANGED {
+    for slots in &CHANGED.0 {
         slots.store(u64::MAX, Relaxed);
     }
 }
@@ -125,7 +203,7 @@ enum Refusal {
 }
 
 fn look(ctx: Ctx, prefix: &RmString, slot: usize, writes: bool) -> Result<(), Refusal> {
-    if !writes && !has_changed(slot) && ask(ctx, c"EXISTS", &[prefix])? == 1 {
+    if !writes && !CHANGED.has(slot) && ask(ctx, c"EXISTS", &[prefix])? == 1 {
         return Ok(());
     }
     // A name beside the prefix key that is never a key: both together are refused while the slot is open.
@@ -136,7 +214,7 @@ fn look(ctx: Ctx, prefix: &RmString, slot: usize, writes: bool) -> Result<(), Re
     } else {
         ask(ctx, c"EXISTS", &[&nothing, prefix])?;
     }
-    note_at_rest(slot);
+    CHANGED.set(slot, false);
     Ok(())
 }
 

@@ -93,7 +93,7 @@ unsafe fn register(ctx: Ctx, arguments: &[&[u8]], families: &[Family]) -> Result
         // A truncated payload is an error to us, not the end of the process.
         rm!(RedisModule_SetModuleOptions(
             ctx.raw(),
-            raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS as c_int
+            raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS as c_int | cluster::take_slots_whole().0
         ));
         register_slice_command(ctx)?;
         families

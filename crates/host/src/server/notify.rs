@@ -49,10 +49,13 @@ pub enum Change<'a> {
     Role,
 }
 
-/// Whether changes come from the master now, or from a file that is being loaded: from there comes a
-/// whole story, the module's own book-keeping included. Costs more than most that is done with a
-/// change, so it is asked last.
-pub fn is_replicated(ctx: Ctx) -> bool {
+/// Whether a change of a key comes from the master now, from a node that sends the slot here, or from a file that
+/// is being loaded: from there comes a whole story, the module's own book-keeping included. Costs more than most that
+/// is done with a change, so it is asked last.
+pub fn is_replicated(ctx: Ctx, key: &[u8]) -> bool {
+    if cluster::is_importing(key) {
+        return true;
+    }
     let flags = context_flags(ctx);
     flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0
         || flags & raw::REDISMODULE_CTX_FLAGS_MASTER == 0
@@ -148,6 +151,13 @@ extern "C" fn server_event(
             watch(ctx);
         }
         cluster::note_all_changed();
+        if event.id == cluster::SLOTS_MOVE.id {
+            // Each key that comes or goes with a slot has its own event, too.
+            watch(ctx);
+            // SAFETY: this event's data is this structure, alive during the callback.
+            unsafe { cluster::note_move(subevent, data.cast()) };
+            return;
+        }
         let mut databases = [0; 2];
         let change = match event.id {
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => Change::Role,
@@ -189,6 +199,14 @@ fn is_watching() -> bool {
     WATCHING.get() == 1
 }
 
+/// The kind of event of a key that the server deletes because its slot has moved as a whole, where a server has one
+/// (Redis 8.4). Others tell of it as of any key that is deleted.
+fn key_trimmed() -> c_int {
+    const KEY_TRIMMED: c_int = 1 << 17;
+    // SAFETY: main thread; asks for a number.
+    unsafe { rm!(RedisModule_GetKeyspaceNotificationFlagsAll()) & KEY_TRIMMED }
+}
+
 /// Hears of all kinds of changes from now on.
 pub(crate) fn watch(ctx: Ctx) {
     let kinds = raw::REDISMODULE_NOTIFY_STRING
@@ -198,7 +216,8 @@ pub(crate) fn watch(ctx: Ctx) {
         | raw::REDISMODULE_NOTIFY_ZSET
         | raw::REDISMODULE_NOTIFY_STREAM
         | raw::REDISMODULE_NOTIFY_EXPIRED
-        | raw::REDISMODULE_NOTIFY_EVICTED;
+        | raw::REDISMODULE_NOTIFY_EVICTED
+        | key_trimmed();
     if !is_watching() && subscribe_to_keys(ctx, kinds) {
         WATCHING.set(1);
         cluster::note_all_changed();
@@ -235,14 +254,15 @@ pub(crate) unsafe fn subscribe(ctx: Ctx) -> Result<(), &'static CStr> {
     if has_keys(ctx) {
         watch(ctx);
     }
-    for id in [
+    let events = [
         raw::REDISMODULE_EVENT_FLUSHDB,
         raw::REDISMODULE_EVENT_SWAPDB,
         raw::REDISMODULE_EVENT_LOADING,
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
         raw::REDISMODULE_EVENT_CONFIG,
-    ] {
-        let event = raw::RedisModuleEvent { id, dataver: 1 };
+    ]
+    .map(|id| raw::RedisModuleEvent { id, dataver: 1 });
+    for event in events.into_iter().chain(cluster::take_slots_whole().1) {
         // SAFETY: as above.
         let subscribed = unsafe {
             rm!(RedisModule_SubscribeToServerEvent(

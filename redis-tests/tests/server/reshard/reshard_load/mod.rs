@@ -272,14 +272,16 @@ fn facts(mut call: impl FnMut(&[Vec<u8>]) -> Reply) -> Vec<Fact> {
     facts
 }
 
-/// Moves the slot of a prefix to the other node, key by key in any order.
-fn move_slot(cluster: &Cluster, prefix: &str, progress: &Progress, rng: &mut Rng) {
+/// Moves the slot of a prefix to another node: as a whole, or key by key in any order.
+fn move_slot(cluster: &Cluster, prefix: &str, progress: &Progress, rng: &mut Rng, whole: bool) {
     let from = cluster.owner(prefix);
-    let to = cluster
-        .nodes()
-        .iter()
-        .find(|node| node.port() != from.port());
-    let (to, slot) = (to.expect("two nodes"), cluster.slot(prefix));
+    let others = cluster.nodes().iter();
+    let others: Vec<_> = others.filter(|node| node.port() != from.port()).collect();
+    let (to, slot) = (*rng.pick(&others), cluster.slot(prefix));
+    if whole {
+        cluster.move_whole(prefix, to);
+        return;
+    }
     cluster.begin_move(prefix, to);
     let mut c = from.wire();
     loop {
@@ -312,7 +314,8 @@ pub fn run(test: &str) {
     let (reshards, answers) = (number("RESHARDS", 8), number("ANSWERS", 4000));
     let mut rng = Rng::new(test);
     let options = Options::new().module_args(&["chg-simulated-time", "yes"]);
-    let cluster = Cluster::with(2, options.clone());
+    let cluster = Cluster::with(3, options.clone());
+    let moves_whole = cluster.moves_whole();
     let oracle = options.start();
     let progress = Progress {
         answers: AtomicU64::new(0),
@@ -348,7 +351,9 @@ pub fn run(test: &str) {
         }
         for n in 1..=reshards {
             let prefix = *rng.pick(&all);
-            move_slot(&cluster, prefix, &progress, &mut rng);
+            // Where the servers can, every other slot moves as a whole.
+            let whole = moves_whole && n % 2 == 0;
+            move_slot(&cluster, prefix, &progress, &mut rng, whole);
             let enough = answers * n / reshards;
             progress.wait("answers", || progress.answers.load(Relaxed) >= enough);
         }
@@ -377,7 +382,12 @@ pub fn run(test: &str) {
         of(&mut c).assert_same(&of(&mut same), p);
     }
     eprintln!(
-        "{test}: {reshards} reshards, {} answers, {} refusals",
+        "{test}: {reshards} reshards{}, {} answers, {} refusals",
+        if moves_whole {
+            ", every other one of a whole slot"
+        } else {
+            ""
+        },
         progress.answers.load(Relaxed),
         progress.refusals.load(Relaxed)
     );
