@@ -43,6 +43,20 @@ pub struct CachedFrontier {
     pub simulated: bool,
 }
 
+impl CachedFrontier {
+    fn open(keys: &mut RedisKeyspace, prefix: &[u8]) -> CachedFrontier {
+        CachedFrontier {
+            frontier: Frontier::open(keys, prefix),
+            waiters: Line {
+                all: VecDeque::new(),
+            },
+            touched: Vec::new(),
+            wake: None,
+            simulated: false,
+        }
+    }
+}
+
 impl Cached for CachedFrontier {
     fn is_in_use(&self) -> bool {
         !self.waiters.all.is_empty() || self.frontier.is_worked_on()
@@ -85,17 +99,7 @@ pub fn with_frontier<T>(
     keys: &mut RedisKeyspace,
     act: impl FnOnce(&mut CachedFrontier, &mut RedisKeyspace) -> Result<T>,
 ) -> Result<T> {
-    let open = |keys: &mut RedisKeyspace| {
-        Ok(CachedFrontier {
-            frontier: Frontier::open(keys, prefix),
-            waiters: Line {
-                all: VecDeque::new(),
-            },
-            touched: Vec::new(),
-            wake: None,
-            simulated: false,
-        })
-    };
+    let open = |keys: &mut RedisKeyspace| Ok(CachedFrontier::open(keys, prefix));
     let done = FRONTIERS.with((db, prefix), keys, open, |cached, keys| {
         counted(cached, keys, act)
     });
@@ -166,31 +170,39 @@ pub enum Touched<'a> {
     AnyGroup,
 }
 
-/// Refuses with `NOPERM` unless the user may do this to the documented keys.
+/// Refuses with `NOPERM` unless the user may do this to the documented keys; nothing is cached of a frontier for
+/// somebody who may not.
 pub fn permit(
     call: &mut Call<'_>,
     touched: &Touched<'_>,
     access: Access,
 ) -> std::result::Result<(), String> {
     let user = call.user();
-    on_frontier(call, |cached, keys| {
-        if access == Access::Write {
-            cached.frontier.check_types(keys)?;
-        }
+    // Any group has the shortest name that one could have.
+    let groups = match touched {
+        Touched::Groups(groups) => *groups,
+        Touched::AnyGroup => &[&b""[..]],
+    };
+    let check = |cached: &CachedFrontier, keys: &mut RedisKeyspace| {
         let frontier = &cached.frontier;
         let mut documented = frontier.names.all().filter(|(_, row)| row.documented);
-        let mut result = documented.try_for_each(|(key, _)| user.check(key, access));
-        // Any group has the shortest name that one could have.
-        let groups = match touched {
-            Touched::Groups(groups) => *groups,
-            Touched::AnyGroup => &[&b""[..]],
-        };
-        for id in groups {
-            let key = frontier.key(keys, GROUP, id);
-            result = result.and_then(|()| user.check(&key, access));
+        documented.try_for_each(|(key, _)| user.check(key, access))?;
+        let mut groups = groups.iter();
+        groups.try_for_each(|id| user.check(&frontier.key(keys, GROUP, id), access))
+    };
+    let prefix = call.prefix;
+    let open = |keys: &mut RedisKeyspace| {
+        let cached = CachedFrontier::open(keys, prefix);
+        check(&cached, keys).map(|()| cached)
+    };
+    let done = FRONTIERS.with((call.db, prefix), &mut call.keys, open, |cached, keys| {
+        check(cached, keys)?;
+        match access {
+            Access::Write => cached.frontier.check_types(keys).map_err(|e| e.to_string()),
+            Access::Read => Ok(()),
         }
-        Ok(result)
-    })?
+    });
+    done.ok_or_else(|| Error::Busy.to_string())?
 }
 
 /// In a cluster there is a key of exactly the prefix's name, so that the server sends clients to the
