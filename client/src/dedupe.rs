@@ -19,6 +19,7 @@ mod record;
 mod requires;
 mod sharded;
 mod storage;
+mod urls;
 mod wacz;
 
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub use self::record::{
 pub use self::requires::{Dependent, Of, Required};
 pub use self::sharded::{Doing, Sharded, Unfinished};
 pub use self::storage::{Moved, Storage};
+pub use self::urls::{Capture, Captures, Urls};
 pub use self::wacz::Wacz;
 use crate::server::{Ask, Batch, Call, Code, Pending, Server, Steps};
 

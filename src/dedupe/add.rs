@@ -84,6 +84,7 @@ impl<K: Store> Index<K> {
         counts::read(ks, &counts_key, counts::TOTAL_URLS)?;
         ks.hash_len(&records)?;
         ks.hash_len(&added)?;
+        self.check_urls_key(ks, crawl)?;
         let mut earliest = how
             .earliest
             .then(|| Earliest::of(self, ks, crawl))
@@ -115,6 +116,7 @@ impl<K: Store> Index<K> {
                         self.start(ks, crawl)?;
                         ks.hash_set(&records, field, &value)?;
                     }
+                    self.note_url(ks, crawl, digest, record.url)?;
                     if continuing {
                         ks.hash_set(&added, digest.canonical(), b"")?;
                     }

@@ -20,6 +20,7 @@ use super::job::{Job, Lent, Walk, adopt, crawls_in, each_crawl};
 use super::keys::CrawlKey;
 use super::store::Store;
 use super::stray::each_stray;
+use super::urls::settle;
 use super::wacz::WaczEntry;
 
 /// A look at every key of an index. With `repair` what is found is set right.
@@ -83,6 +84,7 @@ impl Check {
         self.sum_canceled(lent).await?;
         let crawls = crawls_in(lent, &[|names| &names.allcrawls]).await?;
         self.check_merged(lent).await?;
+        self.findings.url_drift = lent.with(|index, _| index.keeps_urls().then_some(0));
         for crawl in &crawls {
             self.check_crawl(lent, crawl).await?;
             lent.pause().await;
@@ -173,7 +175,21 @@ impl Check {
             self.findings
                 .check_record(index, ks, crawl, &numbers, (field, value))
         };
-        records.run(lent, check).await
+        records.run(lent, check).await?;
+        self.check_urls(lent, crawl).await
+    }
+
+    /// Looks at the index by URL of a crawl. What plain clients write is put in by the crawl's next commit.
+    async fn check_urls<K: Store>(&mut self, lent: &Lent<K>, crawl: &[u8]) -> Result<()> {
+        let repair = self.findings.repair;
+        if let Some(drift) = &mut self.findings.url_drift
+            && (repair || !lent.with(|index, ks| index.is_uncommitted(ks, crawl))?)
+        {
+            let wrong = settle(lent, crawl, repair).await?;
+            *drift += wrong;
+            self.findings.repaired += if repair { wrong } else { 0 };
+        }
+        Ok(())
     }
 
     async fn check_holders<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {

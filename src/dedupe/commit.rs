@@ -350,6 +350,10 @@ impl Commit<'_> {
         moved: &mut Vec<Vec<u8>>,
     ) -> Result<()> {
         let (crawl, continued) = (self.crawl, self.continued);
+        if index.keeps_urls() {
+            // Plain clients may have written the record.
+            index.settle_url(ks, crawl, &Digest::of_field(field), true)?;
+        }
         // Nearly always the hash is new, and one step does it.
         let is_new = self.looked_at < LOOKED_AT;
         self.looked_at += usize::from(is_new);

@@ -42,6 +42,8 @@ pub enum Error {
     Stale(String),
     /// `HASCRAWLS`: the profile of an index in use cannot change.
     HasCrawls,
+    /// `NOURLS`: there is no whole index by URL; the text says how it stands.
+    NoUrls(&'static str),
     /// `BUSY`: called from a callback in the middle of another command of this module.
     Busy,
     /// `BADFORMAT`: the index was written by a newer version.
@@ -112,6 +114,10 @@ impl fmt::Display for Error {
             Error::Stale(text) => write!(f, "STALE {text}"),
             Error::HasCrawls => f.write_str(
                 "HASCRAWLS the profile cannot change once the index has crawls; use another prefix",
+            ),
+            Error::NoUrls(state) => write!(
+                f,
+                "NOURLS the index by URL {state}; DEDUPE.URLS with ON builds it"
             ),
             Error::Busy => f.write_str(
                 "BUSY another command of this module is running; a keyspace callback must wait until it has ended",

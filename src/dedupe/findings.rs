@@ -29,6 +29,8 @@ pub(super) struct Findings {
     pub(super) stale_holders: u64,
     pub(super) interrupted: u64,
     pub(super) placeholders: u64,
+    /// Entries of the index by URL that are missing, wrong, or of no record; nothing if there is none.
+    pub(super) url_drift: Option<u64>,
     pub(super) repaired: u64,
 }
 
@@ -246,7 +248,8 @@ impl Findings {
             + f.leaked_keys
             + f.to_remove_crawls
             + f.stale_holders
-            + f.interrupted;
+            + f.interrupted
+            + f.url_drift.unwrap_or(0);
         let mut entries = vec![
             ("crawls", f.crawls),
             ("hashes", f.hashes),
@@ -263,6 +266,7 @@ impl Findings {
             ("placeholders", f.placeholders),
             ("ok", u64::from(faults == 0)),
         ];
+        entries.extend(f.url_drift.map(|drift| ("urlDrift", drift)));
         if self.repair {
             entries.push(("repaired", f.repaired));
         }

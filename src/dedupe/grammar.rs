@@ -25,6 +25,7 @@ use super::requires::{Format, Of, check_references};
 use super::revisit::{Dependency, Original, Revisit as Revisited};
 use super::sequence::{Sequence, WRITER_BYTES};
 use super::stats::{Figures, MAX_SAMPLES, Which};
+use super::urls::MAX_CAPTURES;
 use super::wacz::{FILENAME_BYTES, WACZ_HASH_BYTES};
 
 /// Maximum length of an id of a WACZ that is being written, in bytes.
@@ -106,6 +107,31 @@ command! {
             with_wacz: bool = Flag("WITHWACZ"),
         }
         digests: SmallVec<[Digest; 1]> = Many(HASH),
+    }
+}
+
+command! {
+    prefix "dedupe.lookupurl", "readonly blocking";
+    /// Lists the captures of URLs, newest first.
+    ///
+    /// O(C*log(N)+M) for each URL, where C is the number of crawls, N that of hashes, M that of captures, in slices
+    pub struct LookUpUrl<'a> {
+        {
+            own: Option<&'a [u8]> = CRAWL.after("CRAWL"),
+            limit: Option<u64> = Integer::new("limit", 1, MAX_CAPTURES).after("LIMIT"),
+            before: Option<&'a [u8]> = After::new("BEFORE", Date),
+        }
+        urls: SmallVec<[&'a [u8]; 1]> = Many(Bytes::new("url", URL_BYTES)),
+    }
+}
+
+command! {
+    prefix "dedupe.urls", "write blocking";
+    /// Switches the index by URL on or off.
+    ///
+    /// O(N) where N is the number of records, in slices
+    pub struct Urls {
+        on: bool = Choice("switch", &[("ON", true), ("OFF", false)]),
     }
 }
 
@@ -446,7 +472,7 @@ command! {
 macro_rules! all {
     ($with:ident) => {
         $with! {
-            Lookup Claim Unclaim Begin Add Revisit WaczOpen WaczClose WaczList Commit Cancel
+            Lookup LookUpUrl Urls Claim Unclaim Begin Add Revisit WaczOpen WaczClose WaczList Commit Cancel
             Remove Retain Requires RequiredBy Stats ListCrawls Check Repair Profile Pack Unpack
         }
     };

@@ -57,6 +57,12 @@ impl<K: Store> Walk<K> {
         Walk::over(vec![Source::Set(key, cursor)])
     }
 
+    /// Over the members of a sorted set.
+    pub fn sorted_set(ks: &mut K, key: K::Name) -> Walk<K> {
+        let cursor = ks.cursor();
+        Walk::over(vec![Source::SortedSet(key, cursor)])
+    }
+
     /// Over one of the hashes that can be in either storage.
     pub fn stored(index: &mut Index<K>, ks: &mut K, of: Of) -> Walk<K> {
         Walk::over(index.sources(ks, &of))

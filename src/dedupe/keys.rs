@@ -236,6 +236,8 @@ crawl_keys! {
     Refs = (RECORDS, b":refs", KeyType::Set);
     /// `h:<crawl>:seq`: writer → `n reply`.
     Seq = hash(b":seq");
+    /// `h:<crawl>:urls`: hashes by a fingerprint of the URL of their record.
+    Urls = (RECORDS, b":urls", KeyType::SortedSet);
 }
 
 impl CrawlKey {
@@ -422,6 +424,7 @@ mod tests {
             ":deps",
             ":refs",
             ":seq",
+            ":urls",
             ":claims",
             ":reqCrawls",
             ":duperefs",
@@ -437,7 +440,14 @@ mod tests {
 
     #[test]
     fn only_book_keeping_may_be_read_by_everybody() {
-        for name in ["h:a:seq", "h:a:deps", "crawlspace", "claims", "sharedwaczs"] {
+        for name in [
+            "h:a:seq",
+            "h:a:deps",
+            "h:a:urls",
+            "crawlspace",
+            "claims",
+            "sharedwaczs",
+        ] {
             assert!(is_bookkeeping(name.as_bytes()), "{name}");
         }
         for name in [

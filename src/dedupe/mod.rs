@@ -35,6 +35,7 @@ pub mod stats;
 pub mod store;
 pub mod stray;
 pub mod undo;
+pub mod urls;
 pub mod wacz;
 
 #[cfg(test)]

@@ -477,6 +477,7 @@ impl<K: Store> Index<K> {
         while let Some(spelling) = self.spelling_in(ks, crawl, &digest)? {
             dropped |= self.records(ks, crawl)?.del(ks, &spelling)?;
         }
+        self.drop_url(ks, crawl, &digest)?;
         Ok(dropped)
     }
 

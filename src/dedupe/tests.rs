@@ -23,6 +23,7 @@ use super::profile::Profile;
 use super::record::Record;
 use super::removal::{cancel, check_cancelable, check_removable, remove, retain};
 use super::revisit::{Dependency, Original, Revisit};
+use super::urls::{Asked, look_up, switch};
 use super::wacz::Finished;
 
 type MemoryIndex = Index<MemoryKeyspace>;
@@ -398,7 +399,10 @@ impl World {
     fn new(repeat_every: u32, storage: Storage) -> World {
         let mut ks = MemoryKeyspace::default();
         ks.repeat_every = repeat_every;
-        let index = open(&mut ks, storage);
+        let mut index = open(&mut ks, storage);
+        if repeat_every == 5 {
+            run(switch(true), &mut index, &mut ks).unwrap();
+        }
         World {
             ks,
             index,
@@ -731,6 +735,7 @@ impl World {
             cut.insert(hash_at);
         }
         state.now.count("totalUrls", 1);
+        self.index_plain_urls();
     }
 
     /// Whether a crawl that plain clients committed has no place in the order of commits yet: nothing
@@ -799,6 +804,69 @@ impl World {
         self.plainly = true;
     }
 
+    /// What plain clients write is not in the index by URL until somebody asks.
+    fn index_plain_urls(&mut self) {
+        if self.index.keeps_urls() {
+            run(switch(true), &mut self.index, &mut self.ks).unwrap();
+        }
+    }
+
+    /// Look-ups by URL give the model's captures.
+    fn urls_hold(&mut self) {
+        let mut expected: BTreeMap<Vec<u8>, BTreeSet<(Vec<u8>, Vec<u8>, Vec<u8>)>> =
+            BTreeMap::new();
+        for (&at, crawl) in &self.model.crawls {
+            let shown = crawl.uncommitted && crawl.visible.is_some();
+            let part = if shown {
+                Some(&crawl.now)
+            } else {
+                crawl.committed.as_ref()
+            };
+            for (&n, capture) in part.iter().flat_map(|part| &part.records) {
+                let digest = Digest::parse(&hash(n)).unwrap();
+                let written = digest.written(self.index.profile()).to_vec();
+                let date = DATES[capture.date].1.as_bytes().to_vec();
+                let captures = expected.entry(capture.url().into_bytes()).or_default();
+                captures.insert((CRAWLS[at].to_vec(), written, date));
+            }
+        }
+        let mut urls: Vec<Vec<u8>> = expected.keys().cloned().collect();
+        urls.push(b"http://example.com/nothing".to_vec());
+        let asked = Asked {
+            own: None,
+            limit: 1000,
+            before: None,
+            urls: urls.clone(),
+        };
+        let found = run(look_up(asked), &mut self.index, &mut self.ks);
+        let Ok(Reply::Array(lists)) = found else {
+            panic!("LOOKUPURL gives lists: {found:?}");
+        };
+        assert_eq!(lists.len(), urls.len());
+        for (url, list) in urls.iter().zip(lists) {
+            let Reply::Array(list) = list else {
+                panic!("{list:?}");
+            };
+            let given = list.len();
+            let captures = list.into_iter().map(|capture| match capture {
+                Reply::Array(fields) => match &fields[..] {
+                    [
+                        Reply::Bulk(crawl),
+                        Reply::Bulk(hash),
+                        _,
+                        Reply::Bulk(date),
+                        ..,
+                    ] => (crawl.clone(), hash.clone(), date.clone()),
+                    other => panic!("{other:?}"),
+                },
+                other => panic!("{other:?}"),
+            });
+            let captures: BTreeSet<_> = captures.collect();
+            assert_eq!(captures.len(), given);
+            assert_eq!(captures, expected.remove(url).unwrap_or_default());
+        }
+    }
+
     /// Look-ups give the model's owners, also while a job is cut short in the middle.
     fn lookups_hold(&mut self) {
         let removing = self.ks.keys.contains_key(&b"{p}:removing"[..]);
@@ -834,6 +902,9 @@ impl World {
 
     fn keys_hold(&mut self) {
         self.lookups_hold();
+        if self.index.keeps_urls() {
+            self.urls_hold();
+        }
         let mut merged = BTreeMap::new();
         let mut walk = Walk::stored(&mut self.index, &mut self.ks, Of::Merged);
         let walked = walk.slice(

@@ -212,6 +212,9 @@ map_reply! {
         placeholders: u64,
         /// Whether nothing is wrong, or was before it was mended.
         ok: bool,
+        /// Hashes that the index by URL lacks or has under another URL, and its entries without a record. `None` when
+        /// there is no such index.
+        url_drift: Option<u64>,
         /// How many repairs were made. `None` for a check, which makes none.
         repaired: Option<u64>,
     }

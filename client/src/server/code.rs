@@ -73,6 +73,8 @@ codes! {
     Removing = "REMOVING",
     /// The index has crawls, so its profile cannot change.
     HasCrawls = "HASCRAWLS",
+    /// The index has no index by URL, or it is not complete yet.
+    NoUrls = "NOURLS",
     /// A purge by another program has set the crawl aside, or is under way in the index.
     Purging = "PURGING",
 

@@ -13,7 +13,7 @@ pub(super) fn family(storage: &'static str) -> Family {
         samples: SAMPLES,
         refused: &[("PROFILE browsertrix", "HASCRAWLS")],
         reads: READS,
-        without_memory: "unclaim cancel retain remove pack profile",
+        without_memory: "unclaim cancel retain remove pack profile urls",
         keys: KEYS,
         fields: FIELDS,
         aliases: &[("n", "sequence number"), ("revisit-size", "size")],
@@ -49,6 +49,7 @@ fn fill(c: &mut Wire, p: &str) -> State {
     for line in [
         "WACZOPEN open open.wacz",
         "REVISIT open REF u <h1> 5",
+        "URLS ON",
         "ADD open SEQ writer 3 <h2> 0 <date> http://e.com/ 5",
     ] {
         c.expect_ok(&state.words(line));
@@ -72,18 +73,19 @@ const SAMPLES: &[&str] = &rows![
     "REQUIRES b TRANSITIVE"; "REQUIRES REF u"; "REQUIRES REFS 'a 0' 'b 0' FORMAT RESP";
     "REQUIRES a FORMAT JSON"; "REQUIREDBY a"; "STATS"; "STATS a"; "STATS SAMPLES 2"; "CRAWLS"; "CRAWLS COMMITTED";
     "CRAWLS UNCOMMITTED"; "CRAWLS UNLISTED"; "CHECK"; "REPAIR"; "PROFILE"; "PROFILE document"; "PACK";
-    "UNPACK";
+    "UNPACK"; "URLS OFF"; "URLS ON"; "LOOKUPURL http://example.com/page/1";
+    "LOOKUPURL CRAWL open LIMIT 2 BEFORE 2030-01-01T00:00:00Z http://example.com/page/1 http://e.com/";
 ];
 
 const READS: &[&str] = &rows![
     "LOOKUP <h1> <h2> <h20> <h77>"; "LOOKUP CRAWL open WITHWACZ <h1> <h2> <h20>"; "WACZLIST a";
-    "WACZLIST open"; "STATS"; "STATS a"; "CRAWLS"; "REQUIRES b"; "REQUIRES REF u"; "REQUIREDBY a"; "CHECK";
+    "WACZLIST open"; "STATS"; "STATS a"; "CRAWLS"; "REQUIRES b"; "REQUIRES REF u"; "REQUIREDBY a"; "CHECK"; "LOOKUPURL http://example.com/page/1 http://example.com/page/20";
 ];
 
 const KEYS: &str = "\
     h:a h:a:counts c:a:wacz uncommittedcrawls allcrawls allhashes allcounts a:reqCrawls \
     u:duperefs src:d crawlspace committing removing commits holders claims h:a:baseline \
-    h:a:added h:a:merging h:a:unstored h:a:deps h:a:refs h:a:seq";
+    h:a:added h:a:merging h:a:unstored h:a:deps h:a:refs h:a:seq h:a:urls";
 
 const INVALID: &[[&str; 4]] = &rows![
     ["", "crawl", "'' a:counts a:wacz", "BADCRAWL"];
@@ -93,7 +95,7 @@ const INVALID: &[[&str; 4]] = &rows![
     ["", "size revisit-size", "-1", "size"];
     ["", "waczIndex index", "-1", "index"];
     ["", "n", "-1 0", "'sequence number'"];
-    ["", "PX", "-1", "PX"];
+    ["", "PX", "-1", "PX"]; ["", "LIMIT", "-1 0", "LIMIT"];
     ["", "BLOCK", "-1", "BLOCK"];
     ["", "date", "'' yesterday '1 2' 2026-03-19\n", "date"];
     ["", "reference", "'' a 'a x'", "reference unexpected"];
@@ -108,6 +110,7 @@ const LIMITS: &[[&str; 5]] = &rows![
         "'0 to 9007199254740991'"];
     ["WACZCLOSE", "index", "0", "4294967296", "'0 to 4294967295'"];
     ["", "n token", "9223372036854775807", "0", "'1 to 9223372036854775807'"];
+    ["", "LIMIT", "1 10000", "0 10001", "'1 to 10000'"];
     ["", "PX", "1 86400000", "0 86400001", "'1 to 86400000'"];
     ["", "BLOCK", "0 86400000", "86400001", "'0 to 86400000'"];
     ["", "date", "2026-03-19T12:00:00.123456+01:00", "2026-03-19T12:00:00.1234567+01:00", "'maximum is 32'"];

@@ -13,5 +13,6 @@ mod model;
 mod records;
 mod removal;
 mod roles;
+mod urls;
 mod visibility;
 mod wacz;

@@ -250,7 +250,7 @@ fn replies_are_the_same_in_both_protocols(family: &Family) {
         .filter_map(|name| name.split('.').next_back())
         .collect();
     let expected = match family.name {
-        "DEDUPE" => "check crawls pack repair requires stats unpack waczlist",
+        "DEDUPE" => "check crawls pack repair requires stats unpack urls waczlist",
         "CHG" => "check info repair why",
         _ => "explain info",
     };

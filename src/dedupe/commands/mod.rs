@@ -12,6 +12,7 @@ mod pack;
 mod records;
 mod settings;
 mod store;
+mod urls;
 mod wacz;
 
 use crawlspace_host::server::api::Ctx;

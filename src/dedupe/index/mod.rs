@@ -29,6 +29,7 @@ use super::error::{Error, Result};
 use super::keys::{CrawlKey, META, Names};
 use super::profile::Profile;
 use super::store::Store;
+use super::urls::State as UrlsState;
 
 /// The format of the index that this version writes.
 const FORMAT: &[u8] = b"1";
@@ -55,6 +56,7 @@ pub struct Index<K: Store> {
     ledger: Ledger,
     spelling: Spelling,
     visible: Visible,
+    urls: UrlsState,
 }
 
 /// How many indexes were opened by this process.
@@ -121,6 +123,7 @@ impl<K: Store> Index<K> {
             ledger: Ledger::read(ks, &names.meta)?,
             spelling: Spelling::default(),
             visible: Visible::read(ks, &names.meta)?,
+            urls: UrlsState::read(ks, &names.meta)?,
             names,
         };
         if stored.is_none() {
@@ -295,6 +298,16 @@ impl<K: Store> Index<K> {
             self.set_commit_state(ks, crawl, None)?;
         }
         Ok(())
+    }
+
+    /// Whether there is an index by URL.
+    pub(super) fn urls(&self) -> UrlsState {
+        self.urls
+    }
+
+    /// Notes what was written down about that.
+    pub(super) fn note_urls_state(&mut self, state: UrlsState) {
+        self.urls = state;
     }
 
     /// Takes the next number in the order of commits.

@@ -400,6 +400,8 @@ pub(crate) enum Source<K: Keyspace> {
     Hash(K::Name, K::Cursor),
     /// A plain set.
     Set(K::Name, K::Cursor),
+    /// A sorted set.
+    SortedSet(K::Name, K::Cursor),
     /// A part of a packed index.
     Packed(K::Name, Of, Cursor),
 }
@@ -410,6 +412,7 @@ impl<K: Store> Source<K> {
         Ok(match self {
             Source::Hash(key, cursor) => ks.hash_scan(key, cursor, out)?,
             Source::Set(key, cursor) => ks.set_scan(key, cursor, out)?,
+            Source::SortedSet(key, cursor) => ks.zset_scan(key, cursor, out)?,
             Source::Packed(key, of, cursor) => {
                 let part = match of {
                     Of::Merged => Part::Owners,

@@ -518,7 +518,8 @@ fn failed_command_does_not_use_up_its_sequence_number() {
 #[test]
 fn crawl_ids_that_would_share_keys_are_refused() {
     let (server, mut c) = DedupeIndex::start(P);
-    let ids = "'' a:counts a:wacz a:baseline a:added a:merging a:unstored a:deps a:refs a:seq";
+    let ids =
+        "'' a:counts a:wacz a:baseline a:added a:merging a:unstored a:deps a:refs a:seq a:urls";
     for id in ids.split(' ') {
         for line in [
             format!("ADD {id} @1"),

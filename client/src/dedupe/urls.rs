@@ -1,0 +1,124 @@
+//! The captures of a URL.
+
+use redis::{FromRedisValue, ParsingError, Value};
+use serde::Serialize;
+
+use super::Index;
+use crate::reply::{as_optional_text, as_text};
+use crate::server::{Ask, Call};
+
+/// A capture of a URL: a record that a crawl has stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Capture {
+    /// The crawl that stored it.
+    #[serde(serialize_with = "as_text")]
+    pub crawl: Vec<u8>,
+    /// The hash of its payload.
+    #[serde(serialize_with = "as_text")]
+    pub hash: Vec<u8>,
+    /// Which of that crawl's WACZ files it is in.
+    pub wacz_index: u64,
+    /// When it was captured, in the form that the crawler gave: 14 digits, 17 digits or ISO.
+    #[serde(serialize_with = "as_text")]
+    pub date: Vec<u8>,
+    /// Size of the `response` record in bytes.
+    pub size: u64,
+    /// Name of the WACZ file. `None` when the crawl's list has none at that index.
+    #[serde(serialize_with = "as_optional_text")]
+    pub filename: Option<Vec<u8>>,
+}
+
+impl FromRedisValue for Capture {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let (crawl, hash, wacz_index, date, size, filename) =
+            FromRedisValue::from_redis_value(value)?;
+        Ok(Capture {
+            crawl,
+            hash,
+            wacz_index,
+            date,
+            size,
+            filename,
+        })
+    }
+}
+
+/// Which captures are asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Captures<'a> {
+    /// Uncommitted captures of this crawl count as well.
+    pub crawl: Option<&'a [u8]>,
+    /// At most this many of each URL, 1 to 10 000; without it 100.
+    pub limit: Option<u64>,
+    /// Only those older than this date.
+    pub before: Option<&'a [u8]>,
+}
+
+map_reply! {
+    /// What the index by URL has (`DEDUPE.URLS`).
+    Urls as "camelCase" {
+        /// `on` or `off`.
+        urls: String,
+        /// Crawls in it, uncommitted ones included.
+        crawls: u64,
+        /// Their records.
+        records: u64,
+    }
+}
+
+impl<S: Ask> Index<S> {
+    /// `DEDUPE.LOOKUPURL`: the captures of each URL, newest first.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let newest = Captures { limit: Some(1), ..Captures::default() };
+    /// for capture in &index.lookup_urls(newest, &[b"https://example.com/"])?[0] {
+    ///     println!("captured at {}", String::from_utf8_lossy(&capture.date));
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NOURLS` when there is no index by URL, `BADCRAWL`; or when the server cannot be reached.
+    pub fn lookup_urls(
+        &self,
+        captures: Captures<'_>,
+        urls: &[&[u8]],
+    ) -> S::Answer<Vec<Vec<Capture>>> {
+        if urls.is_empty() {
+            return self.server.ask(Call::known(Vec::new()));
+        }
+        let mut lookup = self.command("DEDUPE.LOOKUPURL");
+        if let Some(crawl) = captures.crawl {
+            lookup.arg("CRAWL").arg(crawl);
+        }
+        if let Some(limit) = captures.limit {
+            lookup.arg("LIMIT").arg(limit);
+        }
+        if let Some(before) = captures.before {
+            lookup.arg("BEFORE").arg(before);
+        }
+        lookup.arg(urls);
+        self.server.ask(Call::new(lookup).repeatable().waits())
+    }
+
+    /// `DEDUPE.URLS`: switches the index by URL on or off. Others go on meanwhile.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// println!("{} records can be found by URL", index.set_urls(true)?.records);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key of the index has another type, `OOM` when the server is at `maxmemory`; or when it cannot
+    /// be reached.
+    pub fn set_urls(&self, on: bool) -> S::Answer<Urls> {
+        let mut urls = self.command("DEDUPE.URLS");
+        urls.arg(if on { "ON" } else { "OFF" });
+        self.server.ask(Call::new(urls).repeatable().waits())
+    }
+}

@@ -1,0 +1,411 @@
+//! The index by URL: the captures of a URL, found without reading all records.
+//!
+//! `h:<crawl>:urls` is a sorted set with the hashes of the crawl. The score of each is a fingerprint of the URL of its
+//! record, so the candidates for a URL lie side by side, and the record's own URL decides. The field `urls` of
+//! `crawlspace` says whether there is such an index; without it no key is written and nothing is asked.
+
+use std::cmp::Reverse;
+
+use crawlspace_host::keyspace::Batch;
+use crawlspace_host::reply::Reply;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::date::Moment;
+use super::digest::Digest;
+use super::error::{Error, Result};
+use super::gather::Gather;
+use super::index::Index;
+use super::index::storage::Of;
+use super::job::{Job, Lent, Walk, crawls_in};
+use super::keys::{CrawlKey, Pick};
+use super::profile::Profile;
+use super::record::{Record, Room};
+use super::store::{Store, Stored};
+use super::undo;
+
+/// Maximum number of captures that are given of one URL.
+pub const MAX_CAPTURES: u64 = 10_000;
+
+/// How many are given when the call says nothing.
+pub const CAPTURES: u64 = 100;
+
+/// Field of `crawlspace` with the state of the index by URL.
+const FIELD: &[u8] = b"urls";
+
+const BUILDING: &[u8] = b"building";
+const ON: &[u8] = b"on";
+
+/// Whether there is an index by URL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    /// No.
+    #[default]
+    Off,
+    /// New records go into it, and older ones are on their way.
+    Building,
+    /// It has all records that were not written by plain clients since.
+    On,
+}
+
+impl State {
+    /// Reads the state of an index.
+    pub(super) fn read<K: Store>(ks: &mut K, meta: &K::Name) -> Result<State> {
+        let value = ks.hash_get(meta, FIELD)?;
+        Ok(match value.as_ref().map(AsRef::as_ref) {
+            Some(ON) => State::On,
+            Some(_) => State::Building,
+            None => State::Off,
+        })
+    }
+}
+
+/// A number below 2^52 for a URL: every such number is a score of its own.
+fn fingerprint(url: &[u8]) -> f64 {
+    (xxh3_64(url) >> 12) as f64
+}
+
+/// The URL as records of this profile have it.
+fn stored_url(url: &[u8], profile: Profile) -> Vec<u8> {
+    let (wacz_index, date, size) = (0, &b""[..], 0);
+    let given = Record {
+        wacz_index,
+        date,
+        url,
+        size,
+    };
+    let mut room = Room::default();
+    given.as_stored(profile, &mut room).url.to_vec()
+}
+
+impl<K: Store> Index<K> {
+    /// Whether records are put into an index by URL as they come.
+    pub(super) fn keeps_urls(&self) -> bool {
+        self.urls() != State::Off
+    }
+
+    fn urls_key(&mut self, ks: &mut K, crawl: &[u8]) -> K::Name {
+        self.crawl_key(ks, crawl, CrawlKey::Urls)
+    }
+
+    /// Refuses a key of another type where the index by URL of a crawl is kept.
+    pub(super) fn check_urls_key(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        if self.keeps_urls() {
+            let key = self.urls_key(ks, crawl);
+            ks.zset_len(&key)?;
+        }
+        Ok(())
+    }
+
+    /// A record is stored for a hash of a crawl.
+    pub(super) fn note_url(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+        url: &[u8],
+    ) -> Result<()> {
+        if self.keeps_urls() {
+            let key = self.urls_key(ks, crawl);
+            ks.zset_add(&key, digest.canonical(), fingerprint(url))?;
+        }
+        Ok(())
+    }
+
+    /// A crawl has no record of a hash any more.
+    pub(super) fn drop_url(&mut self, ks: &mut K, crawl: &[u8], digest: &Digest) -> Result<()> {
+        if self.keeps_urls() {
+            let key = self.urls_key(ks, crawl);
+            ks.zset_del(&key, digest.canonical())?;
+        }
+        Ok(())
+    }
+
+    /// Whether the entry of a hash is not what the crawl's record of it says; with `mends` it is set right.
+    pub(super) fn settle_url(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+        mends: bool,
+    ) -> Result<bool> {
+        let record = self.record_of(ks, crawl, digest)?;
+        let record = record
+            .as_ref()
+            .and_then(|value| Record::parse(value.as_ref()));
+        let score = record.map(|record| fingerprint(record.url));
+        let key = self.urls_key(ks, crawl);
+        let differs = ks.zset_score(&key, digest.canonical())? != score;
+        if differs && mends {
+            match score {
+                Some(score) => ks.zset_add(&key, digest.canonical(), score)?,
+                None => ks.zset_remove(&key, digest.canonical())?,
+            }
+        }
+        Ok(differs)
+    }
+
+    fn set_urls_state(&mut self, ks: &mut K, state: State) -> Result<()> {
+        let meta = self.names().meta.clone();
+        match state {
+            State::Off => ks.hash_del(&meta, FIELD)?,
+            State::Building => ks.hash_set(&meta, FIELD, BUILDING)?,
+            State::On => ks.hash_set(&meta, FIELD, ON)?,
+        };
+        self.note_urls_state(state);
+        Ok(())
+    }
+
+    /// Hashes of a crawl whose records may have this URL.
+    fn candidates(&mut self, ks: &mut K, crawl: &[u8], url: &[u8]) -> Result<Batch> {
+        let key = self.urls_key(ks, crawl);
+        let score = fingerprint(url);
+        let mut found = Batch::default();
+        let end = ks.zset_count(&key, score)?;
+        if end > 0 {
+            let begin = ks.zset_count(&key, score - 1.0)?;
+            ks.zset_range(&key, begin, end.saturating_sub(begin), &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// Whether a plain client wrote a record of a continued crawl that no commit took.
+    fn is_unseen(&mut self, ks: &mut K, crawl: &[u8], digest: &Digest) -> Result<bool> {
+        if !self.is_uncommitted(ks, crawl)? || !self.has_unseen_fields(ks, crawl)? {
+            return Ok(false);
+        }
+        let commits = Gather::new(self, ks, crawl, true)?;
+        Ok(!commits.is_recorded(self, ks, crawl, digest)?)
+    }
+
+    /// A crawl's record of a hash, if those who ask may see it: `own` names their crawl.
+    fn seen_record(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+        own: Option<&[u8]>,
+    ) -> Result<Option<Stored<K::Value>>> {
+        let committed = self.committed_record(ks, crawl, digest)?;
+        if committed.is_some() && !self.is_unseen(ks, crawl, digest)? {
+            return Ok(committed);
+        }
+        let is_seen = own == Some(crawl)
+            || self.is_visible(crawl)
+                && self.is_uncommitted(ks, crawl)?
+                && !self.is_removing(ks, crawl)?;
+        if is_seen && !self.is_leaving(ks, crawl)? {
+            self.record_of(ks, crawl, digest)
+        } else {
+            Ok(None)
+        }
+    }
+}
+
+/// Switches the index by URL on or off; its reply is a map of the state and of the numbers of crawls and records that
+/// are in the index by URL. Sent again, ON puts in what plain clients have written since.
+///
+/// # Errors
+/// The job ends with `WRONGTYPE` when a key holds another type; or when the server refuses.
+pub fn switch<K: Store>(on: bool) -> Job<K> {
+    Job::new(async move |lent: Lent<K>| {
+        lent.with(|index, ks| {
+            index.check_types(ks, None)?;
+            let state = match (on, index.urls()) {
+                (true, State::On) => return Ok(()),
+                (true, _) => State::Building,
+                (false, State::Off) => return Ok(()),
+                (false, _) => State::Off,
+            };
+            index.register(ks)?;
+            index.set_urls_state(ks, state)
+        })?;
+        let sets: [Pick<K::Name>; 3] = [
+            |names| &names.allcrawls,
+            |names| &names.uncommitted,
+            |names| &names.outgoing,
+        ];
+        let crawls = crawls_in(&lent, &sets).await?;
+        let mut records = 0;
+        for (done, crawl) in crawls.iter().enumerate() {
+            if on {
+                settle(&lent, crawl, true).await?;
+            }
+            records += lent.with(|index, ks| {
+                let key = index.urls_key(ks, crawl);
+                if on {
+                    return Ok(ks.zset_len(&key)?);
+                }
+                ks.delete(&key)?;
+                Ok::<_, Error>(0)
+            })?;
+            lent.report(done as u64 + 1, crawls.len() as u64);
+            lent.pause().await;
+        }
+        lent.with(|index, ks| {
+            if on && index.urls() != State::On {
+                // Somebody may have emptied the database meanwhile.
+                index.register(ks)?;
+                index.set_urls_state(ks, State::On)?;
+            }
+            Ok(Reply::named([
+                ("urls", Reply::bulk(if on { "on" } else { "off" })),
+                (
+                    "crawls",
+                    Reply::count(if on { crawls.len() as u64 } else { 0 }),
+                ),
+                ("records", Reply::count(records)),
+            ]))
+        })
+    })
+}
+
+/// Compares the index by URL of a crawl with its records; with `mends` it is set right. The number of entries that were
+/// missing, wrong, or of no record.
+///
+/// # Errors
+/// `WRONGTYPE` when a key holds another type; or when the server refuses.
+pub(super) async fn settle<K: Store>(lent: &Lent<K>, crawl: &[u8], mends: bool) -> Result<u64> {
+    let mut wrong = 0;
+    let records = lent.with(|index, ks| Walk::stored(index, ks, Of::Records(crawl.to_vec())));
+    let entries = lent.with(|index, ks| {
+        let key = index.urls_key(ks, crawl);
+        Walk::sorted_set(ks, key)
+    });
+    // Entries without a record are found in the second walk alone.
+    for (walk, is_second) in [(records, false), (entries, true)] {
+        let look = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
+            let digest = Digest::of_field(field);
+            if !is_second || index.record_of(ks, crawl, &digest)?.is_none() {
+                wrong += u64::from(index.settle_url(ks, crawl, &digest, mends)?);
+            }
+            Ok(())
+        };
+        walk.run(lent, look).await?;
+    }
+    Ok(wrong)
+}
+
+/// What a look-up by URL asks for.
+pub struct Asked {
+    /// The crawl whose uncommitted records count as well.
+    pub own: Option<Vec<u8>>,
+    /// How many captures of each URL are given at most.
+    pub limit: u64,
+    /// Only captures that are older than this date.
+    pub before: Option<Vec<u8>>,
+    /// The URLs.
+    pub urls: Vec<Vec<u8>>,
+}
+
+/// A capture of a URL.
+struct Capture {
+    moment: Option<Moment>,
+    crawl: Vec<u8>,
+    digest: Digest,
+    value: Vec<u8>,
+}
+
+/// The captures of URLs, newest first; its reply has a list for each URL.
+///
+/// # Errors
+/// The job ends with `NOURLS` when there is no index by URL, or it is not complete yet; `NOPERM` when the user may not
+/// read a crawl's records; `WRONGTYPE` when a key holds another type.
+pub fn look_up<K: Store>(asked: Asked) -> Job<K> {
+    Job::new(async move |lent: Lent<K>| {
+        let profile = lent.with(|index, _| match index.urls() {
+            State::On => Ok(index.profile()),
+            State::Building => Err(Error::NoUrls("is being built, or was cut short")),
+            State::Off => Err(Error::NoUrls("is off")),
+        })?;
+        let mut crawls = crawls_in(&lent, &[|names| &names.allcrawls]).await?;
+        let visible = lent.with(|index, _| index.visible());
+        let visible = visible.iter().map(|(_, crawl)| crawl);
+        crawls.extend(visible.chain(&asked.own).cloned());
+        crawls.sort_unstable();
+        crawls.dedup();
+        let mut lists = Vec::with_capacity(asked.urls.len());
+        for url in &asked.urls {
+            let url = stored_url(url, profile);
+            let found = captures(&lent, &crawls, &url, &asked).await?;
+            let mut list = Vec::with_capacity(found.len());
+            for capture in &found {
+                list.push(lent.with(|index, ks| reply_of(index, ks, capture))?);
+                lent.pause().await;
+            }
+            lists.push(Reply::Array(list));
+        }
+        Ok(Reply::Array(lists))
+    })
+}
+
+async fn captures<K: Store>(
+    lent: &Lent<K>,
+    crawls: &[Vec<u8>],
+    url: &[u8],
+    asked: &Asked,
+) -> Result<Vec<Capture>> {
+    let limit = asked.limit as usize;
+    let before = asked.before.as_deref().and_then(Moment::of);
+    let mut found: Vec<Capture> = Vec::new();
+    for crawl in crawls {
+        let candidates = lent.with(|index, ks| index.candidates(ks, crawl, url))?;
+        let mut candidates = candidates.iter();
+        lent.slices(|index, ks, time| {
+            for (hash, _) in candidates.by_ref() {
+                let digest = Digest::of_field(hash);
+                let seen = index.seen_record(ks, crawl, &digest, asked.own.as_deref())?;
+                let value = seen.as_ref().map_or(&b""[..], AsRef::as_ref);
+                if let Some(record) = Record::parse(value).filter(|record| record.url == url) {
+                    let moment = Moment::of(record.date);
+                    let is_asked = before.is_none() || moment.is_some() && moment < before;
+                    if is_asked {
+                        let (crawl, value) = (crawl.clone(), value.to_vec());
+                        found.push(Capture {
+                            moment,
+                            crawl,
+                            digest,
+                            value,
+                        });
+                    }
+                }
+                if found.len() > 2 * limit {
+                    keep_newest(&mut found, limit);
+                }
+                if !time() {
+                    return Ok(false);
+                }
+            }
+            Ok::<_, Error>(true)
+        })
+        .await?;
+        lent.pause().await;
+    }
+    keep_newest(&mut found, limit);
+    Ok(found)
+}
+
+/// Sorts captures, newest first, those with a date that nobody can read last, and drops all after the first `limit`.
+fn keep_newest(found: &mut Vec<Capture>, limit: usize) {
+    found.sort_by(|a, b| {
+        let moments = a.moment.is_none().cmp(&b.moment.is_none());
+        moments
+            .then_with(|| Reverse(a.moment).cmp(&Reverse(b.moment)))
+            .then_with(|| a.crawl.cmp(&b.crawl))
+            .then_with(|| a.digest.canonical().cmp(b.digest.canonical()))
+    });
+    found.truncate(limit);
+}
+
+fn reply_of<K: Store>(index: &mut Index<K>, ks: &mut K, capture: &Capture) -> Result<Reply> {
+    let record = Record::parse(&capture.value).expect("only whole records are found");
+    let waczs = index.crawl_key(ks, &capture.crawl, CrawlKey::Waczs);
+    let file = undo::file(ks, &waczs, record.wacz_index)?;
+    Ok(Reply::Array(vec![
+        Reply::bulk(&capture.crawl),
+        Reply::bulk(capture.digest.written(index.profile())),
+        Reply::count(record.wacz_index),
+        Reply::bulk(record.date),
+        Reply::count(record.size),
+        file.map_or(Reply::Nil, |file| Reply::bulk(file.filename)),
+    ]))
+}
