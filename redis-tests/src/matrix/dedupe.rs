@@ -36,6 +36,7 @@ fn fill(c: &mut Wire, p: &str) -> State {
     for (name, n) in [("h1", 1), ("h2", 2), ("h20", 20), ("h30", 30), ("h77", 77)] {
         state = state.with(name, sha256_of(n));
     }
+    c.expect_ok(&state.words("URLS ON"));
     for (crawl, hashes) in [("a", 0..5), ("b", 3..9)] {
         add(c, p, crawl, hashes);
         c.expect_ok(&state.words(&format!("WACZOPEN {crawl} {crawl}.wacz")));
@@ -49,7 +50,6 @@ fn fill(c: &mut Wire, p: &str) -> State {
     for line in [
         "WACZOPEN open open.wacz",
         "REVISIT open REF u <h1> 5",
-        "URLS ON",
         "ADD open SEQ writer 3 <h2> 0 <date> http://e.com/ 5",
     ] {
         c.expect_ok(&state.words(line));

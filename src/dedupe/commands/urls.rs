@@ -11,6 +11,7 @@ use super::jobs::{JobKind, id, submit, submit_reading};
 
 impl Act for LookUpUrl<'static> {
     fn act(asked: LookUpUrl<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        permit(call, &[(Keys::All(Group::State), Access::Read)])?;
         let asked = Asked {
             own: asked.own.map(<[u8]>::to_vec),
             limit: asked.limit.unwrap_or(CAPTURES),
