@@ -813,8 +813,7 @@ impl World {
 
     /// Look-ups by URL give the model's captures.
     fn urls_hold(&mut self) {
-        let mut expected: BTreeMap<Vec<u8>, BTreeSet<(Vec<u8>, Vec<u8>, Vec<u8>)>> =
-            BTreeMap::new();
+        let mut expected: BTreeMap<Vec<u8>, BTreeSet<[Vec<u8>; 3]>> = BTreeMap::new();
         for (&at, crawl) in &self.model.crawls {
             let shown = crawl.uncommitted && crawl.visible.is_some();
             let part = if shown {
@@ -827,7 +826,7 @@ impl World {
                 let written = digest.written(self.index.profile()).to_vec();
                 let date = DATES[capture.date].1.as_bytes().to_vec();
                 let captures = expected.entry(capture.url().into_bytes()).or_default();
-                captures.insert((CRAWLS[at].to_vec(), written, date));
+                captures.insert([CRAWLS[at].to_vec(), written, date]);
             }
         }
         let mut urls: Vec<Vec<u8>> = expected.keys().cloned().collect();
@@ -856,7 +855,7 @@ impl World {
                         _,
                         Reply::Bulk(date),
                         ..,
-                    ] => (crawl.clone(), hash.clone(), date.clone()),
+                    ] => [crawl.clone(), hash.clone(), date.clone()],
                     other => panic!("{other:?}"),
                 },
                 other => panic!("{other:?}"),
