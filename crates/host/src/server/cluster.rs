@@ -18,8 +18,8 @@
 //!
 //! A slot may also move as a whole (`CLUSTER MIGRATESLOTS` of Valkey 9): the old owner serves it until the last write
 //! has reached the new one, which begins to serve it then. A server allows that only while every module declares
-//! that it can ([`take_slots_whole`]). The new owner applies commands of the old one, as a replica would
-//! ([`is_importing`]).
+//! that it can (`take_slots_whole`). The new owner applies commands of the old one, as a replica would
+//! (`is_importing`).
 
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int};
