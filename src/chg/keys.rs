@@ -152,21 +152,42 @@ pub fn is_bookkeeping(name: &[u8]) -> bool {
     ONCE.iter().any(once) || EACH.iter().any(each)
 }
 
-/// Whether a key may be one that something is cached of, whatever its prefix.
+/// By the last byte of a key, whether one that exists once and is heard of may end so.
+const LAST_BYTES: [bool; 256] = {
+    let mut last = [false; 256];
+    let mut row = 0;
+    while row < ONCE.len() {
+        let name = ONCE[row].name.as_bytes();
+        last[name[name.len() - 1] as usize] |= ONCE[row].heard.is_some();
+        row += 1;
+    }
+    last
+};
+
+/// Whether a key may be one that something is cached of, whatever its prefix. Nearly all keys of a server that has
+/// other data are none, which their last byte and their colons show.
 pub fn may_be_ours(key: &[u8]) -> bool {
-    heard_once(key).next().is_some() || memchr::memmem::find(key, GROUP.before).is_some()
+    heard_once(key).next().is_some() || groups_in(key).next().is_some()
 }
 
 /// The prefixes that a key may have if it exists once, each with what it means that others changed it.
 pub fn heard_once(key: &[u8]) -> impl Iterator<Item = (&[u8], Heard)> {
-    ONCE.iter()
+    let may_be = key.last().is_some_and(|&last| LAST_BYTES[last as usize]);
+    let rows: &[Once] = if may_be { ONCE } else { &[] };
+    rows.iter()
         .filter_map(|row| Some((key.strip_suffix(row.name.as_bytes())?, row.heard?)))
+}
+
+/// Where in a name a group may be named: the lengths of the prefixes that are possible.
+fn groups_in(name: &[u8]) -> impl Iterator<Item = usize> {
+    let ends = memchr::memchr_iter(b':', name).map(|colon| &name[..=colon]);
+    ends.filter_map(|end| Some(end.strip_suffix(GROUP.before)?.len()))
 }
 
 /// The prefixes of at most `max_prefix` bytes that a key may have if it is the hash of a group, each with the
 /// group's id.
 pub fn possible_groups(key: &[u8], max_prefix: usize) -> impl Iterator<Item = (&[u8], &[u8])> {
-    memchr::memmem::find_iter(key, GROUP.before)
+    groups_in(key)
         .take_while(move |&at| at <= max_prefix)
         .map(|at| (&key[..at], &key[at + GROUP.before.len()..]))
 }

@@ -338,21 +338,29 @@ const LAST_BYTES: [bool; 256] = {
     last
 };
 
-/// The prefixes that a key may have if it is one that exists once and is cached.
-fn prefixes_of_once(key: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The cached rows of keys that exist once, one of which a key of this name may be.
+fn rows_for(key: &[u8]) -> impl Iterator<Item = &'static Once> {
     let may_be = key.last().is_some_and(|&last| LAST_BYTES[last as usize]);
     let rows: &[Once] = if may_be { ONCE } else { &[] };
-    rows.iter()
-        .filter(|row| row.cached)
-        .filter_map(|row| row.prefix_of(key))
+    rows.iter().filter(|row| row.cached)
+}
+
+/// The prefixes that a key may have if it is one that exists once and is cached.
+fn prefixes_of_once(key: &[u8]) -> impl Iterator<Item = &[u8]> {
+    rows_for(key).filter_map(|row| row.prefix_of(key))
+}
+
+/// Where in a name a crawl's records may be named from.
+fn records_in(name: &[u8]) -> impl Iterator<Item = usize> {
+    let [h, colon] = [RECORDS[0], RECORDS[1]];
+    let colons = memchr::memchr_iter(colon, name);
+    colons.filter_map(move |at| at.checked_sub(1).filter(|&at| name[at] == h))
 }
 
 /// Whether a key may be one that something is cached of, whatever its prefix. Nearly all keys of a
 /// server that has other data belong to no index, which their last byte and their colons show.
 pub fn may_be_ours(key: &[u8]) -> bool {
-    let [h, colon] = [RECORDS[0], RECORDS[1]];
-    prefixes_of_once(key).next().is_some()
-        || memchr::memchr_iter(colon, key).any(|at| at > 0 && key[at - 1] == h)
+    prefixes_of_once(key).next().is_some() || records_in(key).next().is_some()
 }
 
 /// Whether a key is the one that says that there is an index: what plain clients do to its other keys is noted in it.
@@ -372,7 +380,7 @@ pub fn possible_prefixes(
         .map(|prefix| (prefix, None));
     let too_long = key.len() > max_prefix + RECORDS.len() + CRAWL_BYTES;
     let searched = if too_long { &[] } else { key };
-    let records = memchr::memmem::find_iter(searched, RECORDS)
+    let records = records_in(searched)
         .take_while(move |&at| at <= max_prefix)
         .map(|at| (&key[..at], Some(&key[at + RECORDS.len()..])));
     once.chain(records)
@@ -380,7 +388,7 @@ pub fn possible_prefixes(
 
 /// The prefix of a key that other programs change, too, in whatever profile.
 pub fn prefix_of_shared(key: &[u8]) -> Option<(&[u8], Shared)> {
-    let mut shared = ONCE.iter().filter_map(|row| Some((row, row.shared?)));
+    let mut shared = rows_for(key).filter_map(|row| Some((row, row.shared?)));
     shared.find_map(|(row, shared)| Some((row.prefix_of(key)?, shared)))
 }
 

@@ -2,7 +2,7 @@
 //! they were, and all goes on as on a server that did not restart.
 
 use redis_tests::matrix::{Family, PREFIX, State, split};
-use redis_tests::{Options, Rng, Server, Snapshot, Wire, ok};
+use redis_tests::{Options, Rng, Server, Snapshot, Wire, ok, until};
 
 use crate::stage::{assert_goes_on, prepare_to_go_on, reads};
 
@@ -14,6 +14,7 @@ for_every_family!(
     rewritten_append_only_file,
     rewritten_append_only_file_with_preamble,
     random_calls_are_the_same_on_a_replica_and_after_restarts,
+    who_comes_to_a_server_that_told_nobody_misses_nothing,
 );
 
 fn debug_reload(family: &Family) {
@@ -160,6 +161,53 @@ fn random_calls_are_the_same_on_a_replica_and_after_restarts(family: &Family) {
             let digest = server.digest();
             server.restart_as(Options::new().no_module().aof_unsynced(preamble));
             assert_eq!(server.digest(), digest, "without the module");
+        }
+    }
+}
+
+/// What a server without replicas and append-only file does is told to nobody, from when on it is being copied for
+/// somebody who comes.
+fn who_comes_to_a_server_that_told_nobody_misses_nothing(family: &Family) {
+    let mut rng = Rng::new("who_comes_to_a_server_that_told_nobody_misses_nothing");
+    for comes in ["replica", "file"] {
+        let mut server = family.options().start();
+        let states = ["", PREFIX].map(|prefix| family.fill(&mut server.wire(), prefix));
+        let mut calls = |server: &Server, calls| {
+            random_calls(family, &mut rng, &states, &mut server.wire(), calls);
+        };
+        ok!(server.wire(), "SAVE");
+        calls(&server, 100);
+        assert!(server.info_number("rdb_changes_since_last_save") > 0);
+        // A copy for nobody.
+        ok!(server.wire(), "BGSAVE");
+        calls(&server, 50);
+        until("it is saved", || {
+            server.info_number("rdb_bgsave_in_progress") == 0
+        });
+        calls(&server, 50);
+        if comes == "file" {
+            ok!(server.wire(), "CONFIG", "SET", "appendfsync", "no");
+            ok!(server.wire(), "CONFIG", "SET", "appendonly", "yes");
+            calls(&server, 100);
+            server.until_rewritten();
+            calls(&server, 50);
+            let digest = server.digest();
+            server.restart_as(family.options().aof_unsynced(true));
+            assert_eq!(server.digest(), digest);
+            continue;
+        }
+        let mut replica = family.options().start();
+        let port = server.port().to_string();
+        ok!(replica.wire(), "REPLICAOF", "127.0.0.1", port);
+        for is_back in [false, true] {
+            if is_back {
+                replica.kill9();
+                calls(&server, 50);
+                replica.restart_as(family.options().replica_of(&server));
+            }
+            calls(&server, 100);
+            server.wait_for_replica_offset(&replica);
+            assert_eq!(replica.digest(), server.digest(), "back: {is_back}");
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod native;
 pub mod notify;
 
 pub mod registry;
+mod replication;
 pub mod reply;
 pub mod scope;
 pub mod worker;

@@ -7,32 +7,32 @@
 //! of ours, at the first key that may be of ours and comes whole (from a file, a master, or by `RESTORE`), and where
 //! such a key may have come unseen: by an append-only file, or on a replica that becomes the master.
 
-use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::api::{Ctx, RawCtx, context_flags, raw, rm, selected_db, string_bytes};
 use super::cluster;
 use super::guard::guarded;
 use super::info::WATCHING;
 use super::main_thread::MainThread;
+use super::replication;
 
-thread_local! {
-    static OWN_WRITES: Cell<u32> = const { Cell::new(0) };
-}
+/// How many marks of own writes live; on the main thread alone.
+static OWN_WRITES: AtomicU32 = AtomicU32::new(0);
 
 /// While this lives, changes of keys are this module's own.
 pub(crate) struct OwnWrite(());
 
 /// Marks what follows as this module's own writes.
 pub(crate) fn own_write() -> OwnWrite {
-    OWN_WRITES.with(|n| n.set(n.get() + 1));
+    OWN_WRITES.store(OWN_WRITES.load(Relaxed) + 1, Relaxed);
     OwnWrite(())
 }
 
 impl Drop for OwnWrite {
     fn drop(&mut self) {
-        OWN_WRITES.with(|n| n.set(n.get() - 1));
+        OWN_WRITES.store(OWN_WRITES.load(Relaxed) - 1, Relaxed);
     }
 }
 
@@ -82,13 +82,15 @@ fn any_listener(says: impl Fn(&Listener) -> bool) -> bool {
         .is_none_or(|listeners| listeners.iter().any(says))
 }
 
-fn tell(ctx: Ctx, change: Change<'_>) {
+fn tell(ctx: Ctx, change: Change<'_>, whom: impl Fn(&Listener) -> bool) {
     // One at a time, so that a listener may cause events itself; and without a copy of the list,
     // because this runs for every change of every key.
     let listener = |at: usize| LISTENERS.try_borrow()?.get(at).copied();
     let mut at = 0;
     while let Some(listener) = listener(at) {
-        (listener.hear)(ctx, change);
+        if whom(&listener) {
+            (listener.hear)(ctx, change);
+        }
         at += 1;
     }
 }
@@ -116,18 +118,19 @@ extern "C" fn key_changed(
     if kind & raw::REDISMODULE_NOTIFY_LOADED != 0 {
         return raw::REDISMODULE_OK as c_int;
     }
-    if OWN_WRITES.with(Cell::get) > 0 && kind & forced == 0 {
+    if OWN_WRITES.load(Relaxed) > 0 && kind & forced == 0 {
         return raw::REDISMODULE_OK as c_int;
     }
     if cluster::in_cluster() {
         // SAFETY: a name that the server ended with a null byte, alive during the callback.
         cluster::note_event(unsafe { CStr::from_ptr(event) }, name);
     }
-    if !any_listener(|listener| (listener.cares_for)(name)) {
+    let cares = |listener: &Listener| (listener.cares_for)(name);
+    if !any_listener(cares) {
         return raw::REDISMODULE_OK as c_int;
     }
     let _ = guarded("a keyspace event", || {
-        tell(ctx, Change::Key(selected_db(ctx), name));
+        tell(ctx, Change::Key(selected_db(ctx), name), cares);
     });
     raw::REDISMODULE_OK as c_int
 }
@@ -141,6 +144,7 @@ extern "C" fn server_event(
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };
     let _ = guarded("a server event", || {
+        replication::invalidate();
         if event.id == raw::REDISMODULE_EVENT_CONFIG {
             super::load::warn_of_eviction(ctx);
             return;
@@ -178,7 +182,7 @@ extern "C" fn server_event(
             }
             _ => Change::Everything,
         };
-        tell(ctx, change);
+        tell(ctx, change, |_| true);
     });
 }
 
@@ -274,6 +278,10 @@ pub(crate) unsafe fn subscribe(ctx: Ctx) -> Result<(), &'static CStr> {
         if subscribed != raw::REDISMODULE_OK as c_int {
             return Err(c"server events");
         }
+    }
+    // SAFETY: by contract.
+    if !unsafe { replication::subscribe(ctx) } {
+        return Err(c"events of forks and replicas");
     }
     Ok(())
 }

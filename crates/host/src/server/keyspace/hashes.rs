@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use crate::keyspace::{KeyType, Result};
 use crate::server::api::{RmString, raw, rm};
 use crate::server::notify::own_write;
+use crate::server::replication::{is_heard, replicate};
 use crate::text::{parse_unsigned, push_number};
 
 use super::{OpenKey, RedisKeyspace, cached, check_type};
@@ -28,8 +29,21 @@ pub(super) struct Pending {
     key: RmString,
     handle: OpenKey,
     deletes: bool,
-    /// For `HSET` field and value in turn, for `HDEL` fields.
+    /// For `HSET` field and value in turn, for `HDEL` fields; none if nobody is told.
     arguments: Vec<RmString>,
+    is_heard: bool,
+    is_changed: bool,
+}
+
+impl Pending {
+    /// Takes note of a field that was set to a value, or deleted.
+    fn note(&mut self, field: RmString, value: Option<RmString>) {
+        self.is_changed = true;
+        if self.is_heard {
+            self.arguments.push(field);
+            self.arguments.extend(value);
+        }
+    }
 }
 
 impl RedisKeyspace {
@@ -49,6 +63,8 @@ impl RedisKeyspace {
                 handle,
                 deletes,
                 arguments: Vec::new(),
+                is_heard: is_heard(),
+                is_changed: false,
             });
         }
         Ok(self.pending.as_mut().expect("just made"))
@@ -59,7 +75,7 @@ impl RedisKeyspace {
         let Some(pending) = self.pending.take() else {
             return;
         };
-        if pending.arguments.is_empty() {
+        if !pending.is_changed {
             return;
         }
         let mut arguments: Vec<*mut raw::RedisModuleString> =
@@ -71,7 +87,7 @@ impl RedisKeyspace {
         };
         // SAFETY: main thread, live context; key and argument strings live until after the call,
         // and the server takes its own references.
-        let emptied = unsafe {
+        replicate(self.ctx, || unsafe {
             rm!(RedisModule_Replicate(
                 self.ctx.raw(),
                 command.as_ptr(),
@@ -80,9 +96,10 @@ impl RedisKeyspace {
                 arguments.as_mut_ptr(),
                 arguments.len()
             ));
-            rm!(RedisModule_KeyType(pending.handle.raw()))
-                == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
-        };
+        });
+        // SAFETY: main thread, open key.
+        let type_ = unsafe { rm!(RedisModule_KeyType(pending.handle.raw())) };
+        let emptied = type_ == raw::REDISMODULE_KEYTYPE_EMPTY as c_int;
         drop(pending.handle);
         let _own = own_write();
         // SAFETY: main thread, live context and name.
@@ -115,10 +132,10 @@ impl RedisKeyspace {
             Some(last) if last.as_ref() == bytes => return last.clone(),
             _ => {}
         }
-        if self.expected.front().is_some_and(|f| f.as_ref() == bytes) {
-            self.last_field = self.expected.pop_front();
-        }
-        cached(&mut self.last_field, bytes)
+        let is_expected = self.expected.front().is_some_and(|f| f.as_ref() == bytes);
+        let expected = is_expected.then(|| self.expected.pop_front()).flatten();
+        let field = expected.unwrap_or_else(|| RmString::new(bytes));
+        self.last_field.insert(field).clone()
     }
 
     pub(super) fn get_field(&mut self, key: &RmString, field: &[u8]) -> Result<Option<RmString>> {
@@ -243,13 +260,18 @@ impl RedisKeyspace {
             ));
         }
         for ((field, _), value) in fields.iter().zip(values) {
-            pending.arguments.push((*field).clone());
-            pending.arguments.push(value);
+            pending.note((*field).clone(), Some(value));
         }
-        // A handle that saw no key does not see the new one.
-        self.open
-            .retain(|(name, open)| !open.is_null() || name.as_ref() != key.as_ref());
+        self.see_new(key);
         Ok(())
+    }
+
+    /// Closes what was read of a key that may be new: a handle that saw no key does not see it.
+    fn see_new(&mut self, key: &RmString) {
+        if self.open.iter().any(|(_, open)| open.is_null()) {
+            self.open
+                .retain(|(name, open)| !open.is_null() || name.as_ref() != key.as_ref());
+        }
     }
 
     fn put_field(
@@ -273,11 +295,8 @@ impl RedisKeyspace {
             ))
         };
         if flags & raw::REDISMODULE_HASH_NX == 0 || counted > 0 {
-            pending.arguments.push(field);
-            pending.arguments.push(value);
-            // A handle that saw no key does not see the new one.
-            self.open
-                .retain(|(name, open)| !open.is_null() || name.as_ref() != key.as_ref());
+            pending.note(field, Some(value));
+            self.see_new(key);
         }
         Ok(counted)
     }
@@ -321,7 +340,7 @@ impl RedisKeyspace {
                 ptr::null_mut::<c_void>()
             ));
         }
-        pending.arguments.push(field);
+        pending.note(field, None);
         Ok(true)
     }
 }

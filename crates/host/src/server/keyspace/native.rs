@@ -6,6 +6,7 @@ use std::os::raw::{c_int, c_void};
 use crate::keyspace::{KeyError, KeyType, Result};
 use crate::server::api::{RmString, raw, rm};
 use crate::server::native::Native;
+use crate::server::replication::replicate;
 
 use super::{OpenKey, RedisKeyspace, check_type};
 
@@ -151,7 +152,7 @@ impl RedisKeyspace {
         let beside = beside.unwrap_or_else(|| RmString::new(b""));
         // SAFETY: main thread, live context; the format matches the arguments, and the server takes
         // its own references and copies.
-        unsafe {
+        replicate(self.ctx, || unsafe {
             rm!(RedisModule_Replicate(
                 self.ctx.raw(),
                 command.as_ptr(),
@@ -162,7 +163,7 @@ impl RedisKeyspace {
                 log.as_ptr(),
                 log.len()
             ));
-        }
+        });
         self.notify(
             raw::REDISMODULE_NOTIFY_MODULE as c_int,
             replicated.event,
@@ -196,13 +197,16 @@ impl RedisKeyspace {
     /// `WRONGTYPE` when the key holds another type.
     pub fn native<T: Native>(&mut self, key: &RmString) -> Result<Option<&T>> {
         let handle = self.handle(key, KeyType::Native(T::WHAT), false)?;
-        if handle.is_null() || Self::is_empty(handle) {
+        if handle.is_null() {
             return Ok(None);
         }
-        let value = value_of::<T>(handle, key)?;
-        // SAFETY: one of our values, alive while the key stays open, which `self` sees to, and
-        // nobody changes it while `self` is borrowed.
-        Ok(Some(unsafe { &*value }))
+        match value_of::<T>(handle, key) {
+            // SAFETY: one of our values, alive while the key stays open, which `self` sees to, and
+            // nobody changes it while `self` is borrowed.
+            Ok(value) => Ok(Some(unsafe { &*value })),
+            Err(_) if Self::is_empty(handle) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Changes the value of a key, and tells of it if there was a change. A key that is not there
@@ -269,7 +273,7 @@ impl RedisKeyspace {
                 let mut arguments: Vec<_> = strings.iter().map(RmString::raw).collect();
                 // SAFETY: main thread, live context; the format matches the arguments, and the server
                 // takes its own references.
-                unsafe {
+                replicate(self.ctx, || unsafe {
                     rm!(RedisModule_Replicate(
                         self.ctx.raw(),
                         T::REBUILT_BY.as_ptr(),
@@ -278,7 +282,7 @@ impl RedisKeyspace {
                         arguments.as_mut_ptr(),
                         arguments.len()
                     ));
-                }
+                });
             }
         }
         self.notify(

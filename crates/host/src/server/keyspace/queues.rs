@@ -10,6 +10,7 @@ use std::ptr;
 use crate::keyspace::{Batch, KeyError, KeyType, Result};
 use crate::server::api::{RmString, raw, rm};
 use crate::server::notify::own_write;
+use crate::server::replication::replicate;
 use crate::text::parse_signed;
 
 use super::{OPEN_KEYS, OpenKey, RedisKeyspace, check_type};
@@ -144,8 +145,7 @@ impl RedisKeyspace {
         self.flush();
         let handle = self.handle(key, KeyType::SortedSet, true)?;
         let member = self.field_string(member);
-        // SAFETY: main thread, sorted set open for writing; the format matches its arguments,
-        // which live until after the call.
+        // SAFETY: main thread, sorted set open for writing, live member.
         unsafe {
             rm!(RedisModule_ZsetAdd(
                 handle,
@@ -153,6 +153,9 @@ impl RedisKeyspace {
                 member.raw(),
                 ptr::null_mut()
             ));
+        }
+        // SAFETY: main thread, live context; the format matches its arguments, which live until after the call.
+        replicate(self.ctx, || unsafe {
             if score.fract() == 0.0 && score.abs() < 9e15 {
                 rm!(RedisModule_Replicate(
                     self.ctx.raw(),
@@ -174,7 +177,7 @@ impl RedisKeyspace {
                     member.raw()
                 ));
             }
-        }
+        });
         self.notify(raw::REDISMODULE_NOTIFY_ZSET, c"zadd", key, false);
         Ok(())
     }
@@ -196,11 +199,12 @@ impl RedisKeyspace {
         let member = self.field_string(member);
         let mut deleted = 0;
         // SAFETY: as in `put_score`.
-        unsafe {
-            rm!(RedisModule_ZsetRem(handle, member.raw(), &mut deleted));
-            if deleted == 0 {
-                return Ok(false);
-            }
+        unsafe { rm!(RedisModule_ZsetRem(handle, member.raw(), &mut deleted)) };
+        if deleted == 0 {
+            return Ok(false);
+        }
+        // SAFETY: as in `put_score`.
+        replicate(self.ctx, || unsafe {
             rm!(RedisModule_Replicate(
                 self.ctx.raw(),
                 c"ZREM".as_ptr(),
@@ -208,7 +212,7 @@ impl RedisKeyspace {
                 key.raw(),
                 member.raw()
             ));
-        }
+        });
         let emptied = Self::is_empty(handle);
         self.notify(raw::REDISMODULE_NOTIFY_ZSET, c"zrem", key, emptied);
         Ok(true)
@@ -227,6 +231,10 @@ impl RedisKeyspace {
         // SAFETY: as in `put_score`, for a list.
         let len = unsafe {
             rm!(RedisModule_ListPush(handle, TAIL, element.raw()));
+            rm!(RedisModule_ValueLength(handle)) as u64
+        };
+        // SAFETY: as in `put_score`.
+        replicate(self.ctx, || unsafe {
             rm!(RedisModule_Replicate(
                 self.ctx.raw(),
                 c"RPUSH".as_ptr(),
@@ -234,8 +242,7 @@ impl RedisKeyspace {
                 key.raw(),
                 element.raw()
             ));
-            rm!(RedisModule_ValueLength(handle)) as u64
-        };
+        });
         self.notify(raw::REDISMODULE_NOTIFY_LIST, c"rpush", key, false);
         Ok(len)
     }
@@ -302,13 +309,16 @@ impl RedisKeyspace {
                 return Ok(None);
             }
             drop(RmString::from_owned(popped));
+        }
+        // SAFETY: as in `put_score`.
+        replicate(self.ctx, || unsafe {
             rm!(RedisModule_Replicate(
                 self.ctx.raw(),
                 c"LPOP".as_ptr(),
                 c"s".as_ptr(),
                 key.raw()
             ));
-        }
+        });
         let emptied = Self::is_empty(handle);
         self.notify(raw::REDISMODULE_NOTIFY_LIST, c"lpop", key, emptied);
         Ok(Some(element))
@@ -327,7 +337,7 @@ impl RedisKeyspace {
         let handle = self.handle(key, KeyType::String, true)?;
         put_number(handle, key, n)?;
         // SAFETY: main thread, live context; the format matches its arguments.
-        unsafe {
+        replicate(self.ctx, || unsafe {
             rm!(RedisModule_Replicate(
                 self.ctx.raw(),
                 c"SET".as_ptr(),
@@ -336,7 +346,7 @@ impl RedisKeyspace {
                 n,
                 c"KEEPTTL".as_ptr()
             ));
-        }
+        });
         self.notify(raw::REDISMODULE_NOTIFY_STRING, c"set", key, false);
         Ok(())
     }
@@ -352,7 +362,7 @@ impl RedisKeyspace {
         };
         put_number(handle, key, before + change)?;
         // SAFETY: as in `write_number`.
-        unsafe {
+        replicate(self.ctx, || unsafe {
             rm!(RedisModule_Replicate(
                 self.ctx.raw(),
                 c"INCRBY".as_ptr(),
@@ -360,7 +370,7 @@ impl RedisKeyspace {
                 key.raw(),
                 change
             ));
-        }
+        });
         self.notify(raw::REDISMODULE_NOTIFY_STRING, c"incrby", key, false);
         Ok(())
     }
