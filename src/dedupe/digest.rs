@@ -118,14 +118,23 @@ impl Digest {
     /// # Errors
     /// `BADHASH` when it is shorter than 16 or longer than 256 bytes, or holds control bytes.
     pub fn parse(text: &[u8]) -> Result<Digest, Error> {
-        let controls = || text.iter().any(|&b| b < 0x20 || b == 0x7f);
-        if is_written_sha256(text) {
-            return Ok(Digest::of_field(text));
+        if let Some(digest) = Digest::of_written_sha256(text) {
+            return Ok(digest);
         }
+        let controls = || text.iter().any(|&b| b < 0x20 || b == 0x7f);
         if !HASH_BYTES.contains(&text.len()) || controls() {
             return Err(Error::BadHash(text.to_vec()));
         }
         Ok(Digest::of_field(text))
+    }
+
+    /// The digest of the commonest spelling.
+    #[inline]
+    fn of_written_sha256(field: &[u8]) -> Option<Digest> {
+        is_written_sha256(field).then(|| Digest {
+            algorithm: Some(Algorithm::Sha256),
+            text: Text::from_slice(field),
+        })
     }
 
     /// Whether a field is spelled as `profile` writes it, told without taking it apart for the
@@ -139,11 +148,8 @@ impl Digest {
 
     /// The digest that a field of a documented hash stands for. Fields are data, so anything goes.
     pub fn of_field(field: &[u8]) -> Digest {
-        if is_written_sha256(field) {
-            return Digest {
-                algorithm: Some(Algorithm::Sha256),
-                text: Text::from_slice(field),
-            };
+        if let Some(digest) = Digest::of_written_sha256(field) {
+            return digest;
         }
         match recognise(field) {
             Some((algorithm, raw)) => {

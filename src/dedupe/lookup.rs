@@ -6,8 +6,7 @@ use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
 use super::keys::CrawlKey;
-use super::packed::Value;
-use super::record::Record;
+use super::record::{Parts, Record};
 use super::store::{Store, Stored};
 use super::undo;
 
@@ -18,6 +17,7 @@ pub struct Original<K: Store> {
     /// Where the id begins in that name.
     id: usize,
     value: Stored<K::Value>,
+    parts: Parts,
 }
 
 impl<K: Store> Original<K> {
@@ -33,14 +33,16 @@ impl<K: Store> Original<K> {
 
     /// The record of the original.
     pub fn record(&self) -> Record<'_> {
-        Record::parse(self.value.as_ref()).expect("only whole records are found")
+        self.parts.record(self.value.as_ref())
     }
 }
 
 /// What a packed index tells of a hash.
-enum Sight<K: Store> {
-    /// The usual case: a hash in the written form, whose owner is committed and nothing else.
-    Usual(Original<K>),
+#[derive(Clone, Copy)]
+enum Sight {
+    /// The usual case, and the original was found: a hash in the written form, whose owner is committed and nothing
+    /// else.
+    Usual,
     /// No committed crawl has it, and no other that others see.
     Absent,
     /// Only a full look-up can tell.
@@ -75,36 +77,37 @@ impl<K: Store> Index<K> {
         own: Option<&[u8]>,
         mut permit: impl FnMut(&K::Name) -> Result<()>,
     ) -> Result<Found<K>> {
-        let mut sights = self.sights(ks, digests, &mut permit)?.into_iter();
-        let mut permitted: SmallVec<[K::Name; 2]> = SmallVec::new();
-        let mut all = Found::<K>::with_capacity(digests.len());
-        for digest in digests {
-            let found = match sights.next() {
-                Some(Sight::Usual(found)) => Some(found),
-                Some(Sight::Absent) => self.find_uncommitted(ks, digest, own)?,
-                Some(Sight::Other) | None => self.find_anywhere(ks, digest, own)?,
-            };
-            if let Some(found) = &found {
-                // Names are cached, so those of one crawl are mostly one.
-                let is_same = |name: &K::Name| std::ptr::eq(name.as_ref(), found.records.as_ref());
-                if !permitted.iter().any(is_same) {
+        let mut all = Found::<K>::new();
+        let sights = self.sights(ks, digests, &mut permit, &mut all)?;
+        all.resize_with(digests.len(), || None);
+        // Names are cached, so those of one crawl are mostly one.
+        let mut permitted: SmallVec<[*const [u8]; 4]> = SmallVec::new();
+        for (i, digest) in digests.iter().enumerate() {
+            match sights.get(i) {
+                Some(Sight::Usual) => {}
+                Some(Sight::Absent) => all[i] = self.find_uncommitted(ks, digest, own)?,
+                Some(Sight::Other) | None => all[i] = self.find_anywhere(ks, digest, own)?,
+            }
+            if let Some(found) = &all[i] {
+                let name = std::ptr::from_ref(found.records.as_ref());
+                if !permitted.iter().any(|&known| std::ptr::eq(known, name)) {
                     permit(&found.records)?;
-                    permitted.push(found.records.clone());
+                    permitted.push(name);
                 }
             }
-            all.push(found);
         }
         Ok(all)
     }
 
-    /// What the packed index tells of hashes; nothing if there is none. What has to be permitted for every look-up is
-    /// asked while memory is waited for.
+    /// What the packed index tells of hashes, and in `found` the originals that it has; nothing if there is none. What
+    /// has to be permitted for every look-up is asked while memory is waited for.
     fn sights(
         &self,
         ks: &mut K,
         digests: &[Digest],
         mut permit: impl FnMut(&K::Name) -> Result<()>,
-    ) -> Result<SmallVec<[Sight<K>; 1]>> {
+        found: &mut Found<K>,
+    ) -> Result<SmallVec<[Sight; 16]>> {
         let names = self.names();
         let mut read = [&names.merged, &names.allcrawls].into_iter();
         let mut sights = SmallVec::new();
@@ -112,11 +115,22 @@ impl<K: Store> Index<K> {
             let profile = self.profile();
             let fields = digests.iter().map(|digest| digest.written(profile));
             let looked = ks.packed(key, |packed| {
-                sights.reserve(digests.len());
+                found.reserve(digests.len());
                 packed.look_up(
                     fields,
                     || read.next().map_or(Ok(()), &mut permit),
-                    |owner, record| sights.push(self.sight(owner, record)),
+                    |owner, record| {
+                        let usual = owner.and_then(|owner| self.usual(owner));
+                        let parts = Parts::of(&record);
+                        found.push(usual.zip(parts).map(|(records, parts)| {
+                            self.original(records.clone(), Stored::Packed(record), parts)
+                        }));
+                        sights.push(match found.last() {
+                            Some(Some(_)) => Sight::Usual,
+                            _ if owner.is_none() && self.is_sure() => Sight::Absent,
+                            _ => Sight::Other,
+                        });
+                    },
                 )
             })?;
             looked.transpose()?;
@@ -125,22 +139,25 @@ impl<K: Store> Index<K> {
         Ok(sights)
     }
 
-    fn sight(&self, owner: Option<&[u8]>, record: Value) -> Sight<K> {
-        let Some(owner) = owner else {
-            let is_sure = self.is_written() && !self.is_moving() && !self.has_visible();
-            return if is_sure { Sight::Absent } else { Sight::Other };
-        };
-        match self.usual(owner) {
-            Some(records) if Record::parse(&record).is_some() => {
-                Sight::Usual(self.original(records.clone(), Stored::Packed(record)))
-            }
-            _ => Sight::Other,
+    /// Whether a hash that the packed index does not have in the written form is nobody's.
+    fn is_sure(&self) -> bool {
+        self.is_written() && !self.is_moving() && !self.has_visible()
+    }
+
+    fn original(&self, records: K::Name, value: Stored<K::Value>, parts: Parts) -> Original<K> {
+        let id = self.prefix().len() + CrawlKey::Records.around().0.len();
+        Original {
+            records,
+            id,
+            value,
+            parts,
         }
     }
 
-    fn original(&self, records: K::Name, value: Stored<K::Value>) -> Original<K> {
-        let id = self.prefix().len() + CrawlKey::Records.around().0.len();
-        Original { records, id, value }
+    /// The original in a value of that key, if it is one.
+    fn read(&self, records: K::Name, value: Stored<K::Value>) -> Option<Original<K>> {
+        let parts = Parts::of(value.as_ref())?;
+        Some(self.original(records, value, parts))
     }
 
     /// Looks a hash up in whatever spelling and storage.
@@ -158,19 +175,19 @@ impl<K: Store> Index<K> {
             // The usual case of a plain index.
             let records = records.clone();
             if let Some(value) = ks.hash_get(&records, digest.written(self.profile()))?
-                && Record::parse(value.as_ref()).is_some()
+                && let Some(found) = self.read(records, Stored::Plain(value))
             {
-                return Ok(Some(self.original(records, Stored::Plain(value))));
+                return Ok(Some(found));
             }
         }
         if let Some(value) = self.committed_record(ks, owner, digest)? {
             let records = self.crawl_key(ks, owner, CrawlKey::Records);
-            return Ok(Some(self.original(records, value)));
+            return Ok(self.read(records, value));
         }
         let is_owner = |crawl: &[u8]| crawl == owner;
         if let Some((crawl, value)) = self.next_holder(ks, digest, owner, &is_owner)? {
             let records = self.crawl_key(ks, &crawl, CrawlKey::Records);
-            return Ok(Some(self.original(records, value)));
+            return Ok(self.read(records, value));
         }
         self.find_uncommitted(ks, digest, own)
     }
@@ -208,11 +225,8 @@ impl<K: Store> Index<K> {
         let Some(value) = self.record_of(ks, own, digest)? else {
             return Ok(None);
         };
-        if Record::parse(value.as_ref()).is_none() {
-            return Ok(None);
-        }
         let records = self.crawl_key(ks, own, CrawlKey::Records);
-        Ok(Some(self.original(records, value)))
+        Ok(self.read(records, value))
     }
 
     /// File name of the WACZ that holds a found record; `None` when the crawl lists none there. `permit` is asked for

@@ -23,30 +23,60 @@ pub struct Record<'a> {
     pub size: u64,
 }
 
-impl<'a> Record<'a> {
+/// Where the parts of a record stand in its value: for who keeps a value, and has it read once.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts {
+    wacz_index: u64,
+    size: u64,
+    /// Where the date begins; it ends before the space before the URL.
+    date: usize,
+    url: usize,
+    url_end: usize,
+}
+
+impl Parts {
     /// Reads a value from both ends, so that a URL with spaces survives. Values without a size, which
     /// older crawlers wrote, and those with `NaN` in its place count as size 0. `None` when there is no
     /// index, date and URL.
-    pub fn parse(value: &'a [u8]) -> Option<Record<'a>> {
-        let first = memchr::memchr(b' ', value)?;
+    pub fn of(value: &[u8]) -> Option<Parts> {
+        // The index is short.
+        let first = value.iter().position(|&b| b == b' ')?;
         let wacz_index = parse_unsigned(&value[..first])?;
-        let rest = &value[first + 1..];
-        let second = memchr::memchr(b' ', rest)?;
-        let (date, rest) = (&rest[..second], &rest[second + 1..]);
-        let (url, size) = match memchr::memrchr(b' ', rest) {
+        let date = first + 1;
+        let url = date + memchr::memchr(b' ', &value[date..])? + 1;
+        let rest = &value[url..];
+        let (url_end, size) = match memchr::memrchr(b' ', rest) {
             Some(last) => match parse_unsigned(&rest[last + 1..]) {
-                Some(size) => (&rest[..last], size),
-                None if &rest[last + 1..] == b"NaN" => (&rest[..last], 0),
-                None => (rest, 0),
+                Some(size) => (url + last, size),
+                None if &rest[last + 1..] == b"NaN" => (url + last, 0),
+                None => (value.len(), 0),
             },
-            None => (rest, 0),
+            None => (value.len(), 0),
         };
-        (!date.is_empty() && !url.is_empty()).then_some(Record {
+        (date + 1 < url && url < url_end).then_some(Parts {
             wacz_index,
+            size,
             date,
             url,
-            size,
+            url_end,
         })
+    }
+
+    /// The record in the value that this was read from.
+    pub fn record<'a>(&self, value: &'a [u8]) -> Record<'a> {
+        Record {
+            wacz_index: self.wacz_index,
+            date: &value[self.date..self.url - 1],
+            url: &value[self.url..self.url_end],
+            size: self.size,
+        }
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Reads a value as [`Parts::of`] does.
+    pub fn parse(value: &'a [u8]) -> Option<Record<'a>> {
+        Some(Parts::of(value)?.record(value))
     }
 
     /// The record as this profile stores it. Readers of the browsertrix profile know dates of digits

@@ -158,8 +158,9 @@ fn apply(
     log: &[u8],
 ) -> std::result::Result<(), String> {
     let records = RmString::new(records);
-    // Only the first key of the command is one that the server knows of.
-    User::current(call.ctx).check(&records, Access::Read)?;
+    // Only the first key of the command is one that the server knows of. Who replicates may have no user.
+    let user = User::current_name(call.ctx);
+    User::named_or_nobody(user.as_ref()).check(&records, Access::Read)?;
     let mut taken: Vec<Option<Value>> = Vec::new();
     let mut ops = Log::new(log);
     while let Some(op) = ops.next_op().map_err(|error| format!("ERR {error}"))? {

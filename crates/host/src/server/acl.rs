@@ -29,15 +29,32 @@ pub struct User {
 /// The user `default`, which nearly every client is, and which cannot be deleted: made ready once.
 static DEFAULT: MainThread<Option<User>> = MainThread::new(None);
 
+/// Number of clients that are remembered.
+const SEEN_CLIENTS: usize = 256;
+
+/// Ids of clients that had a user when they were looked up by id, which costs more than the name of their user does.
+/// No id is given twice; and a client that has a user has one until it goes, be it another one: after `AUTH` or
+/// `RESET`, or when that user is deleted.
+static SEEN: MainThread<[u64; SEEN_CLIENTS]> = MainThread::new([0; SEEN_CLIENTS]);
+
 impl User {
     const NOBODY: User = User {
         raw: std::ptr::null_mut(),
         owned: false,
     };
 
-    /// The user of the context's client.
+    /// The user of the context's client, which sent the command that runs.
     pub fn current(ctx: Ctx) -> User {
-        User::named_or_nobody(User::current_name(ctx).as_ref())
+        // SAFETY: main thread, live context.
+        let id = unsafe { rm!(RedisModule_GetClientId(ctx.raw())) };
+        let seen = SEEN.borrow()[id as usize % SEEN_CLIENTS] == id && id > 0;
+        let name = if seen {
+            // SAFETY: main thread, live context of a client with a user; the string is the caller's.
+            Some(unsafe { RmString::from_owned(rm!(RedisModule_GetCurrentUserName(ctx.raw()))) })
+        } else {
+            User::current_name(ctx)
+        };
+        User::named_or_nobody(name.as_ref())
     }
 
     /// The user of this name; without a name one that may do everything.
@@ -70,6 +87,9 @@ impl User {
         unsafe {
             let id = rm!(RedisModule_GetClientId(ctx.raw()));
             let mut name = rm!(RedisModule_GetClientUserNameById(ctx.raw(), id));
+            if !name.is_null() {
+                SEEN.borrow()[id as usize % SEEN_CLIENTS] = id;
+            }
             // The client of a script is not in the table of clients, and has its caller's user.
             // Elsewhere a client without user must not be asked: Redis 7.0 does not expect it.
             if name.is_null() && context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_LUA != 0 {

@@ -99,6 +99,7 @@ struct Reader {
 
 impl RedisKeyspace {
     /// For the time of one callback with this context.
+    #[inline]
     pub fn new(ctx: Ctx) -> RedisKeyspace {
         RedisKeyspace {
             ctx,
