@@ -21,9 +21,7 @@ impl<K: Store> Frontier<K> {
     /// A group has URIs of an execution.
     pub(super) fn enlist(&self, ks: &mut K, execution: &[u8], id: &[u8]) -> Result<()> {
         let key = self.groups_of(ks, execution);
-        if !ks.hash_has(&key, id)? {
-            ks.hash_set(&key, id, b"")?;
-        }
+        ks.hash_set_new(&key, id, b"")?;
         Ok(())
     }
 

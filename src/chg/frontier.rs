@@ -252,10 +252,11 @@ impl<K: Store> Frontier<K> {
         let mut changed: SmallVec<[(&K::Name, &[u8]); FIELDS + 1]> = SmallVec::new();
         changed.extend(more);
         let saved = loaded.saved.take();
-        let old: [Option<Text>; FIELDS] = std::array::from_fn(|i| loaded.stored(i, saved.as_ref()));
+        let old: [Option<&[u8]>; FIELDS] =
+            std::array::from_fn(|i| loaded.stored(i, saved.as_ref()));
         for ((name, new), old) in fields.iter().zip(&written).zip(&old) {
             match new {
-                Some(new) if old.as_ref() != Some(new) => changed.push((name, new)),
+                Some(new) if *old != Some(&new[..]) => changed.push((name, new)),
                 _ => {}
             }
         }
@@ -370,12 +371,14 @@ impl<K: Store> Loaded<K> {
     }
 
     /// What stands in field `i` now.
-    fn stored(&self, i: usize, saved: Option<&[Option<Text>; FIELDS]>) -> Option<Text> {
+    fn stored<'s>(
+        &'s self,
+        i: usize,
+        saved: Option<&'s [Option<Text>; FIELDS]>,
+    ) -> Option<&'s [u8]> {
         match saved {
-            Some(saved) => saved[i].clone(),
-            None => self.raw[i]
-                .as_ref()
-                .map(|raw| Text::from_slice(raw.as_ref())),
+            Some(saved) => saved[i].as_deref(),
+            None => self.raw[i].as_ref().map(AsRef::as_ref),
         }
     }
 

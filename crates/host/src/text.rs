@@ -38,7 +38,8 @@ pub fn parse_unsigned(bytes: &[u8]) -> Option<u64> {
         if !b.is_ascii_digit() {
             return None;
         }
-        n = n.checked_mul(10)?.checked_add(u64::from(b - b'0'))?;
+        // So many digits fit.
+        n = n * 10 + u64::from(b - b'0');
     }
     (n <= i64::MAX as u64).then_some(n)
 }
