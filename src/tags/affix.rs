@@ -80,7 +80,13 @@ impl Affix {
     /// The run of the first match.
     #[inline]
     pub fn find<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
-        let len = self.before.needle().len();
+        let before = self.before.needle();
+        // It mostly stands at the start, wherever it may; a search takes three times as long to see that.
+        if let Some(rest) = value.strip_prefix(before)
+            && let Some(run) = self.run(rest)
+        {
+            return Some(run);
+        }
         let mut from = 0;
         while let Some(found) = self.before.find(&value[from..]) {
             let at = from + found;
@@ -90,19 +96,23 @@ impl Affix {
                 Begins::AtStart => true,
                 Begins::AtStartOrAfter(byte) => at == 0 || value[at - 1] == byte,
             };
-            if begins {
-                let rest = &value[at + len..];
-                let run = rest
-                    .iter()
-                    .position(|&b| !self.in_run[usize::from(b)])
-                    .unwrap_or(rest.len());
-                if run >= self.least && rest[run..].starts_with(&self.after) {
-                    return Some(&rest[..run]);
-                }
+            if begins && let Some(run) = self.run(&value[at + before.len()..]) {
+                return Some(run);
             }
             from = at + 1;
         }
         None
+    }
+
+    /// The run that follows `before`, if `after` follows that.
+    #[inline]
+    fn run<'v>(&self, rest: &'v [u8]) -> Option<&'v [u8]> {
+        let run = rest
+            .iter()
+            .position(|&b| !self.in_run[usize::from(b)])
+            .unwrap_or(rest.len());
+        let fits = run >= self.least && rest[run..].starts_with(&self.after);
+        fits.then_some(&rest[..run])
     }
 }
 

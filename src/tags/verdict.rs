@@ -94,13 +94,17 @@ impl Parts {
 /// Up to 7 bytes and their number.
 #[inline]
 fn packed(part: &[u8]) -> Option<u64> {
-    if part.len() > 7 {
-        return None;
-    }
-    let mut packed = [0; 8];
-    packed[..part.len()].copy_from_slice(part);
-    packed[7] = part.len() as u8;
-    Some(u64::from_le_bytes(packed))
+    let len = part.len();
+    let bytes = match (part.first_chunk(), part.last_chunk()) {
+        // Two words that may overlap, in place of a copy of any length.
+        (Some(&first), Some(&last)) if len <= 7 => {
+            let [first, last] = [first, last].map(u32::from_le_bytes).map(u64::from);
+            first | last << (8 * (len - 4))
+        }
+        (None, _) => part.iter().rev().fold(0, |all, &b| all << 8 | u64::from(b)),
+        _ => return None,
+    };
+    Some(bytes | (len as u64) << 56)
 }
 
 /// What a condition says of tags.
