@@ -39,6 +39,8 @@ pub enum MatchType {
     Host,
     /// Those of its host, and of the hosts below.
     Domain,
+    /// This URL, and all that come after it in the order of urlkeys.
+    Range,
 }
 
 /// The urlkeys that a query is about, as beginnings of lines: from one on, up to but without another one.
@@ -141,6 +143,7 @@ pub fn range(url: &str, match_type: MatchType) -> Result<KeyRange, BadUrl> {
     let (from, to) = match match_type {
         // Up to the space after it: lines begin with the key, and longer keys begin with it too.
         MatchType::Exact => (format!("{key} "), format!("{key}!").into_bytes()),
+        MatchType::Range => (format!("{key} "), Vec::new()),
         MatchType::Prefix => {
             // Keys lose these at their end, but who asks with one means what is below it.
             for end in ['/', '?'] {

@@ -12,7 +12,6 @@ use super::group::{Group, Member, Part, Report, Unanswered, kept_rows};
 use super::memory::Full;
 use super::operations::{Operations, Reorder, SORTED, Unsorted};
 use super::reason::Reason;
-use super::sources::dedupe::NO_URLS;
 use super::sources::{self, DedupeSource, Identity};
 use crate::query::{BadQuery, PAGE_OF_BLOCKS, Query, Selection};
 use crate::source::Lookup;
@@ -118,7 +117,7 @@ impl Collection {
         self.steps.iter().flat_map(|step| &step.group.members)
     }
 
-    /// Its dedupe index, if it is one.
+    /// Its dedupe index, or the first of them, if it has one.
     pub(crate) fn dedupe(&self) -> Option<&DedupeSource> {
         self.members().find_map(|member| member.source.dedupe())
     }
@@ -126,7 +125,7 @@ impl Collection {
     /// The query as this collection understands it: its access point stands for one that is not said.
     ///
     /// # Errors
-    /// When it asks for tags of a collection without any, for sources that there are not, or by URL where that cannot be.
+    /// When it asks for tags of a collection without any, or for sources that there are not.
     pub(crate) fn prepare(&self, mut query: Query) -> Result<Arc<Query>, Failure> {
         if query.point.is_none() {
             query.point.clone_from(&self.access_point);
@@ -145,9 +144,6 @@ impl Collection {
             }
         }
         self.knows(&query.sources)?;
-        if self.dedupe().is_some() {
-            return Err(BadQuery(format!("url: {NO_URLS}")).into());
-        }
         Ok(Arc::new(query))
     }
 

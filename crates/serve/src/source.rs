@@ -39,7 +39,7 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// The dedupe index that it is, which is asked by digest, and not for rows.
+    /// The dedupe index that it is, which is asked by digest as well.
     #[doc(hidden)]
     fn dedupe(&self) -> Option<&DedupeSource> {
         None

@@ -163,8 +163,13 @@ impl Test {
         Test::Contains(Box::new(Finder::new(value).into_owned()))
     }
 
-    /// As Java's `matches`, which is about the whole text.
+    /// As Java's `matches`, which is about the whole text. What stands for itself alone, such as a media type, is compared:
+    /// crawlers send a filter like that with every page, and compiling it takes longer than all the rest.
     fn matches_java(value: &[u8], limits: Limits) -> Result<Test, FilterError> {
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_:,;=%".contains(byte);
+        if value.len() <= limits.pattern_bytes && value.iter().all(is_plain) {
+            return Ok(Test::Equals(value.into()));
+        }
         let pattern = Pattern::compile_java(value, Anchor::Whole, limits)?;
         Ok(Test::Matches(pattern))
     }

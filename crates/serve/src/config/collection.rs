@@ -17,9 +17,9 @@ const ROOT: &str = "$root";
 /// Maximum length of the name of a collection or a source, in bytes.
 const MAX_NAME: usize = 200;
 
-/// What is said of a dedupe index among others.
-const DEDUPE: &str = "an index of type dedupe is the only one of its collection, without tags: it is asked by digest, and has no \
-    captures by URL to go with those of others";
+/// What is said of a dedupe index behind access points.
+const DEDUPE: &str = "an index of type dedupe is in no collection with tags: crawlers ask it by digest, and no access point hides \
+    anything from them";
 
 /// What a collection, or a step of a sequence, can say.
 const STEP: [&str; 8] = [
@@ -79,17 +79,13 @@ impl Reader<'_> {
                 "an access_point needs tags: redis://host:port/db/key, the tag space that knows it";
             self.found.error(entry.position, what);
         }
-        let is_alone = |steps: &[Step]| match steps {
-            [step] => step.sources.len() == 1,
-            _ => false,
-        };
         let (steps, is_sequence) = match self.one_index(&fields, true)?.key.as_ref() {
             "sequence" => (self.sequence(name, &fields)?, true),
             _ => (vec![self.step_of(name, &fields, TIMEOUT)?], false),
         };
         let mut sources = steps.iter().flat_map(|step| &step.sources);
         let has_dedupe = sources.any(|source| matches!(source.kind, SourceKind::Dedupe { .. }));
-        if has_dedupe && (!is_alone(&steps) || tags.is_some()) {
+        if has_dedupe && tags.is_some() {
             self.found.error(node.position, DEDUPE);
             return None;
         }

@@ -116,7 +116,7 @@ pub enum SourceKind {
         /// `redis://host:port/db/key`; the key may hold `{coll}`.
         url: String,
     },
-    /// A dedupe index, which is asked by digest.
+    /// A dedupe index.
     Dedupe {
         /// `redis://host:port/db`.
         url: String,

@@ -266,9 +266,10 @@ impl<'a> Given<'a> {
             "prefix" => (self.url, MatchType::Prefix),
             "host" => (self.url, MatchType::Host),
             "domain" => (self.url, MatchType::Domain),
+            "range" => (self.url, MatchType::Range),
             other => {
                 return bad(format!(
-                    "matchType={other}: known are exact, prefix, host and domain"
+                    "matchType={other}: known are exact, prefix, host, domain and range"
                 ));
             }
         };

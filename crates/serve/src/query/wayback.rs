@@ -32,6 +32,8 @@ pub(crate) struct WaybackQuery {
     pub columns: Vec<(String, Field)>,
     /// Whether the answer is a JSON array of arrays.
     pub json: bool,
+    /// Whether the first of these has the names of the columns.
+    pub is_named: bool,
     /// Whether the answer says where the next one goes on.
     pub show_resume_key: bool,
     /// Rows up to this one are left out.
@@ -94,6 +96,7 @@ impl WaybackQuery {
                 "json" => true,
                 other => return bad(format!("output={other}: known are text and json")),
             },
+            is_named: true,
             show_resume_key: switch("showResumeKey", show)?,
             after: None,
         };

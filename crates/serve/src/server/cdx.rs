@@ -48,14 +48,15 @@ pub(super) async fn answer(
     asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
 ) -> Response<Body> {
-    answer_in(asked, request, &shown::COLUMNS).await
+    answer_in(asked, request, &shown::COLUMNS, true).await
 }
 
-/// Answers with these columns, unless the request names others.
+/// Answers with these columns, unless the request names others; JSON begins with their names if it `is_named`.
 pub(super) async fn answer_in(
     asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
     columns: &[&str],
+    is_named: bool,
 ) -> Response<Body> {
     if let Some(refused) = only_read(request.method()) {
         return refused;
@@ -69,7 +70,10 @@ pub(super) async fn answer_in(
         Ok((query, read))
     });
     match prepared {
-        Ok((query, read)) => with_ignored(answer_to(asked, &query, read).await, &query),
+        Ok((query, mut read)) => {
+            read.is_named = is_named;
+            with_ignored(answer_to(asked, &query, read).await, &query)
+        }
         Err(failure) => refusal(&failure),
     }
 }
@@ -162,6 +166,8 @@ fn text(rows: Rows, writer: Writer) -> BoxStream<'static, Result<Bytes, Failure>
 struct Writer {
     columns: Vec<(String, Field)>,
     json: bool,
+    /// Whether JSON begins with the names of the columns.
+    is_named: bool,
     /// How many rows may still be written.
     left: u64,
     /// Whether there are further rows than those.
@@ -177,6 +183,7 @@ impl Writer {
         Writer {
             columns: read.columns,
             json: read.json,
+            is_named: read.is_named,
             left: read.limit.unwrap_or(u64::MAX),
             is_cut: false,
             show_resume_key: read.show_resume_key,
@@ -232,18 +239,25 @@ impl Writer {
         true
     }
 
-    /// Appends what comes before an array, which is the names before the first one.
+    /// Appends what comes before an array, which may be the names before the first one.
     fn separate(&mut self, into: &mut Vec<u8>) {
-        if !self.begun {
-            self.begun = true;
-            into.extend_from_slice(b"[[");
+        let is_first = !std::mem::replace(&mut self.begun, true);
+        if is_first {
+            into.push(b'[');
+        }
+        if is_first && self.is_named {
+            into.push(b'[');
             for (n, (name, _)) in self.columns.iter().enumerate() {
                 into.extend_from_slice(if n == 0 { b"" } else { b", " });
                 quote(name.as_bytes(), into);
             }
             into.push(b']');
         }
-        into.extend_from_slice(b",\n[");
+        into.extend_from_slice(if is_first && !self.is_named {
+            b"["
+        } else {
+            b",\n["
+        });
     }
 
     /// Appends what comes after the rows: the key of the next answer, if there is one and it is wanted.

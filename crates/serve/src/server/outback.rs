@@ -70,7 +70,7 @@ pub(super) async fn answer(
     let mut pairs = url::form_urlencoded::parse(query);
     match pairs.find(|(name, _)| name == "q") {
         Some((_, words)) => captures(asked, &words).await,
-        None => cdx::answer_in(asked, request, &COLUMNS).await,
+        None => cdx::answer_in(asked, request, &COLUMNS, false).await,
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn is_path(path: &str) -> bool {
     path == "records" || path.starts_with("records/")
 }
 
-/// The only collection of a server that is a dedupe index, which need not be named then, and what is asked of it.
+/// The only collection of a server that has a dedupe index, which need not be named then, and what is asked of it.
 pub(super) fn at_root<'a>(
     federation: &'a Federation,
     path: &'a str,
@@ -57,12 +57,12 @@ pub(super) async fn answer(
     path: &str,
 ) -> Response<Body> {
     let Some(index) = asked.collection.dedupe() else {
-        let what = "the collection is no dedupe index (type: dedupe in its configuration)";
+        let what = "the collection has no dedupe index (type: dedupe in its configuration)";
         return message(StatusCode::NOT_FOUND, what);
     };
     let crawl = match request.headers().get(CRAWL) {
         Some(crawl) => Some(crawl.as_bytes().to_vec()),
-        None => index.crawl.as_ref().map(|crawl| crawl.clone().into_bytes()),
+        None => index.crawl().map(|crawl| crawl.as_bytes().to_vec()),
     };
     let digest = path.strip_prefix("records/");
     let outcome = match (digest, request.method()) {

@@ -106,9 +106,10 @@ fn what_cannot_be_is_refused() {
         ("/seen/api/records/x", 400, "x"),
         ("/seen/api/records", 405, "POST"),
         ("/live/api/records/x", 404, "no dedupe index"),
-        ("/seen/index?url=example.com", 400, "by digest"),
-        ("/seen/cdx?url=example.com", 400, "by digest"),
-        ("/seen/resource?url=example.com", 400, "by digest"),
+        // Without an index by URL.
+        ("/seen/index?url=example.com", 502, "bad answer"),
+        ("/seen/cdx?url=example.com", 502, "bad answer"),
+        ("/seen/resource?url=example.com", 502, "bad answer"),
     ] {
         let answer = stage.get(target);
         assert_eq!(answer.status, status, "{target}: {}", answer.text());

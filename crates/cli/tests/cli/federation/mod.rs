@@ -2,9 +2,9 @@
 
 mod access;
 mod as_pywb;
-mod cdx_clients;
 mod cdx_dialect;
 mod chain;
+mod dedupe_urls;
 mod disclosure;
 mod doppelganger;
 mod endurance;

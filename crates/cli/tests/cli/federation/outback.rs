@@ -53,6 +53,23 @@ fn rows_are_eleven_columns() {
     }
     let years = stage.get("/c?url=http://example.com/a?b=1%26c=2&sort=reverse&fl=timestamp");
     assert_eq!(years.text(), "20160101000000\n20140101000000\n");
+    let years = stage.get("/c?url=http://example.com/a?b=1%26c=2&output=json&fl=timestamp");
+    assert_eq!(
+        years.text(),
+        "[[\"20140101000000\"],\n[\"20160101000000\"]]\n"
+    );
+    // All from a URL on, of whatever host.
+    for (from, limit, expected) in [
+        ("http://example.com/a?b=1%26c=2", 9, "2014 2016 2018"),
+        ("http://example.com/a?b=1%26c=3", 9, "2018"),
+        ("http://aaa.com/", 2, "2014 2016"),
+        ("http://example.com/c", 9, ""),
+    ] {
+        let target = format!("/c?url={from}&matchType=range&limit={limit}&fl=timestamp");
+        let text = stage.get(&target).text();
+        let years: Vec<&str> = text.lines().map(|line| &line[..4]).collect();
+        assert_eq!(years.join(" "), expected, "{target}");
+    }
     assert_eq!(stage.get("/c?url=").status, 400);
     assert_eq!(stage.get("/c").status, 404);
 }

@@ -144,6 +144,11 @@ impl CdxSource {
 impl Source for CdxSource {
     fn rows(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<Rows, SourceError>> {
         async move {
+            let knows_ranges = self.dialect == Some(Dialect::Outback);
+            if lookup.query.match_type == MatchType::Range && !knows_ranges {
+                let what = "matchType=range is for servers with dialect: outback";
+                return Err(SourceError::Unsupported(what.to_owned()));
+            }
             let whitelist = Whitelist::new(
                 &lookup.query,
                 self.identity.members.clone(),
@@ -165,5 +170,6 @@ pub(super) fn word(match_type: MatchType) -> &'static str {
         MatchType::Prefix => "prefix",
         MatchType::Host => "host",
         MatchType::Domain => "domain",
+        MatchType::Range => "range",
     }
 }

@@ -1,6 +1,7 @@
-//! A dedupe index in Redis, for crawlers that ask over HTTP.
-//!
-//! It knows captures by the digests of their payloads, and not by their URLs.
+//! A dedupe index in Redis, for crawlers that ask over HTTP: by digest, and by URL where it keeps an index by URL.
+
+mod captures;
+mod questions;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,6 +11,8 @@ use futures_util::future::BoxFuture;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use self::captures::Asking;
+use self::questions::Questions;
 use super::Identity;
 use crate::source::{Lookup, Rows, Source};
 use crawlspace_archive::source::SourceError;
@@ -20,19 +23,20 @@ use crawlspace_client::{AsyncServer, Code, Error};
 /// Retries after a connection broke.
 const RETRIES: u32 = 1;
 
-/// What is said of a query by URL.
-pub(crate) const NO_URLS: &str =
-    "a dedupe index has no captures by URL: ask it by digest, at api/records/<digest>";
-
 /// A dedupe index, whose connections are made when they are needed.
-pub struct DedupeSource {
+#[derive(Clone)]
+pub struct DedupeSource(Arc<Inner>);
+
+struct Inner {
     /// Where the server is, and which database of it is meant.
     url: String,
     prefix: Vec<u8>,
-    /// For which crawl records are added where a request names none.
-    pub(crate) crawl: Option<String>,
+    crawl: Option<String>,
+    /// `"source": …, "source_type": …` of its rows.
+    members: Arc<str>,
     timeout: Duration,
     index: OnceCell<Index<AsyncServer>>,
+    questions: Questions,
     problem: Mutex<Option<String>>,
 }
 
@@ -58,14 +62,21 @@ impl DedupeSource {
         crawl: Option<String>,
         identity: &Identity,
     ) -> DedupeSource {
-        DedupeSource {
+        DedupeSource(Arc::new(Inner {
             url: url.to_owned(),
             prefix: prefix.as_bytes().to_vec(),
             crawl,
+            members: Arc::clone(&identity.members),
             timeout: identity.limits.first,
             index: OnceCell::new(),
+            questions: Questions::default(),
             problem: Mutex::default(),
-        }
+        }))
+    }
+
+    /// For which crawl records are added where a request names none.
+    pub(crate) fn crawl(&self) -> Option<&str> {
+        self.0.crawl.as_deref()
     }
 
     /// The original of a payload, of committed crawls and of one that is still running.
@@ -77,7 +88,7 @@ impl DedupeSource {
         crawl: Option<&[u8]>,
         digest: &[u8],
     ) -> Result<Option<Original>, DedupeError> {
-        let asking = async { self.index().await?.lookup(crawl, &[digest]).await };
+        let asking = async { self.0.index().await?.lookup(crawl, &[digest]).await };
         let mut found = self.answered(asking).await?;
         Ok(found.pop().flatten())
     }
@@ -92,19 +103,8 @@ impl DedupeSource {
             earliest: true,
             ..Adding::default()
         };
-        let asking = async { self.index().await?.add(crawl, &adding, added).await };
+        let asking = async { self.0.index().await?.add(crawl, &adding, added).await };
         self.answered(asking).await.map(drop)
-    }
-
-    async fn index(&self) -> Result<&Index<AsyncServer>, Error> {
-        let connect = || async {
-            let options = AsyncServer::options(&self.url)
-                .timeout(self.timeout)
-                .retries(RETRIES);
-            let server = options.open_async().await?;
-            Ok(Index::on(&server, self.prefix.clone()))
-        };
-        self.index.get_or_try_init(connect).await
     }
 
     /// Waits for the answer of the server, and notes whether there was one.
@@ -112,19 +112,18 @@ impl DedupeSource {
         &self,
         asking: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, DedupeError> {
-        let answer = match timeout(self.timeout, asking).await {
+        let answer = match timeout(self.0.timeout, asking).await {
             Ok(answer) => answer.map_err(|error| self.failed(&error)),
             Err(_) => Err(DedupeError::Unavailable(format!(
                 "{}: no answer within {} seconds",
-                without_password(&self.url),
-                self.timeout.as_secs_f64()
+                self.0.shown(),
+                self.0.timeout.as_secs_f64()
             ))),
         };
-        let problem = match &answer {
+        self.0.note(match &answer {
             Err(DedupeError::Unavailable(why)) => Some(why.clone()),
             _ => None,
-        };
-        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        });
         answer
     }
 
@@ -134,18 +133,41 @@ impl DedupeSource {
             Some(Code::Canceled | Code::Committed | Code::Removing | Code::Purging) => {
                 DedupeError::Closed(error.to_string())
             }
-            _ => DedupeError::Unavailable(format!("{}: {error}", without_password(&self.url))),
+            _ => DedupeError::Unavailable(format!("{}: {error}", self.0.shown())),
         }
     }
 }
 
+impl Inner {
+    fn shown(&self) -> String {
+        without_password(&self.url)
+    }
+
+    async fn index(&self) -> Result<&Index<AsyncServer>, Error> {
+        let connect = || async {
+            let options = AsyncServer::options(&self.url)
+                .timeout(self.timeout)
+                .job_timeout(self.timeout)
+                .retries(RETRIES);
+            let server = options.open_async().await?;
+            Ok(Index::on(&server, self.prefix.clone()))
+        };
+        self.index.get_or_try_init(connect).await
+    }
+
+    /// Notes why the index could not be asked the last time, for the status page.
+    fn note(&self, problem: Option<String>) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+}
+
 impl Source for DedupeSource {
-    fn rows(&self, _: Arc<Lookup>) -> BoxFuture<'_, Result<Rows, SourceError>> {
-        async { Err(SourceError::Unsupported(NO_URLS.to_owned())) }.boxed()
+    fn rows(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<Rows, SourceError>> {
+        async move { Ok(Asking::new(Arc::clone(&self.0), &lookup)?.rows(lookup.order)) }.boxed()
     }
 
     fn health(&self) -> Result<(), String> {
-        let problem = self.problem.lock();
+        let problem = self.0.problem.lock();
         let problem = problem.unwrap_or_else(PoisonError::into_inner);
         problem.clone().map_or(Ok(()), Err)
     }

@@ -1,0 +1,259 @@
+//! The captures of a URL that a dedupe index has, as rows.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt};
+
+use super::Inner;
+use super::questions::Page;
+use crate::query::Query;
+use crate::source::{Lookup, Rows};
+use crawlspace_archive::row::{Row, quote};
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::{Batch, SourceError};
+use crawlspace_archive::timestamp::{Timestamp, compare};
+use crawlspace_cdx::surt::MatchType;
+use crawlspace_client::Error;
+use crawlspace_client::dedupe::Capture;
+use crawlspace_warc::date_digits;
+
+/// How many captures are asked for first where the newest are wanted, of which the first may do.
+const FIRST_PAGE: u64 = 16;
+/// Maximum number of captures in an answer of the server.
+const PAGE: u64 = 10_000;
+
+const EXACT: &str = "a dedupe index is asked for one URL, and not for all that begin with it";
+
+/// A URL whose captures are asked for, the newest first.
+pub(super) struct Asking {
+    inner: Arc<Inner>,
+    urlkey: Vec<u8>,
+    /// The URL as it was asked for, and in its normal form where that is another one.
+    urls: Vec<String>,
+    /// What is asked first, and next, of the last of these.
+    first: Page,
+    page: Page,
+    /// The digits of the first moment that counts.
+    from: Option<String>,
+}
+
+impl Asking {
+    /// Prepares what a look-up asks for.
+    ///
+    /// # Errors
+    /// When it asks for more than one URL.
+    pub(super) fn new(inner: Arc<Inner>, lookup: &Lookup) -> Result<Asking, SourceError> {
+        let query = &lookup.query;
+        if query.match_type != MatchType::Exact {
+            return Err(SourceError::Unsupported(EXACT.to_owned()));
+        }
+        let key = &query.keys.from;
+        let limit = match (lookup.order, lookup.at_most) {
+            (Order::Descending, Some(most)) => most.clamp(1, PAGE),
+            (Order::Descending, None) => FIRST_PAGE,
+            _ => PAGE,
+        };
+        let after = query.to.map(|to| Timestamp::from_seconds(to.seconds() + 1));
+        let page = Page {
+            limit,
+            before: after.flatten().map(|after| after.to_string().into_bytes()),
+        };
+        Ok(Asking {
+            inner,
+            urlkey: key.strip_suffix(b" ").unwrap_or(key).to_vec(),
+            urls: forms(query),
+            first: page.clone(),
+            page,
+            from: query.from.map(|from| from.to_string()),
+        })
+    }
+
+    /// The rows, as they are asked for.
+    pub(super) fn rows(self, order: Order) -> Rows {
+        let ordered = order == Order::Descending && self.urls.len() == 1;
+        let batches = stream::unfold(Some(self), |asking| async move {
+            let mut asking = asking?;
+            match asking.next().await {
+                Ok(Some(batch)) => Some((Ok(batch), Some(asking))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        });
+        Rows {
+            ordered,
+            batches: batches.boxed(),
+        }
+    }
+
+    /// The next rows; `None` at the end. A batch may be empty.
+    async fn next(&mut self) -> Result<Option<Batch>, SourceError> {
+        let Some(url) = self.urls.last().cloned() else {
+            return Ok(None);
+        };
+        let answer = self.inner.captures(url.as_bytes(), &self.page).await;
+        let answer = answer.unwrap_or_else(|| Ok(Vec::new()));
+        let mut captures = answer.map_err(|error| self.failed(&error))?;
+        self.inner.note(None);
+        let mut is_last = (captures.len() as u64) < self.page.limit;
+        if !is_last {
+            self.turn(&mut captures)?;
+        }
+        let mut batch = Vec::with_capacity(captures.len());
+        for capture in &captures {
+            let Some(digits) = digits(&capture.date) else {
+                continue;
+            };
+            let from = self.from.as_ref().map(String::as_bytes);
+            if from.is_some_and(|from| compare(&digits, from).is_lt()) {
+                is_last = true;
+                break;
+            }
+            batch.extend(self.row(&url, &digits, capture));
+        }
+        if is_last {
+            self.urls.pop();
+            self.page = self.first.clone();
+        }
+        Ok(Some(batch))
+    }
+
+    /// Turns to the next page: before the last moment of this one, which may have further captures.
+    fn turn(&mut self, captures: &mut Vec<Capture>) -> Result<(), SourceError> {
+        let moments: Vec<_> = captures.iter().map(|one| digits(&one.date)).collect();
+        let last = moments.last().cloned().flatten();
+        let kept = moments.iter().take_while(|moment| match (moment, &last) {
+            (Some(moment), Some(last)) => compare(moment, last).is_ne(),
+            (moment, _) => moment.is_some(),
+        });
+        let kept = kept.count();
+        if kept == 0 && self.page.limit >= PAGE {
+            let what = format!("more than {PAGE} captures of one moment");
+            return Err(SourceError::TooLarge(what));
+        }
+        captures.truncate(kept);
+        if let Some(oldest) = captures.last() {
+            self.page.before = Some(oldest.date.clone());
+        }
+        self.page.limit = PAGE;
+        Ok(())
+    }
+
+    fn row(&self, url: &str, digits: &[u8], capture: &Capture) -> Option<Row> {
+        let size = self.urlkey.len() + url.len() + self.inner.members.len() + 160;
+        let mut line = Vec::with_capacity(size);
+        line.extend_from_slice(&self.urlkey);
+        line.push(b' ');
+        line.extend_from_slice(digits);
+        line.extend_from_slice(b" {");
+        for (name, value) in [
+            ("url", url.as_bytes()),
+            ("digest", &capture.hash),
+            ("length", capture.size.to_string().as_bytes()),
+            ("crawl", &capture.crawl),
+            ("wacz", capture.filename.as_deref().unwrap_or_default()),
+        ] {
+            if !value.is_empty() {
+                quote(name.as_bytes(), &mut line);
+                line.extend_from_slice(b": ");
+                quote(value, &mut line);
+                line.extend_from_slice(b", ");
+            }
+        }
+        line.extend_from_slice(self.inner.members.as_bytes());
+        line.push(b'}');
+        Row::new(Bytes::from(line))
+    }
+
+    fn failed(&self, error: &Error) -> SourceError {
+        let text = format!("{}: {error}", self.inner.shown());
+        self.inner.note(Some(text.clone()));
+        match error.word() {
+            // The server itself has refused.
+            Some(_) => SourceError::Answer(text),
+            None => SourceError::Connection(text),
+        }
+    }
+}
+
+/// The forms of a URL under which a crawler may have added it. An index has URLs as they were given.
+fn forms(query: &Query) -> Vec<String> {
+    let mut forms = vec![query.url.clone()];
+    if let Ok(normal) = url::Url::parse(&query.url)
+        && normal.as_str() != query.url
+    {
+        forms.push(normal.into());
+    }
+    forms
+}
+
+/// A date of a record as up to 17 digits, in UTC; `None` when it is none of the forms that a crawler may give.
+fn digits(date: &[u8]) -> Option<Vec<u8>> {
+    if date.iter().all(u8::is_ascii_digit) {
+        return Timestamp::earliest(date.get(..14)?).map(|_| date[..date.len().min(17)].to_vec());
+    }
+    let (mut digits, rest) = date_digits(date)?;
+    let end = rest
+        .iter()
+        .position(|byte| matches!(byte, b'Z' | b'z' | b'+' | b'-'));
+    let (fraction, zone) = rest.split_at(end.unwrap_or(rest.len()));
+    let moment = Timestamp::earliest(&digits)?;
+    if let [sign @ (b'+' | b'-'), zone @ ..] = zone {
+        let number = |at: std::ops::Range<usize>| -> Option<i64> {
+            std::str::from_utf8(zone.get(at)?).ok()?.parse().ok()
+        };
+        let ahead = number(0..2)? * 3600 + number(zone.len().checked_sub(2)?..zone.len())? * 60;
+        let ahead = if *sign == b'-' { -ahead } else { ahead };
+        digits = Timestamp::from_seconds(moment.seconds() - ahead)?
+            .to_string()
+            .into_bytes();
+    }
+    let fraction = fraction.strip_prefix(b".").unwrap_or_default();
+    if !fraction.is_empty() {
+        let zeros = std::iter::repeat(&b'0');
+        digits.extend(fraction.iter().chain(zeros).take(3).copied());
+    }
+    Some(digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_of_any_form_are_digits_in_utc() {
+        for (date, expected) in [
+            ("20240131235959", Some("20240131235959")),
+            ("20240131235959123", Some("20240131235959123")),
+            ("2024-01-31T23:59:59Z", Some("20240131235959")),
+            ("2024-01-31T23:59:59.5Z", Some("20240131235959500")),
+            ("2024-02-01T01:59:59.1234+02:00", Some("20240131235959123")),
+            ("2024-01-31T18:29:59-0530", Some("20240131235959")),
+            ("2024", None),
+            ("20241331235959", None),
+            ("yesterday", None),
+        ] {
+            let found = digits(date.as_bytes());
+            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{date}");
+        }
+    }
+
+    #[test]
+    fn a_url_is_asked_for_as_it_is_and_in_its_normal_form() {
+        for (url, expected) in [
+            ("http://example.com/", &["http://example.com/"][..]),
+            (
+                "http://example.com",
+                &["http://example.com", "http://example.com/"],
+            ),
+            (
+                "HTTP://Example.com:80/a b",
+                &["HTTP://Example.com:80/a b", "http://example.com/a%20b"],
+            ),
+            ("urn:a", &["urn:a"]),
+        ] {
+            let query = Query::of_url(url).unwrap();
+            assert_eq!(forms(&query), expected, "{url}");
+        }
+    }
+}
