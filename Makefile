@@ -43,7 +43,7 @@ export REDIS_SERVER
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run demo test test-unit test-live test-servers test-monitoring dist test-packages test-dist share put lint simulate reshard bench fuzz soak clean
+.PHONY: help build install run demo test test-unit test-live test-peers test-servers test-monitoring dist test-packages test-dist share put lint simulate reshard bench fuzz soak clean
 
 help: ## List what can be done here (this list)
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r target text; do \
@@ -104,6 +104,11 @@ test-live:
 	$(CARGO) build --release --package crawlspace
 	@CRAWLSPACE_MODULE='$(MODULE)' scripts/tests $(COMPANION) --package redis-tests --packed dedupe=both:: --packed '$(PACKED_IMPORTS)'
 	@$(CARGO) test --doc $(COMPANION) --package redis-tests
+
+test-peers: ## Programs of others at full size: crawls of 2 000 pages by 8 processes, 10⁶ rows page by page (some minutes; `make test` does the same in small; SEED=)
+	@scripts/need cc libclang redis-server redis-cli python3 python3-venv
+	$(CARGO) build --release --package crawlspace
+	@CRAWLSPACE_MODULE='$(MODULE)' CRAWLSPACE_PEERS=full scripts/tests $(COMPANION) --package redis-tests -- peers::
 
 # SUITE/PACKAGE of Debian: Redis 7.0, 8.0 and 8.6, Valkey 8.0, 8.1 and 9.1.
 SERVERS ?= bookworm/redis-server trixie/redis-server experimental/redis-server \

@@ -1,7 +1,8 @@
 //! Clients in other languages, from the package registries of those languages.
 //!
 //! Each is put into a folder that is kept from run to run, so that it is fetched once. A test that uses one says
-//! so and leaves its program out where that cannot be done ([`left_out`]).
+//! so and leaves its program out where that cannot be done ([`left_out`]). A test that takes minutes at full size takes
+//! its numbers from [`sized`].
 
 use std::fs::File;
 use std::io::Write;
@@ -93,11 +94,22 @@ fn alone_in(folder: &Path) -> File {
     lock
 }
 
+/// Whether programs of others are run at full size, as `make test-peers` does, and not in small, as `make test`.
+pub fn at_full_size() -> bool {
+    std::env::var_os("CRAWLSPACE_PEERS").is_some_and(|size| size == "full")
+}
+
+/// A number of `make test`, or that of `make test-peers`.
+pub fn sized<T>(small: T, full: T) -> T {
+    if at_full_size() { full } else { small }
+}
+
 /// Says so past the test runner, which keeps what a passing test prints to itself.
 ///
 /// # Panics
-/// When standard error is closed.
+/// When standard error is closed; and at full size, which is there to run these programs.
 pub fn left_out(client: &str, reason: &str) {
+    assert!(!at_full_size(), "{client} cannot be installed: {reason}");
     let told = writeln!(
         std::io::stderr(),
         "{client}: left out, because it cannot be installed: {reason}"

@@ -72,6 +72,9 @@ pub struct ScriptedHost {
     _deaf: Option<TcpListener>,
 }
 
+/// Where hosts are as a rule.
+const LOCAL: &str = "127.0.0.1";
+
 /// A connection, and the thread that answers its requests.
 type Visitor = (TcpStream, JoinHandle<()>);
 
@@ -93,11 +96,21 @@ impl ScriptedHost {
         ScriptedHost::handling(move |asked, connection| play(script(asked), connection))
     }
 
+    /// As [`start`](ScriptedHost::start), on another address of the loopback interface: programs that keep their hands off
+    /// `127.0.0.1` ask it.
+    pub fn start_at(
+        host: &str,
+        script: impl Fn(&Asked) -> Vec<Part> + Send + Sync + 'static,
+    ) -> ScriptedHost {
+        let handle = move |asked: &Asked, connection: &TcpStream| play(script(asked), connection);
+        ScriptedHost::serving(Arc::default(), host, handle)
+    }
+
     /// Begins to answer each request with these bytes, and closes the connection after that.
     pub fn answering(bytes: impl Into<Vec<u8>>) -> ScriptedHost {
         let shared = Arc::new(Shared::default());
         let answer = Arc::clone(&shared);
-        let host = ScriptedHost::serving(shared, move |_, mut connection| {
+        let host = ScriptedHost::serving(shared, LOCAL, move |_, mut connection| {
             connection.write_all(&lock(&answer.answer))?;
             Ok(false)
         });
@@ -114,14 +127,15 @@ impl ScriptedHost {
     pub fn handling(
         handle: impl Fn(&Asked, &TcpStream) -> io::Result<bool> + Send + Sync + 'static,
     ) -> ScriptedHost {
-        ScriptedHost::serving(Arc::default(), handle)
+        ScriptedHost::serving(Arc::default(), LOCAL, handle)
     }
 
     fn serving(
         shared: Arc<Shared>,
+        host: &str,
         handle: impl Fn(&Asked, &TcpStream) -> io::Result<bool> + Send + Sync + 'static,
     ) -> ScriptedHost {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let listener = TcpListener::bind((host, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound port");
         let (host, handle) = (Arc::clone(&shared), Arc::new(handle));
         let acceptor = std::thread::spawn(move || {
@@ -154,7 +168,7 @@ impl ScriptedHost {
 
     /// A host that connections can be made to, and that never takes one.
     pub fn deaf() -> ScriptedHost {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let listener = TcpListener::bind((LOCAL, 0)).expect("a free port");
         ScriptedHost {
             address: listener.local_addr().expect("a bound port"),
             shared: Arc::default(),

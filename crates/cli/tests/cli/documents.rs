@@ -262,12 +262,13 @@ fn there_is_one_version() {
     // Ends of paths, and what stands before a version: of a crate of this workspace, a package, an image.
     let places = [
         ("Cargo.toml", "\", version = \""),
+        ("pyproject.toml", "\nversion = \""),
         ("", "crawlspace_"),
         ("", "/crawlspace:server-"),
         ("", "/crawlspace:serve-"),
         ("", "/crawlspace:module-"),
     ];
-    let mut counts = [0; 5];
+    let mut counts = [0; 6];
     let mut wrong = Vec::new();
     let is_text = |path: &String| {
         [".toml", ".md", ".yaml"]

@@ -9,6 +9,7 @@ mod index_cache;
 mod index_cache_http;
 mod indexer;
 mod operators;
+mod peers;
 mod pywb;
 mod serving;
 mod tags;

@@ -3,7 +3,7 @@
 
 mod answer;
 mod both_ways;
-mod data;
+pub(crate) mod data;
 mod equal;
 mod jobs;
 mod outback;

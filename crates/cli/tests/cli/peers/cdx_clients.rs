@@ -1,25 +1,14 @@
 //! Programs that ask CDX servers, as they are on PyPI, in front of `/<coll>/cdx`.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use redis_tests::packages::{self, left_out, run};
+use redis_tests::packages::{run, sized};
 
+use super::python;
 use crate::serving::Stage;
 
-/// A Python with the clients, or `None` where they cannot be fetched.
-fn python() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cdx-clients");
-    let wanted = ["cdx_toolkit==0.9.*", "wayback==0.5.*", "setuptools<81"];
-    match packages::python(&folder, &wanted) {
-        Ok(python) => Some(python),
-        Err(reason) => {
-            left_out("cdx_toolkit and wayback", &reason);
-            None
-        }
-    }
-}
+const PACKAGES: [&str; 3] = ["cdx_toolkit==0.9.*", "wayback==0.5.*", "setuptools<81"];
 
 /// Prints a line a capture: by pages, and by keys.
 const CLIENTS: &str = r#"
@@ -42,10 +31,13 @@ print(len(list(client.search('http://example.com/7', limit=-2, fast_latest=True)
 
 #[test]
 fn each_capture_comes_once() {
-    let Some(python) = python() else { return };
+    let Some(python) = python("cdx-clients", &PACKAGES) else {
+        return;
+    };
     let dir = tempfile::tempdir().unwrap();
     let mut lines = Vec::new();
-    for n in 0..4000 {
+    let (rows, limit) = (sized(10_000, 1_000_000), sized("700", "20000"));
+    for n in 0..rows {
         let (page, status) = (n % 500, if n % 9 == 0 { 404 } else { 200 });
         lines.push(format!(
             "com,example)/{page} {} {{\"url\": \"http://example.com/{page}\", \"mime\": \"text/html\", \
@@ -91,7 +83,7 @@ fn each_capture_comes_once() {
         let url = format!("{}/{collection}/cdx/search/cdx", stage.url());
         let mut clients = Command::new(&python);
         clients
-            .args(["-c", CLIENTS, &url, "300"])
+            .args(["-c", CLIENTS, &url, limit])
             .env("CDXT_DEFAULT_MIN_RETRY_INTERVAL", "0")
             .env("NO_PROXY", "*")
             .current_dir(dir.path());

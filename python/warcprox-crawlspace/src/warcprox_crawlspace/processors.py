@@ -1,0 +1,247 @@
+"""The two steps in warcprox's chain: before a record is written, and after it."""
+
+import queue
+
+import redis
+import warcprox
+import warcprox.dedup
+import warcprox.warcproxy
+
+from .index import LOG, MAX_PAUSE, UNSPECIFIED, Original, Server, Settings, Unreachable, digits
+
+#: Maximum number of captures that are asked for, or added, in one round trip.
+MAX_BATCH = 500
+
+#: Seconds for which a step waits for the next capture before it looks whether it is to stop.
+IDLE = 0.5
+
+#: Milliseconds for which the server lets a capture wait for another one of its payload.
+WAIT_MS = 200
+
+
+class _Step(warcprox.BasePostfetchProcessor):
+    """A step that works on whatever has come by the time it is ready for it."""
+
+    def __init__(self, options, settings):
+        super().__init__(options)
+        self.settings = settings
+        self.server = Server(settings)
+        #: Captures that the step holds; warcprox counts them in its status.
+        self.batch = []
+
+    def _arrived(self, wait):
+        """Captures that have come, at most as many as there is room for."""
+        arrived = []
+        try:
+            while len(self.batch) + len(arrived) < MAX_BATCH:
+                arrived.append(self.inq.get(block=wait and not arrived, timeout=IDLE))
+        except queue.Empty:
+            pass
+        return arrived
+
+    def _pass_on(self, recorded_url):
+        if self.outq:
+            self.outq.put(recorded_url)
+
+
+class Dedup(_Step, warcprox.dedup.DedupableMixin):
+    """Looks payloads up, and claims those that are new. It brings the step along that adds records.
+
+    A plug-in of warcprox: ``--plugin warcprox_crawlspace.Dedup``.
+    """
+
+    CHAIN_POSITION = "early"
+
+    _refused = False
+
+    def __init__(self, options=None, controller=None):
+        try:
+            if controller is None:
+                raise ValueError("this plug-in needs a warcprox that gives plug-ins its controller")
+            if controller.dedup_db is not None:
+                raise ValueError("warcprox's own dedupe is on: --dedup-db-file /dev/null switches it off")
+            settings = Settings()
+        except ValueError as error:
+            # warcprox tries again with fewer arguments, whatever the reason was.
+            if controller is not None or not Dedup._refused:
+                LOG.critical("%s", error)
+            Dedup._refused = True
+            raise SystemExit(1) from error
+        super().__init__(options, settings)
+        warcprox.dedup.DedupableMixin.__init__(self, options)
+        chain = controller._postfetch_chain
+        after = chain.index(controller.warc_writer_processor) + 1
+        chain.insert(after, Storer(options, settings))
+
+    def _get_process_put(self):
+        arrived = self._arrived(wait=not self.batch)
+        if not arrived and not self.batch:
+            raise queue.Empty
+        for recorded_url in arrived:
+            if self._is_deduped(recorded_url):
+                recorded_url.crawlspace = _Capture(recorded_url, self.settings)
+                self.batch.append(recorded_url)
+            else:
+                self._pass_on(recorded_url)
+        if not self.batch:
+            return
+        asked, self.batch = self.batch, []
+        try:
+            # When nothing else has come, the server may say when the first one's payload is there.
+            self._ask(asked, waits=not arrived)
+        except Unreachable as error:
+            LOG.error("%s: %s captures are archived without dedupe", error, len(asked))
+        except Exception:
+            LOG.critical("%s captures are archived without dedupe", len(asked), exc_info=True)
+        for recorded_url in asked:
+            if recorded_url.crawlspace.is_pending:
+                self.batch.append(recorded_url)
+            else:
+                self._pass_on(recorded_url)
+
+    def _is_deduped(self, recorded_url):
+        return (
+            not isinstance(recorded_url, warcprox.warcproxy.FailedUrl)
+            and recorded_url.response_recorder
+            and recorded_url.payload_digest
+            and self.should_dedup(recorded_url)
+        )
+
+    def _ask(self, asked, waits):
+        """One round trip for all of them, and one more for claims that are not needed after all."""
+        commands = []
+        for recorded_url in asked:
+            capture = recorded_url.crawlspace
+            capture.is_pending = False
+            commands += capture.questions(waits and not commands)
+        replies = iter(self.server.send(commands))
+        needless = []
+        for recorded_url in asked:
+            needless += recorded_url.crawlspace.take(recorded_url, replies)
+        if needless:
+            self.server.send(needless)
+
+
+class Storer(_Step):
+    """Adds records that were written, and settles their claims."""
+
+    def __init__(self, options, settings):
+        super().__init__(options, settings)
+        #: What is to be sent for the batch; sent again as it is, so that it counts once.
+        self._commands = None
+
+    def _get_process_put(self):
+        if self._commands is None:
+            self.batch += self._arrived(wait=not self.batch)
+            if not self.batch:
+                raise queue.Empty
+            self._commands = self._settlements()
+        try:
+            self._settle()
+        except Unreachable as error:
+            if not self.stop.is_set():
+                # What is in files must get into the index: the queue before this step fills up meanwhile.
+                LOG.error("%s: records of %s captures wait to be added", error, len(self.batch))
+                self.stop.wait(MAX_PAUSE)
+                return
+            LOG.critical("%s: records of %s captures are missing from the index", error, len(self.batch))
+        except Exception:
+            LOG.critical("records of %s captures are missing from the index", len(self.batch), exc_info=True)
+        self._commands = None
+        done, self.batch = self.batch, []
+        for recorded_url in done:
+            self._pass_on(recorded_url)
+
+    def _settlements(self):
+        commands, revisits = [], {}
+        for recorded_url in self.batch:
+            capture = getattr(recorded_url, "crawlspace", None)
+            if capture:
+                commands += capture.settlement(recorded_url, revisits)
+        for prefix, records in revisits.items():
+            number = self.server.next_number()
+            commands.append(
+                ["DEDUPE.REVISIT", prefix, self.settings.crawl, "SEQ", self.server.writer, number, *records]
+            )
+        return commands
+
+    def _settle(self):
+        if not self._commands:
+            return
+        for command, reply in zip(self._commands, self.server.send(self._commands)):
+            if isinstance(reply, redis.ResponseError) and command[0] != "DEDUPE.UNCLAIM":
+                LOG.error("%s: %s", command[0], reply)
+
+
+class _Capture:
+    """What becomes of the payload of a capture, in each of its buckets."""
+
+    def __init__(self, recorded_url, settings):
+        meta = recorded_url.warcprox_meta or {}
+        buckets = meta.get("dedup-buckets") or {UNSPECIFIED: "rw"}
+        self.settings = settings
+        self.digest = warcprox.digest_str(recorded_url.payload_digest, False)
+        #: Prefixes that are written to, and those that are looked up alone; in an order that all processes have.
+        self.writable = sorted({settings.prefix_of(name) for name, mode in buckets.items() if mode != "ro"})
+        self.readable = sorted({settings.prefix_of(name) for name in buckets} - set(self.writable))
+        #: Tokens of claims, by prefix.
+        self.tokens = {}
+        self.original = None
+        #: Whether another capture of the payload is about to be stored.
+        self.is_pending = False
+
+    def questions(self, waits):
+        """Commands that ask for the payload. With ``waits`` the server answers when the payload is there."""
+        crawl = self.settings.crawl
+        asked = [["DEDUPE.LOOKUP", prefix, "CRAWL", crawl, self.digest] for prefix in self.readable]
+        lasting = int(self.settings.claim * 1000)
+        for prefix in self.writable:
+            claim = ["DEDUPE.CLAIM", prefix, crawl, self.digest, "PX", lasting]
+            asked.append(claim + ["BLOCK", WAIT_MS] if waits and len(self.writable) == 1 else claim)
+        return asked
+
+    def take(self, recorded_url, replies):
+        """Takes the replies to its questions. Returns commands that give up claims that are not needed."""
+        originals = []
+        for prefix in self.readable:
+            reply = next(replies)
+            if isinstance(reply, redis.ResponseError):
+                LOG.error("DEDUPE.LOOKUP: %s", reply)
+            elif reply[0] is not None:
+                originals.append(Original(prefix, reply[0]))
+        for prefix in self.writable:
+            reply = next(replies)
+            if isinstance(reply, redis.ResponseError):
+                LOG.error("DEDUPE.CLAIM: %s", reply)
+            elif reply[0] == b"DUPE":
+                originals.append(Original(prefix, reply[1]))
+            elif reply[0] == b"CLAIMED":
+                self.tokens[prefix] = reply[1]
+            else:
+                self.is_pending = True
+        self.original = next((one for one in originals if one.date), None)
+        if self.original:
+            self.is_pending = False
+            recorded_url.dedup_info = {"url": self.original.url, "date": self.original.date}
+        elif not self.is_pending:
+            return []
+        needless = [["DEDUPE.UNCLAIM", prefix, self.digest, token] for prefix, token in self.tokens.items()]
+        self.tokens = {}
+        return needless
+
+    def settlement(self, recorded_url, revisits):
+        """Commands that say what was written. A revisit goes to the others of its prefix in ``revisits``."""
+        written = recorded_url.warc_records
+        if written and written[0].type == b"response":
+            date, url, size = digits(recorded_url.timestamp), recorded_url.url, written[0].length
+            crawl, digest = self.settings.crawl, self.digest
+            return [
+                ["DEDUPE.ADD", prefix, crawl, "TOKEN", token, digest, 0, date, url, size]
+                for prefix, token in self.tokens.items()
+            ]
+        if written and written[0].type == b"revisit" and self.original and self.original.prefix in self.writable:
+            original = self.original
+            revisits.setdefault(original.prefix, []).extend(
+                [self.digest, written[0].length, "ORIGINAL", original.crawl, original.wacz_index, original.size]
+            )
+        return [["DEDUPE.UNCLAIM", prefix, self.digest, token] for prefix, token in self.tokens.items()]
