@@ -99,7 +99,7 @@ impl Corpus {
         )
     }
 
-    fn write(&self, name: &str, text: &str) -> u64 {
+    pub fn write(&self, name: &str, text: &str) -> u64 {
         std::fs::write(self.path(name), text).expect("the folder is writable");
         text.len() as u64
     }

@@ -1,8 +1,9 @@
-//! `crawlspace serve` against pywb's index and resource server: F1 to F5.
+//! `crawlspace serve` against pywb's index and resource server: F1 to F5, U1.
 
 mod closest;
 mod corpus;
 mod hanging;
+mod lookups;
 mod serving;
 mod throughput;
 mod upstream;
@@ -24,6 +25,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("F1 F2 F3", &|| throughput::measure(plan, &corpus, peer)),
         ("F4", &|| hanging::measure(plan, &corpus)),
         ("F5", &|| closest::measure(plan, &corpus, peer)),
+        ("U1", &|| lookups::measure(plan, &corpus, peer)),
     ]);
     let peer = match peer {
         Some(_) => {

@@ -23,25 +23,87 @@ pub fn span(plan: &Plan) -> Duration {
 /// # Panics
 /// When wrk is not there, or an answer is not 200: a benchmark of errors is none.
 pub fn rate(folder: &Path, address: SocketAddr, targets: &[String], span: Duration) -> f64 {
-    let lines: String = targets
-        .iter()
-        .map(|target| format!("  \"{target}\",\n"))
-        .collect();
-    let script = format!("local targets = {{\n{lines}}}\n{}", include_str!("wrk.lua"));
-    let file = folder.join("wrk.lua");
-    std::fs::write(&file, script).expect("the folder is writable");
-    let told = run(Command::new("wrk")
-        .args(["-t", "1", "-c", &CONNECTIONS.to_string()])
-        .args(["-d", &format!("{}s", span.as_secs())])
-        .args(["--timeout", "60s", "-s"])
-        .arg(&file)
-        .arg(format!("http://{address}/")));
-    let told = told.unwrap_or_else(|why| panic!("wrk: {why}"));
-    assert!(!told.contains("Non-2xx"), "{told}");
-    assert!(!told.contains("Socket errors"), "{told}");
-    let line = told
-        .lines()
-        .find_map(|line| line.strip_prefix("Requests/sec:"));
-    let rate = line.and_then(|figure| figure.trim().parse().ok());
-    rate.unwrap_or_else(|| panic!("wrk says no rate: {told}"))
+    let load = Load {
+        connections: CONNECTIONS,
+        pause: None,
+    };
+    load.run(folder, address, targets, span).rate
+}
+
+/// How requests are made.
+#[derive(Clone, Copy)]
+pub struct Load {
+    /// Connections, which are kept.
+    pub connections: usize,
+    /// Milliseconds that a connection waits on average before its next request.
+    pub pause: Option<u64>,
+}
+
+/// What came of a run.
+pub struct Outcome {
+    /// Answers a second.
+    pub rate: f64,
+    /// Seconds within which 99 of 100 answers came.
+    pub p99: f64,
+}
+
+impl Load {
+    /// Asks for these targets by turns.
+    ///
+    /// # Panics
+    /// When wrk is not there, or an answer is not 200: a benchmark of errors is none.
+    pub fn run(
+        self,
+        folder: &Path,
+        address: SocketAddr,
+        targets: &[String],
+        span: Duration,
+    ) -> Outcome {
+        let lines = targets.iter().map(|target| format!("  \"{target}\",\n"));
+        let lines: String = lines.collect();
+        let delay = self.pause.map_or(String::new(), |pause| {
+            format!(
+                "delay = function() return math.random(0, {}) end\n",
+                2 * pause
+            )
+        });
+        let script = format!(
+            "local targets = {{\n{lines}}}\n{}{delay}",
+            include_str!("wrk.lua")
+        );
+        let file = folder.join("wrk.lua");
+        std::fs::write(&file, script).expect("the folder is writable");
+        let told = run(Command::new("wrk")
+            .args(["--latency", "-t", "1", "-c", &self.connections.to_string()])
+            .args(["-d", &format!("{}s", span.as_secs())])
+            .args(["--timeout", "60s", "-s"])
+            .arg(&file)
+            .arg(format!("http://{address}/")));
+        let told = told.unwrap_or_else(|why| panic!("wrk: {why}"));
+        assert!(!told.contains("Non-2xx"), "{told}");
+        assert!(!told.contains("Socket errors"), "{told}");
+        let figure = |name: &str| {
+            let line = told.lines().find_map(|line| line.trim().strip_prefix(name));
+            line.map(str::trim)
+                .unwrap_or_else(|| panic!("wrk says no {name} {told}"))
+        };
+        let rate = figure("Requests/sec:");
+        Outcome {
+            rate: rate.parse().unwrap_or_else(|_| panic!("wrk says {rate}")),
+            p99: seconds(figure("99%")).unwrap_or_else(|| panic!("{told}")),
+        }
+    }
+}
+
+/// A time as wrk writes it: `3.45ms`.
+fn seconds(text: &str) -> Option<f64> {
+    let end = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let unit = match &text[end..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        _ => return None,
+    };
+    Some(text[..end].parse::<f64>().ok()? * unit)
 }
