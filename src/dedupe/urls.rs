@@ -5,6 +5,7 @@
 //! `crawlspace` says whether there is such an index; without it no key is written and nothing is asked.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
@@ -28,6 +29,9 @@ pub const MAX_CAPTURES: u64 = 10_000;
 
 /// How many are given when the call says nothing.
 pub const CAPTURES: u64 = 100;
+
+/// How many hashes of a URL are read before they are worked on.
+const AT_ONCE: u64 = if cfg!(test) { 2 } else { 32 };
 
 /// Field of `crawlspace` with the state of the index by URL.
 const FIELD: &[u8] = b"urls";
@@ -155,17 +159,45 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Hashes of a crawl whose records may have this URL.
-    fn candidates(&mut self, ks: &mut K, crawl: &[u8], url: &[u8]) -> Result<Batch> {
-        let key = self.urls_key(ks, crawl);
-        let score = fingerprint(url);
-        let mut found = Batch::default();
-        let end = ks.zset_count(&key, score)?;
-        if end > 0 {
-            let begin = ks.zset_count(&key, score - 1.0)?;
-            ks.zset_range(&key, begin, end.saturating_sub(begin), &mut found)?;
+    /// Refuses look-ups while there is no whole index by URL.
+    fn require_urls(&self) -> Result<()> {
+        match self.urls() {
+            State::On => Ok(()),
+            State::Building => Err(Error::NoUrls("is being built, or was cut short")),
+            State::Off => Err(Error::NoUrls("is off")),
         }
-        Ok(found)
+    }
+
+    /// The next hashes of a crawl whose records may have the URL of this fingerprint, behind `last` in the order of
+    /// bytes; false when there are no more.
+    fn candidates(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        score: f64,
+        last: Option<&[u8]>,
+        out: &mut Batch,
+    ) -> Result<bool> {
+        let key = self.urls_key(ks, crawl);
+        let end = ks.zset_count(&key, score)?;
+        if end == 0 {
+            return Ok(false);
+        }
+        let mut begin = ks.zset_count(&key, score - 1.0)?;
+        if let Some(last) = last {
+            // Others may have put hashes in and out since it was read.
+            let mut behind = end;
+            while begin < behind {
+                let middle = begin.midpoint(behind);
+                match ks.zset_at(&key, middle)? {
+                    Some((hash, _)) if hash.as_ref() <= last => begin = middle + 1,
+                    _ => behind = middle,
+                }
+            }
+        }
+        let n = end.saturating_sub(begin).min(AT_ONCE);
+        ks.zset_range(&key, begin, n, out)?;
+        Ok(begin + n < end)
     }
 
     /// Whether a plain client wrote a record of a continued crawl that no commit took.
@@ -297,13 +329,9 @@ pub struct Asked {
     pub urls: Vec<Vec<u8>>,
 }
 
-/// A capture of a URL.
-struct Capture {
-    moment: Option<Moment>,
-    crawl: Vec<u8>,
-    digest: Digest,
-    value: Vec<u8>,
-}
+/// Captures of a URL with their records, by date, crawl and hash: the newest first, those with a date that nobody can
+/// read last.
+type Captures = BTreeMap<(Reverse<Option<Moment>>, Vec<u8>, Vec<u8>), Vec<u8>>;
 
 /// The captures of URLs, newest first; its reply has a list for each URL.
 ///
@@ -312,11 +340,7 @@ struct Capture {
 /// read a crawl's records; `WRONGTYPE` when a key holds another type.
 pub fn look_up<K: Store>(asked: Asked) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
-        let profile = lent.with(|index, _| match index.urls() {
-            State::On => Ok(index.profile()),
-            State::Building => Err(Error::NoUrls("is being built, or was cut short")),
-            State::Off => Err(Error::NoUrls("is off")),
-        })?;
+        let profile = lent.with(|index, _| index.require_urls().map(|()| index.profile()))?;
         let mut crawls = crawls_in(&lent, &[|names| &names.allcrawls]).await?;
         let visible = lent.with(|index, _| index.visible());
         let visible = visible.iter().map(|(_, crawl)| crawl);
@@ -328,8 +352,8 @@ pub fn look_up<K: Store>(asked: Asked) -> Job<K> {
             let url = stored_url(url, profile);
             let found = captures(&lent, &crawls, &url, &asked).await?;
             let mut list = Vec::with_capacity(found.len());
-            for capture in &found {
-                list.push(lent.with(|index, ks| reply_of(index, ks, capture))?);
+            for ((_, crawl, hash), value) in &found {
+                list.push(lent.with(|index, ks| reply_of(index, ks, (crawl, hash), value))?);
                 lent.pause().await;
             }
             lists.push(Reply::Array(list));
@@ -338,74 +362,189 @@ pub fn look_up<K: Store>(asked: Asked) -> Job<K> {
     })
 }
 
+/// The newest captures of a URL that crawls have.
 async fn captures<K: Store>(
     lent: &Lent<K>,
     crawls: &[Vec<u8>],
     url: &[u8],
     asked: &Asked,
-) -> Result<Vec<Capture>> {
-    let limit = asked.limit as usize;
+) -> Result<Captures> {
     let before = asked.before.as_deref().and_then(Moment::of);
-    let mut found: Vec<Capture> = Vec::new();
+    let score = fingerprint(url);
+    let (mut found, mut hashes) = (Captures::new(), Batch::default());
     for crawl in crawls {
-        let candidates = lent.with(|index, ks| index.candidates(ks, crawl, url))?;
-        let mut candidates = candidates.iter();
+        let mut last: Option<Vec<u8>> = None;
         lent.slices(|index, ks, time| {
-            for (hash, _) in candidates.by_ref() {
-                let digest = Digest::of_field(hash);
-                let seen = index.seen_record(ks, crawl, &digest, asked.own.as_deref())?;
-                let value = seen.as_ref().map_or(&b""[..], AsRef::as_ref);
-                if let Some(record) = Record::parse(value).filter(|record| record.url == url) {
+            loop {
+                // The index by URL may have been dropped between two slices.
+                index.require_urls()?;
+                hashes.clear();
+                let more = index.candidates(ks, crawl, score, last.as_deref(), &mut hashes)?;
+                for (hash, _) in hashes.iter() {
+                    let digest = Digest::of_field(hash);
+                    let seen = index.seen_record(ks, crawl, &digest, asked.own.as_deref())?;
+                    let value = seen.as_ref().map_or(&b""[..], AsRef::as_ref);
+                    let Some(record) = Record::parse(value).filter(|record| record.url == url)
+                    else {
+                        continue;
+                    };
                     let moment = Moment::of(record.date);
-                    let is_asked = before.is_none() || moment.is_some() && moment < before;
-                    if is_asked {
-                        let (crawl, value) = (crawl.clone(), value.to_vec());
-                        found.push(Capture {
-                            moment,
-                            crawl,
-                            digest,
-                            value,
-                        });
+                    if before.is_none() || moment.is_some() && moment < before {
+                        let hash = digest.canonical().to_vec();
+                        let key = (Reverse(moment), crawl.clone(), hash);
+                        found.insert(key, value.to_vec());
+                    }
+                    if found.len() as u64 > asked.limit {
+                        found.pop_last();
                     }
                 }
-                if found.len() > 2 * limit {
-                    keep_newest(&mut found, limit);
-                }
-                if !time() {
-                    return Ok(false);
+                last = hashes.iter().last().map(|(hash, _)| hash.to_vec());
+                if !more || !time() {
+                    return Ok::<_, Error>(!more);
                 }
             }
-            Ok::<_, Error>(true)
         })
         .await?;
         lent.pause().await;
     }
-    keep_newest(&mut found, limit);
     Ok(found)
 }
 
-/// Sorts captures, newest first, those with a date that nobody can read last, and drops all after the first `limit`.
-fn keep_newest(found: &mut Vec<Capture>, limit: usize) {
-    found.sort_by(|a, b| {
-        let moments = a.moment.is_none().cmp(&b.moment.is_none());
-        moments
-            .then_with(|| Reverse(a.moment).cmp(&Reverse(b.moment)))
-            .then_with(|| a.crawl.cmp(&b.crawl))
-            .then_with(|| a.digest.canonical().cmp(b.digest.canonical()))
-    });
-    found.truncate(limit);
-}
-
-fn reply_of<K: Store>(index: &mut Index<K>, ks: &mut K, capture: &Capture) -> Result<Reply> {
-    let record = Record::parse(&capture.value).expect("only whole records are found");
-    let waczs = index.crawl_key(ks, &capture.crawl, CrawlKey::Waczs);
+fn reply_of<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    (crawl, hash): (&[u8], &[u8]),
+    value: &[u8],
+) -> Result<Reply> {
+    let record = Record::parse(value).expect("only whole records are found");
+    let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
     let file = undo::file(ks, &waczs, record.wacz_index)?;
     Ok(Reply::Array(vec![
-        Reply::bulk(&capture.crawl),
-        Reply::bulk(capture.digest.written(index.profile())),
+        Reply::bulk(crawl),
+        Reply::bulk(Digest::of_field(hash).written(index.profile())),
         Reply::count(record.wacz_index),
         Reply::bulk(record.date),
         Reply::count(record.size),
         file.map_or(Reply::Nil, |file| Reply::bulk(file.filename)),
     ]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dedupe::add::{Adding, Response};
+    use crate::dedupe::job::Step;
+    use crate::dedupe::store::MemoryKeyspace;
+    use crate::dedupe::tests::run;
+
+    const URL: &[u8] = b"http://e.com/";
+
+    type MemoryIndex = Index<MemoryKeyspace>;
+
+    fn hash(n: u64) -> Vec<u8> {
+        format!("sha256:{n:064x}").into_bytes()
+    }
+
+    /// Captures of these numbers, of which a higher one is newer.
+    fn add(index: &mut MemoryIndex, ks: &mut MemoryKeyspace, captures: &[u64]) {
+        for &n in captures {
+            let date = (20_240_101_000_000 + n).to_string();
+            let record = Record {
+                wacz_index: 0,
+                date: date.as_bytes(),
+                url: URL,
+                size: 1,
+            };
+            let digest = Digest::parse(&hash(n)).unwrap();
+            let response = Response { digest, record };
+            index
+                .add(ks, b"a", &[response], Adding::default(), 0)
+                .unwrap();
+        }
+    }
+
+    fn indexed(captures: &[u64]) -> (MemoryIndex, MemoryKeyspace) {
+        let mut ks = MemoryKeyspace::default();
+        let mut index = Index::open(&mut ks, b"", Profile::Document, false).unwrap();
+        add(&mut index, &mut ks, captures);
+        run(switch(true), &mut index, &mut ks).unwrap();
+        (index, ks)
+    }
+
+    fn ask(limit: u64) -> Job<MemoryKeyspace> {
+        look_up(Asked {
+            own: Some(b"a".to_vec()),
+            limit,
+            before: None,
+            urls: vec![URL.to_vec()],
+        })
+    }
+
+    fn hashes(reply: Reply) -> Vec<Vec<u8>> {
+        let Reply::Array(lists) = reply else {
+            panic!("{reply:?}");
+        };
+        let [Reply::Array(list)] = &lists[..] else {
+            panic!("{lists:?}");
+        };
+        let hash = |capture: &Reply| {
+            let Reply::Array(fields) = capture else {
+                panic!("{capture:?}");
+            };
+            let Reply::Bulk(hash) = &fields[1] else {
+                panic!("{fields:?}");
+            };
+            hash.clone()
+        };
+        list.iter().map(hash).collect()
+    }
+
+    #[test]
+    fn captures_that_stay_are_listed_once_while_others_come_and_go() {
+        let stay = [1, 3, 5, 7, 9, 11, 13];
+        let (mut index, mut ks) = indexed(&[1, 2, 3, 5, 6, 7, 9, 11, 12, 13]);
+        let mut job = ask(100);
+        let mut changes = 0;
+        let reply = loop {
+            if let Step::Done(reply) = job.step(&mut index, &mut ks, &mut || false).unwrap() {
+                break reply;
+            }
+            changes += 1;
+            for gone in [2, 6, 12] {
+                let digest = Digest::parse(&hash(gone)).unwrap();
+                index.drop_url(&mut ks, b"a", &digest).unwrap();
+            }
+            add(&mut index, &mut ks, &[changes * 2 + 100]);
+        };
+        assert!(changes > 4, "{changes}");
+        let mut found = hashes(reply);
+        let all = found.len();
+        found.sort();
+        found.dedup();
+        assert_eq!(found.len(), all);
+        assert!(stay.iter().all(|&n| found.contains(&hash(n))), "{found:?}");
+    }
+
+    #[test]
+    fn the_newest_are_kept_whatever_the_order_of_hashes() {
+        let (mut index, mut ks) = indexed(&[4, 1, 7, 3, 6, 2, 5]);
+        let found = run(ask(3), &mut index, &mut ks).unwrap();
+        assert_eq!(hashes(found), [7, 6, 5].map(hash));
+    }
+
+    #[test]
+    fn a_look_up_ends_when_the_index_by_url_is_dropped_meanwhile() {
+        let (mut index, mut ks) = indexed(&[1, 2, 3, 4, 5]);
+        let mut job = ask(100);
+        let step = job.step(&mut index, &mut ks, &mut || false);
+        assert_eq!(step, Ok(Step::More));
+        run(switch(false), &mut index, &mut ks).unwrap();
+        let ended = loop {
+            match job.step(&mut index, &mut ks, &mut || false) {
+                Ok(Step::More) => {}
+                ended => break ended,
+            }
+        };
+        assert_eq!(ended, Err(Error::NoUrls("is off")));
+    }
 }
