@@ -531,17 +531,3 @@ fn waiter_that_lost_its_permission_takes_no_group_from_others() {
     let lease = Lease::only(&patient.wire.recv());
     assert!(["one", "two"].contains(&lease.chg.as_str()), "{lease:?}");
 }
-
-#[test]
-fn nothing_is_cached_for_a_user_who_may_not() {
-    let server = Server::start();
-    let mut alice = user(&server, "~elsewhere");
-    for command in ["ADD crawl host 0", "NEXT", "WHY host", "PAUSE", "CHECK"] {
-        let refused = alice.err(command);
-        assert!(refused.starts_with("NOPERM"), "{command}: {refused}");
-    }
-    assert_eq!(server.info_number("frontiers"), 0);
-    assert!(server.snapshot().names().is_empty());
-    Frontier::of(&server, F).add("crawl", "host", 0);
-    assert_eq!(server.info_number("frontiers"), 1);
-}

@@ -11,6 +11,7 @@ for_every_family!(
     each_sample_runs_with_exactly_the_keys_that_it_needs,
     each_sample_needs_its_prefix_and_its_command,
     users_of_a_prefix_reach_no_other,
+    nothing_is_cached_for_a_user_who_may_not,
     clients_are_told_the_key_and_what_becomes_of_it,
 );
 
@@ -249,6 +250,24 @@ fn users_of_a_prefix_reach_no_other(family: &Family) {
         }
     }
     assert_eq!(stage.server.digest(), digest);
+}
+
+fn nothing_is_cached_for_a_user_who_may_not(family: &Family) {
+    let stage = Stage::of(family);
+    let mut user = User::of(&stage);
+    let figure = match family.name {
+        "DEDUPE" => "indexes",
+        "CHG" => "frontiers",
+        _ => "tags_spaces",
+    };
+    let cached = stage.server.info_number(figure);
+    for line in family.samples {
+        let mut words = stage.words(line);
+        words[1] = b"nowhere{m}:".to_vec();
+        let reply = user.with(&["~other{m}:*"]).call(&words);
+        assert_denied(&reply, line);
+        assert_eq!(stage.server.info_number(figure), cached, "{line}");
+    }
 }
 
 fn clients_are_told_the_key_and_what_becomes_of_it(family: &Family) {

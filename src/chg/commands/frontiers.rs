@@ -170,8 +170,7 @@ pub enum Touched<'a> {
     AnyGroup,
 }
 
-/// Refuses with `NOPERM` unless the user may do this to the documented keys; nothing is cached of a frontier for
-/// somebody who may not.
+/// Refuses with `NOPERM` unless the user may do this to the documented keys.
 pub fn permit(
     call: &mut Call<'_>,
     touched: &Touched<'_>,
@@ -183,25 +182,22 @@ pub fn permit(
         Touched::Groups(groups) => *groups,
         Touched::AnyGroup => &[&b""[..]],
     };
-    let check = |cached: &CachedFrontier, keys: &mut RedisKeyspace| {
-        let frontier = &cached.frontier;
-        let mut documented = frontier.names.all().filter(|(_, row)| row.documented);
-        documented.try_for_each(|(key, _)| user.check(key, access))?;
-        let mut groups = groups.iter();
-        groups.try_for_each(|id| user.check(&frontier.key(keys, GROUP, id), access))
-    };
-    let prefix = call.prefix;
-    let open = |keys: &mut RedisKeyspace| {
-        let cached = CachedFrontier::open(keys, prefix);
-        check(&cached, keys).map(|()| cached)
-    };
-    let done = FRONTIERS.with((call.db, prefix), &mut call.keys, open, |cached, keys| {
-        check(cached, keys)?;
+    let check = |cached: &mut CachedFrontier, keys: &mut RedisKeyspace| {
+        let frontier = &mut cached.frontier;
+        for (key, _) in frontier.names.all().filter(|(_, row)| row.documented) {
+            user.check(key, access)?;
+        }
+        for id in groups {
+            user.check(&frontier.key(keys, GROUP, id), access)?;
+        }
         match access {
-            Access::Write => cached.frontier.check_types(keys).map_err(|e| e.to_string()),
+            Access::Write => frontier.check_types(keys).map_err(|e| e.to_string()),
             Access::Read => Ok(()),
         }
-    });
+    };
+    let prefix = call.prefix;
+    let open = |keys: &mut RedisKeyspace| Ok(CachedFrontier::open(keys, prefix));
+    let done = FRONTIERS.with((call.db, prefix), &mut call.keys, open, check);
     done.ok_or_else(|| Error::Busy.to_string())?
 }
 

@@ -11,7 +11,7 @@ use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::job;
 
-use super::indexes::{Keys, on_index, permit};
+use super::indexes::{Keys, on_index, permit, permit_committed};
 use super::jobs::{submit_reading, submit_repair};
 
 impl Act for Stats<'static> {
@@ -67,14 +67,8 @@ impl Act for Check {
 
 impl Act for Repair {
     fn act(_: Repair, call: &mut Call<'_>) -> Result<Answer, String> {
-        let committed = on_index(call, |cached, keys| cached.index.committed(keys))?;
-        let read: &[CrawlKey] = &[CrawlKey::Records, CrawlKey::Counts];
-        let crawls = committed
-            .iter()
-            .map(|crawl| (Keys::Of(crawl, read), Access::Read));
-        let mut asked = vec![(Keys::All(Group::Whole), Access::Write)];
-        asked.extend(crawls);
-        permit(call, &asked)?;
+        permit(call, &[(Keys::All(Group::Whole), Access::Write)])?;
+        permit_committed(call, &[CrawlKey::Records, CrawlKey::Counts], Access::Read)?;
         submit_repair(call, check::check(true))
     }
 }

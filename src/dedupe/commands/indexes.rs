@@ -107,7 +107,7 @@ pub fn permit(
     let user = call.user();
     on_index(call, |cached, keys| {
         let index = &mut cached.index;
-        Ok(asked.iter().try_for_each(|&(some, access)| match some {
+        let checked = asked.iter().try_for_each(|&(some, access)| match some {
             Keys::One(name) => user.check(name(index.names()), access),
             Keys::All(group) => {
                 let mut names = index.names().group(group);
@@ -117,8 +117,22 @@ pub fn permit(
                 let key = index.crawl_key(keys, crawl, which);
                 user.check(&key, access)
             }),
-        }))
-    })?
+        });
+        checked.map_err(Error::Denied)
+    })
+}
+
+/// Refuses with `NOPERM` unless the user may do this to these keys of each committed crawl.
+pub fn permit_committed(
+    call: &mut Call<'_>,
+    which: &[CrawlKey],
+    access: Access,
+) -> std::result::Result<(), String> {
+    let committed = on_index(call, |cached, keys| cached.index.committed(keys))?;
+    let asked = committed
+        .iter()
+        .map(|crawl| (Keys::Of(crawl, which), access));
+    permit(call, &asked.collect::<Vec<_>>())
 }
 
 /// Invalidates what others changed.

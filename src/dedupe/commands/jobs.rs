@@ -49,19 +49,17 @@ impl Slices for IndexJob {
             return Progress::Done(Err(error));
         }
         if let (JobKind::Reads, Some(user)) = (self.kind, &self.user) {
-            // Opened in nobody's name: what the user may read is asked for the job's own reads alone.
-            let mut own = RedisKeyspace::new(ctx);
-            if let Err(error) = slice(self.db, &self.prefix, &mut own, |_, _| Ok(())) {
-                return Progress::Done(Err(error.to_string()));
-            }
             keys.read_as(User::named(user), &self.prefix, is_bookkeeping);
         }
         let (job, kind) = (&mut self.job, self.kind);
-        let step = slice(self.db, &self.prefix, &mut keys, |index, keys| {
-            let step = job.step(index, keys, time);
+        // Opened in nobody's name: what the user may read is asked for the job's own reads alone.
+        let mut opening = RedisKeyspace::new(ctx);
+        let step = slice(self.db, &self.prefix, &mut opening, |index, opening| {
+            opening.release();
+            let step = job.step(index, &mut keys, time);
             if kind != JobKind::Reads {
-                index.settle_move(keys);
-                index.write_spelling(keys)?;
+                index.settle_move(&mut keys);
+                index.write_spelling(&mut keys)?;
             }
             step
         });
@@ -281,9 +279,6 @@ impl Act for Requires {
                     (Keys::Of(crawl, &[CrawlKey::Requires]), Access::Read),
                 ],
             )?;
-            on_index(call, |cached, keys| {
-                cached.index.require_known(keys, crawl).map(drop)
-            })?;
         }
         let job = requires::requires(of, transitive, format);
         submit_reading(call, "requires", &[], job)
@@ -292,6 +287,13 @@ impl Act for Requires {
 
 impl Act for RequiredBy<'static> {
     fn act(RequiredBy { crawl }: RequiredBy<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        permit(
+            call,
+            &[
+                (Keys::One(|names| &names.uncommitted), Access::Read),
+                (Keys::One(|names| &names.allcrawls), Access::Read),
+            ],
+        )?;
         on_index(call, |cached, keys| {
             cached.index.require_known(keys, crawl).map(drop)
         })?;

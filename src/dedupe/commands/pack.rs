@@ -7,7 +7,7 @@ use crate::dedupe::pack::move_to;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
 
-use super::indexes::{Keys, on_index, permit};
+use super::indexes::{Keys, permit, permit_committed};
 use super::jobs::{JobKind, id, submit};
 
 impl Act for Pack {
@@ -31,12 +31,7 @@ fn run(
 ) -> Result<Answer, String> {
     let whole = [Group::Whole, Group::Moved].map(|group| (Keys::All(group), Access::Write));
     permit(call, &whole)?;
-    let committed = on_index(call, |cached, keys| cached.index.committed(keys))?;
-    let records = committed
-        .iter()
-        .map(|crawl| Keys::Of(crawl, &[CrawlKey::Records]));
-    let records: Vec<_> = records.map(|records| (records, Access::Write)).collect();
-    permit(call, &records)?;
+    permit_committed(call, &[CrawlKey::Records], Access::Write)?;
     let id = id(call, kind, work, &[]);
     submit(call, kind, id, move_to(to), true)
 }

@@ -6,7 +6,7 @@ use crate::dedupe::urls::{Asked, CAPTURES, look_up, switch};
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
 
-use super::indexes::{Keys, on_index, permit};
+use super::indexes::{Keys, permit, permit_committed};
 use super::jobs::{JobKind, id, submit, submit_reading};
 
 impl Act for LookUpUrl<'static> {
@@ -25,11 +25,7 @@ impl Act for LookUpUrl<'static> {
 impl Act for Urls {
     fn act(Urls { on }: Urls, call: &mut Call<'_>) -> Result<Answer, String> {
         permit(call, &[(Keys::All(Group::Whole), Access::Write)])?;
-        let committed = on_index(call, |cached, keys| cached.index.committed(keys))?;
-        let records = committed
-            .iter()
-            .map(|crawl| (Keys::Of(crawl, &[CrawlKey::Records]), Access::Read));
-        permit(call, &records.collect::<Vec<_>>())?;
+        permit_committed(call, &[CrawlKey::Records], Access::Read)?;
         let (kind, work) = if on {
             (JobKind::Grows, "urls on")
         } else {

@@ -104,7 +104,7 @@ impl<C: Cached> Registry<C> {
     }
 
     /// Does something with what is cached of a scope, which is opened if need be; `None` when a callback arrived in
-    /// the middle of its use.
+    /// the middle of its use. What is refused leaves nothing cached: a user without permission evicts nothing.
     pub fn with<T, E>(
         &self,
         (db, prefix): (c_int, &[u8]),
@@ -124,14 +124,16 @@ impl<C: Cached> Registry<C> {
         if let Some(cached) = known.filter(|cached| cached.is_current()) {
             return Some(act(cached, keys));
         }
-        Some(open(keys).and_then(|cached| {
-            if by_scope.len() >= MAX_CACHED {
-                by_scope.retain(|_, cached| cached.is_in_use());
+        Some(open(keys).and_then(|mut cached| {
+            let done = act(&mut cached, keys);
+            if done.is_ok() || cached.is_in_use() {
+                if by_scope.len() >= MAX_CACHED {
+                    by_scope.retain(|_, cached| cached.is_in_use());
+                }
+                by_scope.insert(scope[..].into(), cached);
+                self.shown.set(by_scope.len() as u64);
             }
-            by_scope.insert(scope[..].into(), cached);
-            self.shown.set(by_scope.len() as u64);
-            let cached = by_scope.get_mut(&scope[..]);
-            act(cached.expect("it was just put in"), keys)
+            done
         }))
     }
 
