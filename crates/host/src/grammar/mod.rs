@@ -28,14 +28,13 @@
 
 mod arg;
 mod args;
+mod combined;
 mod shapes;
 
 pub use arg::{Arg, ArgKind, Limits};
 pub use args::{Args, Error};
-pub use shapes::{
-    After, AnyOf, Before, Block, Bytes, BytesForm, Choice, Flag, Form, FormOf, Integer, Many, Map,
-    OneOf, Optional, Rest, Shape, Slot, Text, block, take,
-};
+pub use combined::{AnyOf, Before, Block, Many, Map, OneOf, Optional, Rest, Slot, block, take};
+pub use shapes::{After, Bytes, BytesForm, Choice, Flag, Form, FormOf, Integer, Shape, Text};
 
 /// Arguments that stand together, as a value.
 pub trait Grammar<'a>: Sized {

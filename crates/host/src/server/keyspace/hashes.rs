@@ -13,7 +13,8 @@ use crate::server::notify::own_write;
 use crate::server::replication::{is_heard, replicate};
 use crate::text::{parse_unsigned, push_number};
 
-use super::{OpenKey, RedisKeyspace, cached, check_type};
+use super::open::{OpenKey, check_type};
+use super::{RedisKeyspace, cached};
 
 /// How many fields are gathered at most before they are replicated as one command.
 const REPLICATED_FIELDS: usize = 512;

@@ -6,17 +6,17 @@
 
 mod hashes;
 mod native;
+mod open;
 mod queues;
 mod scans;
 
 use std::collections::VecDeque;
-use std::os::raw::c_int;
 
 use smallvec::SmallVec;
 
 use crate::keyspace::{Batch, KeyError, KeyType, Keyspace, Result};
 
-use super::acl::{Access, User};
+use super::acl::User;
 use super::api::{Ctx, RmString, raw, rm};
 use super::call_reply::CallReply;
 use super::cluster;
@@ -24,51 +24,8 @@ use super::notify::own_write;
 
 use hashes::{MANY_FIELDS, Pending};
 pub use native::{By, Gathering, Replicated};
+use open::OpenKey;
 pub use scans::ScanCursor;
-
-/// How many keys stay open for reading at most.
-const OPEN_KEYS: usize = 16;
-
-/// An open key; closed when dropped.
-struct OpenKey {
-    raw: *mut raw::RedisModuleKey,
-    writes: bool,
-}
-
-impl OpenKey {
-    /// Opens a key, to be written to as well if asked for.
-    fn open(ctx: Ctx, key: &RmString, writes: bool) -> OpenKey {
-        let mut mode = raw::REDISMODULE_READ;
-        if writes {
-            mode |= raw::REDISMODULE_WRITE;
-        }
-        // SAFETY: main thread, live context and name.
-        let raw = unsafe { rm!(RedisModule_OpenKey(ctx.raw(), key.raw(), mode as c_int)) };
-        OpenKey { raw, writes }
-    }
-
-    fn raw(&self) -> *mut raw::RedisModuleKey {
-        self.raw
-    }
-
-    /// Whether there was no such key. Never so when opened for writing.
-    fn is_null(&self) -> bool {
-        self.raw.is_null()
-    }
-
-    fn writes(&self) -> bool {
-        self.writes
-    }
-}
-
-impl Drop for OpenKey {
-    fn drop(&mut self) {
-        if !self.raw.is_null() {
-            // SAFETY: main thread; opened by us, closed once.
-            unsafe { rm!(RedisModule_CloseKey(self.raw)) };
-        }
-    }
-}
 
 /// The keys of the database that `ctx` has selected, for the time of one command or slice.
 pub struct RedisKeyspace {
@@ -121,45 +78,6 @@ impl RedisKeyspace {
             prefix: prefix.len(),
             exempt,
         });
-    }
-
-    /// A key opened for reading; null when there is none. Stays open until something is written
-    /// that could move it.
-    fn read(&mut self, key: &RmString, needs: KeyType) -> Result<*mut raw::RedisModuleKey> {
-        let found = self.open.iter().find(|(name, _)| name.raw() == key.raw());
-        if let Some((_, handle)) = found {
-            return Ok(handle.raw());
-        }
-        self.permit_reading(key)?;
-        let handle = OpenKey::open(self.ctx, key, false);
-        if !handle.is_null() {
-            check_type(&handle, key, needs)?;
-        }
-        let raw = handle.raw();
-        // Whoever goes through many keys comes back to few of them; and the list is searched.
-        if self.open.len() >= OPEN_KEYS {
-            self.open.clear();
-        }
-        self.open.push((key.clone(), handle));
-        Ok(raw)
-    }
-
-    fn permit_reading(&self, key: &RmString) -> Result<()> {
-        let Some(reader) = &self.reader else {
-            return Ok(());
-        };
-        let name = key.as_ref().get(reader.prefix..);
-        if name.is_some_and(reader.exempt) {
-            return Ok(());
-        }
-        let checked = reader.user.check(key, Access::Read);
-        checked.map_err(KeyError::Refused)
-    }
-
-    /// Closes what was read of one key, before it changes in a way that open handles do not see.
-    fn close_reads(&mut self, key: &RmString) {
-        self.open
-            .retain(|(name, _)| name.raw() != key.raw() && name.as_ref() != key.as_ref());
     }
 
     /// Replicates what was written so far, and tells the key space's listeners.
@@ -241,19 +159,6 @@ impl RedisKeyspace {
         }
         Ok(reply)
     }
-
-    /// The length of a key of the given kind; 0 when there is none.
-    fn length(&mut self, key: &RmString, kind: KeyType) -> Result<u64> {
-        let handle = match kind {
-            KeyType::List | KeyType::SortedSet => self.handle(key, kind, false)?,
-            _ => self.read(key, kind)?,
-        };
-        if handle.is_null() {
-            return Ok(0);
-        }
-        // SAFETY: main thread, open key.
-        Ok(unsafe { rm!(RedisModule_ValueLength(handle)) } as u64)
-    }
 }
 
 impl Drop for RedisKeyspace {
@@ -266,27 +171,6 @@ fn cached(last: &mut Option<RmString>, bytes: &[u8]) -> RmString {
     match last {
         Some(last) if last.as_ref() == bytes => last.clone(),
         _ => last.insert(RmString::new(bytes)).clone(),
-    }
-}
-
-fn check_type(handle: &OpenKey, key: &RmString, needs: KeyType) -> Result<()> {
-    // SAFETY: main thread, open key.
-    let is = unsafe { rm!(RedisModule_KeyType(handle.raw())) } as isize;
-    let wanted = match needs {
-        KeyType::Hash => raw::REDISMODULE_KEYTYPE_HASH,
-        KeyType::Set => raw::REDISMODULE_KEYTYPE_SET,
-        KeyType::List => raw::REDISMODULE_KEYTYPE_LIST,
-        KeyType::SortedSet => raw::REDISMODULE_KEYTYPE_ZSET,
-        KeyType::String => raw::REDISMODULE_KEYTYPE_STRING,
-        KeyType::Native(_) => raw::REDISMODULE_KEYTYPE_MODULE,
-    };
-    if is == wanted || is == raw::REDISMODULE_KEYTYPE_EMPTY {
-        Ok(())
-    } else {
-        Err(KeyError::WrongType {
-            key: key.as_ref().to_vec(),
-            needs,
-        })
     }
 }
 

@@ -8,7 +8,8 @@ use crate::server::api::{RmString, raw, rm};
 use crate::server::native::Native;
 use crate::server::replication::replicate;
 
-use super::{OpenKey, RedisKeyspace, check_type};
+use super::RedisKeyspace;
+use super::open::{OpenKey, check_type};
 
 /// How a change of a value is announced to replicas, the append-only file and listeners.
 pub struct Replicated {

@@ -13,7 +13,7 @@ use crate::server::notify::own_write;
 use crate::server::replication::replicate;
 use crate::text::parse_signed;
 
-use super::{OPEN_KEYS, OpenKey, RedisKeyspace, check_type};
+use super::RedisKeyspace;
 
 /// What stands for an element for the moment until it is removed; longer than any id.
 const TAKEN: &[u8] = &[0; 2048];
@@ -21,42 +21,6 @@ const TAKEN: &[u8] = &[0; 2048];
 const TAIL: c_int = raw::REDISMODULE_LIST_TAIL as c_int;
 
 impl RedisKeyspace {
-    /// The handle of a key, which also writes if asked to; null when there is nothing to read.
-    pub(super) fn handle(
-        &mut self,
-        key: &RmString,
-        needs: KeyType,
-        writes: bool,
-    ) -> Result<*mut raw::RedisModuleKey> {
-        let same = |name: &RmString| name.raw() == key.raw() || name.as_ref() == key.as_ref();
-        if let Some(at) = self.open.iter().position(|(name, _)| same(name)) {
-            let handle = &self.open[at].1;
-            if handle.writes() || (!writes && !handle.is_null()) {
-                check_type(handle, key, needs)?;
-                return Ok(handle.raw());
-            }
-            self.open.swap_remove(at);
-        }
-        self.permit_reading(key)?;
-        let handle = OpenKey::open(self.ctx, key, writes);
-        if !handle.is_null() {
-            check_type(&handle, key, needs)?;
-        }
-        let raw = handle.raw();
-        if self.open.len() >= OPEN_KEYS {
-            self.open.clear();
-        }
-        self.open.push((key.clone(), handle));
-        Ok(raw)
-    }
-
-    /// Whether a handle for writing holds nothing (more).
-    pub(super) fn is_empty(handle: *mut raw::RedisModuleKey) -> bool {
-        // SAFETY: main thread, open key.
-        let is = unsafe { rm!(RedisModule_KeyType(handle)) };
-        is == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
-    }
-
     /// Tells the listeners of the key space what became of a key.
     pub(super) fn notify(&self, kind: c_int, event: &CStr, key: &RmString, emptied: bool) {
         let _own = own_write();

@@ -1,0 +1,273 @@
+//! Shapes that are made of others: several arguments, optional ones, options in any order.
+
+use std::marker::PhantomData;
+
+use smallvec::{Array, SmallVec};
+
+use super::{Arg, ArgKind, Args, Error, Grammar, Shape};
+
+/// Another value of what was read.
+#[derive(Clone, Copy)]
+pub struct Map<S, F>(S, F);
+
+impl<S, F> Map<S, F> {
+    /// A shape, and what makes another value of that which it reads.
+    pub const fn new(shape: S, into: F) -> Map<S, F> {
+        Map(shape, into)
+    }
+}
+
+impl<'a, T, S: Shape<'a>, F: Fn(S::Value) -> T> Shape<'a> for Map<S, F> {
+    type Value = T;
+
+    fn arg(&self) -> Arg {
+        self.0.arg()
+    }
+
+    fn begins(&self, args: &Args<'a>) -> bool {
+        self.0.begins(args)
+    }
+
+    #[inline]
+    fn read(&self, args: &mut Args<'a>) -> Result<T, Error> {
+        self.0.read(args).map(&self.1)
+    }
+}
+
+/// One of several: the first that begins with what stands next. One without keyword comes last.
+#[derive(Clone, Copy)]
+pub struct OneOf<T>(pub &'static str, pub T);
+
+macro_rules! one_of {
+    ($($part:ident $n:tt)+) => {
+        impl<'a, V, $($part: Shape<'a, Value = V>),+> Shape<'a> for OneOf<($($part,)+)> {
+            type Value = V;
+
+            fn arg(&self) -> Arg {
+                Arg::of_parts(self.0, ArgKind::OneOf, vec![$(self.1.$n.arg()),+])
+            }
+
+            fn begins(&self, args: &Args<'a>) -> bool {
+                $(self.1.$n.begins(args))||+
+            }
+
+            fn read(&self, args: &mut Args<'a>) -> Result<V, Error> {
+                $(if self.1.$n.begins(args) {
+                    return self.1.$n.read(args);
+                })+
+                Err(args.expected(&self.arg().to_string()))
+            }
+        }
+    };
+}
+
+one_of!(A 0 B 1);
+one_of!(A 0 B 1 C 2);
+
+/// Something that may be left out.
+#[derive(Clone, Copy)]
+pub struct Optional<S>(pub S);
+
+impl<'a, S: Shape<'a>> Shape<'a> for Optional<S> {
+    type Value = Option<S::Value>;
+
+    fn arg(&self) -> Arg {
+        self.0.arg().optional()
+    }
+
+    #[inline]
+    fn read(&self, args: &mut Args<'a>) -> Result<Option<S::Value>, Error> {
+        let begins = self.0.begins(args);
+        begins.then(|| self.0.read(args)).transpose()
+    }
+}
+
+/// Something one or more times, up to the end; so many of them take no allocation.
+#[derive(Clone, Copy)]
+pub struct Many<S, const N: usize = 1>(pub S);
+
+impl<'a, S: Shape<'a>, const N: usize> Shape<'a> for Many<S, N>
+where
+    [S::Value; N]: Array<Item = S::Value>,
+{
+    type Value = SmallVec<[S::Value; N]>;
+
+    fn arg(&self) -> Arg {
+        self.0.arg().multiple()
+    }
+
+    #[inline]
+    fn read(&self, args: &mut Args<'a>) -> Result<Self::Value, Error> {
+        let mut all = SmallVec::new();
+        loop {
+            all.push(self.0.read(args)?);
+            if args.left() == 0 {
+                return Ok(all);
+            }
+        }
+    }
+}
+
+/// All arguments that are left, one at least, as they are.
+#[derive(Clone, Copy)]
+pub struct Rest(pub &'static str);
+
+impl<'a> Shape<'a> for Rest {
+    type Value = &'a [&'a [u8]];
+
+    fn arg(&self) -> Arg {
+        Arg::new(self.0, ArgKind::Text).multiple()
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<Self::Value, Error> {
+        match args.rest() {
+            [] => args.next(self.0).map(|_| &[][..]),
+            rest => Ok(rest),
+        }
+    }
+}
+
+/// Several arguments together, as a type with a [`Grammar`].
+pub struct Block<T>(&'static str, PhantomData<fn() -> T>);
+
+/// Several arguments together; without name they are described as if they stood by themselves.
+pub const fn block<T>(name: &'static str) -> Block<T> {
+    Block(name, PhantomData)
+}
+
+impl<'a, T: Grammar<'a>> Shape<'a> for Block<T> {
+    type Value = T;
+
+    fn arg(&self) -> Arg {
+        Arg::of_parts(self.0, ArgKind::Block, T::args())
+    }
+
+    fn begins(&self, args: &Args<'a>) -> bool {
+        T::begins(args)
+    }
+
+    #[inline]
+    fn read(&self, args: &mut Args<'a>) -> Result<T, Error> {
+        T::read(args)
+    }
+}
+
+/// Options of which one at least must stand, by the name that they have together.
+#[derive(Clone, Copy)]
+pub struct AnyOf<S>(pub &'static str, pub S);
+
+impl<'a, S: Shape<'a>> Shape<'a> for AnyOf<S> {
+    type Value = S::Value;
+
+    fn arg(&self) -> Arg {
+        let parts = self.1.arg().parts.into_iter();
+        let parts = parts.map(|part| Arg {
+            optional: false,
+            ..part
+        });
+        Arg::of_parts(self.0, ArgKind::OneOf, parts.collect()).multiple()
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<S::Value, Error> {
+        let before = args.left();
+        let read = self.1.read(args)?;
+        if args.left() == before {
+            return Err(args.expected(&self.arg().to_string()));
+        }
+        Ok(read)
+    }
+}
+
+/// Something that may be left out before blocks of so many words, which go on to the end. Any word may begin a
+/// block, so the number of words that are left says whether this stands.
+#[derive(Clone, Copy)]
+pub struct Before<S, B> {
+    /// What may be left out.
+    pub shape: S,
+    /// How many words that has.
+    pub length: usize,
+    /// How many words a block has.
+    pub words: usize,
+    /// The block.
+    pub block: B,
+}
+
+impl<'a, S: Shape<'a>, B: Shape<'a>> Shape<'a> for Before<S, B> {
+    type Value = S::Value;
+
+    fn arg(&self) -> Arg {
+        self.shape.arg()
+    }
+
+    fn begins(&self, args: &Args<'a>) -> bool {
+        !args.left().is_multiple_of(self.words)
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<S::Value, Error> {
+        let left = args.left();
+        if self.shape.begins(args) && left % self.words == self.length % self.words {
+            return self.shape.read(args);
+        }
+        let (option, block) = (self.arg().optional(), self.block.arg().multiple());
+        Err(args.expected(&format!("{option} {block}")))
+    }
+}
+
+/// Where an option is kept until all of them are read.
+pub trait Slot<V>: Default {
+    /// Whether the option was read, and may not stand again.
+    fn is_set(&self) -> bool;
+    /// Keeps it.
+    fn set(&mut self, value: V);
+}
+
+impl<V> Slot<V> for Option<V> {
+    fn is_set(&self) -> bool {
+        self.is_some()
+    }
+
+    fn set(&mut self, value: V) {
+        *self = Some(value);
+    }
+}
+
+impl Slot<()> for bool {
+    fn is_set(&self) -> bool {
+        *self
+    }
+
+    fn set(&mut self, (): ()) {
+        *self = true;
+    }
+}
+
+/// An option that may stand several times.
+impl<V> Slot<Vec<V>> for Vec<V> {
+    fn is_set(&self) -> bool {
+        false
+    }
+
+    fn set(&mut self, more: Vec<V>) {
+        self.extend(more);
+    }
+}
+
+/// Reads an option into its slot, if it stands next. It may stand once.
+///
+/// # Errors
+/// When it is invalid, or stands twice.
+#[inline]
+pub fn take<'a, S: Shape<'a>, T: Slot<S::Value>>(
+    option: &S,
+    slot: &mut T,
+    args: &mut Args<'a>,
+) -> Result<bool, Error> {
+    if !option.begins(args) {
+        return Ok(false);
+    }
+    if slot.is_set() {
+        return args.again(&option.arg()).map_or(Ok(false), Err);
+    }
+    slot.set(option.read(args)?);
+    Ok(true)
+}
