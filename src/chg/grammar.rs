@@ -1,4 +1,6 @@
 //! The commands of the family: what they are called, what they do, and which arguments they take.
+//!
+//! One file, though a long one: it is a table, whose rows share options, and in which a command is looked up.
 
 // Without a server nobody but tests reads what was parsed.
 #![cfg_attr(

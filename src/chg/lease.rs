@@ -51,29 +51,12 @@ pub enum ReleaseReply {
 impl<K: Store> Frontier<K> {
     /// A fetch ended.
     ///
+    /// The group is written with [`Frontier::keep_next`], which may follow, or by [`Frontier::write_back`].
+    ///
     /// # Errors
     /// `NOCHG` for an unknown group, `STALE` for a token whose lease is not held, `ERR` when the
     /// execution is not the one whose URI is leased. Nothing is changed then.
     pub fn release(
-        &mut self,
-        ks: &mut K,
-        id: &[u8],
-        token: Token,
-        when: &When,
-        fate: &Fate<'_>,
-        now: Millis,
-    ) -> Result<ReleaseReply> {
-        let reply = self.release_before_next(ks, id, token, when, fate, now);
-        self.write_back(ks, None)?;
-        reply
-    }
-
-    /// A fetch ended, and [`Frontier::keep_next`] may follow: the group is written back with that, or by
-    /// [`Frontier::write_back`].
-    ///
-    /// # Errors
-    /// As for [`Frontier::release`].
-    pub fn release_before_next(
         &mut self,
         ks: &mut K,
         id: &[u8],

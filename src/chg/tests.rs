@@ -388,6 +388,7 @@ impl World {
         let answer = self
             .frontier
             .release(ks, chg, lease.token, &when, &fate, now);
+        self.frontier.write_back(ks, None).unwrap();
         if !held {
             assert!(
                 !matches!(answer, Ok(ReleaseReply::Released(_))),
@@ -526,6 +527,7 @@ impl World {
         let released = self
             .frontier
             .release(ks, chg, lease.token, &When::Delay(0), &fate, now);
+        self.frontier.write_back(ks, None).unwrap();
         assert!(
             matches!(released, Ok(ReleaseReply::Released(_))),
             "{released:?}"

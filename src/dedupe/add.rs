@@ -124,15 +124,8 @@ impl<K: Store> Index<K> {
                     urls += 1;
                 }
                 Some(stored) => {
-                    let stored = stored.as_ref();
-                    let counts = match &mut earliest {
-                        Some(earliest) => {
-                            earliest.meet(self, ks, crawl, digest, (stored, record))?
-                        }
-                        None => {
-                            !Record::parse(stored).is_some_and(|old| old.is_same(record, profile))
-                        }
-                    };
+                    let both = (stored.as_ref(), record);
+                    let counts = self.counts_again(ks, crawl, digest, both, earliest.as_mut())?;
                     urls += i64::from(counts);
                 }
             }
@@ -149,5 +142,21 @@ impl<K: Store> Index<K> {
             self.settle(ks, &claimed, token)?;
         }
         Ok(new)
+    }
+
+    /// Whether another record counts of a hash that the crawl has: the stored one again is a retry.
+    fn counts_again(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+        (stored, record): (&[u8], &Record<'_>),
+        earliest: Option<&mut Earliest<K::Name>>,
+    ) -> Result<bool> {
+        if let Some(earliest) = earliest {
+            return earliest.meet(self, ks, crawl, digest, (stored, record));
+        }
+        let stored = Record::parse(stored);
+        Ok(!stored.is_some_and(|stored| stored.is_same(record, self.profile())))
     }
 }

@@ -156,7 +156,7 @@ impl Act for Release<'static> {
             cached.simulated = now.simulated;
             let frontier = &mut cached.frontier;
             frontier.rounding = u64::from(!now.simulated);
-            let released = frontier.release_before_next(keys, chg, token, &when, &fate, now.ms)?;
+            let released = frontier.release(keys, chg, token, &when, &fate, now.ms)?;
             let (reply, next_after) = match (released, wanted) {
                 (ReleaseReply::Before(due, lease), Some(_)) => {
                     (released_reply(due, lease.as_ref()), None)

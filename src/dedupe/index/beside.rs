@@ -110,6 +110,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether lists of holders name every committed crawl that has the hash.
+    #[cfg(test)]
     pub fn holders_are_trusted(&self) -> bool {
         self.ledger.is_trusted()
     }
