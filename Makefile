@@ -43,7 +43,7 @@ export REDIS_SERVER
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run demo test test-unit test-live test-peers test-servers test-monitoring dist test-packages test-dist share put lint simulate reshard bench fuzz soak clean
+.PHONY: help build install run demo test test-unit test-live test-peers test-servers test-monitoring portable dist test-packages test-dist share put lint simulate reshard bench fuzz soak clean
 
 help: ## List what can be done here (this list)
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r target text; do \
@@ -110,12 +110,20 @@ test-peers: ## Programs of others at full size: crawls of 2 000 pages by 8 proce
 	$(CARGO) build --release --package crawlspace
 	@CRAWLSPACE_MODULE='$(MODULE)' CRAWLSPACE_PEERS=full scripts/tests $(COMPANION) --package redis-tests -- peers::
 
-# SUITE/PACKAGE of Debian: Redis 7.0, 8.0 and 8.6, Valkey 8.0, 8.1 and 9.1.
+# What `dist` links programs with, so that they run with any C library.
+PORTABLE := $(TARGET)/portable
+# The module as it is released.
+portable:
+	@scripts/need cc libclang binutils
+	@scripts/need libunwind
+	@scripts/portable '$(PORTABLE)'
+	$(CARGO) rustc --release --package crawlspace --lib -- -L native='$(PORTABLE)'
+
+# SUITE/PACKAGE of Debian: Redis 7.0, 8.0 and 8.6, Valkey 8.0, 8.1 and 9.1; and Redis 7.0 with musl.
 SERVERS ?= bookworm/redis-server trixie/redis-server experimental/redis-server \
-    bookworm-backports/valkey-server trixie/valkey-server sid/valkey-server
-test-servers: ## The live tests of the module on each server that Debian's suites have, and a table of them (SERVERS=sid/valkey-server …)
-	@scripts/need cc libclang redis-server redis-cli openssl wget python3 python3-venv
-	$(CARGO) build --release --package crawlspace
+    bookworm-backports/valkey-server trixie/valkey-server sid/valkey-server musl/redis-server
+test-servers: portable ## The live tests of the module on each server that Debian's suites have, and a table of them (SERVERS=sid/valkey-server …)
+	@scripts/need musl-gcc redis-server redis-cli openssl wget python3 python3-venv
 	@failed=; table=; export CRAWLSPACE_MODULE='$(MODULE)'; for server in $(SERVERS); do \
 	    REDIS_SERVER=$$(FOLDER='$(TARGET)/servers' scripts/server $${server%/*} $${server#*/}) || \
 	        { failed="$$failed $$server"; table="$$table$$server: cannot be had here\n"; continue; }; \
@@ -126,8 +134,9 @@ test-servers: ## The live tests of the module on each server that Debian's suite
 	done; printf "\n$$table"; \
 	if [ -n "$$failed" ]; then echo "make test-servers: failures with$$failed"; exit 1; fi
 
-dist: build ## Make what is released in dist/: Debian packages, images of containers, the two programs alone, what they are made of
-	@scripts/need binutils debhelper python3
+dist: portable ## Make what is released in dist/: Debian packages, images of containers, the two programs alone, what they are made of
+	@scripts/need debhelper python3
+	$(CARGO) rustc --release --package crawlspace-cli --bin crawlspace -- -L native='$(PORTABLE)'
 	@server=$$(FOLDER='$(TARGET)/servers' scripts/server trixie redis-server) && \
 	    MODULE='$(MODULE)' TOOL='$(TOOL)' SERVER="$$(dirname "$$server")" scripts/dist
 
@@ -141,12 +150,13 @@ test-packages:
 	@$(LINTIAN) '$(TARGET)/packages'/*.deb
 
 test-dist: ## Prove what `make dist` made: packages in fresh Debian 12 and 13 roots, images, manifests (as root)
-	@scripts/need binutils ip jq lintian mmdebstrap python3 python3-venv umoci
+	@scripts/need cc binutils ip jq lintian mmdebstrap musl-gcc python3 python3-venv umoci
+	@FOLDER='$(TARGET)/servers' scripts/server musl redis-server
 	@$(LINTIAN) dist/*.deb
 	@scripts/test-dist
 
 test-monitoring: ## The alert rules by promtool, and each expression of the dashboard against a real Prometheus and a server under load (REDIS_SERVER=)
-	@scripts/need cc libclang redis-server python3 prometheus
+	@scripts/need cc libclang redis-server python3 prometheus prometheus-redis-exporter
 	$(CARGO) build --release --package crawlspace
 	@$(CARGO) build $(COMPANION) --package redis-tests --bin crawlspace
 	@MODULE='$(MODULE)' TOOL='$(TARGET)/debug/crawlspace' scripts/monitoring

@@ -111,11 +111,11 @@ fn submit(
 impl Act for Sweep {
     fn act(asked: Sweep, call: &mut Call<'_>) -> Result<Answer, String> {
         let now = allowed(asked.now)?;
-        let limit = asked.limit.unwrap_or(u64::MAX);
         permit(call, &Touched::AnyGroup, Access::Write)?;
-        let limit_text = limit.to_string();
-        let work = ("sweep", &[limit_text.as_bytes()][..]);
-        submit(call, Some(&now), work, sweep(now.ms, limit))
+        let limit_text = asked.limit.map(|limit| limit.to_string());
+        let limits: Vec<&[u8]> = limit_text.iter().map(String::as_bytes).collect();
+        let job = sweep(now.ms, asked.limit.unwrap_or(u64::MAX));
+        submit(call, Some(&now), ("sweep", &limits), job)
     }
 }
 

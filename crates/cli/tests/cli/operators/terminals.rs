@@ -1,6 +1,10 @@
 //! What somebody sees who sits before a terminal.
 
-use redis_tests::{Server, assert_contains, assert_starts, int, ok, on_terminal, rows};
+use std::thread;
+
+use redis_tests::{
+    DedupeIndex, Options, Server, assert_contains, assert_starts, int, ok, on_terminal, rows, until,
+};
 
 use crate::operators::stage::{FRONTIER, INDEX, frontier, index};
 use crate::tool::tool;
@@ -71,4 +75,49 @@ fn no_answer_but_yes_removes_anything() {
     let drop = "chg drop crawl-1";
     let (status, shown) = typed(&server, FRONTIER, 100, drop, "YES\n");
     assert!(status == 0 && shown.contains("Drop them all? "), "{shown}");
+}
+
+#[test]
+fn a_bar_says_how_far_a_job_of_the_server_is() {
+    let options = Options::new().plain().module_args(&["slice-us", "50"]);
+    let (server, mut d) = DedupeIndex::on(options, INDEX);
+    d.add("crawl", 0..30_000);
+    let mut c = server.wire();
+    let groups: Vec<String> = (0..20_000).map(|n| format!("host-{n} 0")).collect();
+    for some in groups.chunks(1000) {
+        c.ok_line(format!("CHG.ADD {FRONTIER} crawl {}", some.join(" ")));
+    }
+    for (line, prefix, words, shown) in rows![
+        format!("DEDUPE.COMMIT {INDEX} crawl"), INDEX, "dedupe commit crawl", "commit crawl";
+        format!("DEDUPE.PACK {INDEX}"), INDEX, "dedupe pack", "pack";
+        format!("DEDUPE.REMOVE {INDEX} crawl"), INDEX, "dedupe remove --yes crawl", "remove crawl";
+        format!("CHG.SWEEP {FRONTIER}"), FRONTIER, "chg sweep", "sweep";
+    ] {
+        let mut asker = server.wire();
+        asker.send(&line.split(' ').collect::<Vec<_>>());
+        let begun = |job: String| !job.ends_with(",total=0");
+        until("the job is under way", || server.info("job_0").is_some_and(begun));
+        // It stands still until the bar was there.
+        ok!(c, "CLIENT", "PAUSE", 60_000, "WRITE");
+        ok!(c, "CONFIG", "RESETSTAT");
+        let seen = thread::scope(|scope| {
+            let tool = scope.spawn(|| typed(&server, prefix, 100, words, "").1);
+            let mut asked = 0;
+            until("the tool has looked several times", || {
+                asked += 1;
+                let stats = ok!(c, "INFO", "commandstats").text();
+                let calls = stats.split_once("cmdstat_info:calls=");
+                let calls = calls.map(|(_, rest)| rest.split(',').next().map(str::parse::<u32>));
+                calls.flatten().is_some_and(|calls| calls.expect("a number") > asked + 3)
+            });
+            ok!(c, "CLIENT", "UNPAUSE");
+            tool.join().expect("it shows something")
+        });
+        assert!(!asker.recv().is_error());
+        let bar = seen.split(['\r', '\n']).find(|line| line.contains(shown));
+        let bar = bar.unwrap_or_else(|| panic!("{words}: {seen:?}"));
+        assert!(bar.contains(" %") && bar.contains("left"), "{words}: {seen:?}");
+        // It is wiped out in the end.
+        assert!(!seen.lines().last().unwrap_or_default().contains("left"), "{seen:?}");
+    }
 }

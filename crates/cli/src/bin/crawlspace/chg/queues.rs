@@ -107,7 +107,9 @@ impl Drop {
         if !self.is_wanted(&what, queued(frontier, execution.as_bytes())?)? {
             return Ok(false);
         }
-        let dropped = frontier.drop_execution(execution.as_bytes());
+        let dropped = self
+            .asking
+            .waited(&["drop"], || frontier.drop_execution(execution.as_bytes()));
         let (groups, uris) = dropped.map_err(io::Error::other)?;
         let outcome = Dropped {
             execution,
@@ -182,7 +184,10 @@ struct Swept {
 
 impl Sweep {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        let swept = self.asking.frontier()?.sweep(self.limit);
+        let frontier = self.asking.frontier()?;
+        let swept = self
+            .asking
+            .waited(&["sweep"], || frontier.sweep(self.limit));
         let (from_wait, from_busy) = swept.map_err(io::Error::other)?;
         let swept = Swept {
             from_wait,
