@@ -1,4 +1,6 @@
 //! Tables of symbols: what texts of one kind are made of, and the codes for it.
+//!
+//! One file, though a long one: writing and reading a text must agree on each symbol, and stand beside each other.
 
 use super::COMPRESSED;
 use super::bits::{Bits, PEEK};

@@ -1,0 +1,118 @@
+//! Look-ups by URL while captures come and go.
+
+use super::*;
+use crate::dedupe::add::{Adding, Response};
+use crate::dedupe::job::Step;
+use crate::dedupe::store::MemoryKeyspace;
+use crate::dedupe::tests::run;
+
+const URL: &[u8] = b"http://e.com/";
+
+type MemoryIndex = Index<MemoryKeyspace>;
+
+fn hash(n: u64) -> Vec<u8> {
+    format!("sha256:{n:064x}").into_bytes()
+}
+
+/// Captures of these numbers, of which a higher one is newer.
+fn add(index: &mut MemoryIndex, ks: &mut MemoryKeyspace, captures: &[u64]) {
+    for &n in captures {
+        let date = (20_240_101_000_000 + n).to_string();
+        let record = Record {
+            wacz_index: 0,
+            date: date.as_bytes(),
+            url: URL,
+            size: 1,
+        };
+        let digest = Digest::parse(&hash(n)).unwrap();
+        let response = Response { digest, record };
+        index
+            .add(ks, b"a", &[response], Adding::default(), 0)
+            .unwrap();
+    }
+}
+
+fn indexed(captures: &[u64]) -> (MemoryIndex, MemoryKeyspace) {
+    let mut ks = MemoryKeyspace::default();
+    let mut index = Index::open(&mut ks, b"", Profile::Document, false).unwrap();
+    add(&mut index, &mut ks, captures);
+    run(switch(true), &mut index, &mut ks).unwrap();
+    (index, ks)
+}
+
+fn ask(limit: u64) -> Job<MemoryKeyspace> {
+    look_up(Asked {
+        own: Some(b"a".to_vec()),
+        limit,
+        before: None,
+        urls: vec![URL.to_vec()],
+    })
+}
+
+fn hashes(reply: Reply) -> Vec<Vec<u8>> {
+    let Reply::Array(lists) = reply else {
+        panic!("{reply:?}");
+    };
+    let [Reply::Array(list)] = &lists[..] else {
+        panic!("{lists:?}");
+    };
+    let hash = |capture: &Reply| {
+        let Reply::Array(fields) = capture else {
+            panic!("{capture:?}");
+        };
+        let Reply::Bulk(hash) = &fields[1] else {
+            panic!("{fields:?}");
+        };
+        hash.clone()
+    };
+    list.iter().map(hash).collect()
+}
+
+#[test]
+fn captures_that_stay_are_listed_once_while_others_come_and_go() {
+    let stay = [1, 3, 5, 7, 9, 11, 13];
+    let (mut index, mut ks) = indexed(&[1, 2, 3, 5, 6, 7, 9, 11, 12, 13]);
+    let mut job = ask(100);
+    let mut changes = 0;
+    let reply = loop {
+        if let Step::Done(reply) = job.step(&mut index, &mut ks, &mut || false).unwrap() {
+            break reply;
+        }
+        changes += 1;
+        for gone in [2, 6, 12] {
+            let digest = Digest::parse(&hash(gone)).unwrap();
+            index.drop_url(&mut ks, b"a", &digest).unwrap();
+        }
+        add(&mut index, &mut ks, &[changes * 2 + 100]);
+    };
+    assert!(changes > 4, "{changes}");
+    let mut found = hashes(reply);
+    let all = found.len();
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), all);
+    assert!(stay.iter().all(|&n| found.contains(&hash(n))), "{found:?}");
+}
+
+#[test]
+fn the_newest_are_kept_whatever_the_order_of_hashes() {
+    let (mut index, mut ks) = indexed(&[4, 1, 7, 3, 6, 2, 5]);
+    let found = run(ask(3), &mut index, &mut ks).unwrap();
+    assert_eq!(hashes(found), [7, 6, 5].map(hash));
+}
+
+#[test]
+fn a_look_up_ends_when_the_index_by_url_is_dropped_meanwhile() {
+    let (mut index, mut ks) = indexed(&[1, 2, 3, 4, 5]);
+    let mut job = ask(100);
+    let step = job.step(&mut index, &mut ks, &mut || false);
+    assert_eq!(step, Ok(Step::More));
+    run(switch(false), &mut index, &mut ks).unwrap();
+    let ended = loop {
+        match job.step(&mut index, &mut ks, &mut || false) {
+            Ok(Step::More) => {}
+            ended => break ended,
+        }
+    };
+    assert_eq!(ended, Err(Error::NoUrls("is off")));
+}
