@@ -1,8 +1,12 @@
 //! A web server with files, which can behave as badly as those that packages are downloaded from.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::scripted_host::{Asked, ScriptedHost};
@@ -103,8 +107,16 @@ struct Shared {
     requests: Vec<Request>,
 }
 
+/// What a file is.
+#[derive(Clone)]
+enum Content {
+    Bytes(Arc<Vec<u8>>),
+    /// A file on the disk, of which parts are read as they are asked for.
+    Disk(Arc<fs::File>, u64),
+}
+
 struct File {
-    bytes: Arc<Vec<u8>>,
+    content: Content,
     manners: Manners,
     asked: u32,
     cuts: u32,
@@ -113,22 +125,52 @@ struct File {
 impl FileHost {
     /// Begins to serve, no file so far.
     pub fn start() -> FileHost {
+        FileHost::behind(|asked| Ok(asked.target.clone()))
+    }
+
+    /// Begins to serve those whom a gate lets in: it says which path a request is about, or the status and the text that
+    /// it is refused with.
+    pub fn behind(
+        gate: impl Fn(&Asked) -> Result<String, (u16, String)> + Send + Sync + 'static,
+    ) -> FileHost {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let files = Arc::clone(&shared);
-        let host =
-            ScriptedHost::handling(move |asked, connection| Ok(serve(asked, connection, &files)));
+        let host = ScriptedHost::handling(move |asked, connection| {
+            Ok(serve(asked, gate(asked), connection, &files))
+        });
         FileHost { host, shared }
     }
 
     /// Puts a file at a path (`/a.wacz`), with manners, and forgets how often it was asked for.
     pub fn put(&self, path: &str, bytes: &[u8], manners: Manners) {
         let file = File {
-            bytes: Arc::new(bytes.to_vec()),
+            content: Content::Bytes(Arc::new(bytes.to_vec())),
             manners,
             asked: 0,
             cuts: 0,
         };
         lock(&self.shared).files.insert(path.to_owned(), file);
+    }
+
+    /// Puts a file of the disk at a path, however large it is.
+    ///
+    /// # Panics
+    /// When it cannot be read.
+    pub fn put_file(&self, path: &str, file: &Path, manners: Manners) {
+        let open = fs::File::open(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        let size = open.metadata().expect("an open file has a size").len();
+        let file = File {
+            content: Content::Disk(Arc::new(open), size),
+            manners,
+            asked: 0,
+            cuts: 0,
+        };
+        lock(&self.shared).files.insert(path.to_owned(), file);
+    }
+
+    /// Takes a file away.
+    pub fn remove(&self, path: &str) {
+        lock(&self.shared).files.remove(path);
     }
 
     /// The URL of a path.
@@ -169,8 +211,16 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 /// Answers a request; whether its connection can take another one.
-fn serve(asked: &Asked, connection: &TcpStream, shared: &Mutex<Shared>) -> bool {
-    let answer = Answer::to(asked, shared);
+fn serve(
+    asked: &Asked,
+    path: Result<String, (u16, String)>,
+    connection: &TcpStream,
+    shared: &Mutex<Shared>,
+) -> bool {
+    let answer = match path {
+        Ok(path) => Answer::to(asked, &path, shared),
+        Err((status, why)) => Answer::refused(status, why),
+    };
     // Counted before it goes out, so that whoever has it finds it counted.
     let number = {
         let mut shared = lock(shared);
@@ -195,7 +245,7 @@ fn serve(asked: &Asked, connection: &TcpStream, shared: &Mutex<Shared>) -> bool 
 struct Answer {
     status: u16,
     fields: Vec<(&'static str, String)>,
-    bytes: Arc<Vec<u8>>,
+    content: Content,
     from: u64,
     length: u64,
     cut: Option<u64>,
@@ -206,9 +256,9 @@ struct Answer {
 struct Endless(u64);
 
 impl Answer {
-    fn to(asked: &Asked, shared: &Mutex<Shared>) -> Answer {
+    fn to(asked: &Asked, path: &str, shared: &Mutex<Shared>) -> Answer {
         let mut shared = lock(shared);
-        let Some(file) = shared.files.get_mut(&asked.target) else {
+        let Some(file) = shared.files.get_mut(path) else {
             return Answer::empty(404);
         };
         file.asked += 1;
@@ -228,7 +278,7 @@ impl Answer {
             answer.fields.push(("Location", elsewhere.clone()));
             return answer;
         }
-        let total = file.bytes.len() as u64;
+        let total = file.content.size();
         let mut fields = Vec::new();
         for (name, value) in [
             ("Content-Type", &manners.content_type),
@@ -279,7 +329,7 @@ impl Answer {
         Answer {
             status,
             fields,
-            bytes: Arc::clone(&file.bytes),
+            content: file.content.clone(),
             from,
             length,
             cut,
@@ -291,11 +341,20 @@ impl Answer {
         Answer {
             status,
             fields: vec![("Content-Length", "0".to_owned())],
-            bytes: Arc::default(),
+            content: Content::Bytes(Arc::default()),
             from: 0,
             length: 0,
             cut: None,
             manners: Manners::default(),
+        }
+    }
+
+    fn refused(status: u16, why: String) -> Answer {
+        Answer {
+            fields: vec![("Content-Length", why.len().to_string())],
+            length: why.len() as u64,
+            content: Content::Bytes(Arc::new(why.into_bytes())),
+            ..Answer::empty(status)
         }
     }
 
@@ -314,7 +373,7 @@ impl Answer {
         let head: String = head.collect();
         let mut gone = |bytes: &[u8]| out.write_all(bytes).map_err(|_| Endless(self.length));
         gone(format!("HTTP/1.1 {} X\r\n{head}\r\n", self.status).as_bytes())?;
-        let body = &self.bytes[self.from as usize..][..self.sent() as usize];
+        let body = &self.content.part(self.from, self.sent())[..];
         if self.manners.endless {
             let mut sent = 0;
             loop {
@@ -350,16 +409,35 @@ impl Answer {
     }
 }
 
+impl Content {
+    fn size(&self) -> u64 {
+        match self {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::Disk(_, size) => *size,
+        }
+    }
+
+    fn part(&self, from: u64, length: u64) -> Cow<'_, [u8]> {
+        match self {
+            Content::Bytes(bytes) => Cow::Borrowed(&bytes[from as usize..][..length as usize]),
+            Content::Disk(file, _) => {
+                let mut part = vec![0; length as usize];
+                file.read_exact_at(&mut part, from)
+                    .expect("the file is as long as it was");
+                Cow::Owned(part)
+            }
+        }
+    }
+}
+
 /// From where, and how many bytes; `None` if there are no such.
 fn parse_range(range: &str, total: u64) -> Option<(u64, u64)> {
     let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
     let from = match from.parse::<u64>() {
         Ok(from) => from,
         Err(_) => {
-            return to
-                .parse::<u64>()
-                .ok()
-                .map(|n| (total - n.min(total), n.min(total)));
+            let last = to.parse::<u64>().ok()?.min(total);
+            return (last > 0).then_some((total - last, last));
         }
     };
     let to = to.parse().unwrap_or(u64::MAX).min(total.checked_sub(1)?);

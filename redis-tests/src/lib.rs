@@ -12,7 +12,8 @@
 //! * [`frontier_model`] computes what a frontier must reply.
 //! * [`TagSpace`] is a connection for `TAGS.*`: a command a line.
 //! * [`archive`] is crawls that never were, the WACZ files that they left, and the index that they made.
-//! * [`FileHost`] is a web server with files, as good or bad as a test wants it.
+//! * [`FileHost`] is a web server with files, as good or bad as a test wants it; [`ObjectStore`] is one of S3 that checks
+//!   signatures.
 //! * [`ScriptedHost`] is a web server that sends what a test says, byte for byte.
 //! * [`fuzz`] changes samples until they do harm.
 //! * [`history`] plays random histories, and cuts down those that fail.
@@ -104,6 +105,7 @@ pub mod history;
 pub mod http;
 pub mod matrix;
 pub mod metadata;
+mod object_store;
 mod outcome;
 pub mod packages;
 mod packing;
@@ -134,6 +136,7 @@ pub use dataset::{Snapshot, assert_replicated};
 pub use dedupe_index::DedupeIndex;
 pub use file_host::{FileHost, Manners, Request};
 pub use frontier::{Frontier, Lease, T0, TEN_YEARS, blocked, release, server_time, simulated};
+pub use object_store::{ObjectStore, Terms};
 pub use outcome::{
     Outcome, arguments, assert_contains, assert_lacks, assert_starts, ends, outcome, program,
 };

@@ -335,7 +335,7 @@ fn read(input: &mut impl BufRead) -> io::Result<Option<Asked>> {
     Ok(Some(asked))
 }
 
-fn unescaped(text: &str) -> String {
+pub(crate) fn unescaped(text: &str) -> String {
     let mut bytes = text.bytes();
     let mut plain = Vec::new();
     while let Some(byte) = bytes.next() {

@@ -11,6 +11,7 @@ use super::fuzzy;
 use super::group::{Group, Member, Part, Report, Unanswered, kept_rows};
 use super::memory::Full;
 use super::operations::{Operations, Reorder, SORTED, Unsorted};
+use super::packages::Packages;
 use super::reason::Reason;
 use super::sources::{self, DedupeSource, Identity};
 use crate::query::{BadQuery, PAGE_OF_BLOCKS, Query, Selection};
@@ -32,6 +33,8 @@ pub struct Collection {
     access_point: Option<String>,
     /// Whether similar URLs are looked for where there is no row.
     fuzzy: bool,
+    /// What knows where originals of revisits are, besides its sources.
+    pub(crate) originals: Option<DedupeSource>,
 }
 
 /// A step of a collection.
@@ -99,9 +102,16 @@ impl Collection {
     ///
     /// # Errors
     /// What cannot work, in words.
-    pub(crate) fn open(config: &config::Collection, net: &Arc<Net>) -> Result<Collection, String> {
+    pub(crate) fn open(
+        config: &config::Collection,
+        net: &Arc<Net>,
+        packages: &Packages,
+    ) -> Result<Collection, String> {
         let access = config.tags.as_deref().map(Access::new).transpose()?;
-        let steps = config.steps.iter().map(|step| Step::open(step, net));
+        let steps = config
+            .steps
+            .iter()
+            .map(|step| Step::open(step, net, packages));
         Ok(Collection {
             name: config.name.as_str().into(),
             steps: steps.collect(),
@@ -109,6 +119,7 @@ impl Collection {
             access,
             access_point: config.access_point.clone(),
             fuzzy: config.fuzzy,
+            originals: config.dedupe.as_deref().map(originals),
         })
     }
 
@@ -406,6 +417,23 @@ impl Collection {
     }
 }
 
+/// The dedupe index at `redis://host:port/db/prefix`.
+fn originals(url: &str) -> DedupeSource {
+    let slash = url
+        .match_indices('/')
+        .nth(3)
+        .map_or(url.len(), |(at, _)| at);
+    let (server, prefix) = url.split_at(slash);
+    let prefix = prefix.strip_prefix('/').unwrap_or(prefix);
+    DedupeSource::new(
+        server,
+        prefix,
+        None,
+        &Arc::from(""),
+        Limits::default().first,
+    )
+}
+
 const NO_BLOCKS: &str = "showPagedIndex: only a single source that has blocks, without access points, has an index of them";
 
 /// How many pages an answer has.
@@ -420,7 +448,7 @@ pub(crate) struct Pages {
 }
 
 impl Step {
-    fn open(config: &config::Step, net: &Arc<Net>) -> Step {
+    fn open(config: &config::Step, net: &Arc<Net>, packages: &Packages) -> Step {
         let live = config.resource.contains(&config::Loader::Live);
         let members = config.sources.iter().map(|source| {
             let kind = source.kind.word();
@@ -446,7 +474,7 @@ impl Step {
                 name: Arc::clone(&identity.name),
                 kind,
                 limits,
-                source: sources::open(source, identity, net),
+                source: sources::open(source, identity, net, packages),
                 breaker: Default::default(),
                 figures: Default::default(),
             })

@@ -16,6 +16,7 @@
 //! | `fuzzy` | which URLs are similar |
 //! | [`memory`] | what all requests together may keep |
 //! | [`link_format`] | links with attributes, as Memento has them |
+//! | [`packages`] | WACZ files that both read |
 //! | [`resource`] | rows to WARC records |
 //! | [`server`] | HTTP |
 //! | [`metrics`] | figures as Prometheus reads them |
@@ -36,6 +37,7 @@ pub mod memory;
 pub mod merge;
 pub mod metrics;
 mod operations;
+pub mod packages;
 pub mod query;
 mod reason;
 pub mod resource;
@@ -49,6 +51,7 @@ use std::sync::Arc;
 use self::collection::Collection;
 use self::config::Config;
 use self::indexes::Indexes;
+use self::packages::Packages;
 use self::resource::Resources;
 use crawlspace_archive::net::{Guard, Net};
 
@@ -83,13 +86,14 @@ impl Federation {
     /// What cannot work, in words.
     pub fn open_at(config: &Config, public_url: Option<String>) -> Result<Arc<Federation>, String> {
         let net = Net::new(&config.allow_private)?;
-        let open = |collection| Collection::open(collection, &net).map(Arc::new);
+        let packages = Packages::new(&net);
+        let open = |collection| Collection::open(collection, &net, &packages).map(Arc::new);
         let collections = config.collections.iter().map(open);
         let open = |indexes| Indexes::open(indexes, Guard::new(&config.allow_private));
         let indexes = config.indexes.as_ref().map(open).transpose();
         Ok(Arc::new(Federation {
             collections: collections.collect::<Result<_, String>>()?,
-            resources: Resources::new(&net, &config.folder),
+            resources: Resources::new(&net, packages, &config.folder),
             net,
             public_url,
             indexes: indexes.map_err(|error| format!("indexes: {error}"))?,

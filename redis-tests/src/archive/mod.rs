@@ -33,4 +33,4 @@ pub use crawler::{Crawl, Crawler, Shape};
 pub use folder::{Entry, Folder};
 pub use line::{Layout, json_text};
 pub use live::crawl;
-pub use zip::{member, store, store_in};
+pub use zip::{member, store, store_in, stream};

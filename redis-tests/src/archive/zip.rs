@@ -1,10 +1,11 @@
 //! Zip files of stored members, as WACZ files are.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 
 use flate2::Crc;
+use flate2::read::DeflateDecoder;
 
 /// Writes members, as they are, into a zip file.
 ///
@@ -24,26 +25,103 @@ pub fn store(members: &[(&str, &[u8])]) -> Vec<u8> {
     zip
 }
 
-/// The bytes of a member of a file that was written here.
+/// Makes a zip file in memory as programs do that stream: what a member's size and checksum are comes after it.
+pub fn stream(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let (mut zip, mut directory) = (Vec::<u8>::new(), Vec::<u8>::new());
+    for (name, bytes) in members {
+        let mut crc = Crc::new();
+        crc.update(bytes);
+        let size = u32::try_from(bytes.len())
+            .expect("less than 4 GiB")
+            .to_le_bytes();
+        let sums = [crc.sum().to_le_bytes(), size, size].concat();
+        let at = u32::try_from(zip.len())
+            .expect("less than 4 GiB")
+            .to_le_bytes();
+        // Version, flags (names are UTF-8, a descriptor follows), method, time, day.
+        let mut head = Vec::new();
+        for field in [45u16, 1 << 11 | 1 << 3, 0, 0, 1 << 5 | 1] {
+            head.extend(field.to_le_bytes());
+        }
+        let length = (name.len() as u16).to_le_bytes();
+        for part in [
+            &b"PK\x03\x04"[..],
+            &head,
+            &[0; 12],
+            &length,
+            &[0; 2],
+            name.as_bytes(),
+            bytes,
+        ] {
+            zip.extend(part);
+        }
+        for part in [&b"PK\x07\x08"[..], &sums] {
+            zip.extend(part);
+        }
+        for part in [
+            &b"PK\x01\x02\x2d\x03"[..],
+            &head,
+            &sums,
+            &length,
+            &[0; 12],
+            &at,
+            name.as_bytes(),
+        ] {
+            directory.extend(part);
+        }
+    }
+    let start = (zip.len() as u32).to_le_bytes();
+    let (count, length) = (
+        (members.len() as u16).to_le_bytes(),
+        (directory.len() as u32).to_le_bytes(),
+    );
+    zip.extend(directory);
+    for part in [
+        &b"PK\x05\x06\0\0\0\0"[..],
+        &count,
+        &count,
+        &length,
+        &start,
+        &[0; 2],
+    ] {
+        zip.extend(part);
+    }
+    zip
+}
+
+/// What a member of a small zip file unpacks to.
 ///
 /// # Panics
-/// When there is none of that name.
+/// When there is none of that name, or the file is no small zip file.
 pub fn member(path: &Path, name: &str) -> Vec<u8> {
     let zip = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let mut rest = &zip[..];
-    while let Some(head) = rest.strip_prefix(b"PK\x03\x04") {
-        let [size, length] = [(14, 4), (22, 2)].map(|(at, bytes)| {
-            let number = head[at..at + bytes].iter().rev();
-            number.fold(0, |sum, byte| sum << 8 | usize::from(*byte))
-        });
-        let (found, after) = head[26..].split_at(length);
-        let (bytes, after) = after.split_at(size);
-        if found == name.as_bytes() {
-            return bytes.to_vec();
+    let number = |at: usize, bytes: usize| {
+        let number = zip[at..at + bytes].iter().rev();
+        number.fold(0, |sum, byte| sum << 8 | usize::from(*byte))
+    };
+    let end = memrfind(&zip, b"PK\x05\x06").expect("a zip file has an end record");
+    let mut at = number(end + 16, 4);
+    while zip[at..].starts_with(b"PK\x01\x02") {
+        let [length, extra, comment] = [28, 30, 32].map(|field| number(at + field, 2));
+        if zip[at + 46..at + 46 + length] == *name.as_bytes() {
+            let (size, header) = (number(at + 20, 4), number(at + 42, 4));
+            let begin = header + 30 + number(header + 26, 2) + number(header + 28, 2);
+            let packed = &zip[begin..begin + size];
+            if number(at + 10, 2) == 0 {
+                return packed.to_vec();
+            }
+            let mut text = Vec::new();
+            let read = DeflateDecoder::new(packed).read_to_end(&mut text);
+            read.expect("the member is deflated");
+            return text;
         }
-        rest = after;
+        at += 46 + length + extra + comment;
     }
     panic!("{}: no member {name}", path.display())
+}
+
+fn memrfind(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).rposition(|window| window == what)
 }
 
 fn write(file: &mut impl Write, members: &[(&str, &[u8])]) -> std::io::Result<()> {

@@ -142,7 +142,7 @@ impl Found {
             None => self.lines_of_file(direction, Text::File),
             Some(cluster) => {
                 let blocks = self.blocks(cluster, direction, span);
-                Lines::of(Text::Blocks(Box::new(blocks)), direction, 0)
+                Lines::of(Text::Blocks(Box::new(blocks)), direction, self.piece / 2)
             }
         }
     }

@@ -6,18 +6,25 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::package::Package;
+use tokio::runtime::Handle;
+
+use super::package::{Listed, Package};
+use crate::net::Net;
 use crate::sorted::disorder::disorder;
 use crate::sorted::file::{NamedFile, is_gone};
+use crate::wacz::{Location, Manifest, Options};
 use crate::zipnum::cluster::{Cluster, is_secondary};
 
 /// Maximum depth of folders in folders.
 const MAX_DEPTH: usize = 16;
 /// Maximum number of files.
 const MAX_FILES: usize = 100_000;
+/// Maximum number of packages on servers that are opened at a time.
+const MAX_AT_ONCE: usize = 8;
 
 /// A file of a source.
 #[derive(Debug)]
@@ -37,11 +44,25 @@ impl Entry {
     }
 
     /// A cluster with that secondary index.
-    pub(crate) fn clustered(path: PathBuf) -> Entry {
+    pub(crate) fn clustered(path: PathBuf, net: Option<&Arc<Net>>) -> Entry {
+        let index = Location::File(path.clone());
         Entry {
-            cluster: Some(Arc::new(Cluster::new(&path))),
+            cluster: Some(Arc::new(Cluster::new(&index, net))),
             file: NamedFile::new(path),
         }
+    }
+
+    /// A file on a server, sorted lines or the secondary index of a cluster.
+    fn remote(location: &Location, is_clustered: bool, net: Option<&Arc<Net>>) -> Entry {
+        let file = match (location, net) {
+            (Location::Url(url), Some(net)) => NamedFile::remote(net.file(url)),
+            _ => {
+                let path = PathBuf::from(location.to_string());
+                NamedFile::broken(path, format!("{location}: it is on a server"))
+            }
+        };
+        let cluster = is_clustered.then(|| Arc::new(Cluster::new(location, net)));
+        Entry { file, cluster }
     }
 }
 
@@ -67,16 +88,16 @@ pub enum Choice {
     All,
     /// Secondary indexes. Else one of them.
     Clusters,
-    /// `*.wacz`, and what is in them. Else one of them.
+    /// `*.wacz`, and what is in them. Else one of them, or a list of them (`*.json`).
     Packages,
 }
 
 impl Choice {
     /// What a file is, by its name.
-    fn entry(self, path: PathBuf) -> Entry {
+    fn entry(self, path: PathBuf, net: Option<&Arc<Net>>) -> Entry {
         match self {
             Choice::All if !is_secondary(&path) => Entry::plain(path),
-            Choice::All | Choice::Clusters | Choice::Packages => Entry::clustered(path),
+            Choice::All | Choice::Clusters | Choice::Packages => Entry::clustered(path, net),
         }
     }
 
@@ -104,8 +125,39 @@ impl Listing {
         }
     }
 
-    /// Looks what there is. Files that were there before stay the same entries, unless others have their names now.
-    pub(crate) fn read(path: &Path, choice: Choice, before: Option<&Listing>) -> Listing {
+    /// Looks what there is, on a thread that may wait. What was there before stays the same entries, unless others have
+    /// their names now.
+    pub(crate) fn read(
+        location: &Location,
+        choice: Choice,
+        before: Option<&Listing>,
+        net: Option<&Arc<Net>>,
+    ) -> Listing {
+        let path = match location {
+            _ if choice == Choice::Packages && is_list(location) => {
+                return Listing::of_list(location, before, net);
+            }
+            Location::File(path) => path,
+            Location::Url(_) if choice == Choice::Packages => {
+                let listed = Listed {
+                    location: location.clone(),
+                    hash: None,
+                };
+                return Listing::of_packages(vec![listed], None, before, net);
+            }
+            Location::Url(url) => {
+                let is_clustered =
+                    choice == Choice::Clusters || is_secondary(Path::new(url.path()));
+                let new = || [Arc::new(Entry::remote(location, is_clustered, net))].into();
+                return Listing {
+                    entries: before.map_or_else(new, |before| Arc::clone(&before.entries)),
+                    packages: Arc::default(),
+                    problem: None,
+                    unsorted: Arc::default(),
+                    seen: Instant::now(),
+                };
+            }
+        };
         let mut walk = Walk {
             choice,
             files: Vec::new(),
@@ -125,7 +177,11 @@ impl Listing {
         }
         walk.files.sort_unstable();
         if choice == Choice::Packages {
-            return Listing::of_packages(walk, before);
+            let listed = walk.files.into_iter().map(|(path, _)| Listed {
+                location: Location::File(path),
+                hash: None,
+            });
+            return Listing::of_packages(listed.collect(), walk.problem, before, net);
         }
         let known: HashMap<&Path, &Arc<Entry>> = before
             .iter()
@@ -148,7 +204,7 @@ impl Listing {
                 unsorted.extend(disorder.map(|why| (path.clone(), why)));
             }
             match entry {
-                None => Arc::new(choice.entry(path)),
+                None => Arc::new(choice.entry(path, net)),
                 Some(entry) => {
                     if moved {
                         entry.file.evict();
@@ -168,28 +224,151 @@ impl Listing {
         }
     }
 
-    /// What is in packages. Those that are as they were before are not read again.
-    fn of_packages(walk: Walk, before: Option<&Listing>) -> Listing {
-        let known = |path: &Path| {
-            let mut before = before.iter().flat_map(|before| before.packages.iter());
-            before.find(|one| one.path() == path && one.is_current())
+    /// What is in the packages of a list.
+    fn of_list(location: &Location, before: Option<&Listing>, net: Option<&Arc<Net>>) -> Listing {
+        let options = Options {
+            net: net.cloned(),
+            retries: 1,
+            ..Options::default()
         };
-        let files = walk.files.iter();
-        let packages = files.map(|(path, _)| match known(path) {
-            Some(package) => Arc::clone(package),
-            None => Arc::new(Package::read(path)),
-        });
-        let packages: Arc<[Arc<Package>]> = packages.collect();
+        let list = match Manifest::open(location, &options) {
+            Ok(list) => list,
+            Err(error) => {
+                // Of a list that cannot be read now nothing new is known.
+                let packages = before.filter(|_| error.is_passing());
+                let packages = packages.map(|before| before.packages.to_vec());
+                let mut listing = Listing::with(packages.unwrap_or_default(), None);
+                if listing.packages.is_empty() {
+                    let path = PathBuf::from(location.to_string());
+                    let broken = NamedFile::broken(path, error.to_string());
+                    let cluster = None;
+                    listing.entries = [Arc::new(Entry {
+                        file: broken,
+                        cluster,
+                    })]
+                    .into();
+                }
+                listing.problem = Some(error.to_string());
+                return listing;
+            }
+        };
+        let mut problem = None;
+        let mut listed = Vec::new();
+        for entry in list.entries {
+            let hash = entry.hash;
+            match entry.location {
+                Ok(location) => listed.push(Listed { location, hash }),
+                Err(why) => problem = Some(format!("{location}: {}: {why}", entry.name)),
+            }
+        }
+        Listing::of_packages(listed, problem, before, net)
+    }
+
+    /// What is in packages. Those that are as they were before are not read again.
+    fn of_packages(
+        listed: Vec<Listed>,
+        problem: Option<String>,
+        before: Option<&Listing>,
+        net: Option<&Arc<Net>>,
+    ) -> Listing {
+        let mut by_location: HashMap<&Location, Vec<&Arc<Package>>> = HashMap::new();
+        let mut by_hash: HashMap<&str, Vec<&Arc<Package>>> = HashMap::new();
+        for package in before.iter().flat_map(|before| before.packages.iter()) {
+            let Listed { location, hash } = package.listed();
+            by_location.entry(location).or_default().push(package);
+            if let Some(hash) = hash {
+                by_hash.entry(hash).or_default().push(package);
+            }
+        }
+        let known = |one: &Listed| {
+            let moved = || {
+                let same = by_hash.get(one.hash.as_deref()?)?;
+                same.iter()
+                    .all(|package| package.moves_to(one))
+                    .then_some(same)
+            };
+            let packages = by_location.get(&one.location).or_else(moved)?;
+            let is_current = |one: &&Arc<Package>| {
+                one.is_current() && !(one.is_remote() && one.problem.is_some())
+            };
+            let all = packages.iter().all(is_current);
+            all.then(|| packages.iter().copied().cloned().collect())
+        };
+        let read = |one: &Listed| known(one).unwrap_or_else(|| Package::read(one, net));
+        let is_remote = |one: &Listed| matches!(one.location, Location::Url(_));
+        let packages = match listed.iter().filter(|one| is_remote(one)).count() {
+            0 | 1 => listed.iter().flat_map(read).collect(),
+            _ => side_by_side(&listed, read),
+        };
+        Listing::with(packages, problem)
+    }
+
+    fn with(packages: Vec<Arc<Package>>, problem: Option<String>) -> Listing {
         let entries = packages.iter().flat_map(|one| one.entries.iter().cloned());
         let wrong = packages.iter().find_map(|one| one.problem.clone());
         Listing {
             entries: entries.collect(),
-            problem: walk.problem.or(wrong),
-            packages,
+            problem: problem.or(wrong),
+            packages: packages.into(),
             unsorted: Arc::default(),
             seen: Instant::now(),
         }
     }
+
+    /// Whether all of it is to be found out on servers again: what is there, and whether it is the same.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.packages.iter().any(|one| one.is_remote())
+    }
+
+    /// Whether something is wrong.
+    pub(crate) fn has_problem(&self) -> bool {
+        self.problem.is_some()
+    }
+
+    /// Whether reading showed that something is not as it was.
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.packages.iter().any(|one| one.is_superseded())
+    }
+}
+
+/// Whether a list of packages is there, by its name.
+fn is_list(location: &Location) -> bool {
+    let name = location.name();
+    let end = name.rsplit_once('.').map_or("", |(_, end)| end);
+    end.eq_ignore_ascii_case("json")
+}
+
+/// Reads packages, as many at a time as servers bear, and gives them in the order of the list.
+fn side_by_side(
+    listed: &[Listed],
+    read: impl Fn(&Listed) -> Vec<Arc<Package>> + Sync,
+) -> Vec<Arc<Package>> {
+    let runtime = Handle::current();
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(Vec::with_capacity(listed.len()));
+    let work = || {
+        let _entered = runtime.enter();
+        while let Some((number, one)) = {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            listed.get(number).map(|one| (number, one))
+        } {
+            let packages = read(one);
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            found.push((number, packages));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..MAX_AT_ONCE.min(listed.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_unstable_by_key(|(number, _)| *number);
+    found
+        .into_iter()
+        .flat_map(|(_, packages)| packages)
+        .collect()
 }
 
 struct Walk {

@@ -1,46 +1,67 @@
 //! Paths with `{coll}` in them, and what is there.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use tokio::sync::OwnedMutexGuard;
+
 use crate::index::folder::{Choice, Listing};
+use crate::net::Net;
 use crate::sorted::steps::elsewhere;
 use crate::source::SourceError;
+use crate::wacz::Location;
 
 /// Time after which files are listed again.
 const REFRESH: Duration = Duration::from_secs(1);
+/// Time after which servers are asked again which packages there are, and whether they are the same.
+const REFRESH_REMOTE: Duration = Duration::from_secs(30);
+/// Time after which they are asked again where something was wrong.
+const RETRY_REMOTE: Duration = Duration::from_secs(5);
 /// Maximum number of collections whose listings are cached.
 const MAX_COLLECTIONS: usize = 4096;
 const VARIABLE: &str = "{coll}";
 
-/// A path, and the files that it leads to for each collection.
+/// A path or a URL, and the files that it leads to for each collection.
 #[derive(Debug)]
 pub struct Listings {
-    path: PathBuf,
+    location: Location,
     choice: Choice,
+    net: Option<Arc<Net>>,
     varies: bool,
     /// Stands for the name of every collection, where the path is the same for all.
     any: Arc<str>,
     listings: RwLock<HashMap<Arc<str>, Listing>>,
     /// Held by whoever looks what there is.
-    looking: tokio::sync::Mutex<()>,
+    looking: Arc<tokio::sync::Mutex<()>>,
     look: Duration,
 }
 
 impl Listings {
-    /// The files at a path, which may have `{coll}` in it, chosen by their names.
-    pub fn new(path: PathBuf, choice: Choice) -> Listings {
+    /// The files at a path, which may have `{coll}` in it, or at a URL, chosen by their names. Without a
+    /// [way to servers](Listings::over) there is nothing on them.
+    pub fn new(location: impl Into<Location>, choice: Choice) -> Listings {
+        let location = location.into();
+        let varies = match &location {
+            Location::File(path) => path.as_os_str().to_string_lossy().contains(VARIABLE),
+            Location::Url(_) => false,
+        };
         Listings {
-            varies: path.as_os_str().to_string_lossy().contains(VARIABLE),
-            path,
+            varies,
+            location,
             choice,
+            net: None,
             any: Arc::from(""),
             listings: RwLock::default(),
-            looking: tokio::sync::Mutex::default(),
+            looking: Arc::default(),
             look: REFRESH,
         }
+    }
+
+    /// Reads what is on servers over this way.
+    pub fn over(mut self, net: &Arc<Net>) -> Listings {
+        self.net = Some(Arc::clone(net));
+        self
     }
 
     /// Lists files again when the last listing is older than `age`, in place of a second.
@@ -49,33 +70,56 @@ impl Listings {
         self
     }
 
-    /// The files, as they were a second ago at the earliest.
+    /// The files, as they were a second ago at the earliest; of packages on servers, half a minute, and longer as long as
+    /// servers take to answer.
     ///
     /// # Errors
     /// When the name of the collection cannot be part of a path.
-    pub async fn listing(&self, collection: &Arc<str>) -> Result<Listing, SourceError> {
+    pub async fn listing(self: &Arc<Self>, collection: &Arc<str>) -> Result<Listing, SourceError> {
         let name = if self.varies {
             Arc::clone(collection)
         } else {
             Arc::clone(&self.any)
         };
-        let fresh = |listing: &Listing| listing.seen.elapsed() < self.look;
         let before = self.cached(&name);
-        if let Some(listing) = before.as_ref().filter(|listing| fresh(listing)) {
+        if let Some(listing) = before.as_ref().filter(|listing| self.is_fresh(listing)) {
             return Ok(listing.clone());
         }
         // One looks; meanwhile it is for others as it was.
-        let looking = match (self.looking.try_lock(), before) {
-            (Ok(looking), _) => looking,
+        let turn = Arc::clone(&self.looking).try_lock_owned();
+        let turn = match (turn, before) {
+            (Ok(turn), before) => match before {
+                // Servers take their time. What turned out to be wrong is not given again.
+                Some(before) if before.is_remote() && !before.is_superseded() => {
+                    let listings = Arc::clone(self);
+                    drop(tokio::spawn(async move { listings.look(name, turn).await }));
+                    return Ok(before);
+                }
+                _ => turn,
+            },
             (Err(_), Some(before)) => return Ok(before),
-            (Err(_), None) => self.looking.lock().await,
+            (Err(_), None) => Arc::clone(&self.looking).lock_owned().await,
         };
+        // Whoever asks may not wait until it is done, which others go on waiting for.
+        let listings = Arc::clone(self);
+        let looked = tokio::spawn(async move { listings.look(name, turn).await }).await;
+        looked.unwrap_or_else(|error| Err(SourceError::Io(format!("reading broke off: {error}"))))
+    }
+
+    /// Looks what there is, unless somebody else just did.
+    async fn look(
+        self: Arc<Self>,
+        name: Arc<str>,
+        turn: OwnedMutexGuard<()>,
+    ) -> Result<Listing, SourceError> {
         let before = self.cached(&name);
-        if let Some(listing) = before.as_ref().filter(|listing| fresh(listing)) {
+        if let Some(listing) = before.as_ref().filter(|listing| self.is_fresh(listing)) {
             return Ok(listing.clone());
         }
-        let (path, choice) = (self.path_of(&name)?, self.choice);
-        let listing = elsewhere(move || Listing::read(&path, choice, before.as_ref())).await?;
+        let (location, choice) = (self.location_of(&name)?, self.choice);
+        let net = self.net.clone();
+        let read = move || Listing::read(&location, choice, before.as_ref(), net.as_ref());
+        let listing = elsewhere(read).await?;
         let mut listings = self
             .listings
             .write()
@@ -85,8 +129,18 @@ impl Listings {
         }
         listings.insert(name, listing.clone());
         drop(listings);
-        drop(looking);
+        drop(turn);
         Ok(listing)
+    }
+
+    fn is_fresh(&self, listing: &Listing) -> bool {
+        let age = listing.seen.elapsed();
+        let most = if listing.has_problem() {
+            RETRY_REMOTE
+        } else {
+            REFRESH_REMOTE
+        };
+        age < self.look || age < most && listing.is_remote() && !listing.is_superseded()
     }
 
     /// Whether what it leads to is there; where that depends on the collection, for those that were asked for.
@@ -94,9 +148,8 @@ impl Listings {
     /// # Errors
     /// What is not there, in words.
     pub fn health(&self) -> Result<(), String> {
-        if !self.varies {
-            std::fs::metadata(&self.path)
-                .map_err(|error| format!("{}: {error}", self.path.display()))?;
+        if let (Location::File(path), false) = (&self.location, self.varies) {
+            std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
         }
         let listings = self.listings.read().unwrap_or_else(PoisonError::into_inner);
         let problem = listings
@@ -110,16 +163,17 @@ impl Listings {
         listings.get(name).cloned()
     }
 
-    fn path_of(&self, name: &str) -> Result<PathBuf, SourceError> {
-        if !self.varies {
-            return Ok(self.path.clone());
-        }
+    fn location_of(&self, name: &str) -> Result<Location, SourceError> {
+        let path = match &self.location {
+            Location::File(path) if self.varies => path,
+            location => return Ok(location.clone()),
+        };
         let refused = name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']);
-        match self.path.to_str() {
-            Some(path) if !refused => Ok(Path::new(&path.replace(VARIABLE, name)).to_owned()),
+        match path.to_str() {
+            Some(path) if !refused => Ok(Location::File(path.replace(VARIABLE, name).into())),
             _ => Err(SourceError::Io(format!(
                 "{}: there is no file for a collection of the name {name:?}",
-                self.path.display()
+                path.display()
             ))),
         }
     }

@@ -202,7 +202,7 @@ impl Iterator for Rows<'_> {
 fn entry(folder: &Path, stem: &str) -> Result<Arc<Entry>, Error> {
     let (_, idx) = crate::zipnum::files(folder, stem);
     if idx.try_exists().map_err(Error::io(&idx, "open"))? {
-        return Ok(Arc::new(Entry::clustered(idx)));
+        return Ok(Arc::new(Entry::clustered(idx, None)));
     }
     let plain = folder.join(format!("{stem}.cdxj"));
     if plain.try_exists().map_err(Error::io(&plain, "open"))? {

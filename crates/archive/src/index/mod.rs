@@ -1,4 +1,4 @@
-//! Indexes on disk, asked: files and folders of sorted text, and ZipNum clusters.
+//! Indexes, asked where they lie, on disks and servers: files and folders of sorted text, ZipNum clusters, packages.
 //!
 //! [`Listings`] says which files there are. [`Files`] finds where in each a query begins, and merges what a cursor in
 //! each finds of its [`Span`]. [`Lookup`] asks the index of some jobs.
@@ -16,5 +16,5 @@ pub use self::files::Files;
 pub use self::folder::{Choice, Entry, Listing};
 pub use self::listings::Listings;
 pub use self::lookup::{Lookup, Rows};
-pub use self::package::Package;
+pub use self::package::{ArchivePart, Package};
 pub use self::span::{Position, Span, distance, shortest};

@@ -1,74 +1,419 @@
 //! WACZ files: the indexes in them, and where in them their WARC files are. Nothing is unpacked to disk: blocks and
 //! records are read where they lie, and what is compressed as a whole is in memory, which is a secondary index as a
-//! rule.
+//! rule. A package on a server is read by parts of it.
 
 use std::collections::HashMap;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use serde::Deserialize;
 use serde_json::Value;
+use tokio::runtime::Handle;
 
 use super::folder::Entry;
+use crate::net::Net;
+use crate::net::file::{First, RemoteVersion};
 use crate::sorted::file::{FileVersion, NamedFile};
+use crate::sorted::steps::elsewhere;
+use crate::source::SourceError;
+use crate::wacz::package::{Required, requires};
 use crate::wacz::{Location, Options, Wacz};
 use crate::zipnum::cluster::Cluster;
 use crate::zipnum::cluster::block::Block;
 
 /// Limit of an index that is kept in memory, in bytes.
 const MAX_TEXT: u64 = 256 << 20;
+/// Size up to which a plain index on a server is put in order in memory, in bytes. A larger one is searched there.
+const MAX_SORTED: u64 = 1 << 20;
+/// How deep packages may lie in packages.
+const MAX_DEPTH: usize = 4;
 /// The folders of indexes and of WARC files.
 const INDEXES: &str = "indexes/";
 const ARCHIVE: &str = "archive/";
+/// The profile of a package of packages.
+const MULTI: &str = "multi-wacz-package";
+
+/// Where a package is, as a list or a folder has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) location: Location,
+    /// The hash of the file, by which it is known at whatever URL it is today.
+    pub(super) hash: Option<String>,
+}
 
 /// A WACZ file as it was when it was read.
 #[derive(Debug)]
 pub struct Package {
-    path: PathBuf,
-    version: Option<FileVersion>,
+    /// Where it, or the package that it is in or named by, was listed.
+    listed: Listed,
+    location: Location,
+    /// The members in which it is, from the outermost one on.
+    members: Vec<String>,
+    medium: Medium,
     pub(super) entries: Vec<Arc<Entry>>,
-    /// WARC files by the names that rows have for them, and where they are.
-    archives: HashMap<Box<str>, Range<u64>>,
+    /// WARC files by the names that rows have for them, and where they are once that is known.
+    archives: HashMap<Box<str>, OnceLock<Range<u64>>>,
+    requires: OnceLock<Arc<[Required]>>,
+    size: Option<u64>,
     /// What is wrong, in words.
     pub(super) problem: Option<String>,
 }
 
+/// The file, as it was.
+#[derive(Clone, Debug)]
+enum Medium {
+    Disk(FileVersion),
+    /// With what it says of its members.
+    Remote(Arc<RemoteVersion>, Arc<Wacz>),
+    /// It could not be read.
+    None,
+}
+
+/// Where in a file a WARC file of a package is.
+#[derive(Clone, Debug)]
+pub enum ArchivePart {
+    /// In a file of this machine.
+    File(PathBuf, Range<u64>),
+    /// In a file on a server.
+    Remote(Arc<RemoteVersion>, Range<u64>),
+}
+
+/// What reading a package, and the packages in it, needs.
+struct Reading<'a> {
+    listed: &'a Listed,
+    net: Option<&'a Arc<Net>>,
+    found: Vec<Arc<Package>>,
+}
+
 impl Package {
-    /// Reads what is in a file. One that is damaged has an index that cannot be read, so that it is missed.
-    pub(super) fn read(path: &Path) -> Package {
-        let version = version(path);
-        let (entries, archives, problem) = match read(path, version) {
-            Ok((entries, archives)) => (entries, archives, None),
-            Err(why) => {
-                let broken = NamedFile::broken(path.to_owned(), why.clone());
-                (vec![entry(broken, None)], HashMap::new(), Some(why))
-            }
+    /// Reads what is at a place: one package, or those that are in it or named by it. One that is damaged has an index
+    /// that cannot be read, so that it is missed.
+    pub(super) fn read(listed: &Listed, net: Option<&Arc<Net>>) -> Vec<Arc<Package>> {
+        let mut reading = Reading {
+            listed,
+            net,
+            found: Vec::new(),
         };
-        Package {
-            path: path.to_owned(),
-            version,
-            entries,
-            archives,
-            problem,
-        }
+        reading.at(&listed.location, 0);
+        reading.found
+    }
+
+    /// Where it was listed.
+    pub(super) fn listed(&self) -> &Listed {
+        &self.listed
     }
 
     /// Where the file is.
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn location(&self) -> &Location {
+        &self.location
     }
 
-    /// Where in it the WARC file of that name is.
-    pub fn archive(&self, name: &str) -> Option<Range<u64>> {
+    /// The name of the package: of its file, or of the member of another package that it is.
+    pub fn name(&self) -> String {
+        match self.members.last() {
+            Some(member) => member.rsplit('/').next().unwrap_or_default().to_owned(),
+            None => self.location.name(),
+        }
+    }
+
+    /// The size of the package in bytes, if it could be read.
+    pub fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// Whether it has a WARC file of that name.
+    pub fn has(&self, name: &str) -> bool {
         let name = name.strip_prefix(ARCHIVE).unwrap_or(name);
-        self.archives.get(name).cloned()
+        self.archives.contains_key(name)
     }
 
-    /// Whether the file is still as it was when it was read.
-    pub(super) fn is_current(&self) -> bool {
-        self.version.is_some() && version(&self.path) == self.version
+    /// Where the WARC file of that name is. `None` when there is none, or one that is compressed once more.
+    ///
+    /// # Errors
+    /// When the package cannot be read.
+    pub async fn archive(self: &Arc<Self>, name: &str) -> Result<Option<ArchivePart>, SourceError> {
+        let name = name.strip_prefix(ARCHIVE).unwrap_or(name);
+        let Some(place) = self.archives.get(name) else {
+            return Ok(None);
+        };
+        let range = match place.get() {
+            Some(range) => range.clone(),
+            None => {
+                let (package, name) = (Arc::clone(self), name.to_owned());
+                let found = elsewhere(move || package.place(&name)).await??;
+                place.get_or_init(|| found).clone()
+            }
+        };
+        Ok(match (&self.medium, &self.location) {
+            (Medium::Remote(version, _), _) => {
+                Some(ArchivePart::Remote(Arc::clone(version), range))
+            }
+            (_, Location::File(path)) => Some(ArchivePart::File(path.clone(), range)),
+            _ => None,
+        })
     }
+
+    /// Asks a server where a WARC file begins.
+    fn place(&self, name: &str) -> Result<Range<u64>, SourceError> {
+        let failed = |why: String| SourceError::Io(why);
+        let Medium::Remote(_, wacz) = &self.medium else {
+            return Err(failed(format!("{}: it is gone", self.location)));
+        };
+        let place = wacz.place(&format!("{ARCHIVE}{name}"));
+        let place = place.map_err(|error| failed(error.to_string()))?;
+        place.ok_or_else(|| failed(format!("{}: {name} is compressed", self.location)))
+    }
+
+    /// The packages that this one needs, as it says itself.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn requires(self: &Arc<Self>) -> Result<Arc<[Required]>, SourceError> {
+        if let Some(requires) = self.requires.get() {
+            return Ok(Arc::clone(requires));
+        }
+        let package = Arc::clone(self);
+        let found = elsewhere(move || package.read_requires()).await?;
+        let found = found.map_err(|error| SourceError::Io(error.to_string()))?;
+        Ok(Arc::clone(self.requires.get_or_init(|| found.into())))
+    }
+
+    fn read_requires(&self) -> Result<Vec<Required>, crate::wacz::Error> {
+        if let Medium::Remote(_, wacz) = &self.medium {
+            return requires(wacz);
+        }
+        let mut wacz = Wacz::open(&self.location, &Options::default())?;
+        for member in &self.members {
+            match wacz.inner(member)? {
+                Some(inner) => wacz = inner,
+                None => return Ok(Vec::new()),
+            }
+        }
+        requires(&wacz)
+    }
+
+    /// Whether the file is still as it was when it was read, on a thread that may wait. A server that does not say so at
+    /// the moment changes nothing.
+    pub(super) fn is_current(&self) -> bool {
+        match (&self.medium, &self.location) {
+            (Medium::Disk(before), Location::File(path)) => version(path) == Some(*before),
+            (Medium::Remote(before, _), _) => {
+                let file = Arc::clone(before.file());
+                match Handle::current().block_on(file.version(First::End)) {
+                    Ok(now) => Arc::ptr_eq(&now, before),
+                    Err(_) => before.is_last(),
+                }
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether reading it showed that the file is another one now, or gone.
+    pub(super) fn is_superseded(&self) -> bool {
+        matches!(&self.medium, Medium::Remote(before, _) if !before.is_last())
+    }
+
+    /// Whether it is on a server.
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self.location, Location::Url(_))
+    }
+
+    /// Takes the URL that the file has now, whose hash is that of this one; false when that is of no use.
+    pub(super) fn moves_to(&self, now: &Listed) -> bool {
+        match (&self.medium, &now.location) {
+            (Medium::Remote(version, _), Location::Url(url))
+                if self.location == self.listed.location =>
+            {
+                version.file().move_to(url);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Reading<'_> {
+    /// Reads the package at a place.
+    fn at(&mut self, location: &Location, depth: usize) {
+        let opened = match (location, self.net) {
+            (Location::File(path), _) => match version(path) {
+                Some(version) => Wacz::open(location, &Options::default())
+                    .map(|wacz| (Medium::Disk(version), Arc::new(wacz)))
+                    .map_err(|error| error.to_string()),
+                None => Err(format!("{location}: it is gone")),
+            },
+            (Location::Url(url), Some(net)) => {
+                let version = Handle::current().block_on(net.file(url).version(First::End));
+                let version = version.map_err(|error| match error {
+                    SourceError::Io(why) => why,
+                    other => format!("{location}: {other}"),
+                });
+                version.and_then(|version| {
+                    let wacz = Wacz::of_version(&version, &Options::default());
+                    let wacz = Arc::new(wacz.map_err(|error| error.to_string())?);
+                    Ok((Medium::Remote(version, Arc::clone(&wacz)), wacz))
+                })
+            }
+            (Location::Url(_), None) => Err(format!("{location}: it is on a server")),
+        };
+        match opened {
+            Ok((medium, wacz)) => self.opened(location, &[], &medium, &wacz, depth),
+            Err(why) => self.broken(location, why),
+        }
+    }
+
+    fn opened(
+        &mut self,
+        location: &Location,
+        members: &[String],
+        medium: &Medium,
+        wacz: &Arc<Wacz>,
+        depth: usize,
+    ) {
+        if let Err(why) = self.read(location, members, medium, wacz, depth) {
+            self.broken(location, why);
+        }
+    }
+
+    fn read(
+        &mut self,
+        location: &Location,
+        members: &[String],
+        medium: &Medium,
+        wacz: &Arc<Wacz>,
+        depth: usize,
+    ) -> Result<(), String> {
+        if self.inner(location, members, medium, wacz, depth)? {
+            return Ok(());
+        }
+        let mut archives = HashMap::new();
+        for (name, is_stored) in wacz.members() {
+            // One that is compressed once more cannot be read in the middle.
+            let short = name.strip_prefix(ARCHIVE).filter(|short| !short.is_empty());
+            let Some(short) = short.filter(|_| is_stored) else {
+                continue;
+            };
+            let place = OnceLock::new();
+            // A server would have to be asked for each.
+            if matches!(medium, Medium::Disk(_))
+                && let Some(range) = wacz.place(name).map_err(|error| error.to_string())?
+            {
+                let _ = place.set(range);
+            }
+            archives.insert(short.into(), place);
+        }
+        let entries = indexes(location, medium, wacz)?;
+        if entries.is_empty() && !archives.is_empty() {
+            return Err(format!("{}: it has no index", wacz.file()));
+        }
+        let medium = match medium {
+            Medium::Remote(version, _) => Medium::Remote(Arc::clone(version), Arc::clone(wacz)),
+            other => other.clone(),
+        };
+        self.found.push(Arc::new(Package {
+            listed: self.listed.clone(),
+            location: location.clone(),
+            members: members.to_vec(),
+            medium,
+            entries,
+            archives,
+            requires: OnceLock::new(),
+            size: Some(wacz.size()),
+            problem: None,
+        }));
+        Ok(())
+    }
+
+    /// Reads the packages that are in one, or named by it; false when it is none of those.
+    fn inner(
+        &mut self,
+        location: &Location,
+        members: &[String],
+        medium: &Medium,
+        wacz: &Arc<Wacz>,
+        depth: usize,
+    ) -> Result<bool, String> {
+        let is_own = |name: &str| name.starts_with(INDEXES) || name.starts_with(ARCHIVE);
+        if wacz.members().any(|(name, _)| is_own(name)) {
+            return Ok(false);
+        }
+        let text = wacz.datapackage().unwrap_or_default();
+        let about: Multi = serde_json::from_str(&text).unwrap_or_default();
+        if about.profile.as_deref() != Some(MULTI) {
+            return Ok(false);
+        }
+        if depth >= MAX_DEPTH {
+            let file = wacz.file();
+            return Err(format!(
+                "{file}: packages in packages, more than {MAX_DEPTH} deep"
+            ));
+        }
+        let mut inner: Vec<String> = Vec::new();
+        for (name, _) in wacz.members() {
+            if name.len() >= 5 && name[name.len() - 5..].eq_ignore_ascii_case(".wacz") {
+                inner.push(name.to_owned());
+            }
+        }
+        for name in &inner {
+            let all: Vec<String> = members.iter().chain([name]).cloned().collect();
+            match wacz.inner(name) {
+                Ok(Some(one)) => self.opened(location, &all, medium, &Arc::new(one), depth + 1),
+                Ok(None) => {
+                    let why = format!("{}: {name} is compressed once more", wacz.file());
+                    self.broken(location, why);
+                }
+                Err(error) => self.broken(location, error.to_string()),
+            }
+        }
+        for resource in about.resources {
+            if inner.contains(&resource.path) {
+                continue;
+            }
+            match location.join(&resource.path) {
+                Ok(at) => self.at(&at, depth + 1),
+                Err(why) => self.broken(location, format!("{}: {why}", wacz.file())),
+            }
+        }
+        Ok(true)
+    }
+
+    fn broken(&mut self, location: &Location, why: String) {
+        let path = match location {
+            Location::File(path) => path.clone(),
+            url => PathBuf::from(url.to_string()),
+        };
+        let medium = match location {
+            Location::File(path) => version(path).map_or(Medium::None, Medium::Disk),
+            Location::Url(_) => Medium::None,
+        };
+        self.found.push(Arc::new(Package {
+            listed: self.listed.clone(),
+            location: location.clone(),
+            members: Vec::new(),
+            medium,
+            entries: vec![entry(NamedFile::broken(path, why.clone()), None)],
+            archives: HashMap::new(),
+            requires: OnceLock::new(),
+            size: None,
+            problem: Some(why),
+        }));
+    }
+}
+
+/// What `datapackage.json` says of a package of packages.
+#[derive(Default, Deserialize)]
+struct Multi {
+    profile: Option<String>,
+    #[serde(default)]
+    resources: Vec<Resource>,
+}
+
+#[derive(Deserialize)]
+struct Resource {
+    #[serde(default)]
+    path: String,
 }
 
 fn version(path: &Path) -> Option<FileVersion> {
@@ -82,59 +427,57 @@ fn entry(file: NamedFile, cluster: Option<Cluster>) -> Arc<Entry> {
     })
 }
 
-type Found = (Vec<Arc<Entry>>, HashMap<Box<str>, Range<u64>>);
-
-fn read(path: &Path, version: Option<FileVersion>) -> Result<Found, String> {
-    let shown = path.display();
-    let version = version.ok_or_else(|| format!("{shown}: it is gone"))?;
-    let location = Location::File(path.to_owned());
-    let wacz = Wacz::open(&location, &Options::default()).map_err(|error| error.to_string())?;
-    let mut archives = HashMap::new();
-    for name in wacz.names() {
-        if let Some(short) = name.strip_prefix(ARCHIVE).filter(|short| !short.is_empty()) {
-            // One that is compressed once more cannot be read in the middle.
-            if let Some(place) = wacz.place(name).map_err(|error| error.to_string())? {
-                archives.insert(short.into(), place);
-            }
-        }
-    }
+/// The indexes of a package.
+fn indexes(location: &Location, medium: &Medium, wacz: &Wacz) -> Result<Vec<Arc<Entry>>, String> {
+    let shown = wacz.file();
+    let failed = |error: crate::wacz::Error| error.to_string();
+    let path = match location {
+        Location::File(path) => path.clone(),
+        url => PathBuf::from(url.to_string()),
+    };
+    let part = |place: Range<u64>| match medium {
+        Medium::Disk(version) => NamedFile::part(path.clone(), *version, place),
+        Medium::Remote(version, _) => NamedFile::remote_part(version, place),
+        Medium::None => NamedFile::broken(path.clone(), format!("{shown}: it is gone")),
+    };
     let mut entries = Vec::new();
     for index in wacz.indexes() {
-        let part = index.name();
-        let secondary = part.strip_suffix(".gz").unwrap_or(part);
-        let secondary = secondary
-            .rsplit_once('.')
-            .map_or(secondary, |(stem, _)| stem);
-        let secondary = format!("{secondary}.idx");
-        let place = if wacz.names().any(|name| name == secondary) {
-            wacz.place(part).map_err(|error| error.to_string())?
+        let name = index.name();
+        let stem = name.strip_suffix(".gz").unwrap_or(name);
+        let stem = stem.rsplit_once('.').map_or(stem, |(stem, _)| stem);
+        let secondary = format!("{stem}.idx");
+        let place = if wacz.members().any(|(name, _)| name == secondary) {
+            wacz.place(name).map_err(failed)?
         } else {
             None
         };
         let Some(place) = place else {
-            let text = sorted(&wacz, index)?;
-            let file = NamedFile::made(path.to_owned(), &text);
-            entries.push(entry(
-                file.map_err(|error| format!("{shown}: {error}"))?,
-                None,
-            ));
+            let is_large = matches!(medium, Medium::Remote(..)) && !name.ends_with(".gz");
+            let place = if is_large {
+                wacz.place(name).map_err(failed)?
+            } else {
+                None
+            };
+            if let Some(place) = place.filter(|place| place.end - place.start > MAX_SORTED) {
+                entries.push(entry(part(place), None));
+                continue;
+            }
+            let text = sorted(wacz, index)?;
+            let file = NamedFile::made(path.clone(), &text);
+            let file = file.map_err(|error| format!("{shown}: {error}"))?;
+            entries.push(entry(file, None));
             continue;
         };
-        let text = wacz
-            .unpacked(&secondary, MAX_TEXT)
-            .map_err(|error| error.to_string())?;
-        let name = part.strip_prefix(INDEXES).unwrap_or(part);
+        let text = wacz.unpacked(&secondary, MAX_TEXT).map_err(failed)?;
+        let name = name.strip_prefix(INDEXES).unwrap_or(name);
         let text = blocks(&text, name, place.end - place.start)
             .map_err(|why| format!("{shown}: {secondary}: {why}"))?;
-        let file = NamedFile::made(path.to_owned(), &text);
+        let file = NamedFile::made(path.clone(), &text);
         let file = file.map_err(|error| format!("{shown}: {error}"))?;
-        let part = NamedFile::part(path.to_owned(), version, place);
-        entries.push(entry(file, Some(Cluster::of_part(path, name, part))));
+        let cluster = Cluster::of_part(&path, name, part(place));
+        entries.push(entry(file, Some(cluster)));
     }
-    if entries.is_empty() && !archives.is_empty() {
-        return Err(format!("{shown}: it has no index"));
-    }
-    Ok((entries, archives))
+    Ok(entries)
 }
 
 /// The lines of an index in order.

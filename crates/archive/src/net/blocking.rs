@@ -1,15 +1,17 @@
 //! Requests of callers that wait for them.
 //!
-//! They share one runtime without a thread of its own: whoever waits drives it, for the others as well.
+//! They share one runtime without a thread of its own: whoever waits drives it, for the others as well. On threads of a
+//! server that may wait, its own runtime does it, over its own way to other servers.
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
+use futures_util::future::BoxFuture;
 use futures_util::stream::StreamExt;
 use http::HeaderMap;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use url::Url;
 
 use super::{BodyStream, Error, Guard, Net, Request};
@@ -47,16 +49,55 @@ pub fn send(
 ) -> Result<Response, Error> {
     let net = shared(guard)?;
     let answer = runtime()?.block_on(net.send(request, limits))?;
-    Ok(Response {
-        status: answer.status,
-        headers: answer.headers,
-        url: answer.url,
-        body: Body {
-            pieces: answer.body,
-            piece: Bytes::new(),
-            pace: Pace::new(pace),
-        },
-    })
+    Ok(Response::of(answer, None, pace))
+}
+
+/// Sends a request as [`send`] does, over the way to other servers of a runtime, on a thread of it that may wait.
+///
+/// # Errors
+/// As [`Net::send`].
+///
+/// # Panics
+/// Outside of a runtime, and on a thread of it that must not wait.
+pub fn send_over(
+    net: &Arc<Net>,
+    request: Request,
+    limits: &Limits,
+    pace: u64,
+) -> Result<Response, Error> {
+    let runtime = Handle::current();
+    let answer = runtime.block_on(net.send(request, limits))?;
+    Ok(Response::of(answer, Some(runtime), pace))
+}
+
+/// Waits for something that other servers have part in.
+pub(crate) fn wait(awaited: BoxFuture<'static, ()>) {
+    if let Ok(server) = Handle::try_current() {
+        return server.block_on(awaited);
+    }
+    loop {
+        match runtime() {
+            Ok(runtime) => return runtime.block_on(awaited),
+            // The system has no descriptors left for one.
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+impl Response {
+    fn of(answer: super::Response, runtime: Option<Handle>, pace: u64) -> Response {
+        Response {
+            status: answer.status,
+            headers: answer.headers,
+            url: answer.url,
+            body: Body {
+                pieces: answer.body,
+                piece: Bytes::new(),
+                pace: Pace::new(pace),
+                runtime,
+            },
+        }
+    }
 }
 
 fn shared(guard: Option<&Guard>) -> Result<Arc<Net>, Error> {
@@ -83,18 +124,22 @@ pub struct Body {
     pieces: BodyStream,
     piece: Bytes,
     pace: Pace,
+    /// What drives it, in place of the runtime of this module.
+    runtime: Option<Handle>,
 }
 
 impl Read for Body {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.piece.is_empty() {
-            let next = runtime().and_then(|runtime| {
-                let piece = runtime.block_on(self.pieces.next()).transpose()?;
-                let piece = piece.unwrap_or_default();
-                self.pace.count(piece.len())?;
-                Ok(piece)
-            });
-            self.piece = next.map_err(io::Error::other)?;
+            let next = match &self.runtime {
+                Some(runtime) => runtime.block_on(self.pieces.next()).transpose(),
+                None => {
+                    runtime().and_then(|runtime| runtime.block_on(self.pieces.next()).transpose())
+                }
+            };
+            let next = next.map(Option::unwrap_or_default);
+            let paced = next.and_then(|piece| self.pace.count(piece.len()).map(|()| piece));
+            self.piece = paced.map_err(io::Error::other)?;
         }
         let n = self.piece.len().min(into.len());
         self.piece.copy_to_slice(&mut into[..n]);

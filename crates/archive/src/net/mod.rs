@@ -4,7 +4,11 @@
 //! resolved here, the addresses that were checked are the ones that are connected to, and every redirect is checked
 //! again. Callers that may go anywhere have no [`Guard`]; these alone use the proxies of the environment, which would
 //! connect to wherever they like. Callers that wait for an answer use [`blocking`].
+//!
+//! An `s3` URL is fetched over http or https from the store that the environment names, which is at an address like any
+//! other. Parts of files that are read again and again are those of a [`RemoteFile`](file::RemoteFile).
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -30,10 +34,13 @@ mod connect;
 mod connection;
 mod error;
 pub mod exchange;
+pub mod file;
 mod guard;
 mod names;
 mod pool;
+pub(crate) mod range;
 mod redirect;
+pub(crate) mod s3;
 mod unpack;
 pub mod via;
 
@@ -42,6 +49,7 @@ use connect::server_of;
 use connection::Connection;
 pub use error::Error;
 use error::innermost;
+use file::Files;
 pub use guard::{Guard, Network};
 use names::Names;
 use pool::{Pool, Server};
@@ -63,14 +71,17 @@ pub struct Net {
     pool: Arc<Pool>,
     /// Where this server answers its operator.
     operator: OnceLock<SocketAddr>,
+    /// Where objects of `s3` URLs are, or what of the environment cannot be used.
+    store: Result<s3::Store, String>,
+    files: Files,
 }
 
 /// A request to an index, or for a part of a file. Redirects are followed.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// `GET`, `HEAD` or `POST`.
+    /// `GET`, `HEAD` or `POST`; `GET` of an `s3` URL.
     pub method: Method,
-    /// An `http` or `https` URL.
+    /// An `http`, `https` or `s3` URL.
     pub url: Url,
     /// Header fields besides those that every request has.
     pub headers: HeaderMap,
@@ -123,6 +134,8 @@ impl Net {
             tls: TlsConnector::from(Arc::new(connect::web_tls()?)),
             pool: Arc::new(Pool::new()),
             operator: OnceLock::new(),
+            store: s3::Store::from_env(),
+            files: Files::default(),
         }))
     }
 
@@ -138,16 +151,36 @@ impl Net {
     /// When no head of an answer comes in time, whatever its status.
     pub async fn send(&self, request: Request, limits: &Limits) -> Result<Response, Error> {
         let mut request = request;
+        let mut object = None;
+        if request.url.scheme() == s3::SCHEME {
+            object = Some(self.sign(&mut request)?);
+        }
         for _ in 0..=MAX_REDIRECTS {
-            let answer = self.send_once(&request, limits).await?;
+            let mut answer = self.send_once(&request, limits).await?;
             match redirect::next(&request, &answer)? {
-                Some(next) => request = next,
-                None => return Ok(answer),
+                Some(next) => (request, object) = (next, None),
+                None => {
+                    // What is relative to it is an object as well, and a signature is nobody's business.
+                    answer.url = object.unwrap_or(answer.url);
+                    return Ok(answer);
+                }
             }
         }
         Err(Error::Answer(format!(
             "it redirects more than {MAX_REDIRECTS} times"
         )))
+    }
+
+    /// Makes a request for an object one that its store understands. Gives the URL of the object.
+    fn sign(&self, request: &mut Request) -> Result<Url, Error> {
+        if request.method != Method::GET {
+            let why = format!("only GET is possible for {}", request.url);
+            return Err(Error::Request(why));
+        }
+        let store = self.store.as_ref();
+        let store = store.map_err(|why| Error::Refused(format!("{}: {why}", request.url)))?;
+        let signed = store.sign(&request.url)?;
+        Ok(std::mem::replace(&mut request.url, signed))
     }
 
     /// Sends a request, and follows no redirect.
@@ -239,6 +272,24 @@ impl Net {
             body,
         })
     }
+}
+
+impl fmt::Debug for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Net");
+        shown.field("guard", &self.guard).finish_non_exhaustive()
+    }
+}
+
+/// A URL as messages name it: without the user, the password and the query, which may hold secrets.
+pub(crate) fn shown(url: &Url) -> String {
+    let mut shown = url.clone();
+    // Neither can fail: such URLs have a host.
+    let _ = shown.set_username("");
+    let _ = shown.set_password(None);
+    shown.set_query(url.query().map(|_| "…"));
+    shown.set_fragment(None);
+    shown.as_str().replace("?%E2%80%A6", "?…")
 }
 
 /// A request as it is sent.

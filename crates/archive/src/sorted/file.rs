@@ -11,8 +11,10 @@ use std::time::SystemTime;
 
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::net::file::{First, RemoteFile, RemoteVersion};
+use crate::net::shown;
 use crate::sorted::pivots::Pivots;
-use crate::sorted::steps::{may_wait, spend, until_it_may_wait};
+use crate::sorted::steps::{may_wait, outcome, spend, until_it_may_wait};
 use crate::source::SourceError;
 
 /// Maximum number of files kept open for later queries, over all sources: descriptors belong to the process.
@@ -35,8 +37,10 @@ enum Content {
     Whole,
     /// A part, as long as the file is this version of it.
     Part(FileVersion, Range<u64>),
-    /// Text in memory that was made of it.
-    Made(Arc<Opened>),
+    /// What never changes: text in memory that was made of it, or a part of one version of it on a server.
+    Fixed(Arc<Opened>),
+    /// All of it, on a server; its last version, and whether it may be missing.
+    Remote(Arc<RemoteFile>, Mutex<Option<Arc<Opened>>>, bool),
     /// Nothing, for a reason.
     Broken(String),
 }
@@ -44,14 +48,27 @@ enum Content {
 /// An open file.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    file: File,
+    medium: Medium,
     path: PathBuf,
     /// What of it is read, if that is not all of it.
     part: Option<Range<u64>>,
-    /// Whether its file system can tell what is in memory.
-    tells: AtomicBool,
     state: Mutex<Arc<FileState>>,
     used: AtomicU64,
+}
+
+/// Where the bytes are.
+#[derive(Debug)]
+enum Medium {
+    Disk(Disk),
+    Remote(Arc<RemoteVersion>),
+}
+
+/// A file of this machine.
+#[derive(Debug)]
+struct Disk {
+    file: File,
+    /// Whether its file system can tell what is in memory.
+    tells: AtomicBool,
 }
 
 /// An open file as it was at some moment.
@@ -105,15 +122,28 @@ impl NamedFile {
         let mut file = in_memory_file()?;
         file.write_all(text)?;
         let metadata = file.metadata()?;
-        let opened = Arc::new(Opened {
-            file,
-            path: path.clone(),
-            part: None,
-            tells: AtomicBool::new(true),
-            state: Mutex::new(Arc::new(FileState::of(&metadata, metadata.len()))),
-            used: AtomicU64::new(0),
-        });
-        Ok(NamedFile::of(path, Content::Made(opened)))
+        let state = FileState::of(FileVersion::of(&metadata), metadata.len());
+        let opened = Opened::new(Medium::of(file), path.clone(), None, state);
+        Ok(NamedFile::of(path, Content::Fixed(opened)))
+    }
+
+    /// A file on a server.
+    pub(crate) fn remote(file: Arc<RemoteFile>) -> NamedFile {
+        let path = PathBuf::from(shown(&file.url()));
+        NamedFile::of(path, Content::Remote(file, Mutex::default(), false))
+    }
+
+    /// A file on a server that need not be there.
+    pub(crate) fn optional(file: Arc<RemoteFile>) -> NamedFile {
+        let path = PathBuf::from(shown(&file.url()));
+        NamedFile::of(path, Content::Remote(file, Mutex::default(), true))
+    }
+
+    /// A part of a version of a file on a server.
+    pub(crate) fn remote_part(version: &Arc<RemoteVersion>, part: Range<u64>) -> NamedFile {
+        let path = PathBuf::from(shown(&version.file().url()));
+        let opened = Opened::remote(version, path.clone(), Some(part));
+        NamedFile::of(path, Content::Fixed(opened))
     }
 
     /// A file that cannot be read, for this reason.
@@ -139,10 +169,29 @@ impl NamedFile {
                 }
                 snapshot => Ok(snapshot),
             },
-            Content::Made(opened) => {
-                let metadata = opened.file.metadata();
-                let metadata = metadata.map_err(|error| failed(&self.path, &error))?;
-                Ok(Some(opened.at(&metadata)))
+            Content::Fixed(opened) => Ok(Some(opened.as_it_was())),
+            Content::Remote(file, opened, may_miss) => {
+                let version = match file.known() {
+                    Some(version) => version,
+                    None => {
+                        let (file, may_miss) = (Arc::clone(file), *may_miss);
+                        let asked = outcome(async move {
+                            if may_miss {
+                                file.version_if_any().await
+                            } else {
+                                file.version(First::Begin).await.map(Some)
+                            }
+                        });
+                        match asked.await? {
+                            Some(version) => version,
+                            None => return Ok(None),
+                        }
+                    }
+                };
+                let mut opened = lock(opened);
+                opened.take_if(|before| !before.is_of(&version));
+                let new = || Opened::remote(&version, self.path.clone(), None);
+                Ok(Some(opened.get_or_insert_with(new).as_it_was()))
             }
             Content::Broken(why) => Err(SourceError::Io(why.clone())),
         }
@@ -197,15 +246,9 @@ impl NamedFile {
             Content::Part(_, part) => Some(part.clone()),
             _ => None,
         };
-        let size = size(&metadata, part.as_ref());
-        let opened = Arc::new(Opened {
-            file,
-            path: self.path.clone(),
-            part,
-            tells: AtomicBool::new(true),
-            state: Mutex::new(Arc::new(FileState::of(&metadata, size))),
-            used: AtomicU64::new(0),
-        });
+        let version = FileVersion::of(&metadata);
+        let state = FileState::of(version, size(&metadata, part.as_ref()));
+        let opened = Opened::new(Medium::of(file), self.path.clone(), part, state);
         *own = Arc::downgrade(&opened);
         drop(own);
         keep(&opened);
@@ -213,11 +256,71 @@ impl NamedFile {
     }
 }
 
+impl Medium {
+    fn of(file: File) -> Medium {
+        Medium::Disk(Disk {
+            file,
+            tells: AtomicBool::new(true),
+        })
+    }
+}
+
 impl Opened {
+    fn new(
+        medium: Medium,
+        path: PathBuf,
+        part: Option<Range<u64>>,
+        state: FileState,
+    ) -> Arc<Opened> {
+        Arc::new(Opened {
+            medium,
+            path,
+            part,
+            state: Mutex::new(Arc::new(state)),
+            used: AtomicU64::new(0),
+        })
+    }
+
+    fn remote(
+        version: &Arc<RemoteVersion>,
+        path: PathBuf,
+        part: Option<Range<u64>>,
+    ) -> Arc<Opened> {
+        let whole = 0..version.size();
+        let read = part.as_ref().unwrap_or(&whole);
+        let state = FileState {
+            version: FileVersion {
+                // No file of this machine is on that device.
+                file_id: (u64::MAX, version.id()),
+                size: version.size(),
+                modified: (0, 0),
+                changed: (0, 0),
+            },
+            young: None,
+            pivots: Pivots::new(read.end - read.start),
+        };
+        Opened::new(Medium::Remote(Arc::clone(version)), path, part, state)
+    }
+
+    fn is_of(&self, version: &Arc<RemoteVersion>) -> bool {
+        matches!(&self.medium, Medium::Remote(own) if Arc::ptr_eq(own, version))
+    }
+
+    /// What does not change.
+    fn as_it_was(self: &Arc<Opened>) -> Snapshot {
+        Snapshot {
+            opened: Arc::clone(self),
+            state: Arc::clone(&lock(&self.state)),
+        }
+    }
+
     /// `None` when no name leads to it any more.
     fn snapshot(self: &Arc<Opened>) -> io::Result<Option<Snapshot>> {
+        let Medium::Disk(Disk { file, .. }) = &self.medium else {
+            return Ok(Some(self.as_it_was()));
+        };
         // Asking an open file about itself does not wait for a disk.
-        let metadata = self.file.metadata()?;
+        let metadata = file.metadata()?;
         if metadata.nlink() == 0 {
             // Nobody asks for it again, and what it takes of the disk should be free.
             all().retain(|other| !Arc::ptr_eq(other, self));
@@ -236,7 +339,7 @@ impl Opened {
             .is_some_and(|seen| now() > seen.saturating_add(TICK));
         if state.version != version || stale {
             let size = size(metadata, self.part.as_ref());
-            *state = Arc::new(FileState::of(metadata, size));
+            *state = Arc::new(FileState::of(version, size));
         }
         Snapshot {
             opened: Arc::clone(self),
@@ -280,14 +383,29 @@ impl Snapshot {
             offset += part.start;
         }
         spend(bytes).await;
+        let disk = match &self.opened.medium {
+            Medium::Disk(disk) => disk,
+            Medium::Remote(version) => {
+                let read = match version.kept(offset, bytes) {
+                    Some(read) => read,
+                    None => {
+                        let version = Arc::clone(version);
+                        outcome(async move { version.read(offset, bytes).await }).await?
+                    }
+                };
+                into.extend_from_slice(&read);
+                return Ok(read.len());
+            }
+        };
         let before = into.len();
         into.resize(before + bytes, 0);
         let room = &mut into[before..];
-        let read = match self.opened.read_in_memory(offset, room) {
+        let read = match disk.read_in_memory(offset, room) {
             Some(read) => Ok(read),
             None => {
                 until_it_may_wait().await;
-                self.opened.read(offset, room)
+                let read = disk.read(offset, room);
+                read.map_err(|error| failed(&self.opened.path, &error))
             }
         };
         into.truncate(before + read.as_ref().map_or(0, |&read| read));
@@ -295,7 +413,7 @@ impl Snapshot {
     }
 }
 
-impl Opened {
+impl Disk {
     /// Reads what is in memory; `None` when that has to be waited for, or may be.
     fn read_in_memory(&self, offset: u64, room: &mut [u8]) -> Option<usize> {
         if may_wait() || !self.tells.load(Ordering::Relaxed) {
@@ -308,11 +426,11 @@ impl Opened {
         read.ok()
     }
 
-    fn read(&self, offset: u64, room: &mut [u8]) -> Result<usize, SourceError> {
+    fn read(&self, offset: u64, room: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.file.read_at(room, offset) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read.map_err(|error| failed(&self.path, &error)),
+                read => return read,
             }
         }
     }
@@ -333,8 +451,7 @@ fn in_memory(_: &File, _: u64, _: &mut [u8]) -> Result<usize, Errno> {
 
 impl FileState {
     /// Of so many bytes of it.
-    fn of(metadata: &Metadata, size: u64) -> FileState {
-        let version = FileVersion::of(metadata);
+    fn of(version: FileVersion, size: u64) -> FileState {
         let now = now();
         let latest = version.modified.0.max(version.changed.0);
         FileState {

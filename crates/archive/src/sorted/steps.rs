@@ -2,7 +2,8 @@
 //! wait.
 //!
 //! What reads is an `async fn` that is polled once a step. It pauses where the step is over, and goes on there in the
-//! next one, perhaps on another thread. Nothing wakes it: whoever wants its rows takes the next step.
+//! next one, perhaps on another thread. Nothing wakes it: whoever wants its rows takes the next step. What has to come
+//! from another server is waited for between two steps.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -11,9 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use tokio::task::JoinHandle;
 
+use crate::net::blocking;
 use crate::sorted::line::Writer;
 use crate::source::{Batch, Batches, SourceError};
 
@@ -40,7 +44,12 @@ struct Step {
 thread_local! {
     /// The step that is taken on this thread.
     static STEP: Cell<Step> = const { Cell::new(Step::here(0)) };
+    /// What the work of that step waits for, if it ended because of that.
+    static AWAITED: Cell<Option<Awaited>> = const { Cell::new(None) };
 }
+
+/// Something that has an end of its own, and wakes whoever waits for it.
+type Awaited = BoxFuture<'static, ()>;
 
 impl Step {
     /// A step that must not wait, with at most `bytes` to read.
@@ -67,12 +76,36 @@ impl Step {
         }
     }
 
-    /// Polls work once. What is left of the step comes with its outcome.
-    fn take<T>(self, work: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> (Poll<T>, Step) {
+    /// Polls work once. What is left of the step comes with its outcome, and what the work waits for.
+    fn take<T>(
+        self,
+        work: Pin<&mut (impl Future<Output = T> + ?Sized)>,
+    ) -> (Poll<T>, Step, Option<Awaited>) {
         STEP.set(self);
         let polled = work.poll(&mut Context::from_waker(Waker::noop()));
-        (polled, STEP.get())
+        (polled, STEP.get(), AWAITED.take())
     }
+}
+
+/// Waits for something that wakes whoever waits for it, which others do meanwhile.
+pub(crate) async fn outcome<T: Send + 'static>(
+    awaited: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let came = Arc::new(Mutex::new(None));
+    let slot = Arc::clone(&came);
+    let mut awaited = Some(async move {
+        let outcome = awaited.await;
+        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    });
+    poll_fn(|_| {
+        if let Some(awaited) = awaited.take() {
+            AWAITED.set(Some(awaited.boxed()));
+            return Poll::Pending;
+        }
+        let outcome = came.lock().unwrap_or_else(PoisonError::into_inner).take();
+        outcome.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
 }
 
 /// Takes `bytes` off what may still be read in this step, before they are read. Pauses when nothing is left.
@@ -134,8 +167,10 @@ pub(crate) fn wait<T>(work: impl Future<Output = T>) -> T {
         halted: false,
     };
     loop {
-        if let (Poll::Ready(done), _) = step.take(work.as_mut()) {
-            return done;
+        match step.take(work.as_mut()) {
+            (Poll::Ready(done), ..) => return done,
+            (Poll::Pending, _, Some(awaited)) => blocking::wait(awaited),
+            (Poll::Pending, ..) => {}
         }
     }
 }
@@ -184,6 +219,8 @@ enum Next {
     Here(Work),
     /// On a thread that may wait.
     Elsewhere(Work),
+    /// On this thread, when that has come.
+    After(Work, Awaited),
     Failed(SourceError),
     End,
 }
@@ -194,16 +231,20 @@ impl Running {
             let (mut work, here) = match std::mem::replace(&mut self.next, Next::End) {
                 Next::Here(work) => (work, self.quick > 0),
                 Next::Elsewhere(work) => (work, false),
+                Next::After(work, awaited) => {
+                    awaited.await;
+                    (work, self.quick > 0)
+                }
                 Next::Failed(error) => return Some(Err(error)),
                 Next::End => return None,
             };
-            let (polled, step) = if here {
+            let (polled, step, awaited) = if here {
                 let whole = Step::here(self.quick);
-                let (polled, step) = whole.take(work.as_mut());
+                let taken = whole.take(work.as_mut());
                 // Steps that read nothing count as well.
-                let read = (whole.left - step.left).max(4096);
+                let read = (whole.left - taken.1.left).max(4096);
                 self.quick = self.quick.saturating_sub(read);
-                (polled, step)
+                taken
             } else {
                 let task = move || {
                     let taken = Step::elsewhere().take(work.as_mut());
@@ -217,11 +258,12 @@ impl Running {
                     Err(error) => return Some(Err(error)),
                 }
             };
-            self.next = match polled {
-                Poll::Pending if step.halted => Next::Elsewhere(work),
-                Poll::Pending => Next::Here(work),
-                Poll::Ready(Ok(())) => Next::End,
-                Poll::Ready(Err(error)) => Next::Failed(error),
+            self.next = match (polled, awaited) {
+                (Poll::Pending, Some(awaited)) => Next::After(work, awaited),
+                (Poll::Pending, None) if step.halted => Next::Elsewhere(work),
+                (Poll::Pending, None) => Next::Here(work),
+                (Poll::Ready(Ok(())), _) => Next::End,
+                (Poll::Ready(Err(error)), _) => Next::Failed(error),
             };
             let batch = self.rows.lock().take();
             // Steps elsewhere take time, and whoever waits sees by them that something is done.
@@ -300,6 +342,37 @@ mod tests {
         assert_eq!(batches.next().await.unwrap().unwrap().len(), 1);
         assert_eq!(batches.next().await, Some(Err(SourceError::Timeout)));
         assert_eq!(batches.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn what_comes_from_elsewhere_is_waited_for_between_steps() {
+        for elsewhere in [false, true] {
+            let (send, receive) = tokio::sync::oneshot::channel();
+            let mut batches = batches(writer(), move |rows| async move {
+                if elsewhere {
+                    until_it_may_wait().await;
+                }
+                find(&rows);
+                assert_eq!(outcome(receive).await, Ok(7));
+                find(&rows);
+                Ok(())
+            });
+            let mut found = 0;
+            while found == 0 {
+                found = batches.next().await.unwrap().unwrap().len();
+            }
+            let mut next = batches.next();
+            assert!((&mut next).now_or_never().is_none());
+            send.send(7).unwrap();
+            assert_eq!(next.await.unwrap().unwrap().len(), 1);
+        }
+    }
+
+    #[test]
+    fn whoever_may_wait_waits_for_what_comes_from_elsewhere() {
+        let (send, receive) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || send.send(7));
+        assert_eq!(wait(outcome(receive)), Ok(7));
     }
 
     #[tokio::test]

@@ -4,25 +4,27 @@ use std::path::{Path, PathBuf};
 use url::Url;
 
 use super::{Error, Problem};
+use crate::net::{s3, shown};
 
 /// Where a file lies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Location {
     /// In the file system.
     File(PathBuf),
-    /// At an `http` or `https` URL.
+    /// At an `http`, `https` or `s3` URL.
     Url(Url),
 }
 
 impl Location {
-    /// A path, a `file:` URL, or an `http(s)` URL.
+    /// A path, a `file:` URL, an `http(s)` URL, or an object in a store, `s3://bucket/key`.
     ///
     /// ```
     /// use crawlspace_archive::wacz::Location;
     /// assert_eq!(Location::parse("crawls/a.wacz")?, Location::File("crawls/a.wacz".into()));
     /// assert_eq!(Location::parse("file:///crawls/a.wacz")?, Location::File("/crawls/a.wacz".into()));
     /// assert!(matches!(Location::parse("https://example.org/a.wacz")?, Location::Url(_)));
-    /// assert!(Location::parse("s3://bucket/a.wacz").is_err());
+    /// assert!(matches!(Location::parse("s3://bucket/a.wacz")?, Location::Url(_)));
+    /// assert!(Location::parse("ftp://example.org/a.wacz").is_err());
     /// # Ok::<(), crawlspace_archive::wacz::Error>(())
     /// ```
     ///
@@ -46,7 +48,8 @@ impl Location {
 
     /// What `path` means in a file that lies here: a URL, an absolute path, or one relative to the folder.
     /// A file at a URL can name nothing but other URLs: whoever writes it has no say over the files of this
-    /// machine.
+    /// machine. Nor has it over what the credentials of this machine open: objects are named by files in the same
+    /// bucket alone.
     ///
     /// ```
     /// use crawlspace_archive::wacz::Location;
@@ -69,8 +72,13 @@ impl Location {
                 let url = base
                     .join(path)
                     .map_err(|error| format!("its path {path:?} is not a valid URL: {error}"))?;
+                let is_foreign = url.scheme() == s3::SCHEME
+                    && (base.scheme(), base.host_str()) != (s3::SCHEME, url.host_str());
                 match Location::from_url(url) {
-                    Some(location @ Location::Url(_)) => Ok(location),
+                    Some(location @ Location::Url(_)) if !is_foreign => Ok(location),
+                    Some(Location::Url(_)) => Err(format!(
+                        "its path {path:?} is in a bucket, of which a manifest elsewhere may name nothing"
+                    )),
                     _ => Err(format!(
                         "its path {path:?} is not an http(s) URL, and a manifest at a URL may name nothing else"
                     )),
@@ -86,7 +94,7 @@ impl Location {
 
     fn from_url(url: Url) -> Option<Location> {
         match url.scheme() {
-            "http" | "https" => Some(Location::Url(url)),
+            "http" | "https" | s3::SCHEME => Some(Location::Url(url)),
             "file" => url.to_file_path().ok().map(Location::File),
             _ => None,
         }
@@ -124,15 +132,7 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Location::File(path) => path.display().fmt(f),
-            Location::Url(url) => {
-                let mut shown = url.clone();
-                // Neither can fail: http(s) URLs have a host.
-                let _ = shown.set_username("");
-                let _ = shown.set_password(None);
-                shown.set_query(url.query().map(|_| "…"));
-                shown.set_fragment(None);
-                f.write_str(&shown.as_str().replace("?%E2%80%A6", "?…"))
-            }
+            Location::Url(url) => f.write_str(&shown(url)),
         }
     }
 }
@@ -150,9 +150,7 @@ fn unreadable(scheme: &str) -> String {
     if scheme.eq_ignore_ascii_case("file") {
         return "a file: URL must name a path of this machine: file:///crawls/a.wacz".to_owned();
     }
-    format!(
-        "{scheme}: URLs cannot be read; http, https and paths can (a store may have an https URL of the same)"
-    )
+    format!("{scheme}: URLs cannot be read; http, https, s3 and paths can")
 }
 
 /// `a%20b.wacz` as `a b.wacz`; left alone where that would be no name of a file.

@@ -1,9 +1,10 @@
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lines::MAX_LINE;
 use crate::net::blocking::{self, Response};
-use crate::net::{Error, Guard, Request};
+use crate::net::{Error, Guard, Net, Request};
 use crate::source::Limits;
 
 /// Limits of packages, and timeouts and retries of servers.
@@ -44,6 +45,9 @@ pub struct Options {
     /// Which addresses servers may have, also after redirects. With `None`, any address may be connected to; with a
     /// guard, proxies of the environment are not used.
     pub guard: Option<Guard>,
+    /// A way to other servers that is used in place of the one for `guard`, which has no effect then. Packages are read
+    /// on threads of its runtime that may wait.
+    pub net: Option<Arc<Net>>,
 }
 
 impl Default for Options {
@@ -62,6 +66,7 @@ impl Default for Options {
             retries: 5,
             pause: Duration::from_millis(200),
             guard: None,
+            net: None,
         }
     }
 }
@@ -80,7 +85,10 @@ impl Options {
             bytes: u64::MAX,
             ..Limits::default()
         };
-        blocking::send(request, self.guard.as_ref(), &limits, self.pace)
+        match &self.net {
+            Some(net) => blocking::send_over(net, request, &limits, self.pace),
+            None => blocking::send(request, self.guard.as_ref(), &limits, self.pace),
+        }
     }
 
     /// For what was written here.

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sha2::{Digest as _, Sha256};
 
 use super::http::{Opened, Remote};
-use super::source::{Disk, Section};
+use super::source::Disk;
 use super::zip::{Directory, DirectoryEntry, Fault, STORED, member};
 use super::{Error, Lines, Location, Options, Problem};
+use crate::net::file::RemoteVersion;
 
 /// The endings of index members, the best one of several of one stem first: CDXJ says more than CDX, and what is
 /// compressed is read sooner.
@@ -49,6 +50,12 @@ enum Source {
         /// What was downloaded of it: the data of members, by the places of their headers.
         kept: Mutex<HashMap<u64, Disk>>,
     },
+    /// A part of a version of a file, of which nothing is downloaded but what is read.
+    Version {
+        version: Arc<RemoteVersion>,
+        begin: u64,
+        size: u64,
+    },
 }
 
 impl Source {
@@ -69,6 +76,7 @@ impl Source {
         match self {
             Source::Disk(disk) => disk.size(),
             Source::Remote { remote, .. } => remote.size(),
+            Source::Version { size, .. } => *size,
         }
     }
 
@@ -77,14 +85,41 @@ impl Source {
         match self {
             Source::Disk(disk) => Box::new(disk.section(from, length)),
             Source::Remote { remote, .. } => Box::new(remote.stream(from, length)),
+            Source::Version { version, begin, .. } => {
+                Box::new(version.reader(begin + from, length))
+            }
+        }
+    }
+
+    /// A part of what it has, as if it were all. `None` when it is on a server and is not read by parts.
+    fn part(&self, part: Range<u64>) -> Option<Source> {
+        match self {
+            Source::Disk(disk) => Some(Source::Disk(disk.part(part))),
+            Source::Remote { .. } => None,
+            Source::Version { version, begin, .. } => Some(Source::Version {
+                version: Arc::clone(version),
+                begin: begin + part.start,
+                size: part.end - part.start,
+            }),
+        }
+    }
+
+    /// Where in the file it begins. `None` where it has no part of that.
+    fn begin(&self) -> Option<u64> {
+        match self {
+            Source::Disk(disk) => Some(disk.begin()),
+            Source::Remote { .. } => None,
+            Source::Version { begin, .. } => Some(*begin),
         }
     }
 
     /// What is stored of a member, its header read and found to be right.
-    fn data(&self, entry: &DirectoryEntry, name: &str) -> Result<Section, Problem> {
+    fn data(&self, entry: &DirectoryEntry, name: &str) -> Result<Box<dyn Read + Send>, Problem> {
+        // The size of its own header is not known, and what comes after it may be anything.
+        let most = (entry.longest_header() + entry.compressed).min(entry.end - entry.header);
         match self {
-            Source::Disk(disk) => {
-                let mut section = disk.section(entry.header, entry.end - entry.header);
+            Source::Disk(_) | Source::Version { .. } => {
+                let mut section = self.section(entry.header, most);
                 member::read_header(&mut section, entry, name)?;
                 Ok(section)
             }
@@ -92,18 +127,15 @@ impl Source {
                 // Whoever wants another member meanwhile waits; the line to the server is the same one.
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(disk) = kept.get(&entry.header) {
-                    return Ok(disk.section(0, entry.compressed));
+                    return Ok(Box::new(disk.section(0, entry.compressed)));
                 }
-                // The size of its own header is not known, and what comes after it may be anything.
-                let most =
-                    (entry.longest_header() + entry.compressed).min(entry.end - entry.header);
                 let mut stream = remote.stream(entry.header, most);
                 member::read_header(&mut stream, entry, name)?;
                 let disk = remote.keep((&mut stream).take(entry.compressed), entry.compressed)?;
                 // A connection whose answer was read can be used again.
                 let _ = io::copy(&mut stream, &mut io::sink());
                 kept.insert(entry.header, disk.clone());
-                Ok(disk.section(0, entry.compressed))
+                Ok(Box::new(disk.section(0, entry.compressed)))
             }
         }
     }
@@ -130,13 +162,48 @@ impl Wacz {
     /// When it cannot be read, or is no zip file, or one that contradicts itself.
     pub fn open(location: &Location, options: &Options) -> Result<Wacz, Error> {
         let file = location.to_string();
+        let source =
+            Source::open(location, options).map_err(|problem| Error::new(&file, problem))?;
+        Wacz::of(file, source, options)
+    }
+
+    /// Opens the package that is a version of a file on a server, on a thread of a runtime that may wait.
+    ///
+    /// # Errors
+    /// As [`Wacz::open`].
+    pub(crate) fn of_version(
+        version: &Arc<RemoteVersion>,
+        options: &Options,
+    ) -> Result<Wacz, Error> {
+        let source = Source::Version {
+            version: Arc::clone(version),
+            begin: 0,
+            size: version.size(),
+        };
+        let file = Location::Url(version.file().url()).to_string();
+        Wacz::of(file, source, options)
+    }
+
+    /// Opens a package that is a member of this one. `None` when its bytes do not lie there as they are.
+    ///
+    /// # Errors
+    /// As [`Wacz::open`].
+    pub(crate) fn inner(&self, name: &str) -> Result<Option<Wacz>, Error> {
+        let Some((place, begin)) = self.place(name)?.zip(self.source.begin()) else {
+            return Ok(None);
+        };
+        let source = self.source.part(place.start - begin..place.end - begin);
+        let file = format!("{}, {name}", self.file);
+        let open = |source| Wacz::of(file, source, &self.options);
+        source.map(open).transpose()
+    }
+
+    fn of(file: String, source: Source, options: &Options) -> Result<Wacz, Error> {
         let at_fault = |fault: Fault| Error {
             file: file.clone(),
             member: fault.member,
             problem: fault.problem,
         };
-        let source =
-            Source::open(location, options).map_err(|problem| Error::new(&file, problem))?;
         let section = |from, length| source.section(from, length);
         let directory =
             Directory::read(source.size(), options.directory, section).map_err(at_fault)?;
@@ -195,28 +262,26 @@ impl Wacz {
         self.directory.find(name).is_some()
     }
 
-    /// The names of all members, in the order of the directory.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    /// The names of all members, in the order of the directory, and whether their bytes lie there as they are.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (&str, bool)> {
         let entries = self.directory.entries().iter();
-        entries.map(|entry| self.directory.name(entry))
+        entries.map(|entry| (self.directory.name(entry), entry.method == STORED))
     }
 
-    /// Where in the file the bytes of a member are. `None` when they are compressed, or it is on a server.
+    /// Where in the file the bytes of a member are. `None` when they are compressed, or it was opened at a URL.
     ///
     /// # Errors
     /// When there is no such member, or it does not begin as the directory says.
     pub(crate) fn place(&self, name: &str) -> Result<Option<Range<u64>>, Error> {
         let entry = self.entry(name)?;
-        let Source::Disk(disk) = &self.source else {
+        let Some(file) = self.source.begin().filter(|_| entry.method == STORED) else {
             return Ok(None);
         };
-        if entry.method != STORED {
-            return Ok(None);
-        }
-        let mut section = disk.section(entry.header, entry.end - entry.header);
+        let most = entry.longest_header().min(entry.end - entry.header);
+        let mut section = self.source.section(entry.header, most);
         let header = member::read_header(&mut section, entry, name)
             .map_err(|problem| Error::of_member(&self.file, name, problem))?;
-        let begin = entry.header + header;
+        let begin = file + entry.header + header;
         Ok(Some(begin..begin + entry.compressed))
     }
 

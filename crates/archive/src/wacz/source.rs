@@ -2,16 +2,18 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::Problem;
 
-/// A file of this machine; also one without a name that was downloaded.
+/// A file of this machine, or a part of one; also one without a name that was downloaded.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     file: Arc<File>,
+    begin: u64,
     size: u64,
 }
 
@@ -37,9 +39,24 @@ impl Disk {
 
     pub(super) fn new(file: File) -> io::Result<Disk> {
         Ok(Disk {
+            begin: 0,
             size: file.metadata()?.len(),
             file: Arc::new(file),
         })
+    }
+
+    /// A part of it, as if it were all of the file.
+    pub(super) fn part(&self, part: Range<u64>) -> Disk {
+        Disk {
+            file: Arc::clone(&self.file),
+            begin: self.begin + part.start,
+            size: part.end - part.start,
+        }
+    }
+
+    /// Where in the file it begins.
+    pub(super) fn begin(&self) -> u64 {
+        self.begin
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -51,7 +68,7 @@ impl Disk {
     pub(super) fn section(&self, from: u64, length: u64) -> Section {
         Section {
             file: Arc::clone(&self.file),
-            at: from,
+            at: self.begin + from,
             left: length,
         }
     }

@@ -36,6 +36,14 @@ impl Stage {
         Stage::of(command(dir.path(), config, words), dir)
     }
 
+    /// Starts it with variables of the environment.
+    pub fn start_where(config: &str, variables: &[(&str, String)]) -> Stage {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = command(dir.path(), config, "");
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        Stage::of(command, dir)
+    }
+
     /// Starts it at an address.
     pub fn start_at(config: &str, bind: SocketAddr) -> Stage {
         Stage::start_with(config, &format!("--bind {bind}"))

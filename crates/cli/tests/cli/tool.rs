@@ -31,4 +31,13 @@ fn without_settings(command: &mut Command) {
     for name in ["REDIS", "PREFIX", "CACHE_DIR"] {
         command.env_remove(format!("CRAWLSPACE_{name}"));
     }
+    for name in [
+        "ACCESS_KEY_ID",
+        "SECRET_ACCESS_KEY",
+        "SESSION_TOKEN",
+        "REGION",
+        "ENDPOINT_URL",
+    ] {
+        command.env_remove(format!("AWS_{name}"));
+    }
 }

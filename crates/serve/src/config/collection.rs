@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::errors::Position;
 use super::fields::Fields;
-use super::location::{one_of, redis};
+use super::location::{one_of, prefixed, redis};
 use super::yaml::{Node, Pair, Value};
 use super::{Collection, Loader, Reader, Source, SourceKind, Step};
 
@@ -49,6 +49,7 @@ impl Reader<'_> {
                 steps: vec![step],
                 is_sequence: false,
                 tags: None,
+                dedupe: None,
                 access_point: None,
                 fuzzy: false,
             }),
@@ -65,9 +66,17 @@ impl Reader<'_> {
 
     fn whole_collection(&mut self, name: &str, node: &Node) -> Option<Collection> {
         let fields = self.fields(node, "a collection")?;
-        self.known(&fields, &["tags", "access_point", "fuzzy"], "a collection");
+        self.known(
+            &fields,
+            &["tags", "access_point", "fuzzy", "dedupe"],
+            "a collection",
+        );
         let tags = match fields.get("tags") {
             Some(_) => Some(self.needed(&fields, "tags", redis)?),
+            None => None,
+        };
+        let dedupe = match fields.get("dedupe") {
+            Some(_) => Some(self.needed(&fields, "dedupe", prefixed)?),
             None => None,
         };
         let access_point = match fields.get("access_point") {
@@ -94,6 +103,7 @@ impl Reader<'_> {
             steps,
             is_sequence,
             tags,
+            dedupe,
             access_point,
             fuzzy: self.flag(&fields, "fuzzy"),
         })
@@ -197,7 +207,7 @@ impl Reader<'_> {
     ) -> (Source, Position) {
         match &found.kind {
             SourceKind::File { path } | SourceKind::ZipNum { path } | SourceKind::Wacz { path } => {
-                self.as_it_stands(found.position, &path.to_string_lossy(), true);
+                self.as_it_stands(found.position, &path.to_string(), true);
             }
             SourceKind::Redis { url } => self.as_it_stands(found.position, url, true),
             _ => {}

@@ -4,18 +4,19 @@ use std::path::Path;
 
 use super::errors::Position;
 use super::fields::{Fields, meant};
-use super::location::{one_of, path, redis, template};
+use super::location::{is_remote, object, one_of, path, redis, template};
 use super::read::each;
-use super::source::prefix;
+use super::source::{packages, prefix};
 use super::{Loader, Reader};
 
 /// What may stand before a URL or path.
-const PREFIXES: [&str; 7] = [
+const PREFIXES: [&str; 8] = [
     "wacz+",
     "warc-prefix+",
     "warc-index+",
     "http://",
     "https://",
+    "s3://",
     "redis://",
     "file://",
 ];
@@ -62,9 +63,8 @@ impl Reader<'_> {
     /// Says what in a loader has no meaning.
     pub(super) fn of_loader(&mut self, loader: &Loader, position: Position) {
         match loader {
-            Loader::Folder(path) | Loader::Packages(path) => {
-                self.as_it_stands(position, &path.to_string_lossy(), true)
-            }
+            Loader::Folder(path) => self.as_it_stands(position, &path.to_string_lossy(), true),
+            Loader::Packages(path) => self.as_it_stands(position, &path.to_string(), true),
             Loader::PathIndex(path) => self.as_it_stands(position, &path.to_string_lossy(), false),
             Loader::RedisIndex(url) => self.as_it_stands(position, url, true),
             Loader::Live | Loader::Web(_) => {}
@@ -100,14 +100,14 @@ pub(super) fn loader_of(text: &str, folder: &Path) -> Result<Loader, String> {
         ));
     }
     if let Some(position) = text.strip_prefix("warc-prefix+") {
-        return if is_web(position) {
+        return if is_remote(position) {
             web(position)
         } else {
             Ok(Loader::Folder(path(of_a_file(position)?, folder)?))
         };
     }
     if let Some(position) = text.strip_prefix("wacz+") {
-        return Ok(Loader::Packages(path(of_a_file(position)?, folder)?));
+        return packages(position, folder).map(Loader::Packages);
     }
     if let Some(position) = text.strip_prefix("warc-index+") {
         return if is_redis(position) {
@@ -116,8 +116,13 @@ pub(super) fn loader_of(text: &str, folder: &Path) -> Result<Loader, String> {
             Ok(Loader::PathIndex(path(of_a_file(position)?, folder)?))
         };
     }
-    if is_web(text) {
-        return web(text);
+    if is_remote(text) {
+        let name = text.split('?').next().unwrap_or_default();
+        return if name.to_ascii_lowercase().ends_with(".wacz") {
+            packages(text, folder).map(Loader::Packages)
+        } else {
+            web(text)
+        };
     }
     if is_redis(text) {
         return Ok(Loader::RedisIndex(redis(text)?));
@@ -125,7 +130,7 @@ pub(super) fn loader_of(text: &str, folder: &Path) -> Result<Loader, String> {
     let path = path(of_a_file(text)?, folder)?;
     let ending = path.extension().and_then(|ending| ending.to_str());
     if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("wacz")) {
-        return Ok(Loader::Packages(path));
+        return Ok(Loader::Packages(path.into()));
     }
     if ending.is_some_and(|ending| LISTS.contains(&ending))
         || (!text.ends_with('/') && path.is_file())
@@ -134,10 +139,6 @@ pub(super) fn loader_of(text: &str, folder: &Path) -> Result<Loader, String> {
     } else {
         Ok(Loader::Folder(path))
     }
-}
-
-fn is_web(text: &str) -> bool {
-    text.starts_with("http://") || text.starts_with("https://")
 }
 
 fn is_redis(text: &str) -> bool {
@@ -158,7 +159,11 @@ fn of_a_file(text: &str) -> Result<&str, String> {
 
 /// What stands before the names of files: a folder, unless it ends in a query.
 fn web(text: &str) -> Result<Loader, String> {
-    let mut url = template(text, &["coll"])?;
+    let mut url = if text.starts_with("s3://") {
+        object(text, &["coll"])?
+    } else {
+        template(text, &["coll"])?
+    };
     if !url.ends_with('/') && !url.contains('?') {
         url.push('/');
     }

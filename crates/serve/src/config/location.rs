@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use url::Url;
 
 use crawlspace_archive::net::Network;
+use crawlspace_archive::wacz::Location;
 
 /// The path that a text means in a file of this folder: absolute, or relative to it, or a `file:` URL. What is at
 /// its end does not matter, nor do steps of `.`.
@@ -20,6 +21,48 @@ pub(crate) fn path(text: &str, folder: &Path) -> Result<PathBuf, String> {
     let whole = folder.join(path);
     let steps = whole.components().filter(|step| *step != Component::CurDir);
     Ok(steps.collect())
+}
+
+/// Whether a text is the URL of something on a server or in a store.
+pub(crate) fn is_remote(text: &str) -> bool {
+    ["http://", "https://", "s3://"]
+        .iter()
+        .any(|scheme| text.starts_with(scheme))
+}
+
+/// A path, as [`path`] reads it, or the URL of a file.
+pub(crate) fn place(text: &str, folder: &Path) -> Result<Location, String> {
+    if !is_remote(text) {
+        return path(text, folder).map(Location::File);
+    }
+    let whole = if text.starts_with("s3://") {
+        object(text, &[])?
+    } else {
+        template(text, &[])?
+    };
+    if whole.ends_with('/') {
+        return Err(format!(
+            "{:?} is a folder, of which a server does not say what is in it: name a file",
+            masked(text)
+        ));
+    }
+    let url = Url::parse(&whole).map_err(|error| format!("invalid URL: {error}"))?;
+    Ok(Location::Url(url))
+}
+
+/// `s3://bucket/key`, or what keys begin with, with nothing in braces but these names.
+pub(crate) fn object(text: &str, names: &[&str]) -> Result<String, String> {
+    // Whatever is not the name of a bucket would be a host.
+    let stand_in = text.replacen("s3://", "https://", 1);
+    let whole = template(&stand_in, names)?;
+    let url = Url::parse(&stand_in).map_err(|error| format!("invalid URL: {error}"))?;
+    if url.query().is_some() || url.port().is_some() {
+        return Err(format!(
+            "{text:?} is not s3://bucket/key: a ? in a key is %3F, and AWS_ENDPOINT_URL in the environment says where \
+             the store is"
+        ));
+    }
+    Ok(whole.replacen("https://", "s3://", 1))
 }
 
 /// What stands behind `file:`. Where it is no absolute path it is relative, as pywb has it.
@@ -169,6 +212,19 @@ pub(crate) fn database(text: &str) -> Result<String, String> {
     let number = if path.is_empty() { "0" } else { path };
     let whole = redis(&format!("{server}/{number}/_"))?;
     Ok(whole.trim_end_matches("/_").to_owned())
+}
+
+/// `redis://host:port/db/prefix`, of a URL that may lack the port, and whose prefix may be empty.
+pub(crate) fn prefixed(text: &str) -> Result<String, String> {
+    let path = text.splitn(4, '/').nth(3).unwrap_or_default();
+    if !path.contains('/') {
+        return Err(
+            "no prefix: write redis://host:port/db/prefix, which ends in db/ where there is none"
+                .to_owned(),
+        );
+    }
+    let whole = redis(&format!("{text}_"))?;
+    Ok(whole.strip_suffix('_').unwrap_or(&whole).to_owned())
 }
 
 /// The URL with the password in it masked.

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crawlspace_archive::net::Network;
+use crawlspace_archive::wacz::Location;
 
 pub use errors::{ConfigErrors, Position, Remark};
 use read::Reader;
@@ -71,6 +72,9 @@ pub struct Collection {
     pub is_sequence: bool,
     /// `tags: redis://host:port/db/key`: the tag space of its access points.
     pub tags: Option<String>,
+    /// `dedupe: redis://host:port/db/prefix`: the dedupe index that knows where originals of its revisits are. What
+    /// stands before the names of its keys may be empty.
+    pub dedupe: Option<String>,
     /// The access point of requests that name none.
     pub access_point: Option<String>,
     /// Whether captures of similar URLs stand for a URL that has none.
@@ -108,8 +112,8 @@ pub struct Source {
 pub enum SourceKind {
     /// A CDX or CDXJ file, or a folder of them.
     File {
-        /// Absolute. May hold `{coll}`.
-        path: PathBuf,
+        /// An absolute path, which may hold `{coll}`, or the URL of a file.
+        path: Location,
     },
     /// A sorted set of CDXJ lines.
     Redis {
@@ -147,13 +151,13 @@ pub enum SourceKind {
     Live,
     /// A ZipNum cluster.
     ZipNum {
-        /// The cluster's folder, or its secondary index (`*.idx`). Absolute.
-        path: PathBuf,
+        /// An absolute path, of the cluster's folder or its secondary index (`*.idx`), or the URL of the latter.
+        path: Location,
     },
-    /// A WACZ file, or a folder of them.
+    /// A WACZ file, a folder of them, or a list of them.
     Wacz {
-        /// Absolute. May hold `{coll}`.
-        path: PathBuf,
+        /// An absolute path, which may hold `{coll}`, or the URL of a file or a list.
+        path: Location,
     },
     /// A collection of another server of this kind.
     Upstream {
@@ -180,9 +184,10 @@ pub enum Loader {
     Live,
     /// `warc-prefix+file://…`: a folder with WARC files. Absolute; may hold `{coll}`.
     Folder(PathBuf),
-    /// `wacz+file://…`: a WACZ file, or a folder of them, with WARC files. Absolute; may hold `{coll}`.
-    Packages(PathBuf),
-    /// `warc-prefix+http://…`: what stands before the names of WARC files.
+    /// `wacz+file://…`: a WACZ file, a folder of them, or a list of them, with WARC files. An absolute path, which may
+    /// hold `{coll}`, or a URL.
+    Packages(Location),
+    /// `warc-prefix+http://…`: what stands before the names of WARC files, also in a store (`s3://bucket/`).
     Web(String),
     /// `warc-index+file://…`: a file of `name<TAB>path[<TAB>path …]`. Absolute.
     PathIndex(PathBuf),

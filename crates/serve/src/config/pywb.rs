@@ -124,6 +124,7 @@ impl Folder {
             steps: vec![step],
             is_sequence: false,
             tags: None,
+            dedupe: None,
             access_point: None,
             fuzzy: false,
         }
@@ -133,7 +134,7 @@ impl Folder {
         Source {
             name: self.name.clone(),
             kind: SourceKind::File {
-                path: self.index.clone(),
+                path: self.index.clone().into(),
             },
             timeout: TIMEOUT,
             max_bytes: None,
@@ -387,6 +388,7 @@ impl Reader<'_> {
             steps: vec![step],
             is_sequence: false,
             tags: None,
+            dedupe: None,
             access_point: None,
             fuzzy: false,
         })

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::location::{file_url, masked};
 use crate::config::{Collection, Config, Dialect, Indexes, Loader, Source, SourceKind, Step};
+use crawlspace_archive::wacz::Location;
 
 /// Whether passwords in URLs are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +102,9 @@ fn tree(collection: &Collection, secrets: Secrets) -> Tree {
     if let Some(tags) = &collection.tags {
         fields.push(field("tags", url(tags, secrets)));
     }
+    if let Some(dedupe) = &collection.dedupe {
+        fields.push(field("dedupe", url(dedupe, secrets)));
+    }
     if let Some(point) = &collection.access_point {
         fields.push(field("access_point", text(point)));
     }
@@ -132,7 +136,8 @@ fn step_fields(step: &Step, name: &str, secrets: Secrets) -> Vec<(String, Tree)>
     };
     let loaders = step.resource.iter().map(|loader| match loader {
         Loader::Live => text("$live"),
-        Loader::Packages(path) => text(format!("wacz+{}", file_url(path))),
+        Loader::Packages(Location::File(path)) => text(format!("wacz+{}", file_url(path))),
+        Loader::Packages(Location::Url(position)) => url(&format!("wacz+{position}"), secrets),
         Loader::Folder(path) => text(format!("warc-prefix+{}", file_url(path))),
         Loader::Web(prefix) => url(&format!("warc-prefix+{prefix}"), secrets),
         Loader::PathIndex(path) => text(format!("warc-index+{}", file_url(path))),
@@ -145,7 +150,10 @@ fn source_fields(source: &Source, secrets: Secrets) -> Vec<(String, Tree)> {
     let mut fields = vec![field("type", text(source.kind.word()))];
     match &source.kind {
         SourceKind::File { path } | SourceKind::ZipNum { path } | SourceKind::Wacz { path } => {
-            fields.push(field("path", text(path.to_string_lossy())));
+            fields.push(match path {
+                Location::File(path) => field("path", text(path.to_string_lossy())),
+                Location::Url(position) => field("path", url(position.as_str(), secrets)),
+            });
         }
         SourceKind::Redis { url: position } => {
             fields.push(field("redis_url", url(position, secrets)))

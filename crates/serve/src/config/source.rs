@@ -1,12 +1,13 @@
 //! Sources, in a word or as a mapping.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::errors::Position;
 use super::fields::Fields;
-use super::location::{database, one_of, path, redis, template};
+use super::location::{database, is_remote, one_of, path, place, redis, template};
 use super::yaml::{Node, Pair, Value};
 use super::{Dialect, Reader, SourceKind};
+use crawlspace_archive::wacz::Location;
 
 /// What a source says of itself.
 pub(super) struct ParsedSource {
@@ -19,7 +20,7 @@ pub(super) struct ParsedSource {
 }
 
 /// What may stand before `://` or a path, and the long form's `type`.
-const PREFIXES: [&str; 8] = [
+const PREFIXES: [&str; 9] = [
     "memento+",
     "wb-memento+",
     "cdx+",
@@ -27,6 +28,7 @@ const PREFIXES: [&str; 8] = [
     "wacz+",
     "upstream+",
     "redis://",
+    "s3://",
     "file://",
 ];
 const TYPES: [&str; 9] = [
@@ -153,10 +155,10 @@ impl Reader<'_> {
         let folder = self.folder;
         match word {
             "file" => Some(SourceKind::File {
-                path: self.needed(fields, "path", |text| path(text, folder))?,
+                path: self.needed(fields, "path", |text| place(text, folder))?,
             }),
             "zipnum" => Some(SourceKind::ZipNum {
-                path: self.needed(fields, "path", |text| path(text, folder))?,
+                path: self.needed(fields, "path", |text| place(text, folder))?,
             }),
             "wacz" => Some(SourceKind::Wacz {
                 path: self.needed(fields, "path", |text| packages(text, folder))?,
@@ -214,13 +216,25 @@ impl Reader<'_> {
     }
 }
 
-/// A WACZ file, or a folder of them.
-fn packages(text: &str, folder: &Path) -> Result<PathBuf, String> {
-    match prefix(text).filter(|prefix| !prefix.starts_with("file:")) {
+/// A WACZ file, a folder of them, or a list of them.
+pub(super) fn packages(text: &str, folder: &Path) -> Result<Location, String> {
+    let is_other = |prefix: &&str| !prefix.starts_with("file:") && !is_remote(text);
+    match prefix(text).filter(is_other) {
         Some(prefix) => Err(format!(
-            "{prefix:?}: WACZ files are read on this machine: a file or a folder is expected"
+            "{prefix:?}: WACZ files are read on this machine, and by http, https and s3 URLs"
         )),
-        None => path(text, folder),
+        None => place(text, folder),
+    }
+}
+
+/// What a file is, by its ending, where that says it.
+fn by_ending(path: Location) -> Result<SourceKind, Location> {
+    let name = path.name().to_ascii_lowercase();
+    match name.rsplit_once('.').map_or("", |(_, ending)| ending) {
+        "idx" | "summary" => Ok(SourceKind::ZipNum { path }),
+        "wacz" => Ok(SourceKind::Wacz { path }),
+        "cdx" | "cdxj" => Ok(SourceKind::File { path }),
+        _ => Err(path),
     }
 }
 
@@ -252,7 +266,7 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
         return Ok(SourceKind::Wacz { path });
     }
     if let Some(rest) = text.strip_prefix("zipnum+") {
-        let path = path(rest, folder)?;
+        let path = place(rest, folder)?;
         return Ok(SourceKind::ZipNum { path });
     }
     if let Some(url) = text.strip_prefix("upstream+") {
@@ -263,9 +277,17 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
         let url = redis(text)?;
         return Ok(SourceKind::Redis { url });
     }
-    if text.starts_with("http://") || text.starts_with("https://") {
-        // As in pywb.
-        return memento(text);
+    if is_remote(text) {
+        let file = place(text, folder).map(by_ending);
+        return match file {
+            Ok(Ok(kind)) => Ok(kind),
+            _ if !text.starts_with("s3://") => memento(text), // As in pywb.
+            Ok(Err(_)) => Err(format!(
+                "{text:?}: what kind of index it is shows by its ending (.cdx, .cdxj, .idx, .wacz), by a prefix \
+                 (zipnum+, wacz+) or by a type"
+            )),
+            Err(wrong) => Err(wrong),
+        };
     }
     if let Some(prefix) = prefix(text).filter(|prefix| !prefix.starts_with("file:")) {
         let hint = super::fields::meant(prefix, &PREFIXES);
@@ -275,16 +297,15 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
         ));
     }
     let path = path(text, folder)?;
-    if path.extension().is_some_and(|ending| ending == "idx") {
-        Ok(SourceKind::ZipNum { path })
-    } else if path
-        .extension()
-        .is_some_and(|ending| ending.eq_ignore_ascii_case("wacz"))
-    {
-        Ok(SourceKind::Wacz { path })
-    } else {
-        Ok(SourceKind::File { path })
-    }
+    let ends_in = |what: &str| {
+        let ending = path.extension();
+        ending.is_some_and(|ending| ending.eq_ignore_ascii_case(what))
+    };
+    Ok(match (ends_in("idx"), ends_in("wacz")) {
+        (true, _) => SourceKind::ZipNum { path: path.into() },
+        (_, true) => SourceKind::Wacz { path: path.into() },
+        _ => SourceKind::File { path: path.into() },
+    })
 }
 
 /// `word+` before a URL or an absolute path, or `word:` with slashes behind it.
@@ -296,9 +317,11 @@ pub(super) fn prefix(text: &str) -> Option<&str> {
         return text.get(..end + 3);
     }
     let is_prefix = rest.strip_prefix('+').is_some_and(|rest| {
-        ["/", "./", "http:", "https:", "file:", "redis:", "rediss:"]
-            .iter()
-            .any(|begin| rest.starts_with(begin))
+        [
+            "/", "./", "http:", "https:", "s3:", "file:", "redis:", "rediss:",
+        ]
+        .iter()
+        .any(|begin| rest.starts_with(begin))
     });
     if rest
         .strip_prefix(':')

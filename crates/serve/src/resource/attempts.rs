@@ -118,7 +118,7 @@ fn word(loader: &Loader) -> &'static str {
         Loader::Live => "$live",
         Loader::Packages(_) => "WACZ files",
         Loader::Folder(_) => "warc-prefix, a folder",
-        Loader::Web(_) => "warc-prefix, a web server",
+        Loader::Web(_) => "warc-prefix, a server",
         Loader::PathIndex(_) => "warc-index, a list",
         Loader::RedisIndex(_) => "warc-index, Redis",
     }
@@ -128,9 +128,8 @@ fn word(loader: &Loader) -> &'static str {
 fn place(loader: &Loader) -> String {
     match loader {
         Loader::Live => word(loader).to_owned(),
-        Loader::Folder(path) | Loader::PathIndex(path) | Loader::Packages(path) => {
-            path.display().to_string()
-        }
+        Loader::Folder(path) | Loader::PathIndex(path) => path.display().to_string(),
+        Loader::Packages(location) => location.to_string(),
         Loader::Web(url) | Loader::RedisIndex(url) => without_password(url),
     }
 }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 pub(crate) use self::attempts::Attempts;
 use self::loader::Archives;
 pub(crate) use self::search::{Found, Outcome, query, search};
+use crate::packages::Packages;
 use crawlspace_archive::net::Net;
 use crawlspace_archive::source::Limits;
 use crawlspace_warc::digest;
@@ -39,9 +40,9 @@ pub struct Resources {
 
 impl Resources {
     /// With nothing open yet. Relative paths in hashes of Redis begin in `folder`.
-    pub(crate) fn new(net: &Arc<Net>, folder: &Path) -> Resources {
+    pub(crate) fn new(net: &Arc<Net>, packages: Arc<Packages>, folder: &Path) -> Resources {
         Resources {
-            archives: Archives::new(net, folder),
+            archives: Archives::new(net, packages, folder),
             limits: Limits {
                 first: std::time::Duration::from_secs(30),
                 silence: std::time::Duration::from_secs(30),

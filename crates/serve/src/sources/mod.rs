@@ -11,9 +11,12 @@ pub use self::dedupe::DedupeSource;
 pub use self::redis::RedisSource;
 pub use self::remote::{CdxSource, LiveSource, MementoSource, UpstreamSource};
 use super::config::{self, SourceKind};
+use crate::packages::Packages;
 use crate::source::Source;
+use crawlspace_archive::index::{Choice, Listings};
 use crawlspace_archive::net::Net;
 use crawlspace_archive::source::Limits;
+use crawlspace_archive::wacz::Location;
 pub use file::FileSource;
 
 /// What a source needs to know of itself.
@@ -33,15 +36,31 @@ pub struct Identity {
 }
 
 /// Makes a source of what the configuration says. Nothing is asked or opened yet.
-pub fn open(source: &config::Source, identity: Identity, net: &Arc<Net>) -> Arc<dyn Source> {
+pub fn open(
+    source: &config::Source,
+    identity: Identity,
+    net: &Arc<Net>,
+    packages: &Packages,
+) -> Arc<dyn Source> {
+    let files =
+        |location: &Location, choice| Arc::new(Listings::new(location.clone(), choice).over(net));
     match &source.kind {
-        SourceKind::File { path } => Arc::new(FileSource::new(path.clone(), identity)),
+        SourceKind::File { path } => Arc::new(FileSource::of(files(path, Choice::All), identity)),
         SourceKind::Dedupe { url, prefix, crawl } => {
-            Arc::new(DedupeSource::new(url, prefix, crawl.clone(), &identity))
+            let timeout = identity.limits.first;
+            Arc::new(DedupeSource::new(
+                url,
+                prefix,
+                crawl.clone(),
+                &identity.members,
+                timeout,
+            ))
         }
         SourceKind::Redis { url } => Arc::new(RedisSource::new(url, identity)),
-        SourceKind::Wacz { path } => Arc::new(FileSource::packages(path.clone(), identity)),
-        SourceKind::ZipNum { path } => Arc::new(FileSource::clusters(path.clone(), identity)),
+        SourceKind::Wacz { path } => Arc::new(FileSource::of(packages.at(path), identity)),
+        SourceKind::ZipNum { path } => {
+            Arc::new(FileSource::of(files(path, Choice::Clusters), identity))
+        }
         SourceKind::Cdx {
             api_url,
             replay_url,

@@ -12,12 +12,13 @@ use std::sync::Arc;
 
 use url::Url;
 
-use self::answer::{Answer, Validators};
+use self::answer::Answer;
 pub use self::retry::RETRIED_STATUSES;
 use self::retry::Retries;
 pub(super) use self::stream::Stream;
 use super::source::Disk;
 use super::{Error, Location, Options, Problem};
+use crate::net::range::Validators;
 
 /// The first bytes of a file, which are asked for to see whether the server can send parts.
 const PROBE: u64 = 4;

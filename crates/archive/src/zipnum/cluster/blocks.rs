@@ -9,7 +9,11 @@ use bytes::Bytes;
 use super::Cluster;
 use super::block::Block;
 use crate::sorted::lines::{Lines, Pieces, Stretch};
+use crate::sorted::steps::spend;
 use crate::source::SourceError;
+
+/// Minimum size of what is given at once of a block, in bytes.
+const PIECE: usize = 2 << 10;
 
 /// The blocks of a cluster that lines of a span can be in, one after the other.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ pub(crate) struct Blocks {
     /// Of those that come, only these.
     some: Range<u64>,
     seen: u64,
+    /// What is left of the block that is read.
+    text: Bytes,
 }
 
 impl Blocks {
@@ -48,6 +54,7 @@ impl Blocks {
             end: false,
             some: 0..u64::MAX,
             seen: 0,
+            text: Bytes::new(),
         }
     }
 
@@ -116,12 +123,20 @@ impl Blocks {
         Ok(self.held.take())
     }
 
-    /// Appends the text of the next block. False when there is none.
-    async fn text(&mut self, into: &mut Vec<u8>) -> Result<bool, SourceError> {
-        let Some(block) = self.next().await? else {
-            return Ok(false);
-        };
-        into.extend_from_slice(&self.unpacked(&block).await?);
+    /// Sees to it that there is text of a block; false when no block is left. Lines that come before the span in the
+    /// direction of reading are left out.
+    async fn more(&mut self) -> Result<bool, SourceError> {
+        while self.text.is_empty() {
+            let Some(block) = self.next().await? else {
+                return Ok(false);
+            };
+            let text = self.unpacked(&block).await?;
+            self.text = match self.lines {
+                Lines::Forward(_) => text.slice(first_from(&text, &self.from)..),
+                Lines::Backward(_) if self.to.is_empty() => text,
+                Lines::Backward(_) => text.slice(..first_from(&text, &self.to)),
+            };
+        }
         Ok(true)
     }
 
@@ -155,11 +170,66 @@ impl Pieces for Blocks {
         &self.cluster.index
     }
 
-    async fn after(&mut self, _: usize, into: &mut Vec<u8>) -> Result<bool, SourceError> {
-        self.text(into).await
+    async fn after(&mut self, bytes: usize, into: &mut Vec<u8>) -> Result<bool, SourceError> {
+        let there = self.more().await?;
+        let bytes = bytes.max(PIECE).min(self.text.len());
+        spend(bytes).await;
+        into.extend_from_slice(&self.text.split_to(bytes));
+        Ok(there)
     }
 
-    async fn before(&mut self, _: usize, into: &mut Vec<u8>) -> Result<bool, SourceError> {
-        self.text(into).await
+    async fn before(&mut self, bytes: usize, into: &mut Vec<u8>) -> Result<bool, SourceError> {
+        let there = self.more().await?;
+        let bytes = bytes.max(PIECE).min(self.text.len());
+        spend(bytes).await;
+        into.extend_from_slice(&self.text.split_off(self.text.len() - bytes));
+        Ok(there)
+    }
+}
+
+/// Where the first line begins that does not come before `key`, in lines that are in order.
+fn first_from(text: &[u8], key: &[u8]) -> usize {
+    // A line begins at both, or the text ends there; that before the first one comes before the key.
+    let (mut low, mut high) = (0, text.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let begin = memchr::memrchr(b'\n', &text[low..middle]).map_or(low, |feed| low + feed + 1);
+        let length = memchr::memchr(b'\n', &text[begin..high]);
+        let end = length.map_or(high, |length| begin + length);
+        if text[begin..end] < *key {
+            low = (end + 1).min(high);
+        } else {
+            high = begin;
+        }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_from;
+
+    #[test]
+    fn a_line_is_found_wherever_it_is() {
+        let lines: Vec<String> = (0..200)
+            .map(|n| format!("{:03}{}", n * 5, "x".repeat(n % 7)))
+            .collect();
+        for count in [0, 1, 2, 3, 50, 200] {
+            let text = lines[..count]
+                .iter()
+                .map(|line| format!("{line}\n"))
+                .collect::<String>();
+            for key in 0..1010 {
+                let key = format!("{key:03}");
+                let before = lines[..count].iter().take_while(|line| ***line < *key);
+                let expected: usize = before.map(|line| line.len() + 1).sum();
+                assert_eq!(
+                    first_from(text.as_bytes(), key.as_bytes()),
+                    expected,
+                    "{count} {key}"
+                );
+            }
+            assert_eq!(first_from(text.as_bytes(), b""), 0);
+        }
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! The first line in the block, without its JSON; the part, which is a file, and where in it the block is and how long;
 //! the number of the line, which may be left out. Where the parts are says a file beside it of the same name with the
-//! end `.loc`, with lines of `part<TAB>path[<TAB>path …]`; without one they are in the folder of the index.
+//! end `.loc`, with lines of `part<TAB>path[<TAB>path …]`, in which URLs are paths as well; without one they are in the
+//! folder of the index. All of them may be on a web server or in a store.
 
 pub(crate) mod block;
 mod blocks;
@@ -17,11 +18,14 @@ mod unpack;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub(crate) use self::blocks::Blocks;
 use self::parts::Parts;
 use self::unpack::Unpacked;
+use crate::net::Net;
 use crate::sorted::file::NamedFile;
+use crate::wacz::Location;
 
 /// What belongs to a secondary index.
 #[derive(Debug)]
@@ -32,11 +36,14 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster with that secondary index.
-    pub(crate) fn new(index: &Path) -> Cluster {
+    /// The cluster with that secondary index. Without a way to servers it has no parts there.
+    pub(crate) fn new(index: &Location, net: Option<&Arc<Net>>) -> Cluster {
         Cluster {
-            index: index.to_owned(),
-            parts: Parts::new(index),
+            index: match index {
+                Location::File(path) => path.clone(),
+                url => PathBuf::from(url.to_string()),
+            },
+            parts: Parts::new(index, net),
             unpacked: Unpacked::default(),
         }
     }

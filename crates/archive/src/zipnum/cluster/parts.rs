@@ -1,18 +1,22 @@
 //! Where the parts of a cluster are.
 
 use std::collections::HashMap;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use url::Url;
+
+use crate::net::Net;
 use crate::sorted::file::{FileVersion, NamedFile};
 use crate::sorted::steps::until_it_may_wait;
 use crate::source::SourceError;
+use crate::wacz::Location;
 
 /// Limit of a `.loc` file, in bytes. A larger one is an error.
 const MAX_LOC: u64 = 16 << 20;
-/// Interval at which a missing `.loc` file is looked for again.
-const RECHECK: Duration = Duration::from_secs(1);
+/// Interval at which a missing `.loc` file is looked for again, on this machine and on servers.
+const RECHECK: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 /// Maximum number of parts cached that no `.loc` file lists.
 const MAX_CACHED: usize = 4096;
 
@@ -30,9 +34,9 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    fn new(path: PathBuf) -> Arc<Part> {
+    fn new(file: NamedFile) -> Arc<Part> {
         Arc::new(Part {
-            file: NamedFile::new(path),
+            file,
             failed: Mutex::default(),
         })
     }
@@ -56,8 +60,10 @@ impl Part {
 /// Where the parts of a cluster are.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    folder: PathBuf,
+    /// Where the secondary index is, beside which the parts are unless something else is said.
+    index: Location,
     loc: NamedFile,
+    net: Option<Arc<Net>>,
     /// Where they are, if that does not change.
     fixed: Option<Arc<PartFiles>>,
     cache: Mutex<PartCache>,
@@ -76,10 +82,22 @@ struct PartCache {
 type PartFiles = HashMap<Box<str>, Vec<Arc<Part>>>;
 
 impl Parts {
-    pub(crate) fn new(index: &Path) -> Parts {
+    pub(crate) fn new(index: &Location, net: Option<&Arc<Net>>) -> Parts {
+        let loc = match (index, net) {
+            (Location::File(path), _) => NamedFile::new(path.with_extension("loc")),
+            (Location::Url(url), Some(net)) => {
+                let name = Path::new(url.path()).with_extension("loc");
+                let name = name.file_name().unwrap_or_default().to_string_lossy();
+                NamedFile::optional(net.file(&beside(url, &name)))
+            }
+            (Location::Url(_), None) => {
+                NamedFile::broken(Path::new("").to_owned(), NO_NET.to_owned())
+            }
+        };
         Parts {
-            folder: index.parent().unwrap_or(Path::new("")).to_owned(),
-            loc: NamedFile::new(index.with_extension("loc")),
+            index: index.clone(),
+            loc,
+            net: net.cloned(),
             fixed: None,
             cache: Mutex::default(),
         }
@@ -87,14 +105,11 @@ impl Parts {
 
     /// The only part of a cluster.
     pub(crate) fn only(index: &Path, name: &str, file: NamedFile) -> Parts {
-        let part = Arc::new(Part {
-            file,
-            failed: Mutex::default(),
-        });
-        let files = PartFiles::from([(name.into(), vec![part])]);
+        let files = PartFiles::from([(name.into(), vec![Part::new(file)])]);
         Parts {
-            folder: PathBuf::new(),
+            index: index.into(),
             loc: NamedFile::new(index.to_owned()),
+            net: None,
             fixed: Some(Arc::new(files)),
             cache: Mutex::default(),
         }
@@ -116,7 +131,7 @@ impl Parts {
                     files.sort_by_cached_key(|file| file.failed_lately());
                     Ok(files)
                 }
-                _ => Err(self.lost(part, "has no path for it on this machine")),
+                _ => Err(self.lost(part, "has no path for it that can be read")),
             };
         }
         let path = Path::new(part);
@@ -133,15 +148,22 @@ impl Parts {
         if cache.beside.len() >= MAX_CACHED {
             cache.beside.clear();
         }
-        let new = || Part::new(self.folder.join(path));
-        let file = cache.beside.entry(part.into()).or_insert_with(new);
+        let file = match &self.index {
+            Location::File(index) => NamedFile::new(index.with_file_name("").join(path)),
+            Location::Url(index) => self.remote(&beside(index, part)),
+        };
+        let file = cache
+            .beside
+            .entry(part.into())
+            .or_insert_with(|| Part::new(file));
         Ok(vec![Arc::clone(file)])
     }
 
     /// What the `.loc` file says, if there is one.
     async fn listed(&self) -> Result<Option<Arc<PartFiles>>, SourceError> {
         let missing = self.cache().missing;
-        if missing.is_some_and(|since| since.elapsed() < RECHECK) {
+        let recheck = RECHECK[usize::from(matches!(self.index, Location::Url(_)))];
+        if missing.is_some_and(|since| since.elapsed() < recheck) {
             return Ok(None);
         }
         let Some(file) = self.loc.snapshot().await? else {
@@ -178,9 +200,12 @@ impl Parts {
         let lines = text.lines().filter_map(|line| {
             let mut columns = line.trim_end().split('\t');
             let part = columns.next().filter(|part| !part.is_empty())?;
-            // Those on other machines are not for this source.
-            let paths = columns.filter(|path| !path.is_empty() && !path.contains("://"));
-            let files = paths.map(|path| Part::new(self.folder.join(path)));
+            let paths = columns.filter(|path| !path.is_empty());
+            // Those in ways that nothing is read by are not for this source.
+            let files = paths.filter_map(|path| match self.index.join(path).ok()? {
+                Location::File(path) => Some(Part::new(NamedFile::new(path))),
+                Location::Url(url) => self.net.as_ref().map(|_| Part::new(self.remote(&url))),
+            });
             let mut files: Vec<_> = files.take(MAX_PATHS + 1).collect();
             if files.len() > MAX_PATHS {
                 files.truncate(MAX_PATHS);
@@ -196,6 +221,13 @@ impl Parts {
         files
     }
 
+    fn remote(&self, url: &Url) -> NamedFile {
+        match &self.net {
+            Some(net) => NamedFile::remote(net.file(url)),
+            None => NamedFile::broken(Path::new("").to_owned(), NO_NET.to_owned()),
+        }
+    }
+
     fn lost(&self, part: &str, why: &str) -> SourceError {
         let loc = self.loc.path().display();
         SourceError::Io(format!("part {part:?} of a ZipNum cluster: {loc} {why}"))
@@ -204,4 +236,17 @@ impl Parts {
     fn cache(&self) -> MutexGuard<'_, PartCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Why nothing on servers can be read where files of this machine alone are.
+const NO_NET: &str = "what is on a server is not read here";
+
+/// The file of that name in the folder of another one.
+fn beside(url: &Url, name: &str) -> Url {
+    let mut beside = url.clone();
+    beside.set_query(None);
+    if let Ok(mut path) = beside.path_segments_mut() {
+        path.pop().extend(name.split('/'));
+    }
+    beside
 }

@@ -44,7 +44,7 @@ impl Unpacked {
                 .map(|(_, text)| text.clone())
         };
         if let Some(text) = kept {
-            spend(text.len()).await;
+            spend(0).await;
             return Ok(text);
         }
         until_it_may_wait().await;

@@ -74,8 +74,8 @@ fn a_bad_entry_has_a_reason_and_spoils_no_other() {
         r#"{"path": "y/z", "bytes": "many"}"#, "z", "its size is not a number of bytes";
         r#"{"path": "y/z\u0000"}"#, "entry 1", "its path has a control character in it";
         r#"{"name": "a\nb", "path": "y/z"}"#, "z", "its name has a control character in it";
-        r#"{"path": "s3://bucket/z.wacz"}"#, "z.wacz",
-            "its path \"s3://bucket/z.wacz\" cannot be used: s3: URLs cannot";
+        r#"{"path": "ftp://host/z.wacz"}"#, "z.wacz",
+            "its path \"ftp://host/z.wacz\" cannot be used: ftp: URLs cannot";
         r#"{"path": "file://host/z.wacz"}"#, "z.wacz",
             "its path \"file://host/z.wacz\" cannot be used: a file: URL";
         r#"{"path": "https://"}"#, "entry 1", "its path \"https://\" cannot be used: invalid URL";

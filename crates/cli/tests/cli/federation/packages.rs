@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crawlspace_archive::wacz::package::Required;
 use crawlspace_archive::wacz::{Index, Writer};
 use redis_tests::packages::{left_out, python, run};
 use redis_tests::{assert_contains, rows};
@@ -12,10 +13,10 @@ use crate::federation::resource::record;
 use crate::federation::shelf::{Shelf, iso};
 use crate::serving::Stage;
 
-const TIMES: [&str; 3] = ["20140101000000", "20160101000000", "20180101000000"];
+pub(super) const TIMES: [&str; 3] = ["20140101000000", "20160101000000", "20180101000000"];
 
 /// Captures in two WARC files, and a revisit in the second one of what is in the first.
-fn shelf() -> Shelf {
+pub(super) fn shelf() -> Shelf {
     let mut shelf = Shelf::new();
     for (n, time) in TIMES.iter().enumerate() {
         for page in 0..4 {
@@ -55,27 +56,42 @@ fn shelf() -> Shelf {
 }
 
 /// Makes a package of a WARC file and its lines of the index.
-fn pack(shelf: &Shelf, index: &str, file: &str, how: Index, to: &Path) {
+pub(super) fn pack(shelf: &Shelf, index: &str, file: &str, how: Index, to: &Path) {
+    pack_with(shelf, index, file, how, to, &[]);
+}
+
+/// Makes a package of a WARC file and its lines of the index, which says that it needs others.
+pub(super) fn pack_with(
+    shelf: &Shelf,
+    index: &str,
+    file: &str,
+    how: Index,
+    to: &Path,
+    requires: &[Required],
+) {
     let lines = std::fs::read_to_string(index).unwrap();
     let lines = lines.lines().filter(|line| line.contains(file));
     let mut wacz = Writer::create(to, "2026-03-19T10:20:15Z").unwrap();
     let warc = File::open(shelf.path().join("warcs").join(file)).unwrap();
     wacz.warc(file, warc).unwrap();
     wacz.index(how, lines).unwrap();
+    wacz.requires(requires);
     wacz.finish().unwrap();
+}
+
+/// A configuration with the WARC files as `c`, and packages somewhere as `w`.
+pub(super) fn config(index: &str, shelf: &Shelf, packages: &str) -> String {
+    let warcs = shelf.warcs();
+    format!("collections:\n  c: {{index: {index}, resource: {warcs}}}\n  w: wacz+{packages}\n")
 }
 
 /// A server with the WARC files as `c`, and the folder of packages as `w`.
 fn serve(index: &str, shelf: &Shelf, packages: &Path) -> Stage {
-    Stage::start(&format!(
-        "collections:\n  c: {{index: {index}, resource: {}}}\n  w: wacz+{}\n",
-        shelf.warcs(),
-        packages.display()
-    ))
+    Stage::start(&config(index, shelf, &packages.display().to_string()))
 }
 
 /// What both collections answer, which is to be the same.
-fn same(stage: &Stage, fields: &str) {
+pub(super) fn same(stage: &Stage, fields: &str) {
     for query in [
         "url=http://example.com/*",
         "url=http://example.com/0",
@@ -107,7 +123,7 @@ fn same(stage: &Stage, fields: &str) {
     }
 }
 
-const FIELDS: &str = "urlkey,timestamp,url,mime,digest,filename,offset,length";
+pub(super) const FIELDS: &str = "urlkey,timestamp,url,mime,digest,filename,offset,length";
 
 #[test]
 fn packages_answer_as_what_is_in_them() {
@@ -143,7 +159,7 @@ fn packages_answer_as_what_is_in_them() {
 }
 
 /// Waits until the collection has so many captures of the page, or says what is wrong.
-fn until_captures(stage: &Stage, program: &str, count: usize) {
+pub(super) fn until_captures(stage: &Stage, program: &str, count: usize) {
     redis_tests::until(program, || {
         let rows = stage.get("/w/index?url=http://example.com/1").text();
         rows.lines().count() == count

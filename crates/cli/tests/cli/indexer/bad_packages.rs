@@ -186,7 +186,7 @@ fn entries_that_are_none_are_named() {
         json!(7), "entry 1";
         json!({"name": "no path"}), "no path";
         json!({"path": 7.5, "name": "number"}), "number";
-        json!({"path": "s3://bucket/a.wacz"}), "a.wacz";
+        json!({"path": "ftp://host/a.wacz"}), "a.wacz";
         json!({"path": "a.wacz", "size": "many"}), "a.wacz";
         json!({"path": "b.wacz", "size": -1}), "b.wacz";
         json!({"path": "c.wacz", "crawlId": ["x"]}), "c.wacz";

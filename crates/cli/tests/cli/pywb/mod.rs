@@ -2,11 +2,12 @@
 //! a client. Where pywb cannot be installed, these tests say so and are left out.
 
 mod answer;
-mod both_ways;
+pub(crate) mod both_ways;
 pub(crate) mod data;
 mod equal;
 mod jobs;
 mod outback;
+mod packages;
 mod record;
 mod replay;
 mod table;

@@ -105,7 +105,7 @@ fn cycle(shelf: &mut Shelf) {
 
 /// Two answers say the same of a capture, all of it.
 #[track_caller]
-fn same(answer: &Answer, expected: &Answer, path: &str) {
+pub(super) fn same(answer: &Answer, expected: &Answer, path: &str) {
     assert_eq!(answer.status, expected.status, "{path}: {}", answer.text());
     assert!(
         answer.body == expected.body,

@@ -19,7 +19,7 @@ pub(crate) fn source(name: &str, kind: SourceKind) -> Source {
 
 pub(crate) fn file(path: &str) -> SourceKind {
     SourceKind::File {
-        path: PathBuf::from(path),
+        path: PathBuf::from(path).into(),
     }
 }
 

@@ -49,7 +49,7 @@ fn a_file_that_cannot_be_read_is_named() {
     let SourceKind::File { path } = &config.collections[0].steps[0].sources[0].kind else {
         panic!("{config:?}");
     };
-    assert_eq!(path, &folder.path().join("x.cdxj"));
+    assert_eq!(path, &folder.path().join("x.cdxj").into());
 }
 
 /// What mutations begin with: a bit of everything.

@@ -13,6 +13,7 @@ use crate::config::{
     Collection, Config, Dialect, Indexes, Loader, Secrets, Source, SourceKind, Step,
 };
 use crawlspace_archive::net::Network;
+use crawlspace_archive::wacz::Location;
 
 #[test]
 fn the_normal_form_has_everything() {
@@ -101,6 +102,12 @@ fn path() -> impl Strategy<Value = PathBuf> {
     vec(step, 1..4).prop_map(|steps| PathBuf::from(format!("/{}", steps.join("/"))))
 }
 
+fn place() -> impl Strategy<Value = Location> {
+    let url = "(https?|s3)://[a-z]{1,8}/([a-z0-9._~%!$'()+;:@&=-]{0,6}[a-z]/){0,3}[a-z]{1,6}";
+    let url = url.prop_map(|url: String| Location::Url(url.parse().unwrap()));
+    prop_oneof![3 => path().prop_map(Location::File), 1 => url]
+}
+
 fn base() -> impl Strategy<Value = String> {
     "https?://[a-z]{1,8}(\\.[a-z]{2,3}){0,2}(:80[0-9]{2})?/([a-z0-9._~%!$'()*+;:@&=-]{1,6}/|\\{coll\\}/){0,3}"
 }
@@ -113,8 +120,8 @@ fn redis() -> impl Strategy<Value = String> {
 fn kind() -> impl Strategy<Value = SourceKind> {
     let dialect = prop::sample::select(vec![Dialect::Pywb, Dialect::Outback, Dialect::Ia]);
     prop_oneof![
-        path().prop_map(|path| SourceKind::File { path }),
-        path().prop_map(|path| SourceKind::ZipNum { path }),
+        place().prop_map(|path| SourceKind::File { path }),
+        place().prop_map(|path| SourceKind::ZipNum { path }),
         redis().prop_map(|url| SourceKind::Redis { url }),
         base().prop_map(|base| SourceKind::Memento {
             timegate_url: format!("{base}{{url}}"),
@@ -209,16 +216,20 @@ fn config() -> impl Strategy<Value = Config> {
         vec(step(), 1..4),
         any::<bool>(),
         option::of((redis(), option::of("[^\\pC\\s]{1,9}"))),
+        option::of(redis()),
         any::<bool>(),
     )
-        .prop_map(|(name, steps, sequence, access, fuzzy)| Collection {
-            name,
-            is_sequence: sequence || steps.len() > 1,
-            steps,
-            tags: access.as_ref().map(|(tags, _)| tags.clone()),
-            access_point: access.and_then(|(_, point)| point),
-            fuzzy,
-        });
+        .prop_map(
+            |(name, steps, sequence, access, dedupe, fuzzy)| Collection {
+                name,
+                is_sequence: sequence || steps.len() > 1,
+                steps,
+                tags: access.as_ref().map(|(tags, _)| tags.clone()),
+                dedupe,
+                access_point: access.and_then(|(_, point)| point),
+                fuzzy,
+            },
+        );
     let parts = (
         vec(collection, 1..4),
         vec(network(), 0..3),

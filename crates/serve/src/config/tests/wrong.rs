@@ -50,7 +50,7 @@ fn what_is_wrong_is_told_with_its_position() {
         refused(text, &expected.expect(case));
         count += 1;
     }
-    assert_eq!(count, 73);
+    assert_eq!(count, 82);
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod path_index;
 mod redis_index;
 mod web;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,19 @@ use super::open_files::OpenFiles;
 use super::record::LoadError;
 use super::stored::Stored;
 use crate::config::Loader;
-use crawlspace_archive::index::{Choice, Listings};
+use crate::packages::Packages;
+use crawlspace_archive::index::{ArchivePart, Listing, Listings};
 use crawlspace_archive::net::Net;
-use crawlspace_archive::source::Limits;
+use crawlspace_archive::net::file::RemoteVersion;
+use crawlspace_archive::source::{Limits, SourceError};
+use crawlspace_archive::wacz::Location;
 
 /// Size up to which a record in a local file is read twice, in bytes: once to check it, and once to send it.
 const MAX_CHECKED_FIRST: u64 = 64 << 20;
 /// Maximum number of locations tried for a file.
 const MAX_LOCATIONS: usize = 16;
+/// Maximum number of packages looked into because others need them, for one revisit.
+const MAX_BESIDE: usize = 16;
 
 /// Everything that loaders keep between requests.
 pub(super) struct Archives {
@@ -37,12 +42,12 @@ pub(super) struct Archives {
     files: OpenFiles,
     path_indexes: Pool<PathBuf, PathIndex>,
     redis_indexes: Pool<String, RedisIndex>,
-    packages: Pool<PathBuf, Listings>,
+    packages: Arc<Packages>,
     limits: Limits,
 }
 
 /// Where a file is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum FileLocation {
     /// A file, in a folder that it must not leave, if one is given.
     File {
@@ -51,7 +56,12 @@ enum FileLocation {
     },
     /// A part of a file.
     Part { path: PathBuf, part: Range<u64> },
-    /// Something on a web server.
+    /// A part of a file on a server, as it was when it was found there.
+    RemotePart {
+        version: Arc<RemoteVersion>,
+        part: Range<u64>,
+    },
+    /// Something on a web server or in a store.
     Web(Url),
 }
 
@@ -67,14 +77,14 @@ fn pooled<K: Hash + Eq + Clone, V>(all: &Pool<K, V>, key: &K, make: impl FnOnce(
 
 impl Archives {
     /// With nothing open yet. Relative paths in hashes of Redis begin in `folder`.
-    pub(super) fn new(net: &Arc<Net>, folder: &Path) -> Archives {
+    pub(super) fn new(net: &Arc<Net>, packages: Arc<Packages>, folder: &Path) -> Archives {
         Archives {
             net: Arc::clone(net),
             folder: folder.to_owned(),
             files: OpenFiles::default(),
             path_indexes: Pool::default(),
             redis_indexes: Pool::default(),
-            packages: Pool::default(),
+            packages,
             limits: Limits {
                 // A record may be of any size, and its client as slow as it is allowed to be.
                 bytes: u64::MAX,
@@ -112,6 +122,55 @@ impl Archives {
         Err(failed)
     }
 
+    /// Packages that those which have a file say that they need, and a package of another name beside them, as far as
+    /// they are not among those that the loaders have; each with the size that it should have.
+    pub(super) async fn beside(
+        &self,
+        loaders: &[Loader],
+        filename: &str,
+        other: Option<&str>,
+        collection: &str,
+    ) -> Vec<(Location, Option<u64>)> {
+        let (mut there, mut wanted) = (HashSet::new(), Vec::<(Location, _)>::new());
+        for loader in loaders {
+            let Loader::Packages(location) = loader else {
+                continue;
+            };
+            let Ok(listing) = self.listing(location, collection).await else {
+                continue;
+            };
+            for package in listing.packages.iter() {
+                there.insert(package.name());
+                if !package.has(filename) {
+                    continue;
+                }
+                let requires = package.requires().await.unwrap_or_else(|error| {
+                    tracing::debug!(%error, "what a package needs is not known");
+                    Arc::default()
+                });
+                let named = requires.iter().map(|one| (&*one.filename, one.size));
+                for (name, size) in named.chain(other.map(|name| (name, None))) {
+                    let at = package.location().join(name);
+                    if let (true, Ok(at)) = (is_name(name), at) {
+                        wanted.push((at, size));
+                    }
+                }
+            }
+        }
+        wanted.retain(|(at, _)| !there.contains(&at.name()));
+        wanted.truncate(MAX_BESIDE);
+        wanted
+    }
+
+    async fn listing(&self, location: &Location, of: &str) -> Result<Listing, SourceError> {
+        self.packages.at(location).listing(&Arc::from(of)).await
+    }
+
+    /// The packages at a place, which are opened when somebody asks.
+    pub(super) fn packages(&self, location: &Location) -> Arc<Listings> {
+        self.packages.at(location)
+    }
+
     async fn places(
         &self,
         loader: &Loader,
@@ -129,19 +188,28 @@ impl Archives {
                     root: Some(root),
                 }])
             }
-            Loader::Packages(path) => {
-                let all = pooled(&self.packages, path, || {
-                    Listings::new(path.clone(), Choice::Packages)
-                });
-                let listing = all.listing(&Arc::from(collection)).await;
-                let listing = listing.map_err(|error| LoadError::Io(error.to_string()))?;
-                let places = listing.packages.iter().filter_map(|package| {
-                    Some(FileLocation::Part {
-                        part: package.archive(name)?,
-                        path: package.path().to_owned(),
-                    })
-                });
-                Ok(places.collect())
+            Loader::Packages(location) => {
+                let listing = self.listing(location, collection).await?;
+                let (mut places, mut failed) = (Vec::new(), None);
+                for package in listing.packages.iter() {
+                    match package.archive(name).await {
+                        Ok(None) => {}
+                        Ok(Some(ArchivePart::File(path, part))) => {
+                            places.push(FileLocation::Part { path, part });
+                        }
+                        Ok(Some(ArchivePart::Remote(version, part))) => {
+                            places.push(FileLocation::RemotePart { version, part });
+                        }
+                        Err(error) => failed = Some(error.into()),
+                    }
+                    if places.len() >= MAX_LOCATIONS {
+                        break;
+                    }
+                }
+                match failed {
+                    Some(error) if places.is_empty() => Err(error),
+                    _ => Ok(places),
+                }
             }
             Loader::Web(prefix) => {
                 let url = web::below(&named(prefix), name)?;
@@ -186,15 +254,20 @@ impl Archives {
                 let input = || Input::file(Arc::clone(&file), extent.offset, extent.length);
                 self.read_file(input, id.as_bytes(), accept).await
             }
+            FileLocation::RemotePart { version, part } => {
+                let (at, length) = within(part, extent)?;
+                let input = Input::Net {
+                    body: version.stream(at, length).await?,
+                    skip: 0,
+                    left: Some(length),
+                };
+                let stored = Stored::read(input, id.as_bytes()).await?;
+                accept(&stored)?;
+                Ok(stored)
+            }
             FileLocation::Part { path, part } => {
                 let file = self.files.open(path, None).await?;
-                let at = part.start.saturating_add(extent.offset);
-                let left = part.end.saturating_sub(at);
-                if left == 0 {
-                    let what = "the file ends before the record begins";
-                    return Err(LoadError::Record(what.to_owned()));
-                }
-                let length = extent.length.unwrap_or(left).min(left);
+                let (at, length) = within(part, extent)?;
                 let input = || Input::file(Arc::clone(&file), at, Some(length));
                 self.read_file(input, id.as_bytes(), accept).await
             }
@@ -218,10 +291,24 @@ impl Archives {
     }
 }
 
+/// Where a record is in the file that has its WARC file as a part, and how long it can be.
+fn within(part: &Range<u64>, extent: &Extent) -> Result<(u64, u64), LoadError> {
+    let at = part.start.saturating_add(extent.offset);
+    let left = part.end.saturating_sub(at);
+    if left == 0 {
+        let what = "the file ends before the record begins";
+        return Err(LoadError::Record(what.to_owned()));
+    }
+    Ok((at, extent.length.unwrap_or(left).min(left)))
+}
+
 impl FileLocation {
     /// What the operator wrote: a URL, or a path, which is relative to a folder if it is not absolute.
     fn of(text: &str, folder: &Path) -> Result<FileLocation, LoadError> {
-        if text.starts_with("http://") || text.starts_with("https://") {
+        if ["http://", "https://", "s3://"]
+            .iter()
+            .any(|scheme| text.starts_with(scheme))
+        {
             let url = Url::parse(text)
                 .map_err(|error| LoadError::Missing(format!("invalid location: {error}")))?;
             return Ok(FileLocation::Web(url));
@@ -229,7 +316,7 @@ impl FileLocation {
         let path = text.strip_prefix("file://").unwrap_or(text);
         if path.is_empty() || path.contains('\0') || path.contains("://") {
             return Err(LoadError::Missing(
-                "invalid location: neither a path nor an http or https URL".to_owned(),
+                "invalid location: neither a path nor an http, https or s3 URL".to_owned(),
             ));
         }
         Ok(FileLocation::File {

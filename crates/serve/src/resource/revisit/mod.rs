@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlspace_cdx::surt::KeyRange;
+use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
 
@@ -22,11 +23,14 @@ use super::stored::header::{Fields, moment};
 use crate::collection::Collection;
 use crate::config::Loader;
 use crate::group::{Member, Report};
-use crate::query::{Query, Selection};
+use crate::query::{BadQuery, Query, Selection};
+use crate::source::{Lookup, Source};
+use crate::sources::{FileSource, Identity};
 use crawlspace_archive::net::Net;
 use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::Limits;
+use crawlspace_archive::source::{Batch, Limits};
 use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_archive::wacz::Location;
 use crawlspace_warc::Header;
 use crawlspace_warc::http::Head;
 
@@ -56,6 +60,14 @@ struct Revisit<'a> {
     capture: &'a Capture,
     header: &'a Header,
     digest: Option<Digest>,
+}
+
+/// What is looked for as an original: captures of a URL, from the one closest to a moment on.
+struct Wanted {
+    uri: String,
+    closest: Option<Timestamp>,
+    /// When it was captured, where the revisit or the dedupe index says that.
+    exact: Option<Timestamp>,
 }
 
 impl Originals<'_> {
@@ -120,23 +132,39 @@ impl Originals<'_> {
         let own = revisit.header.uri().unwrap_or_default();
         let mut lookups = Vec::new();
         if let Some(uri) = refers_to {
-            lookups.push((uri, date.or(own_date), date));
+            lookups.push(Wanted {
+                uri,
+                closest: date.or(own_date),
+                exact: date,
+            });
         }
         // Without a digest there is no telling which of the captures of the same URL it is.
-        if revisit.digest.is_some() && lookups.first().is_none_or(|(uri, ..)| *uri != own) {
-            lookups.push((own, own_date, None));
+        if revisit.digest.is_some() && lookups.first().is_none_or(|first| first.uri != own) {
+            lookups.push(Wanted {
+                uri: own,
+                closest: own_date,
+                exact: None,
+            });
         }
         let mut tries = MAX_TRIES;
-        for collection in self.collections.iter().take(most) {
-            for (uri, closest, exact) in &lookups {
-                match self
-                    .look_up(collection, uri, *closest, *exact, revisit, &mut tries)
-                    .await
-                {
+        for (number, collection) in self.collections.iter().take(most).enumerate() {
+            for lookup in &lookups {
+                match self.look_up(collection, lookup, revisit, &mut tries).await {
                     Ok(Some(original)) => return Ok(original),
                     Ok(None) => {}
                     Err(error) => failed = error,
                 }
+            }
+            if number > 0 {
+                continue;
+            }
+            match self
+                .elsewhere(collection, &lookups, revisit, &mut tries)
+                .await
+            {
+                Ok(Some(original)) => return Ok(original),
+                Ok(None) => {}
+                Err(error) => failed = error,
             }
         }
         Err(match failed {
@@ -147,13 +175,111 @@ impl Originals<'_> {
         })
     }
 
-    /// Captures of a URL in a collection, from the one closest to a moment on.
+    /// Where the dedupe index of a collection says that the original is, and in packages that the one of the revisit says
+    /// that it needs.
+    async fn elsewhere(
+        &self,
+        collection: &Arc<Collection>,
+        lookups: &[Wanted],
+        revisit: &Revisit<'_>,
+        tries: &mut usize,
+    ) -> Result<Option<Stored>, LoadError> {
+        let located = match (&collection.originals, &revisit.digest) {
+            (Some(index), Some(digest)) => {
+                let located = index.locate(digest.text().as_bytes()).await;
+                located.unwrap_or_else(|error| {
+                    tracing::warn!(%error, "a dedupe index cannot be asked for an original");
+                    None
+                })
+            }
+            _ => None,
+        };
+        let mut failed = None;
+        let mut file = None;
+        let mut of_index = None;
+        if let Some(located) = located {
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).ok();
+            let date = date_of(&located.original.date);
+            file = located.filename.and_then(text);
+            of_index = text(located.original.url).map(|uri| Wanted {
+                uri,
+                closest: date,
+                exact: date,
+            });
+        }
+        if let Some(wanted) = &of_index {
+            match self.look_up(collection, wanted, revisit, tries).await {
+                Ok(Some(original)) => return Ok(Some(original)),
+                Ok(None) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        let Some(Extent { filename, .. }) = &revisit.capture.extent else {
+            return failed.map_or(Ok(None), Err);
+        };
+        let name = &collection.name;
+        let beside = self
+            .archives
+            .beside(self.loaders, filename, file.as_deref(), name);
+        for (package, size) in beside.await {
+            for wanted in of_index.iter().chain(lookups) {
+                match self.look_into(&package, size, wanted, revisit, tries).await {
+                    Ok(Some(original)) => return Ok(Some(original)),
+                    Ok(None) => {}
+                    Err(error) => failed = Some(error),
+                }
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+
+    /// Captures of a URL in a package that is not part of the collection.
+    async fn look_into(
+        &self,
+        location: &Location,
+        size: Option<u64>,
+        wanted: &Wanted,
+        revisit: &Revisit<'_>,
+        tries: &mut usize,
+    ) -> Result<Option<Stored>, LoadError> {
+        let packages = self.archives.packages(location);
+        let name: Arc<str> = location.name().into();
+        let listing = packages.listing(&name).await?;
+        let found = listing.packages.first().and_then(|package| package.size());
+        if let (Some(size), Some(found)) = (size, found)
+            && size != found
+        {
+            let what = format!("{name} should have {size} bytes, and has {found}");
+            return Err(LoadError::Missing(what));
+        }
+        let members = String::from("\"source_type\": \"wacz\"");
+        let identity = Identity {
+            name: Arc::clone(&name),
+            kind: "wacz",
+            members: members.into(),
+            limits: Limits::default(),
+            live: false,
+        };
+        let query = wanted.query(revisit)?;
+        let lookup = Lookup {
+            order: query.order,
+            query: Arc::new(query),
+            at_most: None,
+            collection: Arc::clone(&name),
+        };
+        let source = FileSource::of(packages, identity);
+        let rows = source.rows(Arc::new(lookup)).await?.batches;
+        let mut rows = rows.map(|batch| batch.ok()).boxed();
+        let loaders = [Loader::Packages(location.clone())];
+        self.first_of(&mut rows, &loaders, &name, wanted, revisit, tries)
+            .await
+    }
+
+    /// Captures of a URL in a collection.
     async fn look_up(
         &self,
         collection: &Collection,
-        uri: &str,
-        closest: Option<Timestamp>,
-        exact: Option<Timestamp>,
+        wanted: &Wanted,
         revisit: &Revisit<'_>,
         tries: &mut usize,
     ) -> Result<Option<Stored>, LoadError> {
@@ -161,21 +287,12 @@ impl Originals<'_> {
             .collections
             .first()
             .is_some_and(|own| own.name == collection.name);
-        let point = self.point.filter(|_| is_own).map(str::to_owned);
-        let mut query = Query::of_url(uri).map_err(|bad| LoadError::Unfit(bad.to_string()))?;
-        if revisit.header.uri().as_deref() == Some(uri) {
-            // It may say more than the URL: what was posted.
-            let key = revisit.capture.urlkey.as_bytes();
-            query.keys = KeyRange {
-                from: [key, b" "].concat(),
-                to: [key, b"!"].concat(),
-            };
-        }
-        query.order = Order::Closest(closest.unwrap_or_else(Timestamp::now));
-        query.point = point;
+        let mut query = wanted.query(revisit)?;
+        query.point = self.point.filter(|_| is_own).map(str::to_owned);
         if !is_own {
             // What one collection is asked for is no business of the archives of others.
-            let here = |member: &&Arc<Member>| matches!(member.kind, "file" | "redis" | "zipnum");
+            let here =
+                |member: &&Arc<Member>| matches!(member.kind, "file" | "redis" | "wacz" | "zipnum");
             let names: Vec<_> = collection
                 .members()
                 .filter(here)
@@ -191,39 +308,61 @@ impl Originals<'_> {
         };
         let mut failed = None;
         for step in &collection.steps {
-            let Ok(mut rows) = collection.step(step, &query, &Report::default()).await else {
+            let Ok(rows) = collection.step(step, &query, &Report::default()).await else {
                 continue;
             };
-            let mut seen = 0;
-            while let Some(Ok(batch)) = rows.next().await {
-                for row in &batch {
-                    let Ok(candidate) = Capture::of(row) else {
-                        continue;
-                    };
-                    if !revisit.may_be_of(&candidate, exact) {
-                        continue;
-                    }
-                    if *tries == 0 {
-                        return failed.map_or(Ok(None), Err);
-                    }
-                    *tries -= 1;
-                    let name = &collection.name;
-                    let loaded = match &candidate.extent {
-                        Some(extent) => {
-                            self.load(&step.resource, extent, name, revisit, Some(&candidate))
-                                .await
-                        }
-                        None => self.fetch(&candidate, &step.resource, revisit).await,
-                    };
-                    match loaded {
-                        Ok(original) => return Ok(Some(original)),
-                        Err(error) => failed = Some(error),
-                    }
+            let mut rows = rows.map(|batch| batch.ok()).boxed();
+            let (loaders, name) = (&step.resource, &collection.name);
+            match self
+                .first_of(&mut rows, loaders, name, wanted, revisit, tries)
+                .await
+            {
+                Ok(Some(original)) => return Ok(Some(original)),
+                Ok(None) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+
+    /// The first of some rows that has the payload, up to one that cannot be had.
+    async fn first_of(
+        &self,
+        rows: &mut BoxStream<'_, Option<Batch>>,
+        loaders: &[Loader],
+        collection: &str,
+        wanted: &Wanted,
+        revisit: &Revisit<'_>,
+        tries: &mut usize,
+    ) -> Result<Option<Stored>, LoadError> {
+        let (mut seen, mut failed) = (0, None);
+        while let Some(Some(batch)) = rows.next().await {
+            for row in &batch {
+                let Ok(candidate) = Capture::of(row) else {
+                    continue;
+                };
+                if !revisit.may_be_of(&candidate, wanted.exact) {
+                    continue;
                 }
-                seen += batch.len();
-                if seen > MAX_ROWS {
-                    break;
+                if *tries == 0 {
+                    return failed.map_or(Ok(None), Err);
                 }
+                *tries -= 1;
+                let loaded = match &candidate.extent {
+                    Some(extent) => {
+                        self.load(loaders, extent, collection, revisit, Some(&candidate))
+                            .await
+                    }
+                    None => self.fetch(&candidate, loaders, revisit).await,
+                };
+                match loaded {
+                    Ok(original) => return Ok(Some(original)),
+                    Err(error) => failed = Some(error),
+                }
+            }
+            seen += batch.len();
+            if seen > MAX_ROWS {
+                break;
             }
         }
         failed.map_or(Ok(None), Err)
@@ -274,6 +413,33 @@ impl Originals<'_> {
         let stored = Stored::read(input, b"").await?;
         revisit.accepts(&stored)?;
         Ok(stored)
+    }
+}
+
+impl Wanted {
+    fn query(&self, revisit: &Revisit<'_>) -> Result<Query, LoadError> {
+        let unfit = |bad: BadQuery| LoadError::Unfit(bad.to_string());
+        let mut query = Query::of_url(&self.uri).map_err(unfit)?;
+        if revisit.header.uri().as_deref() == Some(&*self.uri) {
+            // It may say more than the URL: what was posted.
+            let key = revisit.capture.urlkey.as_bytes();
+            query.keys = KeyRange {
+                from: [key, b" "].concat(),
+                to: [key, b"!"].concat(),
+            };
+        }
+        query.order = Order::Closest(self.closest.unwrap_or_else(Timestamp::now));
+        Ok(query)
+    }
+}
+
+/// The moment that a record of a dedupe index has: in digits, or as ISO 8601 writes it.
+fn date_of(date: &[u8]) -> Option<Timestamp> {
+    let digits = date.get(..14).unwrap_or(date);
+    if digits.iter().all(u8::is_ascii_digit) {
+        Timestamp::earliest(digits)
+    } else {
+        moment(date)
     }
 }
 

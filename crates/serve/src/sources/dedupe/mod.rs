@@ -13,10 +13,9 @@ use tokio::time::timeout;
 
 use self::captures::Asking;
 use self::questions::Questions;
-use super::Identity;
 use crate::source::{Lookup, Rows, Source};
 use crawlspace_archive::source::SourceError;
-use crawlspace_client::dedupe::{Added, Adding, Index, Original};
+use crawlspace_client::dedupe::{Added, Adding, Index, Located, Original};
 use crawlspace_client::server::without_password;
 use crawlspace_client::{AsyncServer, Code, Error};
 
@@ -60,14 +59,15 @@ impl DedupeSource {
         url: &str,
         prefix: &str,
         crawl: Option<String>,
-        identity: &Identity,
+        members: &Arc<str>,
+        timeout: Duration,
     ) -> DedupeSource {
         DedupeSource(Arc::new(Inner {
             url: url.to_owned(),
             prefix: prefix.as_bytes().to_vec(),
             crawl,
-            members: Arc::clone(&identity.members),
-            timeout: identity.limits.first,
+            members: Arc::clone(members),
+            timeout,
             index: OnceCell::new(),
             questions: Questions::default(),
             problem: Mutex::default(),
@@ -89,6 +89,22 @@ impl DedupeSource {
         digest: &[u8],
     ) -> Result<Option<Original>, DedupeError> {
         let asking = async { self.0.index().await?.lookup(crawl, &[digest]).await };
+        let mut found = self.answered(asking).await?;
+        Ok(found.pop().flatten())
+    }
+
+    /// The original of a payload, of committed crawls, and the WACZ file that has it.
+    ///
+    /// # Errors
+    /// When the digest is invalid, or the index cannot be asked.
+    pub(crate) async fn locate(&self, digest: &[u8]) -> Result<Option<Located>, DedupeError> {
+        let asking = async {
+            self.0
+                .index()
+                .await?
+                .lookup_with_wacz(None, &[digest])
+                .await
+        };
         let mut found = self.answered(asking).await?;
         Ok(found.pop().flatten())
     }

@@ -1,4 +1,5 @@
-//! CDX and CDXJ files, sorted as `LC_ALL=C sort` does it, and folders of them.
+//! CDX and CDXJ files, sorted as `LC_ALL=C sort` does it, folders of them, ZipNum clusters, and WACZ files, on this
+//! machine and on servers.
 //!
 //! A search in a file reads a few kilobytes where nothing is known yet, and caches what it has seen; after a while
 //! a look-up reads once. What is in the page cache is read at once, everything else, and everything large, in small
@@ -27,7 +28,7 @@ use crawlspace_archive::sorted::disorder::Disorder;
 use crawlspace_archive::sorted::line::Writer;
 use crawlspace_archive::source::{Batches, SourceError};
 
-/// A CDX or CDXJ file, or a folder of them.
+/// A CDX or CDXJ file, a folder of them, a ZipNum cluster, or WACZ files.
 #[derive(Debug)]
 pub struct FileSource {
     identity: Identity,
@@ -37,31 +38,17 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// A file or folder, which need not be there. `{coll}` in its path stands for the name of the collection.
+    /// A file or folder of this machine, which need not be there. `{coll}` in its path stands for the name of the
+    /// collection.
     pub fn new(path: std::path::PathBuf, identity: Identity) -> FileSource {
-        FileSource {
-            identity,
-            listings: Arc::new(Listings::new(path, Choice::All)),
-            broken: Arc::default(),
-            disorder: Arc::default(),
-        }
+        FileSource::of(Arc::new(Listings::new(path, Choice::All)), identity)
     }
 
-    /// A ZipNum cluster: its secondary index, or a folder of those.
-    pub(crate) fn clusters(path: std::path::PathBuf, identity: Identity) -> FileSource {
+    /// Files, wherever they are.
+    pub(crate) fn of(listings: Arc<Listings>, identity: Identity) -> FileSource {
         FileSource {
             identity,
-            listings: Arc::new(Listings::new(path, Choice::Clusters)),
-            broken: Arc::default(),
-            disorder: Arc::default(),
-        }
-    }
-
-    /// A WACZ file, or a folder of them.
-    pub(crate) fn packages(path: std::path::PathBuf, identity: Identity) -> FileSource {
-        FileSource {
-            identity,
-            listings: Arc::new(Listings::new(path, Choice::Packages)),
+            listings,
             broken: Arc::default(),
             disorder: Arc::default(),
         }

@@ -15,6 +15,8 @@ use super::super::file::tests::{
     ask, assert_same, identity, lookup, query, random_lookup, runtime, text,
 };
 use crate::source::{Blocks, Lookup, Source};
+use crate::sources::Identity;
+use crawlspace_archive::index::{Choice, Listings};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::sorted::line::{Shape, trimmed};
 use crawlspace_archive::source::SourceError;
@@ -69,6 +71,11 @@ fn write_part(folder: &Path, name: &str, told: bool, part: &[u8]) -> String {
     format!("{name}\thttp://example.org/{name}\tnone/{name}\tparts/{name}\n")
 }
 
+/// A cluster: its secondary index, or a folder of those.
+fn clusters(path: PathBuf, identity: Identity) -> FileSource {
+    FileSource::of(Arc::new(Listings::new(path, Choice::Clusters)), identity)
+}
+
 #[test]
 fn clusters_say_what_a_naive_reader_finds() {
     let mut rng = Rng::new("clusters_say_what_a_naive_reader_finds");
@@ -80,8 +87,8 @@ fn clusters_say_what_a_naive_reader_finds() {
         let index = cluster(folder.path(), &lines, &mut rng);
         all = lines.join(&b'\n');
         let source = match round % 4 {
-            0 => FileSource::clusters(index, identity()),
-            1 => FileSource::clusters(folder.path().to_owned(), identity()),
+            0 => clusters(index, identity()),
+            1 => clusters(folder.path().to_owned(), identity()),
             2 => FileSource::new(folder.path().to_owned(), identity()),
             _ => FileSource::new(index, identity()),
         };
@@ -137,10 +144,7 @@ fn problem(index: &[u8], part: &[u8]) -> SourceError {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.idx"), index).unwrap();
     fs::write(folder.path().join("p.gz"), part).unwrap();
-    problem_of(&FileSource::clusters(
-        folder.path().join("a.idx"),
-        identity(),
-    ))
+    problem_of(&clusters(folder.path().join("a.idx"), identity()))
 }
 
 fn problem_of(source: &FileSource) -> SourceError {
@@ -180,7 +184,7 @@ fn as_many_places_of_a_part_are_tried_as_are_of_use() {
         let places = vec!["none"; before].join("\t") + "\tgood";
         let folder = placed(&[line], &places);
         fs::write(folder.path().join("good"), packed(line.as_bytes())).unwrap();
-        let source = FileSource::clusters(folder.path().join("a.idx"), identity());
+        let source = clusters(folder.path().join("a.idx"), identity());
         (folder, source)
     };
     let all = lookup(query("http://a.com/", Default::default()), Order::Ascending);
@@ -207,7 +211,7 @@ fn a_place_that_failed_is_left_until_the_others_fail() {
     let folder = placed(&lines, "first\tsecond");
     let put = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
     put("second", &part("2"));
-    let source = FileSource::clusters(folder.path().join("a.idx"), identity());
+    let source = clusters(folder.path().join("a.idx"), identity());
     let row = |url: &str| {
         let all = lookup(query(url, Default::default()), Order::Ascending);
         let (rows, ordered) = ask(&source, &all);
@@ -265,7 +269,7 @@ fn what_is_no_line_of_a_secondary_index_is_passed_over() {
         format!("{rubbish}{good}\n{rubbish}"),
     )
     .unwrap();
-    let source = FileSource::clusters(folder.path().to_owned(), identity());
+    let source = clusters(folder.path().to_owned(), identity());
     for order in [Order::Ascending, Order::Descending] {
         let all = lookup(query("http://a.com/", Default::default()), order);
         assert_eq!(ask(&source, &all).0.len(), 2, "{order:?}");

@@ -12,6 +12,7 @@ use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::Limits;
 use crawlspace_cdx::{Field, Format, Line, Read};
 use crawlspace_serve::config::{self, Config, Secrets, SourceKind};
+use crawlspace_serve::packages::Packages;
 use crawlspace_serve::query::Query;
 use crawlspace_serve::source::{Lookup, Source};
 use crawlspace_serve::sources::{Identity, open};
@@ -40,7 +41,7 @@ fn source(kind: SourceKind, net: &Arc<Net>) -> Arc<dyn Source> {
         limits,
         live: true,
     };
-    open(&source, identity, net)
+    open(&source, identity, net, &Packages::new(net))
 }
 
 fn net() -> Arc<Net> {
@@ -171,7 +172,9 @@ pub fn indexes(fuzz: &mut Fuzz, samples: &Samples) {
     indexes.push(include_bytes!("corpus/unsorted.cdxj").to_vec());
     fuzz.target("index", &indexes, &list("source words"), |input| {
         put(&path, input);
-        let file = SourceKind::File { path: path.clone() };
+        let file = SourceKind::File {
+            path: path.clone().into(),
+        };
         ask(&runtime, &source(file, &net), &QUERIES)
     });
 }
@@ -206,7 +209,7 @@ pub fn clusters(fuzz: &mut Fuzz, samples: &Samples) {
             |input| {
                 put(&file, input);
                 let cluster = SourceKind::ZipNum {
-                    path: index.clone(),
+                    path: index.clone().into(),
                 };
                 ask(&runtime, &source(cluster, &net), &QUERIES)
             },

@@ -1,9 +1,10 @@
-//! `crawlspace serve` against pywb's index and resource server: F1 to F5, U1.
+//! `crawlspace serve` against pywb's index and resource server: F1 to F5, U1; its WACZ files against plain files: U2.
 
 mod closest;
 mod corpus;
 mod hanging;
 mod lookups;
+mod packages;
 mod serving;
 mod throughput;
 mod upstream;
@@ -26,6 +27,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("F4", &|| hanging::measure(plan, &corpus)),
         ("F5", &|| closest::measure(plan, &corpus, peer)),
         ("U1", &|| lookups::measure(plan, &corpus, peer)),
+        ("U2", &|| packages::measure(plan, &corpus)),
     ]);
     let peer = match peer {
         Some(_) => {
