@@ -117,13 +117,17 @@ impl<K: Store> Walk<K> {
             if !done && time() {
                 continue;
             }
-            // A slice ends late by one of them at most.
-            match batches {
-                1..4 => self.size = (self.size / 2).max(1),
-                4..8 => {}
-                _ => self.size = (self.size * 2).min(BATCH),
-            }
+            self.adapt(batches);
             return Ok(done);
+        }
+    }
+
+    /// Adapts the size of batches to a slice that has worked off so many: it ends late by one of them at most.
+    pub(super) fn adapt(&mut self, batches: usize) {
+        match batches {
+            ..4 => self.size = (self.size / 2).max(1),
+            4..8 => {}
+            _ => self.size = (self.size * 2).min(BATCH),
         }
     }
 

@@ -165,10 +165,13 @@ async fn each_batch<K: Store>(
     mut act: impl FnMut(&mut Index<K>, &mut K, &Batch) -> Result<()>,
 ) -> Result<()> {
     lent.slices(|index, ks, time| {
+        let mut batches = 0;
         loop {
             let (batch, done) = walk.next(index, ks)?;
             act(index, ks, batch)?;
+            batches += 1;
             if done || !time() {
+                walk.adapt(batches);
                 return Ok(done);
             }
         }

@@ -104,17 +104,18 @@ impl Training {
         let symbols: Vec<Symbol> = (0..=u8::MAX).map(|byte| Symbol::text(&[byte])).collect();
         let matcher = Matcher::of(&symbols, Vec::new());
         Training {
-            sample,
             classes,
             round: 0,
             at: 0,
             counts: vec![0; symbols.len()],
             symbols,
             matcher,
-            pairs: Counts::default(),
+            // Room for nearly all that come, made once: it would grow in the middle of a step.
+            pairs: Counts::with_capacity(sample.len() / 8),
             frequent: Vec::new(),
             runs: [[0; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
             end: End::NotYet,
+            sample,
         }
     }
 
