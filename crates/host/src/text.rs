@@ -53,18 +53,8 @@ pub fn parse_signed(bytes: &[u8]) -> Option<i64> {
 }
 
 /// Appends a number in decimal.
-pub fn push_number(text: &mut impl Extend<u8>, mut n: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            break;
-        }
-    }
-    text.extend(digits[at..].iter().copied());
+pub fn push_number(text: &mut impl Extend<u8>, n: u64) {
+    text.extend(itoa::Buffer::new().format(n).bytes());
 }
 
 #[cfg(test)]
