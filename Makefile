@@ -105,7 +105,7 @@ test-live:
 	@CRAWLSPACE_MODULE='$(MODULE)' scripts/tests $(COMPANION) --package redis-tests --packed dedupe=both:: --packed '$(PACKED_IMPORTS)'
 	@$(CARGO) test --doc $(COMPANION) --package redis-tests
 
-test-peers: ## Programs of others at full size: crawls of 2 000 pages by 8 processes, 10⁶ rows page by page (some minutes; `make test` does the same in small; SEED=)
+test-peers: ## Programs of others at full size: crawls of 2 000 pages by 8 processes, 10⁶ rows page by page, 1 000 captures of WACZ files (some minutes; `make test` does the same in small; SEED=)
 	@scripts/need cc libclang redis-server redis-cli python3 python3-venv
 	$(CARGO) build --release --package crawlspace
 	@CRAWLSPACE_MODULE='$(MODULE)' CRAWLSPACE_PEERS=full scripts/tests $(COMPANION) --package redis-tests -- peers::

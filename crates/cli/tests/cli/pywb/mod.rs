@@ -7,7 +7,7 @@ pub(crate) mod data;
 mod equal;
 mod jobs;
 mod outback;
-mod packages;
+mod peers;
 mod record;
 mod replay;
 mod table;

@@ -7,7 +7,7 @@ use crawlspace_archive::wacz::{Index, Writer};
 use redis_tests::archive as zip;
 use redis_tests::archive::collection::Capture;
 use redis_tests::http::get;
-use redis_tests::packages::{left_out, python, run};
+use redis_tests::packages::{at_full_size, left_out, python, run};
 use redis_tests::pywb::{App, Pywb};
 use redis_tests::{FileHost, Manners};
 
@@ -21,7 +21,7 @@ const MANY: usize = 1_000;
 
 /// The captures that are replayed: some of every kind, or many.
 fn replayed(data: &Data) -> Vec<&Capture> {
-    if std::env::var_os("CRAWLSPACE_PEERS").is_none() {
+    if !at_full_size() {
         return samples(&data.north.captures);
     }
     let all = data.north.captures.iter();
