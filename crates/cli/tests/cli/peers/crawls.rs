@@ -84,6 +84,7 @@ fn a_second_crawl_that_asks_our_cdx_server_writes_revisits_alone() {
         answer.text().lines().count() == 1
     });
     let second = crawl("files");
+    assert_eq!(second.unanswered, [""; 0]);
     assert_eq!(second.count(false), 0, "responses");
 
     // An index has one record of a payload: those are known, under the URLs that they have there.
@@ -95,6 +96,7 @@ fn a_second_crawl_that_asks_our_cdx_server_writes_revisits_alone() {
     }
     index.ok("COMMIT c");
     let third = crawl("seen");
+    assert_eq!(third.unanswered, [""; 0]);
     assert_eq!(third.count(true), site.payloads());
     is_replayed(&[&first, &second, &third], &site);
 }

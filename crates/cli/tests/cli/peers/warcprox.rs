@@ -163,14 +163,16 @@ impl Running {
         for program in &mut self.programs {
             program.interrupt();
         }
+        let mut unanswered = Vec::new();
         for program in self.programs {
-            let ended = program.end_at_last();
-            let log = ended.out.clone();
+            let log = program.end_at_last().out;
+            let lines = log.lines().filter(|line| line.contains("request failed"));
+            unanswered.extend(lines.map(str::to_owned));
             for bad in ["Traceback", "CRITICAL"] {
                 assert!(!log.contains(bad), "{log}");
             }
         }
-        Crawl::read(self.dir)
+        Crawl::read(self.dir, unanswered)
     }
 }
 
@@ -179,6 +181,8 @@ pub struct Crawl {
     dir: TempDir,
     pub files: Vec<PathBuf>,
     pub records: Vec<Record>,
+    /// What it says of questions that had no answer within its two seconds.
+    pub unanswered: Vec<String>,
 }
 
 /// A record of a capture.
@@ -191,7 +195,7 @@ pub struct Record {
 }
 
 impl Crawl {
-    fn read(dir: TempDir) -> Crawl {
+    fn read(dir: TempDir, unanswered: Vec<String>) -> Crawl {
         let files = std::fs::read_dir(dir.path().join("warcs")).unwrap();
         let mut files: Vec<PathBuf> = files.map(|entry| entry.unwrap().path()).collect();
         files.sort();
@@ -200,6 +204,7 @@ impl Crawl {
             dir,
             files,
             records,
+            unanswered,
         }
     }
 

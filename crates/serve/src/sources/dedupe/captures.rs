@@ -18,8 +18,9 @@ use crawlspace_client::Error;
 use crawlspace_client::dedupe::Capture;
 use crawlspace_warc::date_digits;
 
-/// How many captures are asked for first where the newest are wanted, of which the first may do.
-const FIRST_PAGE: u64 = 16;
+/// How many captures are asked for first where the newest are wanted, of which the first may do. The second shows that no
+/// other one is of its moment.
+const FIRST_PAGE: u64 = 2;
 /// Maximum number of captures in an answer of the server.
 const PAGE: u64 = 10_000;
 
@@ -34,6 +35,8 @@ pub(super) struct Asking {
     /// What is asked first, and next, of the last of these.
     first: Page,
     page: Page,
+    /// Whether no more captures of a URL are wanted than the first page has.
+    is_enough: bool,
     /// The digits of the first moment that counts.
     from: Option<String>,
 }
@@ -63,6 +66,7 @@ impl Asking {
             inner,
             urlkey: key.strip_suffix(b" ").unwrap_or(key).to_vec(),
             urls: forms(query),
+            is_enough: lookup.order == Order::Descending && lookup.at_most == Some(limit),
             first: page.clone(),
             page,
             from: query.from.map(|from| from.to_string()),
@@ -95,7 +99,7 @@ impl Asking {
         let answer = answer.unwrap_or_else(|| Ok(Vec::new()));
         let mut captures = answer.map_err(|error| self.failed(&error))?;
         self.inner.note(None);
-        let mut is_last = (captures.len() as u64) < self.page.limit;
+        let mut is_last = self.is_enough || (captures.len() as u64) < self.page.limit;
         if !is_last {
             self.turn(&mut captures)?;
         }
