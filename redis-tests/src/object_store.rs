@@ -73,7 +73,7 @@ impl ObjectStore {
             .clone()
     }
 
-    /// Variables of the environment of somebody who asks this store in the name of [`KEY`].
+    /// Variables of the environment of somebody who asks this store in the name of `KEY`.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ENDPOINT_URL", self.host.url("")),
