@@ -84,6 +84,13 @@ unsafe fn register(ctx: Ctx, arguments: &[&[u8]], families: &[Family]) -> Result
     if raw_missing() {
         return Err("this server is too old; Redis 7.0 or Valkey 8.0 is needed".to_string());
     }
+    if !allocator_aligns() {
+        return Err(
+            "this server's allocator aligns memory to 8 bytes only, 16 are needed; \
+                    build the server with MALLOC=jemalloc"
+                .to_string(),
+        );
+    }
     cluster::note_mode(ctx);
     let of_families = families.iter().flat_map(|family| family.settings);
     let settings: Vec<Setting> = of_families.chain(config::OWN).copied().collect();
@@ -187,5 +194,18 @@ pub(crate) fn server_info(section: &CStr, field: &CStr) -> Option<String> {
         let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
         rm!(RedisModule_FreeServerInfo(ptr::null_mut(), info));
         text
+    }
+}
+
+/// Whether blocks of the server's allocator are aligned for every type. A server without jemalloc whose C library
+/// cannot tell the size of a block (musl) puts a header of 8 bytes in front of each.
+fn allocator_aligns() -> bool {
+    const SIZE: usize = 32;
+    // SAFETY: main thread, after the function table is filled; the block is freed once.
+    unsafe {
+        let block = rm!(RedisModule_Alloc(SIZE));
+        let aligned = (block as usize).is_multiple_of(align_of::<u128>());
+        rm!(RedisModule_Free(block));
+        aligned
     }
 }
