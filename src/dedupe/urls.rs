@@ -179,20 +179,17 @@ impl<K: Store> Index<K> {
         out: &mut Batch,
     ) -> Result<bool> {
         let key = self.urls_key(ks, crawl);
+        let Some(last) = last else {
+            return Ok(ks.zset_equal(&key, score, AT_ONCE, out)?);
+        };
+        // Others may have put hashes in and out since the last one was read.
         let end = ks.zset_count(&key, score)?;
-        if end == 0 {
-            return Ok(false);
-        }
-        let mut begin = ks.zset_count(&key, score - 1.0)?;
-        if let Some(last) = last {
-            // Others may have put hashes in and out since it was read.
-            let mut behind = end;
-            while begin < behind {
-                let middle = begin.midpoint(behind);
-                match ks.zset_at(&key, middle)? {
-                    Some((hash, _)) if hash.as_ref() <= last => begin = middle + 1,
-                    _ => behind = middle,
-                }
+        let (mut begin, mut behind) = (ks.zset_count(&key, score - 1.0)?, end);
+        while begin < behind {
+            let middle = begin.midpoint(behind);
+            match ks.zset_at(&key, middle)? {
+                Some((hash, _)) if hash.as_ref() <= last => begin = middle + 1,
+                _ => behind = middle,
             }
         }
         let n = end.saturating_sub(begin).min(AT_ONCE);

@@ -368,6 +368,15 @@ impl<V: Native> Keyspace for MemoryKeyspace<V> {
         Ok(())
     }
 
+    fn zset_equal(&mut self, key: &Vec<u8>, score: f64, n: u64, out: &mut Batch) -> Result<bool> {
+        let ranked = self.ranked(key)?;
+        let mut equal = ranked.iter().filter(|(_, other)| *other == score);
+        for (member, _) in equal.by_ref().take(n as usize) {
+            out.push(member, b"");
+        }
+        Ok(equal.next().is_some())
+    }
+
     fn zset_len(&mut self, key: &Vec<u8>) -> Result<u64> {
         Ok(typed!(self, key, SortedSet).map_or(0, |z| z.len() as u64))
     }

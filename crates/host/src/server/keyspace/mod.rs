@@ -355,6 +355,10 @@ impl Keyspace for RedisKeyspace {
         self.range(c"ZRANGE", key, KeyType::SortedSet, (rank, n), out)
     }
 
+    fn zset_equal(&mut self, key: &RmString, score: f64, n: u64, out: &mut Batch) -> Result<bool> {
+        self.with_score(key, score, n, out)
+    }
+
     fn zset_len(&mut self, key: &RmString) -> Result<u64> {
         self.length(key, KeyType::SortedSet)
     }

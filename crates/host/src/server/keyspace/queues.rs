@@ -96,6 +96,43 @@ impl RedisKeyspace {
             .map(|score| (RmString::new(&member), score)))
     }
 
+    /// Appends the first `n` members with a score to `out`; true when there are more of them.
+    pub(super) fn with_score(
+        &mut self,
+        key: &RmString,
+        score: f64,
+        n: u64,
+        out: &mut Batch,
+    ) -> Result<bool> {
+        let handle = self.handle(key, KeyType::SortedSet, false)?;
+        if handle.is_null() || Self::is_empty(handle) {
+            return Ok(false);
+        }
+        // SAFETY: main thread, open sorted set; the walk is ended before anything else happens to it, and the strings
+        // that it gives are the caller's.
+        unsafe {
+            let begun = rm!(RedisModule_ZsetFirstInScoreRange(
+                handle, score, score, 0, 0
+            ));
+            if begun != raw::REDISMODULE_OK as c_int {
+                return Ok(false);
+            }
+            for _ in 0..n {
+                let member = rm!(RedisModule_ZsetRangeCurrentElement(handle, ptr::null_mut()));
+                if member.is_null() {
+                    break;
+                }
+                out.push(RmString::from_owned(member).as_ref(), b"");
+                if rm!(RedisModule_ZsetRangeNext(handle)) == 0 {
+                    break;
+                }
+            }
+            let more = rm!(RedisModule_ZsetRangeEndReached(handle)) == 0;
+            rm!(RedisModule_ZsetRangeStop(handle));
+            Ok(more)
+        }
+    }
+
     pub(super) fn count_up_to(&mut self, key: &RmString, most: f64) -> Result<u64> {
         if self.length(key, KeyType::SortedSet)? == 0 {
             return Ok(0);
