@@ -106,11 +106,9 @@ impl<R: Read> Reader<R> {
         if !self.input.is_in_member() {
             self.offset = self.input.position();
             if !self.input.open()? {
-                let is_empty = self.offset == 0;
-                return if is_empty {
-                    Err(Problem::Empty)
-                } else {
-                    Ok(None)
+                return match self.offset {
+                    0 => Err(Problem::Empty),
+                    _ => Ok(None),
                 };
             }
         }
@@ -153,11 +151,9 @@ impl<R: Read> Reader<R> {
     }
 
     pub(super) fn finish(&mut self) -> Result<Extent, Error> {
-        loop {
-            match self.block()?.len() {
-                0 => break,
-                bytes => self.take(bytes),
-            }
+        while self.parser.left() > 0 {
+            let bytes = self.block()?.len();
+            self.take(bytes);
         }
         let compression = if self.input.is_in_member() {
             Compression::PerRecord
