@@ -424,6 +424,8 @@ impl Server {
             ["--unixsocket", &path("redis.sock")]; ["--dir", &path("")]; ["--logfile", &path("redis.log")];
             ["--save", ""]; ["--enable-debug-command", "yes"]; ["--crash-memcheck-enabled", "no"];
             ["--repl-diskless-sync", "yes"]; ["--repl-diskless-sync-delay", "0"];
+            // A long script of the benchmarks is waited for.
+            ["--busy-reply-threshold", "0"];
             // A disconnected link comes back at once rather than after a second.
             ["--hz", "100"];
         ];
