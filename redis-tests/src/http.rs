@@ -80,7 +80,15 @@ impl Connection {
         body: &[u8],
     ) -> io::Result<Answer> {
         self.send(method, target, fields, body)?;
-        let (mut answer, how) = self.head(method == "HEAD")?;
+        self.answer(method == "HEAD")
+    }
+
+    /// Reads all of the answer to what was sent, which after `HEAD` has no body.
+    ///
+    /// # Errors
+    /// When the connection breaks or what comes is not HTTP.
+    pub fn answer(&mut self, without_body: bool) -> io::Result<Answer> {
+        let (mut answer, how) = self.head(without_body)?;
         match how {
             Framing::None => {}
             Framing::Length(length) => {

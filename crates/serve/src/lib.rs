@@ -17,6 +17,7 @@
 //! | [`memory`] | what all requests together may keep |
 //! | [`link_format`] | links with attributes, as Memento has them |
 //! | [`packages`] | WACZ files that both read |
+//! | [`reload`] | another configuration while the server runs |
 //! | [`resource`] | rows to WARC records |
 //! | [`server`] | HTTP |
 //! | [`metrics`] | figures as Prometheus reads them |
@@ -40,12 +41,14 @@ mod operations;
 pub mod packages;
 pub mod query;
 mod reason;
+pub mod reload;
 pub mod resource;
 pub mod server;
 mod shown;
 pub mod source;
 pub mod sources;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use self::collection::Collection;
@@ -68,6 +71,9 @@ pub struct Federation {
     pub public_url: Option<String>,
     /// Indexes of jobs, if there are any.
     pub indexes: Option<Arc<Indexes>>,
+    packages: Arc<Packages>,
+    /// What all of it was made from.
+    config: Config,
 }
 
 impl Federation {
@@ -85,18 +91,63 @@ impl Federation {
     /// # Errors
     /// What cannot work, in words.
     pub fn open_at(config: &Config, public_url: Option<String>) -> Result<Arc<Federation>, String> {
-        let net = Net::new(&config.allow_private)?;
-        let packages = Packages::new(&net);
-        let open = |collection| Collection::open(collection, &net, &packages).map(Arc::new);
+        Federation::open_after(None, config, public_url)
+    }
+
+    /// Opens what another configuration says, to be served in place of this federation. Both share what is unchanged:
+    /// collections with their figures, indexes of jobs, WACZ files that are open, and connections to other servers.
+    ///
+    /// # Errors
+    /// What cannot work, in words.
+    pub fn reopen(&self, config: &Config) -> Result<Arc<Federation>, String> {
+        Federation::open_after(Some(self), config, self.public_url.clone())
+    }
+
+    fn open_after(
+        before: Option<&Federation>,
+        config: &Config,
+        public_url: Option<String>,
+    ) -> Result<Arc<Federation>, String> {
+        // Everything that fetches does it by a way with the guard, so that under another guard nothing stays.
+        let kept = before.filter(|before| before.config.allow_private == config.allow_private);
+        let net = match kept {
+            Some(kept) => Arc::clone(&kept.net),
+            None => Net::new(&config.allow_private)?,
+        };
+        if let Some(address) = before.and_then(|before| before.net.operator()) {
+            net.refuse_operators(address);
+        }
+        let packages = match kept {
+            Some(kept) => kept.packages.only(config),
+            None => Packages::new(&net),
+        };
+        let open_before = kept.into_iter().flat_map(|kept| {
+            let collections = kept.config.collections.iter().zip(&kept.collections);
+            collections.map(|(config, open)| (&*config.name, (config, open)))
+        });
+        let open_before: HashMap<&str, _> = open_before.collect();
+        let open = |wanted: &config::Collection| match open_before.get(&*wanted.name) {
+            Some((config, open)) if *config == wanted => Ok(Arc::clone(open)),
+            _ => Collection::open(wanted, &net, &packages).map(Arc::new),
+        };
         let collections = config.collections.iter().map(open);
-        let open = |indexes| Indexes::open(indexes, Guard::new(&config.allow_private));
-        let indexes = config.indexes.as_ref().map(open).transpose();
+        let collections = collections.collect::<Result<_, String>>()?;
+        let indexes = match kept.filter(|kept| kept.config.indexes == config.indexes) {
+            Some(kept) => kept.indexes.clone(),
+            None => {
+                let open = |indexes| Indexes::open(indexes, Guard::new(&config.allow_private));
+                let indexes = config.indexes.as_ref().map(open).transpose();
+                indexes.map_err(|error| format!("indexes: {error}"))?
+            }
+        };
         Ok(Arc::new(Federation {
-            collections: collections.collect::<Result<_, String>>()?,
-            resources: Resources::new(&net, packages, &config.folder),
+            collections,
+            resources: Resources::new(&net, Arc::clone(&packages), &config.folder),
             net,
             public_url,
-            indexes: indexes.map_err(|error| format!("indexes: {error}"))?,
+            indexes,
+            packages,
+            config: config.clone(),
         }))
     }
 

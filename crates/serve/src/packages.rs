@@ -7,6 +7,8 @@ use crawlspace_archive::index::{Choice, Listings};
 use crawlspace_archive::net::Net;
 use crawlspace_archive::wacz::Location;
 
+use super::config::{Config, Loader, SourceKind};
+
 /// The packages at each place that something is configured for.
 pub struct Packages {
     net: Arc<Net>,
@@ -19,6 +21,31 @@ impl Packages {
         Arc::new(Packages {
             net: Arc::clone(net),
             places: Mutex::default(),
+        })
+    }
+
+    /// What stays of it under another configuration: the places that this one names as well.
+    pub(crate) fn only(&self, config: &Config) -> Arc<Packages> {
+        let mut kept = HashMap::new();
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        for step in config.collections.iter().flat_map(|one| &one.steps) {
+            let indexes = step.sources.iter().filter_map(|source| match &source.kind {
+                SourceKind::Wacz { path } => Some(path),
+                _ => None,
+            });
+            let archives = step.resource.iter().filter_map(|loader| match loader {
+                Loader::Packages(path) => Some(path),
+                _ => None,
+            });
+            for path in indexes.chain(archives) {
+                if let Some(listings) = places.get(path) {
+                    kept.insert(path.clone(), Arc::clone(listings));
+                }
+            }
+        }
+        Arc::new(Packages {
+            net: Arc::clone(&self.net),
+            places: Mutex::new(kept),
         })
     }
 

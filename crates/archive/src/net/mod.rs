@@ -144,6 +144,11 @@ impl Net {
         let _ = self.operator.set(address);
     }
 
+    /// The address that [`Net::refuse_operators`] refuses, if there is one.
+    pub fn operator(&self) -> Option<SocketAddr> {
+        self.operator.get().copied()
+    }
+
     /// Sends a request, over a connection that was kept where there is one. An answer with a redirect is followed,
     /// up to ten times.
     ///

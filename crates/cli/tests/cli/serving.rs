@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crawlspace_serve::Federation;
 use crawlspace_serve::config::Config;
+use crawlspace_serve::reload::Current;
 use crawlspace_serve::server::{Options, serve};
 use redis_tests::http::{Answer, get};
 use redis_tests::{Program, with};
@@ -51,8 +52,13 @@ impl Stage {
 
     /// Starts it with the configuration in a folder of the test's own.
     pub fn start_in(folder: &Path, config: &str) -> Stage {
+        Stage::start_in_with(folder, config, "")
+    }
+
+    /// Starts it with the configuration in a folder of the test's own, and more words on the command line.
+    pub fn start_in_with(folder: &Path, config: &str, words: &str) -> Stage {
         let dir = tempfile::tempdir().unwrap();
-        Stage::of(command(folder, config, ""), dir)
+        Stage::of(command(folder, config, words), dir)
     }
 
     /// Starts it with `--allow-origin`, so that pages of that origin may ask it.
@@ -128,7 +134,7 @@ fn command(folder: &Path, config: &str, words: &str) -> Command {
 
 /// The server within this process, with short timeouts.
 pub struct Impatient {
-    federation: Arc<Federation>,
+    current: Arc<Current>,
     pub address: SocketAddr,
     runtime: Option<Runtime>,
 }
@@ -137,16 +143,16 @@ impl Impatient {
     /// Starts it with the text of a configuration in a folder.
     pub fn start(config: &str, folder: &Path) -> Impatient {
         let (config, _) = Config::parse(config, "config.yaml", folder).unwrap();
-        let federation = Federation::open(&config).unwrap();
+        let current = Current::new(Federation::open(&config).unwrap());
         let runtime = Runtime::new().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let short = Duration::from_millis(300);
         let options = with!(Options, head: short, stall: short);
         let never = std::future::pending();
-        runtime.spawn(serve(Arc::clone(&federation), listener, options, never));
+        runtime.spawn(serve(Arc::clone(&current), listener, options, never));
         Impatient {
-            federation,
+            current,
             address,
             runtime: Some(runtime),
         }
@@ -154,7 +160,7 @@ impl Impatient {
 
     /// Who uses it now: the server itself and each connection.
     pub fn users(&self) -> usize {
-        Arc::strong_count(&self.federation)
+        Arc::strong_count(&self.current)
     }
 }
 

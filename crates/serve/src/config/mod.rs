@@ -14,7 +14,7 @@ mod source;
 mod tests;
 mod yaml;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crawlspace_archive::net::Network;
@@ -193,6 +193,14 @@ pub enum Loader {
     PathIndex(PathBuf),
     /// `warc-index+redis://…`: a hash from names to paths.
     RedisIndex(String),
+}
+
+impl Config {
+    /// Files that it names and that are read once, when it is opened. Those of sources and loaders are not among them:
+    /// they are read when they are asked, and looked at for changes then.
+    pub fn files(&self) -> Vec<&Path> {
+        Vec::new()
+    }
 }
 
 impl SourceKind {

@@ -345,7 +345,7 @@ impl Reader<'_> {
             0 => format!("there are no collections in {root}"),
             MAX_FOLDERS => format!("no more than {MAX_FOLDERS} collections of {root} are served"),
             _ => format!(
-                "of {root} these are served, and new ones after a restart: {}",
+                "of {root} these are served, and new ones after a reload (SIGHUP): {}",
                 names.join(", ")
             ),
         };
@@ -374,7 +374,7 @@ impl Reader<'_> {
         }
         step.resource.push(Loader::Live);
         if folders.all.is_empty() {
-            let what = "$all are the collections that are folders, of which there are none: new ones are seen after a restart";
+            let what = "$all are the collections that are folders, of which there are none: new ones are seen after a reload (SIGHUP)";
             self.found.warning(entry.value.position, what);
             let none = Folder {
                 name: entry.key.to_string(),

@@ -50,6 +50,7 @@ use tracing::Instrument;
 use super::Federation;
 use super::collection::Collection;
 use super::figures::Api;
+use super::reload::Current;
 use crawlspace_archive::net::via::{Cycle, Via};
 
 use self::body::Body;
@@ -97,12 +98,13 @@ impl Default for Options {
     }
 }
 
-/// Answers requests until `stop` is ready, and then those that are under way, for some seconds.
+/// Answers requests until `stop` is ready, and then those that are under way, for some seconds. A request is answered
+/// from the federation that is current when its head has come.
 ///
 /// # Errors
 /// When nothing more can be accepted.
 pub async fn serve(
-    federation: Arc<Federation>,
+    current: Arc<Current>,
     listener: TcpListener,
     options: Options,
     stop: impl Future<Output = ()>,
@@ -111,6 +113,7 @@ pub async fn serve(
         options.connections.min(Semaphore::MAX_PERMITS),
     ));
     if options.operator {
+        let federation = current.federation();
         federation.net.refuse_operators(listener.local_addr()?);
     }
     let options = Arc::new(options);
@@ -137,14 +140,14 @@ pub async fn serve(
             }
         };
         let _ = stream.set_nodelay(true);
-        let (federation, options) = (Arc::clone(&federation), Arc::clone(&options));
+        let (current, options) = (Arc::clone(&current), Arc::clone(&options));
         let mut ends = ends.clone();
         connections.spawn(async move {
             let _place = place;
             let (head, stall) = (options.head, options.stall);
             let service = service_fn(move |request| {
-                let (federation, options) = (Arc::clone(&federation), Arc::clone(&options));
-                let answer = async move { logged(federation, request, &options).await };
+                let (current, options) = (Arc::clone(&current), Arc::clone(&options));
+                let answer = async move { logged(&current, request, &options).await };
                 numbered(answer).map(Ok::<_, Infallible>)
             });
             let connection = http1::Builder::new()
@@ -167,7 +170,7 @@ pub async fn serve(
     }
     drop(listener);
     let _ = ending.send(true);
-    if let Some(indexes) = &federation.indexes {
+    if let Some(indexes) = &current.federation().indexes {
         indexes.stop();
     }
     let all = async { while connections.join_next().await.is_some() {} };
@@ -193,10 +196,11 @@ async fn numbered(answer: impl Future<Output = Response<Body>>) -> Response<Body
 
 /// The answer, with what every answer has.
 async fn logged(
-    federation: Arc<Federation>,
+    current: &Current,
     request: Request<Incoming>,
     options: &Options,
 ) -> Response<Body> {
+    let federation = current.federation();
     let about = options.access_log.then(|| {
         (
             Instant::now(),
@@ -225,7 +229,7 @@ async fn logged(
             &format!("the head of the request has more than {MAX_HEAD} bytes"),
         )
     } else if options.operator {
-        for_operator(&federation, &request).await
+        for_operator(current, &federation, &request).await
     } else {
         match Via::of(request.headers()) {
             Ok(way) => way.answer(answer(federation, request)).await,
@@ -375,13 +379,17 @@ const PATHS: &str = "a collection has index, cdx, resource, resource-post, list_
     and timemap/link/<url>, timemap/json/<url>, timemap/cdxj/<url>";
 
 /// Answers at the operator's address: `/_status` and `/_metrics`.
-async fn for_operator(federation: &Arc<Federation>, request: &Request<Incoming>) -> Response<Body> {
+async fn for_operator(
+    current: &Current,
+    federation: &Arc<Federation>,
+    request: &Request<Incoming>,
+) -> Response<Body> {
     if let Some(refused) = only_read(request.method()) {
         return refused;
     }
     match request.uri().path() {
-        "/_status" => state::status(federation).await,
-        "/_metrics" => state::metrics(federation).await,
+        "/_status" => state::status(federation, &current.reloads()).await,
+        "/_metrics" => state::metrics(federation, &current.reloads()).await,
         _ => message(StatusCode::NOT_FOUND, "here are /_status and /_metrics"),
     }
 }

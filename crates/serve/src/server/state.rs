@@ -7,6 +7,8 @@ use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
+use crawlspace_archive::timestamp::Timestamp;
+
 use super::body::Body;
 use super::indexes::listing;
 use super::reply::{json as reply_json, message, page};
@@ -15,6 +17,7 @@ use crate::breaker::BreakerState;
 use crate::collection::Collection;
 use crate::group::Member;
 use crate::metrics::{MEDIA, Metrics};
+use crate::reload::Reloads;
 
 /// Limit of looks at all sources under way at once, since paths are looked at, and a file system can hang.
 static LOOKING: Semaphore = Semaphore::const_new(4);
@@ -69,7 +72,7 @@ fn sources(federation: &Federation) -> Vec<Seen> {
 }
 
 /// `/_status`.
-pub(crate) async fn status(federation: &Arc<Federation>) -> Response<Body> {
+pub(crate) async fn status(federation: &Arc<Federation>, reloads: &Reloads) -> Response<Body> {
     let Some(seen) = look(federation).await else {
         return late();
     };
@@ -93,11 +96,24 @@ pub(crate) async fn status(federation: &Arc<Federation>) -> Response<Body> {
             "sources": sources,
         }));
     }
-    let mut status = json!({ "version": env!("CARGO_PKG_VERSION"), "collections": collections });
+    let failure = reloads.failure.as_ref();
+    let mut status = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "configuration": {
+            "loaded": reloads.loaded.to_string(),
+            "reloads": { "success": reloads.succeeded, "failure": reloads.failed },
+            "last_error": failure.map(problem),
+        },
+        "collections": collections,
+    });
     if let (Some(indexes), Value::Object(status)) = (&federation.indexes, &mut status) {
         status.insert("indexes".to_owned(), listing::status(indexes).await);
     }
     fresh(reply_json(StatusCode::OK, &status))
+}
+
+fn problem((time, reason): &(Timestamp, String)) -> Value {
+    json!({ "time": time.to_string(), "reason": reason })
 }
 
 fn source(seen: &Seen) -> Value {
@@ -123,9 +139,7 @@ fn source(seen: &Seen) -> Value {
         "breaker": breaker,
         "requests": figures.requests(),
         "errors": errors,
-        "last_error": figures.last_error().map(|(time, reason)| {
-            json!({ "time": time.to_string(), "reason": reason })
-        }),
+        "last_error": figures.last_error().as_ref().map(problem),
         "rows": figures.rows(),
         "broken_lines": seen.member.source.broken(),
         "latency_ms": {
@@ -137,13 +151,14 @@ fn source(seen: &Seen) -> Value {
 }
 
 /// `/_metrics`, in the text format of Prometheus, version 0.0.4.
-pub(crate) async fn metrics(federation: &Arc<Federation>) -> Response<Body> {
+pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> Response<Body> {
     let Some(seen) = look(federation).await else {
         return late();
     };
     let mut out = Metrics::default();
     out.family("build_info", "gauge", "The version that runs.");
     out.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    config_reloads(reloads, &mut out);
     out.family("requests_total", "counter", "Requests to a collection.");
     for collection in &federation.collections {
         for (api, hundred, count) in collection.requests.counts() {
@@ -178,6 +193,23 @@ pub(crate) async fn metrics(federation: &Arc<Federation>) -> Response<Body> {
         listing::metrics(indexes, &mut out).await;
     }
     fresh(page(StatusCode::OK, MEDIA, out.into_text()))
+}
+
+fn config_reloads(reloads: &Reloads, out: &mut Metrics) {
+    let name = "config_reloads_total";
+    let help = "How often the configuration was read again, and what came of it.";
+    out.family(name, "counter", help);
+    out.sample(name, &[("result", "success")], reloads.succeeded as f64);
+    out.sample(name, &[("result", "failure")], reloads.failed as f64);
+    let name = "config_last_reload_successful";
+    let help = "Whether the configuration as it was when it was last read is served.";
+    out.family(name, "gauge", help);
+    let successful = u8::from(reloads.failure.is_none());
+    out.sample(name, &[], f64::from(successful));
+    let name = "config_last_success_timestamp_seconds";
+    let help = "When the configuration that is served was read.";
+    out.family(name, "gauge", help);
+    out.sample(name, &[], reloads.loaded.seconds() as f64);
 }
 
 type Figure = fn(&Seen) -> f64;

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use crawlspace_serve::reload::{ConfigFiles, Current};
 use crawlspace_serve::{Federation, memory, server};
 use futures_util::FutureExt;
 use http::HeaderValue;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{config, open_files};
 
@@ -22,6 +23,10 @@ const GRACE: Duration = Duration::from_secs(2);
 ///
 /// The address is printed as soon as requests are answered. SIGTERM and Ctrl-C end it: requests that are under way
 /// are answered first, for some seconds.
+///
+/// The configuration is read again when its file has changed, and at SIGHUP. Requests that are under way end with the
+/// one before. A configuration that cannot be used changes nothing, and the log says why. Options and variables of the
+/// environment stay as they were at the start.
 #[derive(Args)]
 pub(crate) struct Serve {
     /// The configuration: YAML, as `crawlspace config check` accepts it.
@@ -34,6 +39,9 @@ pub(crate) struct Serve {
     /// it at the start.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     status: SocketAddr,
+    /// Read the configuration again at SIGHUP only, and not whenever its file has changed.
+    #[arg(long)]
+    no_watch: bool,
     /// Log each request.
     #[arg(long)]
     access_log: bool,
@@ -68,13 +76,18 @@ impl Serve {
         open_files::allow_more();
         memory::limit(self.memory.saturating_mul(1 << 20));
         let warn = |warning| tracing::warn!(%warning, "the configuration");
-        let Some(config) = config::read(&self.config, warn) else {
-            return Ok(false);
-        };
-        let federation = Federation::open_at(&config, self.public_url).map_err(io::Error::other)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
+        // From here on a SIGHUP ends nothing, also if it comes before the configuration is read.
+        let hangup = runtime.block_on(async { signal(SignalKind::hangup()) })?;
+        let mut files = ConfigFiles::of(self.config.clone());
+        let Some(config) = config::read(&self.config, warn) else {
+            return Ok(false);
+        };
+        files.look(&config);
+        let federation = Federation::open_at(&config, self.public_url).map_err(io::Error::other)?;
+        let current = Current::new(federation);
         let served = runtime.block_on(async {
             let listener = listen(self.bind).await?;
             let for_operator = listen(self.status).await?;
@@ -100,20 +113,32 @@ impl Serve {
                 allow_origin: self.allow_origin,
                 ..server::Options::default()
             };
+            // Said before anything can take its place: what does gets the address from it.
+            let address = for_operator.local_addr()?;
+            current.federation().net.refuse_operators(address);
+            let reloads = reload(Arc::clone(&current), files, hangup, !self.no_watch);
+            tokio::spawn(reloads);
             tokio::try_join!(
-                server::serve(
-                    Arc::clone(&federation),
-                    for_operator,
-                    operator,
-                    stop.clone()
-                ),
-                server::serve(federation, listener, options, stop),
+                server::serve(Arc::clone(&current), for_operator, operator, stop.clone()),
+                server::serve(current, listener, options, stop),
             )?;
             Ok(true)
         });
         // What is being built need not be finished: whatever is half of it does no harm.
         runtime.shutdown_timeout(GRACE);
         served
+    }
+}
+
+/// Reads the configuration again at each SIGHUP, and when its files have changed. All signals that come during one
+/// reload make for one more.
+async fn reload(current: Arc<Current>, mut files: ConfigFiles, mut hangup: Signal, watch: bool) {
+    loop {
+        tokio::select! {
+            _ = hangup.recv() => {}
+            () = files.changed(), if watch => {}
+        }
+        files = current.reload(files).await;
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crawlspace_serve::config::Config;
+use crawlspace_serve::reload::Current;
 use crawlspace_serve::{Federation, server};
 use redis_tests::assert_contains;
 use redis_tests::http::{Answer, ask, get};
@@ -190,7 +191,7 @@ async fn links_lead_to_where_others_see_the_server() {
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let served = tokio::spawn(server::serve(
-        federation,
+        Current::new(federation),
         listener,
         server::Options::default(),
         async {

@@ -18,6 +18,7 @@ pub(crate) mod outback;
 mod packages;
 mod page;
 mod records;
+mod reload;
 mod remote_packages;
 mod replay;
 mod requests;

@@ -98,7 +98,10 @@ fn folders_are_collections_when_the_configuration_says_so() {
             panic!("{remarks:?}");
         };
         let what = &remark.what;
-        assert!(what.ends_with("new ones after a restart: a, b"), "{what}");
+        assert!(
+            what.ends_with("new ones after a reload (SIGHUP): a, b"),
+            "{what}"
+        );
     }
     // One that is written down goes before a folder of that name.
     let text = "collections_root: collections\ncollections: {b: $live, z: $live}";

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crawlspace_serve::config::Config;
+use crawlspace_serve::reload::Current;
 use crawlspace_serve::{Federation, server};
 use crawlspace_warc::Reader;
 use redis_tests::ScriptedHost;
@@ -33,7 +34,7 @@ impl Server {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         runtime.spawn(server::serve(
-            federation,
+            Current::new(federation),
             listener,
             server::Options::default(),
             std::future::pending(),

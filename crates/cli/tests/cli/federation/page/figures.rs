@@ -38,7 +38,7 @@ fn metrics(stage: &Stage) -> HashMap<String, f64> {
         }
         let (sample, value) = line.rsplit_once(' ').unwrap();
         let (name, labels) = sample.split_once('{').unwrap();
-        assert!(labels.ends_with("\"}"), "{line}");
+        assert!(labels == "}" || labels.ends_with("\"}"), "{line}");
         let family = ["_bucket", "_sum", "_count"]
             .iter()
             .find_map(|end| name.strip_suffix(end))

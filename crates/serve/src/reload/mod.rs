@@ -1,0 +1,190 @@
+//! Another configuration in place of the one that is served, without an end of the server.
+//!
+//! A request takes the [`Federation`] that is current when it begins, and keeps it to its end: of a federation that was
+//! replaced, nothing is left once its last request has ended. A configuration that cannot be used changes nothing.
+
+mod files;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use crawlspace_archive::timestamp::Timestamp;
+use tokio::task::spawn_blocking;
+
+pub use self::files::ConfigFiles;
+use super::Federation;
+use super::config::Config;
+
+/// The federation that requests are answered from, which can be replaced while they are.
+pub struct Current {
+    federation: RwLock<Arc<Federation>>,
+    reloads: Mutex<Reloads>,
+}
+
+/// How often the configuration was read again, and what came of it.
+#[derive(Clone)]
+pub(crate) struct Reloads {
+    /// How often another federation took the place of the one before.
+    pub succeeded: u64,
+    /// How often nothing was changed, because the configuration could not be used.
+    pub failed: u64,
+    /// When the configuration that is served was read.
+    pub loaded: Timestamp,
+    /// When the last reload failed, and why; none if it succeeded.
+    pub failure: Option<(Timestamp, String)>,
+}
+
+impl Current {
+    /// Requests are answered from this federation, until there is another one.
+    pub fn new(federation: Arc<Federation>) -> Arc<Current> {
+        Arc::new(Current {
+            federation: RwLock::new(federation),
+            reloads: Mutex::new(Reloads {
+                succeeded: 0,
+                failed: 0,
+                loaded: Timestamp::now(),
+                failure: None,
+            }),
+        })
+    }
+
+    /// What a request that begins now is answered from.
+    pub fn federation(&self) -> Arc<Federation> {
+        let current = self.federation.read();
+        Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads a configuration again, and serves it from then on. If it cannot be used, everything stays as it is. Either
+    /// way the log and the operator's figures say what came of it. Gives the files as they were read.
+    pub async fn reload(&self, files: ConfigFiles) -> ConfigFiles {
+        let (before, mut files) = (self.federation(), files.again().await);
+        let mut read = files.clone();
+        let opened = spawn_blocking(move || (reopened(&before, &mut read), read)).await;
+        let opened = match opened {
+            Ok((opened, read)) => {
+                files = read;
+                opened
+            }
+            Err(error) => Err(format!("reading it broke off: {error}")),
+        };
+        match opened {
+            Ok(federation) => {
+                let mut current = self
+                    .federation
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner);
+                let before = std::mem::replace(&mut *current, federation);
+                drop(current);
+                drop(before);
+                let file = files.config().display();
+                tracing::info!(%file, "the configuration was reloaded");
+                let mut reloads = self.lock();
+                reloads.succeeded += 1;
+                reloads.loaded = Timestamp::now();
+                reloads.failure = None;
+            }
+            Err(reason) => {
+                for error in reason.lines() {
+                    tracing::error!(%error, "the configuration was not reloaded, and the one before stays in use");
+                }
+                let mut reloads = self.lock();
+                reloads.failed += 1;
+                reloads.failure = Some((Timestamp::now(), reason));
+            }
+        }
+        files
+    }
+
+    /// How often the configuration was read again, and what came of it.
+    pub(crate) fn reloads(&self) -> Reloads {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Reloads> {
+        self.reloads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the files say now, beside the federation that they said before.
+///
+/// # Errors
+/// Everything that is wrong with them, a line each.
+fn reopened(before: &Federation, files: &mut ConfigFiles) -> Result<Arc<Federation>, String> {
+    let (config, warnings) = Config::read(files.config()).map_err(|errors| errors.to_string())?;
+    files.look(&config);
+    let name = files.config().display().to_string();
+    for warning in &warnings {
+        tracing::warn!(warning = %warning.of(&name), "the configuration");
+    }
+    let federation = before.reopen(&config);
+    federation.map_err(|error| format!("{name}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A configuration in a folder, and what is served of it.
+    async fn start(text: &str) -> (tempfile::TempDir, ConfigFiles, Arc<Current>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.yaml");
+        std::fs::write(&path, text).unwrap();
+        let federation = Federation::open(&Config::load(&path).unwrap()).unwrap();
+        (dir, ConfigFiles::of(path), Current::new(federation))
+    }
+
+    #[tokio::test]
+    async fn of_a_replaced_federation_nothing_is_left_after_its_last_request() {
+        let (_dir, files, current) = start("collections: {live: $live}").await;
+        let request = current.federation();
+        let old = Arc::downgrade(&request);
+        current.reload(files).await;
+        assert!(!Arc::ptr_eq(&request, &current.federation()));
+        assert!(old.upgrade().is_some());
+        drop(request);
+        assert!(old.upgrade().is_none());
+    }
+
+    #[tokio::test]
+    async fn what_is_unchanged_stays_and_nothing_of_it_under_another_guard() {
+        let one = "collections: {a: ./a.cdxj, b: ./b.cdxj, w: wacz+./w}";
+        let (_dir, files, current) = start(one).await;
+        let before = current.federation();
+        let two = "collections: {b: ./b.cdxj, a: ./other.cdxj, w: wacz+./w, c: ./c.cdxj}";
+        std::fs::write(files.config(), two).unwrap();
+        let files = current.reload(files).await;
+        let after = current.federation();
+        let names: Vec<&str> = after.collections.iter().map(|one| &*one.name).collect();
+        assert_eq!(names, ["b", "a", "w", "c"]);
+        let same = |name, before: &Federation, after: &Federation| {
+            let [before, after] = [before, after].map(|all| all.collection(name).unwrap().clone());
+            Arc::ptr_eq(&before, &after)
+        };
+        for (name, stays) in [("a", false), ("b", true), ("w", true)] {
+            assert_eq!(same(name, &before, &after), stays, "{name}");
+        }
+        assert!(Arc::ptr_eq(&before.net, &after.net));
+        std::fs::write(files.config(), format!("{two}\nallow_private: [10.0.0.1]")).unwrap();
+        current.reload(files).await;
+        let guarded = current.federation();
+        for name in names {
+            assert!(!same(name, &after, &guarded), "{name}");
+        }
+        assert!(!Arc::ptr_eq(&after.net, &guarded.net));
+    }
+
+    #[tokio::test]
+    async fn a_configuration_that_cannot_be_used_changes_nothing() {
+        let (_dir, files, current) = start("collections: {live: $live}").await;
+        let before = current.federation();
+        std::fs::write(files.config(), "collections: {live: $life}").unwrap();
+        let files = current.reload(files).await;
+        assert!(Arc::ptr_eq(&before, &current.federation()));
+        let reloads = current.reloads();
+        assert_eq!((reloads.succeeded, reloads.failed), (0, 1));
+        let (_, reason) = reloads.failure.unwrap();
+        assert!(reason.contains("config.yaml:1:21: "), "{reason}");
+        std::fs::remove_file(files.config()).unwrap();
+        current.reload(files).await;
+        assert_eq!(current.reloads().failed, 2);
+    }
+}
