@@ -13,13 +13,15 @@ use super::memory::Full;
 use super::operations::{Operations, Reorder, SORTED, Unsorted};
 use super::packages::Packages;
 use super::reason::Reason;
+use super::rules::{self, Rules};
 use super::sources::{self, DedupeSource, Identity};
 use crate::query::{BadQuery, PAGE_OF_BLOCKS, Query, Selection};
 use crate::source::Lookup;
 use crawlspace_archive::net::Net;
-use crawlspace_archive::row;
+use crawlspace_archive::row::{self, Row};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::{Batch, Limits, SourceError};
+use crawlspace_archive::timestamp::Timestamp;
 
 /// A collection.
 pub struct Collection {
@@ -31,6 +33,7 @@ pub struct Collection {
     pub requests: Requests,
     access: Option<Access>,
     access_point: Option<String>,
+    rules: Option<Arc<Rules>>,
     /// Whether similar URLs are looked for where there is no row.
     fuzzy: bool,
     /// What knows where originals of revisits are, besides its sources.
@@ -118,6 +121,7 @@ impl Collection {
             requests: Requests::default(),
             access,
             access_point: config.access_point.clone(),
+            rules: config.rules.clone(),
             fuzzy: config.fuzzy,
             originals: config.dedupe.as_deref().map(originals),
         })
@@ -131,6 +135,12 @@ impl Collection {
     /// Its dedupe index, or the first of them, if it has one.
     pub(crate) fn dedupe(&self) -> Option<&DedupeSource> {
         self.members().find_map(|member| member.source.dedupe())
+    }
+
+    /// Whether an access rule blocks the record of a row.
+    pub(crate) fn blocks_record(&self, row: &Row) -> bool {
+        let access = |rules: &Arc<Rules>| rules.access(row, Timestamp::now());
+        self.rules.as_ref().map(access) == Some(rules::Access::Block)
     }
 
     /// The query as this collection understands it: its access point stands for one that is not said.
@@ -258,6 +268,9 @@ impl Collection {
         {
             rows = visible(rows, access, query);
         }
+        if let Some(rules) = self.rules.clone() {
+            rows = rows.map(move |batch| Ok(allowed(batch?, &rules))).boxed();
+        }
         if let Some(mut operations) = Operations::of(query) {
             let ended = rows.map(Some).chain(stream::once(async { None }));
             let left = ended.map(move |batch| match batch {
@@ -350,7 +363,7 @@ impl Collection {
         step: &Step,
         query: &Arc<Query>,
     ) -> Result<Option<u64>, (Arc<str>, SourceError)> {
-        if query.point.is_some() || !query.tag_filters.is_empty() {
+        if query.point.is_some() || !query.tag_filters.is_empty() || self.rules.is_some() {
             return Ok(None);
         }
         step.group.blocks(&self.lookup(query, true, None)).await
@@ -373,7 +386,7 @@ impl Collection {
             } else {
                 query.order
             },
-            at_most: most.filter(|_| query.keeps_all()),
+            at_most: most.filter(|_| query.keeps_all() && self.rules.is_none()),
             query: asked,
             collection: Arc::clone(&self.name),
         })
@@ -434,7 +447,7 @@ fn originals(url: &str) -> DedupeSource {
     )
 }
 
-const NO_BLOCKS: &str = "showPagedIndex: only a single source that has blocks, without access points, has an index of them";
+const NO_BLOCKS: &str = "showPagedIndex: only a single source that has blocks, without access points and access rules, has an index of them";
 
 /// How many pages an answer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -509,6 +522,19 @@ fn visible(rows: Rows, access: Access, query: &Arc<Query>) -> Rows {
         }
     });
     visible.boxed()
+}
+
+/// The rows that access rules do not exclude; those whose records are blocked say it, as in pywb.
+fn allowed(rows: Batch, rules: &Rules) -> Batch {
+    let now = Timestamp::now();
+    let allowed = rows
+        .into_iter()
+        .filter_map(|row| match rules.access(&row, now) {
+            rules::Access::Exclude => None,
+            rules::Access::Block => Some(row.with(r#""access": "block""#)),
+            _ => Some(row),
+        });
+    allowed.collect()
 }
 
 /// Leaves out the first `skipped` rows, and ends after `wanted` further ones, if there is such a limit.

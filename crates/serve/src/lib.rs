@@ -43,6 +43,7 @@ pub mod query;
 mod reason;
 pub mod reload;
 pub mod resource;
+pub mod rules;
 pub mod server;
 mod shown;
 pub mod source;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::errors::Position;
 use super::fields::Fields;
 use super::location::{one_of, prefixed, redis};
+use super::rules::ACCESS;
 use super::yaml::{Node, Pair, Value};
 use super::{Collection, Loader, Reader, Source, SourceKind, Step};
 
@@ -18,8 +19,8 @@ const ROOT: &str = "$root";
 const MAX_NAME: usize = 200;
 
 /// What is said of a dedupe index behind access points.
-const DEDUPE: &str = "an index of type dedupe is in no collection with tags: crawlers ask it by digest, and no access point hides \
-    anything from them";
+const DEDUPE: &str = "an index of type dedupe is in no collection with tags or access rules: crawlers ask it by digest, and nothing \
+    is hidden from them";
 
 /// What a collection, or a step of a sequence, can say.
 const STEP: [&str; 8] = [
@@ -51,6 +52,7 @@ impl Reader<'_> {
                 tags: None,
                 dedupe: None,
                 access_point: None,
+                rules: None,
                 fuzzy: false,
             }),
         };
@@ -68,7 +70,7 @@ impl Reader<'_> {
         let fields = self.fields(node, "a collection")?;
         self.known(
             &fields,
-            &["tags", "access_point", "fuzzy", "dedupe"],
+            &[&["tags", "access_point", "fuzzy", "dedupe"][..], &ACCESS].concat(),
             "a collection",
         );
         let tags = match fields.get("tags") {
@@ -92,9 +94,10 @@ impl Reader<'_> {
             "sequence" => (self.sequence(name, &fields)?, true),
             _ => (vec![self.step_of(name, &fields, TIMEOUT)?], false),
         };
+        let rules = self.rules(&fields);
         let mut sources = steps.iter().flat_map(|step| &step.sources);
         let has_dedupe = sources.any(|source| matches!(source.kind, SourceKind::Dedupe { .. }));
-        if has_dedupe && tags.is_some() {
+        if has_dedupe && (tags.is_some() || rules.is_some()) {
             self.found.error(node.position, DEDUPE);
             return None;
         }
@@ -105,6 +108,7 @@ impl Reader<'_> {
             tags,
             dedupe,
             access_point,
+            rules,
             fuzzy: self.flag(&fields, "fuzzy"),
         })
     }
@@ -301,7 +305,7 @@ impl Reader<'_> {
         let others: Vec<Pair> = fields
             .entries
             .iter()
-            .filter(|entry| !self.is_of_pywb(entry))
+            .filter(|entry| more.contains(&&*entry.key) || !self.is_of_pywb(entry))
             .cloned()
             .collect();
         let known: Vec<&str> = STEP.iter().chain(more).copied().collect();

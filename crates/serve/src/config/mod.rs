@@ -8,6 +8,7 @@ mod loader;
 mod location;
 mod pywb;
 mod read;
+mod rules;
 mod show;
 mod source;
 #[cfg(test)]
@@ -15,11 +16,13 @@ mod tests;
 mod yaml;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crawlspace_archive::net::Network;
 use crawlspace_archive::wacz::Location;
 
+use crate::rules::Rules;
 pub use errors::{ConfigErrors, Position, Remark};
 use read::Reader;
 pub use show::Secrets;
@@ -77,6 +80,8 @@ pub struct Collection {
     pub dedupe: Option<String>,
     /// The access point of requests that name none.
     pub access_point: Option<String>,
+    /// `acl_paths`, `default_access` and `embargo`: which captures readers get. `None` when they get all.
+    pub rules: Option<Arc<Rules>>,
     /// Whether captures of similar URLs stand for a URL that has none.
     pub fuzzy: bool,
 }
@@ -196,10 +201,12 @@ pub enum Loader {
 }
 
 impl Config {
-    /// Files that it names and that are read once, when it is opened. Those of sources and loaders are not among them:
-    /// they are read when they are asked, and looked at for changes then.
+    /// Files and folders that it names and that are read with it: those of access rules. Those of sources and loaders
+    /// are not among them: they are read when they are asked, and looked at for changes then.
     pub fn files(&self) -> Vec<&Path> {
-        Vec::new()
+        let rules = self.collections.iter().flat_map(|one| &one.rules);
+        let files = rules.flat_map(|rules| rules.paths.iter().chain(&rules.files));
+        files.map(PathBuf::as_path).collect()
     }
 }
 

@@ -10,6 +10,7 @@ use super::collection::{TIMEOUT, collection_name};
 use super::errors::Position;
 use super::fields::Fields;
 use super::location::path;
+use super::rules::ACCESS;
 use super::yaml::{Node, Pair, Value};
 use super::{Collection, Loader, Reader, Source, SourceKind, Step};
 
@@ -76,9 +77,6 @@ const PYWB_COLLECTION: [&str; 7] = [
     "type",
     "ui",
 ];
-/// Settings of pywb that keep captures from readers. To skip these would be to show what is meant to be
-/// hidden.
-const PYWB_ACCESS: [&str; 3] = ["acl_paths", "default_access", "embargo"];
 
 /// What a ZipNum cluster has there about how it is read.
 const PYWB_ZIPNUM: [&str; 4] = [
@@ -126,6 +124,7 @@ impl Folder {
             tags: None,
             dedupe: None,
             access_point: None,
+            rules: None,
             fuzzy: false,
         }
     }
@@ -171,7 +170,8 @@ impl Reader<'_> {
             self.found.warning(entry.position, what);
             return true;
         }
-        let hides = PYWB_ACCESS.contains(&key);
+        // To ignore these would be to show what is meant to be hidden.
+        let hides = ACCESS.contains(&key);
         if hides && !allows(key, &entry.value) {
             self.found.error(entry.position, hidden(key));
         }
@@ -390,6 +390,7 @@ impl Reader<'_> {
             tags: None,
             dedupe: None,
             access_point: None,
+            rules: None,
             fuzzy: false,
         })
     }
@@ -403,8 +404,8 @@ fn allows(key: &str, value: &Node) -> bool {
 
 fn hidden(what: &str) -> String {
     format!(
-        "{what} hides captures, and is not known here: everything would be shown. Use tags with an access_point in \
-         its place"
+        "{what} hides captures, and is ignored here: everything would be shown. Write a collection with an index and \
+         acl_paths, default_access or embargo"
     )
 }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::location::{file_url, masked};
 use crate::config::{Collection, Config, Dialect, Indexes, Loader, Source, SourceKind, Step};
+use crate::rules::{Access, Dates, Embargo, Period, Rules};
+use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_archive::wacz::Location;
 
 /// Whether passwords in URLs are shown.
@@ -108,10 +110,47 @@ fn tree(collection: &Collection, secrets: Secrets) -> Tree {
     if let Some(point) = &collection.access_point {
         fields.push(field("access_point", text(point)));
     }
+    if let Some(rules) = &collection.rules {
+        fields.extend(rules_fields(rules));
+    }
     if collection.fuzzy {
         fields.push(field("fuzzy", Tree::Number("true".to_owned())));
     }
     Tree::Map(fields)
+}
+
+fn rules_fields(rules: &Rules) -> Vec<(String, Tree)> {
+    let mut fields = Vec::new();
+    if !rules.paths.is_empty() {
+        let paths = rules.paths.iter().map(|path| text(path.to_string_lossy()));
+        fields.push(field("acl_paths", Tree::List(paths.collect())));
+    }
+    if rules.default != Access::Allow {
+        fields.push(field("default_access", text(rules.default.name())));
+    }
+    if let Some(Embargo { dates, access }) = rules.embargo {
+        let moment = |moment: Timestamp| Tree::Text(moment.to_string());
+        let dates = match dates {
+            Dates::Before(bound) => field("before", moment(bound)),
+            Dates::After(bound) => field("after", moment(bound)),
+            Dates::Older(period) => field("older", period_tree(period)),
+            Dates::Newer(period) => field("newer", period_tree(period)),
+        };
+        let access = field("access", text(access.name()));
+        fields.push(field("embargo", Tree::Map(vec![dates, access])));
+    }
+    fields
+}
+
+fn period_tree(period: Period) -> Tree {
+    let parts = [
+        ("years", period.years),
+        ("months", period.months),
+        ("weeks", period.weeks),
+        ("days", period.days),
+    ];
+    let parts = parts.map(|(name, count)| field(name, Tree::Number(count.to_string())));
+    Tree::Map(parts.into())
 }
 
 fn step_fields(step: &Step, name: &str, secrets: Secrets) -> Vec<(String, Tree)> {

@@ -33,10 +33,15 @@ impl ConfigFiles {
         }
     }
 
-    /// Looks at the files that the configuration names, which are to be read after that.
+    /// Looks at the files that the configuration names and that were read with it. Those that it named before stay as
+    /// they were before they were read again.
     pub fn look(&mut self, config: &Config) {
-        let named = config.files().into_iter();
-        self.named = named.map(|path| looked_at(path.to_owned())).collect();
+        let before = std::mem::take(&mut self.named);
+        let named = config.files().into_iter().map(|path| {
+            let known = before.iter().find(|(known, _)| known == path);
+            known.cloned().unwrap_or_else(|| looked_at(path.to_owned()))
+        });
+        self.named = named.collect();
     }
 
     /// The file of the configuration itself.

@@ -36,6 +36,8 @@ pub(crate) struct Search {
 pub(crate) enum Outcome {
     /// The first row that has a record.
     Found(Box<Found>),
+    /// An access rule blocks the record of the first row.
+    Blocked,
     /// No row has one; what was tried.
     Nothing(Attempts),
     /// The index cannot be asked.
@@ -108,7 +110,7 @@ pub(crate) async fn search(
         report, mut tried, ..
     } = search;
     let outcome = match found {
-        Ok(Ok(Some(found))) => Outcome::Found(Box::new(found)),
+        Ok(Ok(Some(outcome))) => outcome,
         Ok(Ok(None)) => Outcome::Nothing(tried),
         Ok(Err(failure)) => Outcome::Failed(failure),
         Err(_) => {
@@ -120,7 +122,7 @@ pub(crate) async fn search(
 }
 
 impl RecordSearch<'_> {
-    async fn run(&mut self) -> Result<Option<Found>, Failure> {
+    async fn run(&mut self) -> Result<Option<Outcome>, Failure> {
         // A query for one second names one record: a redirect among the rows is that record, and is not skipped.
         let names_one_moment = self.query.from.is_some() && self.query.from == self.query.to;
         for step in &self.collection.steps {
@@ -129,6 +131,9 @@ impl RecordSearch<'_> {
                 for row in batch {
                     if self.tried.rows() >= MAX_TRIES {
                         return Ok(None);
+                    }
+                    if self.collection.blocks_record(&row) {
+                        return Ok(Some(Outcome::Blocked));
                     }
                     let Ok(capture) = Capture::of(&row) else {
                         self.tried.add(
@@ -143,11 +148,11 @@ impl RecordSearch<'_> {
                     };
                     if names_one_moment || !capture.sends_on_to_itself(&record) {
                         let source = record.source.clone().unwrap_or(capture.source);
-                        return Ok(Some(Found {
+                        return Ok(Some(Outcome::Found(Box::new(Found {
                             row,
                             record,
                             source,
-                        }));
+                        }))));
                     }
                     self.tried
                         .add(Some(&capture), None, &LoadError::SelfRedirect);

@@ -64,6 +64,10 @@ pub(super) async fn answer(
                     }),
             }
         }
+        Outcome::Blocked => {
+            let what = "an access rule of the collection blocks this capture";
+            message(StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS, what)
+        }
         Outcome::Failed(failure) => return with_errors(refusal(&failure), &report),
         Outcome::Nothing(tried) => match report.unanswered() {
             Some(sources) if tried.is_empty() => refusal(&sources.into()),

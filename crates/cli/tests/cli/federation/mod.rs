@@ -25,6 +25,7 @@ mod requests;
 mod required_packages;
 mod resource;
 mod revisits;
+mod rules;
 pub(crate) mod shelf;
 mod slow_clients;
 mod stores;

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -12,7 +13,9 @@ use super::{good, parse};
 use crate::config::{
     Collection, Config, Dialect, Indexes, Loader, Secrets, Source, SourceKind, Step,
 };
+use crate::rules::{Access, Dates, Embargo, Period, Rules};
 use crawlspace_archive::net::Network;
+use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_archive::wacz::Location;
 
 #[test]
@@ -210,6 +213,40 @@ fn indexes() -> impl Strategy<Value = Indexes> {
     )
 }
 
+/// Access rules without files, if they hide anything.
+fn rules() -> impl Strategy<Value = Option<Arc<Rules>>> {
+    let access = || {
+        prop::sample::select(vec![
+            Access::Allow,
+            Access::Block,
+            Access::Exclude,
+            Access::AllowIgnoreEmbargo,
+        ])
+    };
+    let moment =
+        (0..=4_000_000_000_i64).prop_map(|seconds| Timestamp::from_seconds(seconds).unwrap());
+    let period =
+        [0..=9999_u32, 0..=9999, 0..=9999, 0..=9999].prop_map(|[years, months, weeks, days]| {
+            Period {
+                years,
+                months,
+                weeks,
+                days,
+            }
+        });
+    let dates = prop_oneof![
+        moment.clone().prop_map(Dates::Before),
+        moment.prop_map(Dates::After),
+        period.clone().prop_map(Dates::Older),
+        period.prop_map(Dates::Newer),
+    ];
+    let embargo = (dates, access()).prop_map(|(dates, access)| Embargo { dates, access });
+    (access(), option::of(embargo)).prop_map(|(default, embargo)| {
+        let hides = default > Access::Allow || embargo.is_some();
+        hides.then(|| Arc::new(Rules::read(Vec::new(), default, embargo).unwrap()))
+    })
+}
+
 fn config() -> impl Strategy<Value = Config> {
     let collection = (
         name(),
@@ -217,16 +254,18 @@ fn config() -> impl Strategy<Value = Config> {
         any::<bool>(),
         option::of((redis(), option::of("[^\\pC\\s]{1,9}"))),
         option::of(redis()),
+        rules(),
         any::<bool>(),
     )
         .prop_map(
-            |(name, steps, sequence, access, dedupe, fuzzy)| Collection {
+            |(name, steps, sequence, access, dedupe, rules, fuzzy)| Collection {
                 name,
                 is_sequence: sequence || steps.len() > 1,
                 steps,
                 tags: access.as_ref().map(|(tags, _)| tags.clone()),
                 dedupe,
                 access_point: access.and_then(|(_, point)| point),
+                rules,
                 fuzzy,
             },
         );

@@ -142,16 +142,65 @@ fn names_that_no_url_can_have_are_refused() {
 }
 
 #[test]
-fn what_hides_captures_in_pywb_is_not_passed_over() {
-    for field in [
-        "acl_paths: x",
-        "embargo: {before: 2020}",
-        "default_access: block",
+fn what_hides_captures_in_pywb_is_understood_or_refused() {
+    for (field, column, what) in [
+        (
+            "acl_paths: /nowhere/x.aclj",
+            5,
+            "/nowhere/x.aclj: access rules cannot be read",
+        ),
+        ("acl_paths: {a: b}", 16, "acl_paths has to be a text"),
+        (
+            "default_access: no",
+            21,
+            "default_access: access \"no\" is invalid, allowed are allow, block",
+        ),
+        ("embargo: 2020", 14, "an embargo has to be a mapping"),
+        (
+            "embargo: {}",
+            14,
+            "an embargo says one of before, after, older and newer",
+        ),
+        (
+            "embargo: {before: 2020, after: 2021}",
+            14,
+            "an embargo says one of",
+        ),
+        (
+            "embargo: {before: soon}",
+            23,
+            "before: \"soon\" is invalid, write a date",
+        ),
+        (
+            "embargo: {newer: {years: -1}}",
+            30,
+            "years: \"-1\" is invalid, allowed are whole numbers up to 9999",
+        ),
+        (
+            "embargo: {before: 2020, access: no}",
+            37,
+            "access \"no\" is invalid",
+        ),
     ] {
         let text = format!("collections:\n  a:\n    index: $live\n    {field}");
-        refused(&text, &[(4, 5, "hides captures")]);
+        refused(&text, &[(4, column, what)]);
     }
-    good("collections: {a: {index: $live, default_access: allow}}");
+    for allowed in [
+        "default_access: allow",
+        "default_access: block",
+        "embargo: {before: 2020}",
+        "embargo: {newer: {years: 1, days: 3}, access: block}",
+    ] {
+        good(&format!("collections: {{a: {{index: $live, {allowed}}}}}"));
+    }
+    let step = "collections: {a: {sequence: [{index: $live, embargo: {before: 2020}}]}}";
+    refused(step, &[(1, 45, "hides captures")]);
+    let crawlers = "collections:\n  a:\n    default_access: block\n    \
+                    index: {type: dedupe, redis_url: 'redis://h:1/0', prefix: 'a:'}";
+    refused(
+        crawlers,
+        &[(3, 5, "in no collection with tags or access rules")],
+    );
 }
 
 #[test]

@@ -311,7 +311,11 @@ impl Originals<'_> {
             let Ok(rows) = collection.step(step, &query, &Report::default()).await else {
                 continue;
             };
-            let mut rows = rows.map(|batch| batch.ok()).boxed();
+            let open = |mut batch: Batch| {
+                batch.retain(|row| !collection.blocks_record(row));
+                batch
+            };
+            let mut rows = rows.map(|batch| batch.ok().map(open)).boxed();
             let (loaders, name) = (&step.resource, &collection.name);
             match self
                 .first_of(&mut rows, loaders, name, wanted, revisit, tries)

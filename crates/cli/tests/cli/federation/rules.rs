@@ -1,0 +1,133 @@
+//! Access rules by URL, asked over HTTP.
+
+use redis_tests::http::Answer;
+use redis_tests::{assert_contains, assert_lacks, until};
+
+use crate::federation::shelf::{Shelf, iso};
+use crate::serving::Stage;
+
+const OPEN: &str = "http://example.com/open";
+const LAW: &str = "http://example.com/law";
+const SECRET: &str = "http://example.com/secret";
+
+const RULES: &str = "com,example)/secret - {\"access\": \"exclude\"}\n\
+                     com,example)/law - {\"access\": \"block\"}\n";
+
+/// Three pages with two captures each, and a revisit of an open page whose original is excluded.
+fn served() -> (Shelf, Stage) {
+    let mut shelf = Shelf::new();
+    for url in [OPEN, LAW, SECRET] {
+        shelf.capture("a.warc", url, "20160102030405", url.as_bytes());
+        shelf.capture("a.warc", url, "20200102030405", url.as_bytes());
+    }
+    let index = shelf.write_index("index.cdxj");
+    let rules = shelf.path().join("rules.aclj");
+    std::fs::write(&rules, RULES).unwrap();
+    let (warcs, rules) = (shelf.warcs(), rules.display().to_string());
+    let stage = Stage::start(&format!(
+        "collections:\n  \
+         c: {{index: {index}, resource: {warcs}, acl_paths: {rules}}}\n  \
+         young: {{index: {index}, resource: {warcs}, acl_paths: {rules}, embargo: {{before: 2018}}}}\n  \
+         shut: {{index: {index}, resource: {warcs}, default_access: block}}\n"
+    ));
+    (shelf, stage)
+}
+
+fn index(stage: &Stage, collection: &str, more: &str) -> String {
+    let answer = stage.get(format!(
+        "/{collection}/index?url=example.com&matchType=domain{more}"
+    ));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.text()
+}
+
+fn record(stage: &Stage, collection: &str, url: &str) -> Answer {
+    stage.get(format!(
+        "/{collection}/resource?url={url}&closest=20160102030405"
+    ))
+}
+
+#[test]
+fn what_is_excluded_does_not_exist() {
+    let (_shelf, stage) = served();
+    let rows = index(&stage, "c", "");
+    assert_eq!(rows.lines().count(), 4, "{rows}");
+    assert_lacks(&rows, "secret");
+    // A limit counts the rows that are shown, not those that are hidden.
+    let last = index(&stage, "c", "&limit=4&sort=reverse");
+    assert_eq!(last.lines().count(), 4, "{last}");
+    for target in [
+        format!("/c/resource?url={SECRET}"),
+        format!("/c/20160102030405id_/{SECRET}"),
+        format!("/c/timemap/link/{SECRET}"),
+        format!("/c/timegate/{SECRET}"),
+    ] {
+        let answer = stage.get(&target);
+        assert_eq!(answer.status, 404, "{target}: {}", answer.text());
+        let other = stage.get(target.replace("secret", "absent"));
+        assert_eq!(other.text().replace("absent", "secret"), answer.text());
+    }
+    assert_eq!(record(&stage, "c", OPEN).status, 200);
+    let dialect = stage.get("/c/cdx?url=example.com&matchType=domain&showNumPages=true");
+    assert_eq!(dialect.text().trim(), "1");
+}
+
+#[test]
+fn what_is_blocked_is_listed_and_refused() {
+    let (_shelf, stage) = served();
+    let rows = index(&stage, "c", "&filter=~url:law");
+    assert_eq!(rows.lines().count(), 2, "{rows}");
+    assert!(
+        rows.lines().all(|row| row.contains(r#""access": "block""#)),
+        "{rows}"
+    );
+    for target in [
+        format!("/c/resource?url={LAW}"),
+        format!("/c/20160102030405id_/{LAW}"),
+    ] {
+        let answer = stage.get(&target);
+        assert_eq!(answer.status, 451, "{target}: {}", answer.text());
+        assert_contains(
+            &answer.text(),
+            "an access rule of the collection blocks this capture",
+        );
+    }
+    assert_eq!(record(&stage, "shut", OPEN).status, 451);
+}
+
+#[test]
+fn changed_rules_hold_without_a_restart() {
+    let (shelf, stage) = served();
+    assert_eq!(record(&stage, "c", LAW).status, 451);
+    std::fs::write(
+        shelf.path().join("rules.aclj"),
+        RULES.replace("block", "allow"),
+    )
+    .unwrap();
+    until("the rules to be read again", || {
+        record(&stage, "c", LAW).status == 200
+    });
+    assert_eq!(record(&stage, "c", SECRET).status, 404);
+    // Rules that nobody can understand change nothing.
+    std::fs::write(shelf.path().join("rules.aclj"), "com,example) - {}\n").unwrap();
+    until("the failure to be counted", || {
+        let figures = redis_tests::http::get(stage.operator(), "/_metrics").text();
+        figures.contains("crawlspace_config_reloads_total{result=\"failure\"} 1")
+    });
+    assert_eq!(record(&stage, "c", SECRET).status, 404);
+    assert_eq!(record(&stage, "c", LAW).status, 200);
+}
+
+#[test]
+fn an_embargo_hides_captures_by_their_dates() {
+    let (_shelf, stage) = served();
+    let rows = index(&stage, "young", "");
+    let dates: Vec<&str> = rows
+        .lines()
+        .map(|row| row.split(' ').nth(1).unwrap())
+        .collect();
+    assert_eq!(dates, ["20200102030405"; 2], "{rows}");
+    let answer = record(&stage, "young", OPEN);
+    assert_eq!(answer.status, 200);
+    assert_contains(&answer.text(), &iso("20200102030405"));
+}

@@ -1,0 +1,93 @@
+//! Access rules of a collection: `acl_paths`, `default_access` and `embargo`, as pywb has them.
+
+use std::sync::Arc;
+
+use super::Reader;
+use super::fields::Fields;
+use super::location::path;
+use super::read::each;
+use super::yaml::Node;
+use crate::rules::{Access, Dates, Embargo, Period, Rules};
+use crawlspace_archive::timestamp::Timestamp;
+
+/// The fields of a collection that hide captures.
+pub(super) const ACCESS: [&str; 3] = ["acl_paths", "default_access", "embargo"];
+
+/// Which captures an embargo can be about.
+const DATES: [&str; 4] = ["before", "after", "older", "newer"];
+/// The parts of a period.
+const PARTS: [&str; 4] = ["years", "months", "weeks", "days"];
+
+impl Reader<'_> {
+    /// The rules of a collection, if it hides anything. What is wrong with them is noted.
+    pub(super) fn rules(&mut self, fields: &Fields<'_>) -> Option<Arc<Rules>> {
+        let mut paths = Vec::new();
+        for node in fields.get("acl_paths").map_or(&[][..], each) {
+            let text = self.text(node, "acl_paths")?;
+            paths.push(self.found.take(node.position, path(&text, self.folder))?);
+        }
+        let default = match fields.get("default_access") {
+            Some(_) => self.needed(fields, "default_access", Access::parse)?,
+            None => Access::Allow,
+        };
+        let embargo = match fields.get("embargo") {
+            Some(node) => Some(self.embargo(node)?),
+            None => None,
+        };
+        if paths.is_empty() && embargo.is_none() && default <= Access::Allow {
+            return None;
+        }
+        let position = fields.first(&ACCESS)?.position;
+        let rules = Rules::read(paths, default, embargo);
+        self.found.take(position, rules).map(Arc::new)
+    }
+
+    fn embargo(&mut self, node: &Node) -> Option<Embargo> {
+        let fields = self.fields(node, "an embargo")?;
+        self.only(&fields, &[&DATES[..], &["access"]].concat(), "an embargo");
+        let access = match fields.get("access") {
+            Some(_) => self.needed(&fields, "access", Access::parse)?,
+            None => Access::Exclude,
+        };
+        let said = DATES.map(|name| fields.entry(name).is_some());
+        if said.into_iter().filter(|&said| said).count() != 1 {
+            let what = "an embargo says one of before, after, older and newer";
+            self.found.error(node.position, what);
+            return None;
+        }
+        let entry = fields.first(&DATES)?;
+        let dates = match &*entry.key {
+            "before" => Dates::Before(self.needed(&fields, "before", moment)?),
+            "after" => Dates::After(self.needed(&fields, "after", moment)?),
+            "older" => Dates::Older(self.period(&entry.value)?),
+            _ => Dates::Newer(self.period(&entry.value)?),
+        };
+        Some(Embargo { dates, access })
+    }
+
+    fn period(&mut self, node: &Node) -> Option<Period> {
+        let fields = self.fields(node, "the age of captures under an embargo")?;
+        self.only(&fields, &PARTS, "the age of captures under an embargo");
+        let mut part = |name: &str| match fields.get(name) {
+            Some(_) => self.needed(&fields, name, count),
+            None => Some(0),
+        };
+        let [years, months, weeks, days] = PARTS.map(&mut part);
+        Some(Period {
+            years: years?,
+            months: months?,
+            weeks: weeks?,
+            days: days?,
+        })
+    }
+}
+
+fn moment(digits: &str) -> Result<Timestamp, String> {
+    let moment = Timestamp::earliest(digits.as_bytes());
+    moment.ok_or_else(|| format!("{digits:?} is invalid, write a date as 4 to 14 digits: 20160102"))
+}
+
+fn count(text: &str) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|&count| count <= 9999);
+    count.ok_or_else(|| format!("{text:?} is invalid, allowed are whole numbers up to 9999"))
+}
