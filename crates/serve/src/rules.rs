@@ -331,7 +331,8 @@ fn parse(line: &[u8]) -> Result<Option<Read>, String> {
     let fields: Fields =
         serde_json::from_slice(json).map_err(|error| format!("invalid rule: {error}"))?;
     let access = Access::parse(&fields.access)?;
-    if fields.user.is_some() {
+    // Without a name it is for all, as in pywb.
+    if fields.user.is_some_and(|user| !user.is_empty()) {
         return Ok(None);
     }
     Ok(Some(match key.strip_suffix(EXACT) {

@@ -73,8 +73,10 @@ fn of_two_rules_with_one_key_the_stricter_one_is_kept() {
 #[test]
 fn what_is_for_one_user_opens_nothing_for_others() {
     let line = r#"com,a)/ - {"access": "allow", "user": "staff"}"#;
-    let rules = rules(&format!("{line}\r\n\n{}", rule("com,", "block"))).unwrap();
+    let rules = self::rules(&format!("{line}\r\n\n{}", rule("com,", "block"))).unwrap();
     assert_eq!(rules.verdict(b"com,a)/", NOW, now()), Access::Block);
+    let all = self::rules(r#"com,a)/ - {"access": "exclude", "user": ""}"#).unwrap();
+    assert_eq!(all.verdict(b"com,a)/", NOW, now()), Access::Exclude);
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn what_is_blocked_is_listed_and_refused() {
         let answer = stage.get(&target);
         assert_eq!(answer.status, 451, "{target}: {}", answer.text());
         assert_contains(
-            &answer.text(),
+            answer.text(),
             "an access rule of the collection blocks this capture",
         );
     }
@@ -129,5 +129,5 @@ fn an_embargo_hides_captures_by_their_dates() {
     assert_eq!(dates, ["20200102030405"; 2], "{rows}");
     let answer = record(&stage, "young", OPEN);
     assert_eq!(answer.status, 200);
-    assert_contains(&answer.text(), &iso("20200102030405"));
+    assert_contains(answer.text(), iso("20200102030405"));
 }
