@@ -15,6 +15,8 @@ use crawlspace_archive::timestamp::Timestamp;
 
 /// Ending of a key that is a whole urlkey, and no prefix of others.
 const EXACT: &[u8] = b"###";
+/// The key that is a prefix of all urlkeys.
+const ALL: &[u8] = b"*,";
 /// Ending of the files with rules.
 const EXTENSION: &str = "aclj";
 /// The parent of a rule that has none.
@@ -337,6 +339,7 @@ fn parse(line: &[u8]) -> Result<Option<Read>, String> {
     }
     Ok(Some(match key.strip_suffix(EXACT) {
         Some(key) => (key.to_vec(), true, access),
+        None if key == ALL => (Vec::new(), false, access),
         None => (key.to_vec(), false, access),
     }))
 }

@@ -59,6 +59,13 @@ fn the_longest_key_decides() {
 }
 
 #[test]
+fn a_rule_for_all_holds_where_no_other_does() {
+    let rules = rules(&[rule("com,a)/", "allow"), rule("*,", "exclude")].concat()).unwrap();
+    assert_eq!(rules.verdict(b"com,a)/", NOW, now()), Access::Allow);
+    assert_eq!(rules.verdict(b"com,b)/", NOW, now()), Access::Exclude);
+}
+
+#[test]
 fn of_two_rules_with_one_key_the_stricter_one_is_kept() {
     let lines = [
         rule("com,a)/", "allow"),
