@@ -6,7 +6,7 @@ use std::time::Duration;
 use crawlspace_client::dedupe::{Index, Stats};
 use crawlspace_client::frontier::{self, Frontier, Queue};
 use crawlspace_client::tags::{self, TagSpace};
-use crawlspace_client::{Ask, Call, Error, Server, redis};
+use crawlspace_client::{Ask, Batch, Call, Error, Pending, Server, redis};
 
 use crate::terminal::{Bytes, plain};
 
@@ -14,6 +14,9 @@ use crate::terminal::{Bytes, plain};
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// From how many crawls the memory of an index is estimated.
 const SAMPLES: u32 = 4;
+/// How many commands are sent at once: each way to the server costs it as much as such a command, and others wait
+/// until all are done.
+const AT_ONCE: usize = 16;
 
 /// A data set: its database, and its prefix or key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -166,32 +169,17 @@ impl Look {
         let indexes = all("index", &wanted.indexes, count("indexes"));
         let frontiers = all("frontier", &wanted.frontiers, count("frontiers"));
         let spaces = all("space", &wanted.spaces, count("tags_spaces"));
-        let indexes = self.each(indexes, |server, prefix| {
-            Index::on(server, prefix).sampled_stats(SAMPLES)
+        let indexes = self.each(indexes, |batch, prefix| {
+            Index::on(batch, prefix).sampled_stats(SAMPLES)
         })?;
-        let frontiers = self.each(frontiers, |server, prefix| {
-            let frontier = Frontier::on(server, prefix);
-            let info = frontier.info()?;
-            if wanted.busy == 0 || info.groups_busy == 0 {
-                return Ok((info, Vec::new()));
-            }
-            let page = frontier.list(Some(Queue::Busy), None, wanted.busy)?;
-            let busy = page.entries.into_iter().map(|group| Busy {
-                chg: group.chg,
-                until: group.due,
-            });
-            Ok((info, busy.collect()))
+        let frontiers = self.each(frontiers, |batch, prefix| {
+            Frontier::on(batch, prefix).info()
         })?;
-        let mut busy = BTreeMap::new();
-        let figures = frontiers.figures.into_iter().map(|(name, (info, of))| {
-            busy.insert(name.clone(), of);
-            (name, info)
-        });
-        let frontiers = Seen {
-            figures: figures.collect(),
-            others: frontiers.others,
+        let busy = match wanted.busy {
+            0 => BTreeMap::new(),
+            most => self.busy(&frontiers.figures, most)?,
         };
-        let spaces = self.each(spaces, |server, key| TagSpace::on(server, key).info())?;
+        let spaces = self.each(spaces, |batch, key| TagSpace::on(batch, key).info())?;
         Ok(Observation {
             info: fields.info,
             texts: fields.texts,
@@ -209,27 +197,61 @@ impl Look {
         self.server.ask(Call::new(info))
     }
 
+    /// The groups of each frontier whose leases run out first, as many as `most`.
+    fn busy(
+        &mut self,
+        frontiers: &[(Name, frontier::Info)],
+        most: u32,
+    ) -> Result<BTreeMap<Name, Vec<Busy>>, Error> {
+        let names = frontiers.iter().filter(|(_, info)| info.groups_busy > 0);
+        let names = names.map(|(name, _)| name.clone()).collect();
+        let pages = self.each((names, 0), |batch, prefix| {
+            Frontier::on(batch, prefix).list(Some(Queue::Busy), None, most)
+        })?;
+        let busy = pages.figures.into_iter().map(|(name, page)| {
+            let groups = page.entries.into_iter().map(|group| Busy {
+                chg: group.chg,
+                until: group.due,
+            });
+            (name, groups.collect())
+        });
+        Ok(busy.collect())
+    }
+
     /// Asks for the figures of each; those that the server refuses count as others.
     fn each<T>(
         &mut self,
         (names, mut others): (Vec<Name>, u64),
-        ask: impl Fn(&Server, Vec<u8>) -> Result<T, Error>,
+        ask: impl Fn(&Batch, Vec<u8>) -> Pending<T>,
     ) -> Result<Seen<T>, Error> {
         let mut figures = Vec::new();
-        for name in names {
-            if self.db != Some(name.db) {
-                let mut select = redis::cmd("SELECT");
-                select.arg(name.db);
-                self.server.ask(Call::<redis::Value>::new(select))?;
-                self.db = Some(name.db);
-            }
-            match ask(&self.server, name.name.clone()) {
-                Ok(of) => figures.push((name, of)),
-                Err(error) if error.is_connection() => return Err(error),
-                Err(_) => others += 1,
+        for of_one in names.chunk_by(|a, b| a.db == b.db) {
+            self.select(of_one[0].db)?;
+            for some in of_one.chunks(AT_ONCE) {
+                let batch = Batch::new();
+                let asked = some.iter().map(|name| ask(&batch, name.name.clone()));
+                let asked: Vec<Pending<T>> = asked.collect();
+                batch.send(&self.server)?;
+                for (name, answer) in some.iter().zip(asked) {
+                    match answer.take() {
+                        Ok(of) => figures.push((name.clone(), of)),
+                        Err(error) if error.is_connection() => return Err(error),
+                        Err(_) => others += 1,
+                    }
+                }
             }
         }
         Ok(Seen { figures, others })
+    }
+
+    fn select(&mut self, db: u32) -> Result<(), Error> {
+        if self.db != Some(db) {
+            let mut select = redis::cmd("SELECT");
+            select.arg(db);
+            self.server.ask(Call::<redis::Value>::new(select))?;
+            self.db = Some(db);
+        }
+        Ok(())
     }
 }
 

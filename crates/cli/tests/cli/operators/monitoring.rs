@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redis_tests::http::get;
-use redis_tests::{Options, Outcome, Program, Server, assert_contains, ok, outcome};
+use redis_tests::{
+    DATE, Options, Outcome, Program, Server, assert_contains, ok, outcome, sha256_of,
+};
 
 use crate::operators::stage::{FRONTIER, INDEX, frontier, index};
 use crate::tool::tool;
@@ -130,33 +132,75 @@ fn series_are_limited_and_the_rest_is_counted() {
     }
 }
 
+/// How many calls of each command there were since the figures were reset, and how long they took in µs.
+fn calls(stats: &str) -> BTreeMap<&str, [u64; 2]> {
+    let lines = stats
+        .lines()
+        .filter_map(|line| line.strip_prefix("cmdstat_"));
+    let calls = lines.map(|line| {
+        let (name, figures) = line.split_once(':').expect("a name");
+        let mut figures = figures.split(['=', ',']).skip(1).step_by(2);
+        let mut next = || figures.next().expect("a figure").parse().expect("a number");
+        (name, [next(), next()])
+    });
+    calls.collect()
+}
+
 #[test]
-fn a_look_is_a_handful_of_quick_commands() {
+fn a_look_at_as_much_as_is_looked_at_is_some_quick_commands() {
+    const LIMIT: u64 = 20;
     let server = Server::start();
-    index(&server);
-    frontier(&server);
     let mut c = server.wire();
-    for n in 0..40 {
-        ok!(c, "DEDUPE.BEGIN", INDEX, format!("crawl-{n}"));
+    for n in 0..LIMIT {
+        let index = format!("{{coll-{n}}}:");
+        for crawl in 0..40 {
+            for (hash, crawl) in [(2 * crawl, "a"), (2 * crawl + 1, "b")]
+                .map(|(hash, of)| (hash, format!("{of}-{crawl}")))
+            {
+                let hash = sha256_of(hash);
+                c.ok_line(format!(
+                    "DEDUPE.ADD {index} {crawl} {hash} 0 {DATE} https://example.com/ 5000"
+                ));
+                c.ok_line(format!("DEDUPE.REVISIT {index} {crawl} {hash} 600"));
+            }
+            ok!(c, "DEDUPE.COMMIT", &index, format!("a-{crawl}"));
+        }
+        let frontier = format!("{{web-{n}}}:");
+        for host in 0..10 {
+            ok!(
+                c,
+                "CHG.ADDURI",
+                &frontier,
+                "crawl",
+                format!("h{host}"),
+                0,
+                0,
+                format!("https://h{host}/")
+            );
+        }
+        ok!(c, "CHG.NEXT", &frontier);
+        ok!(c, "TAGS.ADD", format!("space-{n}"), "RECORD", "r", "public");
     }
     // Others have the processor, too: the quickest of some looks counts.
-    let microseconds = (0..5).map(|_| {
+    let microseconds = (0..10).map(|_| {
         ok!(c, "CONFIG", "RESETSTAT");
-        let seen = exporter(&format!("--once --redis {}", server.url()));
+        let seen = exporter(&format!("--once --limit {LIMIT} --redis {}", server.url()));
         assert_eq!(seen.status, 0, "{seen:?}");
         let stats = ok!(c, "INFO", "commandstats").text();
-        let figures = |name: &str| {
-            let found = stats.split_once(&format!("cmdstat_{name}:calls="));
-            let figures = found.map_or("0,usec=0", |(_, rest)| rest);
-            let mut figures = figures.split(['=', ',']).step_by(2);
-            [(); 2].map(|()| figures.next().expect("a figure").parse::<u64>().unwrap())
-        };
-        let [info, stats_of, of_frontiers] = ["info", "dedupe.stats", "chg.info"].map(figures);
-        assert_eq!([info[0], stats_of[0], of_frontiers[0]], [1; 3], "{stats}");
-        for name in ["scan", "keys", "dedupe.crawls"] {
-            assert_eq!(figures(name), [0; 2], "{name}: {stats}");
+        let mut calls = calls(&stats);
+        calls.remove("config|resetstat");
+        for (name, times) in [
+            ("info", 1),
+            ("dedupe.stats", LIMIT),
+            ("chg.info", LIMIT),
+            ("tags.info", LIMIT),
+        ] {
+            assert_eq!(calls[name][0], times, "{name}: {stats}");
         }
-        info[1] + stats_of[1] + of_frontiers[1]
+        for name in ["scan", "keys", "dedupe.crawls"] {
+            assert!(!calls.contains_key(name), "{name}: {stats}");
+        }
+        calls.values().map(|[_, took]| took).sum::<u64>()
     });
     let quickest = microseconds.min().expect("some looks");
     assert!(quickest <= 1000, "{quickest} µs of the server");

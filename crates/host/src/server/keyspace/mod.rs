@@ -208,6 +208,10 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn memory(&mut self, key: &RmString) -> u64 {
+        // A look costs a tenth of a command, and most keys that an index may have are not there.
+        if !self.exists(key) {
+            return 0;
+        }
         self.flush();
         let usage = RmString::new(b"USAGE");
         self.call_unflushed(c"MEMORY", c"Esv", &usage, &[key.as_ref(), b"SAMPLES", b"5"])
