@@ -317,6 +317,28 @@ fn a_file_that_has_changed_is_read() {
 }
 
 #[test]
+fn without_watching_changes_are_read_at_the_next_signal_alone() {
+    let mut server = Server::unwatching("collections: {a: ./one.cdxj}");
+    // Another server on the same files, which shows when a change would have been noticed.
+    let watching = Stage::start_in(server.dir.path(), "collections: {a: ./one.cdxj}");
+    for index in ["two", "three"] {
+        server.write(&local(&format!("{{a: ./{index}.cdxj}}")));
+        let digest = format!("\"{index}\"");
+        until("the change is noticed", || {
+            let answer = watching.get(format!("/a/{QUERY}"));
+            answer.text().contains(&digest)
+        });
+        assert_contains(server.rows("a"), "\"one\"");
+        assert_eq!(server.reloads("success"), 0.0);
+    }
+    server.hang_up();
+    until("it is reloaded", || server.reloads("success") > 0.0);
+    assert_contains(server.rows("a"), "\"three\"");
+    assert_eq!(server.reloads("success"), 1.0, "one signal, one reload");
+    assert_eq!(server.reloads("failure"), 0.0);
+}
+
+#[test]
 fn the_address_for_the_operator_stays_refused() {
     let host = ScriptedHost::start(|_| answer(200, &[], "from elsewhere"));
     let mut server = Server::unwatching("collections: {live: $live}");
