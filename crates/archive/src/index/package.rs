@@ -463,19 +463,15 @@ fn indexes(location: &Location, medium: &Medium, wacz: &Wacz) -> Result<Vec<Arc<
                 continue;
             }
             let text = sorted(wacz, index)?;
-            let file = NamedFile::made(path.clone(), &text);
-            let file = file.map_err(|error| format!("{shown}: {error}"))?;
-            entries.push(entry(file, None));
+            entries.push(entry(NamedFile::made(path.clone(), text), None));
             continue;
         };
         let text = wacz.unpacked(&secondary, MAX_TEXT).map_err(failed)?;
         let name = name.strip_prefix(INDEXES).unwrap_or(name);
         let text = blocks(&text, name, place.end - place.start)
             .map_err(|why| format!("{shown}: {secondary}: {why}"))?;
-        let file = NamedFile::made(path.clone(), &text);
-        let file = file.map_err(|error| format!("{shown}: {error}"))?;
         let cluster = Cluster::of_part(&path, name, part(place));
-        entries.push(entry(file, Some(cluster)));
+        entries.push(entry(NamedFile::made(path.clone(), text), Some(cluster)));
     }
     Ok(entries)
 }

@@ -1,7 +1,7 @@
 //! Open files, of which there are only so many at a time.
 
 use std::fs::{File, Metadata};
-use std::io::{self, IoSliceMut, Write as _};
+use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,9 @@ use crate::source::SourceError;
 const MAX_OPEN: usize = 512;
 /// A change of a file within this time after another one may leave its times as they are, in seconds.
 const TICK: i64 = 2;
+/// Devices that no file of this machine is on: those of files on servers, and of text in memory.
+const ON_SERVERS: u64 = u64::MAX;
+const IN_MEMORY: u64 = u64::MAX - 1;
 
 /// A file by name, which is opened when somebody reads it.
 #[derive(Debug)]
@@ -60,6 +63,7 @@ pub(crate) struct Opened {
 #[derive(Debug)]
 enum Medium {
     Disk(Disk),
+    Memory(Box<[u8]>),
     Remote(Arc<RemoteVersion>),
 }
 
@@ -115,16 +119,16 @@ impl NamedFile {
     }
 
     /// Text that was made of a file, which is kept in memory.
-    ///
-    /// # Errors
-    /// When there is no memory for it.
-    pub(crate) fn made(path: PathBuf, text: &[u8]) -> io::Result<NamedFile> {
-        let mut file = in_memory_file()?;
-        file.write_all(text)?;
-        let metadata = file.metadata()?;
-        let state = FileState::of(FileVersion::of(&metadata), metadata.len());
-        let opened = Opened::new(Medium::of(file), path.clone(), None, state);
-        Ok(NamedFile::of(path, Content::Fixed(opened)))
+    pub(crate) fn made(path: PathBuf, text: Vec<u8>) -> NamedFile {
+        let size = text.len() as u64;
+        let state = FileState {
+            version: FileVersion::elsewhere(IN_MEMORY, tick(), size),
+            young: None,
+            pivots: Pivots::in_memory(size),
+        };
+        let medium = Medium::Memory(text.into());
+        let opened = Opened::new(medium, path.clone(), None, state);
+        NamedFile::of(path, Content::Fixed(opened))
     }
 
     /// A file on a server.
@@ -289,13 +293,7 @@ impl Opened {
         let whole = 0..version.size();
         let read = part.as_ref().unwrap_or(&whole);
         let state = FileState {
-            version: FileVersion {
-                // No file of this machine is on that device.
-                file_id: (u64::MAX, version.id()),
-                size: version.size(),
-                modified: (0, 0),
-                changed: (0, 0),
-            },
+            version: FileVersion::elsewhere(ON_SERVERS, version.id(), version.size()),
             young: None,
             pivots: Pivots::new(read.end - read.start),
         };
@@ -385,6 +383,13 @@ impl Snapshot {
         spend(bytes).await;
         let disk = match &self.opened.medium {
             Medium::Disk(disk) => disk,
+            Medium::Memory(text) => {
+                let begin = usize::try_from(offset).unwrap_or(usize::MAX);
+                let rest = text.get(begin..).unwrap_or_default();
+                let read = rest.get(..bytes).unwrap_or(rest);
+                into.extend_from_slice(read);
+                return Ok(read.len());
+            }
             Medium::Remote(version) => {
                 let read = match version.kept(offset, bytes) {
                     Some(read) => read,
@@ -471,23 +476,22 @@ impl FileVersion {
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
+
+    /// The version of what is no file of this machine and never changes: a number tells it from all others on the same
+    /// device.
+    fn elsewhere(device: u64, number: u64, size: u64) -> FileVersion {
+        FileVersion {
+            file_id: (device, number),
+            size,
+            modified: (0, 0),
+            changed: (0, 0),
+        }
+    }
 }
 
 /// How much is read of a file.
 fn size(metadata: &Metadata, part: Option<&Range<u64>>) -> u64 {
     part.map_or(metadata.len(), |part| part.end - part.start)
-}
-
-/// A file that is nowhere but in memory.
-#[cfg(target_os = "linux")]
-fn in_memory_file() -> io::Result<File> {
-    let file = rustix::fs::memfd_create("index", rustix::fs::MemfdFlags::CLOEXEC)?;
-    Ok(File::from(file))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn in_memory_file() -> io::Result<File> {
-    tempfile::tempfile()
 }
 
 /// Whether there simply is no such file.

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A search comes down to one of these, in which it goes from line to line. What is copied from the page cache is most
 /// of what a look-up costs.
 const MIN_BLOCK: u64 = 4 << 10;
+/// Of text in memory nothing has to be copied to look at it, so that what is between two pivots may be a few lines.
+const MIN_BLOCK_IN_MEMORY: u64 = 512;
 const MAX_BLOCK: u64 = 16 << 10;
 /// Maximum number of nodes cached of a file: those that come first in a search, which most searches see.
 const MAX_NODES: usize = 1 << 18;
@@ -40,8 +42,18 @@ pub(crate) enum Pivot {
 }
 
 impl Pivots {
+    /// Those of a file of that size, in bytes.
     pub(crate) fn new(size: u64) -> Pivots {
-        let mut block = MIN_BLOCK;
+        Pivots::of_blocks(size, MIN_BLOCK)
+    }
+
+    /// Those of text in memory, of which a search reads less.
+    pub(crate) fn in_memory(size: u64) -> Pivots {
+        Pivots::of_blocks(size, MIN_BLOCK_IN_MEMORY)
+    }
+
+    fn of_blocks(size: u64, least: u64) -> Pivots {
+        let mut block = least;
         while block < MAX_BLOCK && size / block > MAX_NODES as u64 / 2 {
             block *= 2;
         }

@@ -28,7 +28,8 @@ type Failed = (Which, Instant, SourceError);
 const MAX_FAILURES: usize = 64;
 const FAILURE_CACHED_FOR: Duration = Duration::from_secs(10);
 
-type Which = (FileVersion, u64, u64);
+/// Offset and length of a block, and the version of its file. What differs comes first: blocks are found by comparing.
+type Which = (u64, u64, FileVersion);
 
 impl Unpacked {
     /// The text of a block, which is whole lines.
@@ -36,7 +37,7 @@ impl Unpacked {
     /// # Errors
     /// When the block is damaged, or cannot be read.
     pub(crate) async fn text(&self, file: &Snapshot, block: &Block) -> Result<Bytes, SourceError> {
-        let which = (file.version(), block.offset, block.length);
+        let which = (block.offset, block.length, file.version());
         let kept = {
             let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.iter()
