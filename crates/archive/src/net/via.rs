@@ -40,6 +40,11 @@ impl Via {
     /// # Errors
     /// When it has come by this server before, or by too many.
     pub fn of(headers: &HeaderMap) -> Result<Via, Cycle> {
+        if !headers.contains_key(VIA) {
+            static ALONE: OnceLock<Option<HeaderValue>> = OnceLock::new();
+            let alone = ALONE.get_or_init(|| HeaderValue::from_str(own()).ok());
+            return Ok(Via(alone.clone()));
+        }
         let mut before = 0;
         let mut all = Vec::new();
         for value in headers.get_all(VIA) {
