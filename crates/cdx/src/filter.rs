@@ -150,6 +150,25 @@ impl Filter {
         Ok(found != self.negated)
     }
 
+    /// Whether a value of the [`field`](Filter::field) or [`column`](Filter::column) that it reads passes. `None` when it
+    /// reads whole lines or tags.
+    ///
+    /// ```
+    /// use crawlspace_cdx::{Dialect, Filter, Limits};
+    /// let new = Filter::parse(b"!mimetype:warc/revisit", Dialect::Ia, Limits::default()).unwrap();
+    /// assert_eq!(new.accepts(b"text/html"), Some(true));
+    /// assert_eq!(new.accepts(b"warc/revisit"), Some(false));
+    /// ```
+    pub fn accepts(&self, value: &[u8]) -> Option<bool> {
+        match &self.kind {
+            Kind::Text {
+                of: Subject::Field(..) | Subject::Column(_),
+                test,
+            } => Some(test.holds(value) != self.negated),
+            _ => None,
+        }
+    }
+
     /// For a test of tags: whether it is negated, and the tags, any of which will do.
     ///
     /// ```

@@ -10,7 +10,7 @@ use crawlspace_cdx::Filter;
 use crawlspace_cdx::surt::{KeyRange, MatchType};
 
 use self::given::Given;
-pub(crate) use self::wayback::{Progress, ShownFilter, WaybackQuery};
+pub(crate) use self::wayback::{FilterSubject, Layout, Progress, ShownFilter, WaybackQuery};
 
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::timestamp::Timestamp;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crawlspace_cdx::{Field, Format, Line, Read};
 
-use crate::query::ShownFilter;
+use crate::query::{FilterSubject, ShownFilter};
 
 /// The columns of an answer that names none, by the names that they have there.
 pub(crate) const COLUMNS: [&str; 7] = [
@@ -94,17 +94,26 @@ fn escaped(value: &[u8]) -> Vec<u8> {
 
 /// Whether a capture passes all of these filters.
 pub(crate) fn passes(line: &Line<'_>, filters: &[ShownFilter]) -> bool {
-    if filters.is_empty() {
-        return true;
-    }
-    let columns = FIELDS.each_ref().map(|field| value(line, field));
-    let text = columns.join(&b' ');
-    let Ok(Read::Capture(shown)) = Line::read(&text, Format::Cdx) else {
-        return false;
+    let passes = |one: &ShownFilter, line: &Line<'_>| {
+        let passes = one.filter.passes(line, &mut |_| false);
+        passes.unwrap_or(false)
     };
-    filters.iter().all(|one| {
-        let read = if one.is_shown { &shown } else { line };
-        one.filter.passes(read, &mut |_| false).unwrap_or(false)
+    filters.iter().all(|one| match one.reads {
+        FilterSubject::Row => passes(one, line),
+        // Most filters read one column, and the others need not be made for them.
+        FilterSubject::Column(number) => {
+            let column = FIELDS.get(number).map(|field| value(line, field));
+            let accepted = column.and_then(|column| one.filter.accepts(&column));
+            accepted.unwrap_or(false)
+        }
+        FilterSubject::Shown => {
+            let columns = FIELDS.each_ref().map(|field| value(line, field));
+            let text = columns.join(&b' ');
+            match Line::read(&text, Format::Cdx) {
+                Ok(Read::Capture(shown)) => passes(one, &shown),
+                _ => false,
+            }
+        }
     })
 }
 

@@ -24,6 +24,13 @@ const PAGE: u64 = 50_000;
 pub(crate) struct WaybackQuery {
     /// What is asked of the collection.
     pub query: Query,
+    /// How rows are written.
+    pub layout: Layout,
+}
+
+/// How rows of an answer are written in that dialect.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
     /// Whether rows come the last one first, and are written the other way round.
     pub is_reversed: bool,
     /// How many rows are written, if there is a limit.
@@ -45,8 +52,19 @@ pub(crate) struct WaybackQuery {
 pub(crate) struct ShownFilter {
     /// The parsed filter.
     pub filter: Arc<Filter>,
-    /// Whether it is about a capture as the dialect shows it, and not about a further field of its row.
-    pub is_shown: bool,
+    /// What it reads.
+    pub reads: FilterSubject,
+}
+
+/// What a filter of that dialect reads of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilterSubject {
+    /// One of the seven columns that the dialect shows, by its number.
+    Column(usize),
+    /// All that the dialect shows.
+    Shown,
+    /// A further field of the row.
+    Row,
 }
 
 impl WaybackQuery {
@@ -88,17 +106,19 @@ impl WaybackQuery {
         }
         let mut read = WaybackQuery {
             query: given.read(point)?,
-            is_reversed: false,
-            limit: None,
-            columns: named(fields, columns)?,
-            json: match output {
-                "" | "text" | "cdx" => false,
-                "json" => true,
-                other => return bad(format!("output={other}: known are text and json")),
+            layout: Layout {
+                is_reversed: false,
+                limit: None,
+                columns: named(fields, columns)?,
+                json: match output {
+                    "" | "text" | "cdx" => false,
+                    "json" => true,
+                    other => return bad(format!("output={other}: known are text and json")),
+                },
+                is_named: true,
+                show_resume_key: switch("showResumeKey", show)?,
+                after: None,
             },
-            is_named: true,
-            show_resume_key: switch("showResumeKey", show)?,
-            after: None,
         };
         read.query.shown_filters = shown(&filters)?;
         read.query.default_page = PAGE;
@@ -111,9 +131,9 @@ impl WaybackQuery {
 
     /// The first rows, or those after a key.
     fn take_first(&mut self, limit: Option<u64>, after: &str) -> Result<(), BadQuery> {
-        self.limit = limit;
+        self.layout.limit = limit;
         self.query.limit = limit;
-        if !self.show_resume_key && after.is_empty() {
+        if !self.layout.show_resume_key && after.is_empty() {
             return Ok(());
         }
         if self.query.order != Order::Ascending || self.query.page.is_some() {
@@ -128,7 +148,7 @@ impl WaybackQuery {
             // They were left out before.
             self.query.offset = 0;
             key.narrow(&mut self.query);
-            self.after = Some(key);
+            self.layout.after = Some(key);
         }
         Ok(())
     }
@@ -144,12 +164,12 @@ impl WaybackQuery {
         let most = SORTED as u64;
         match limit {
             Some(limit) if (1..=most).contains(&limit) => {
-                (query.limit, self.limit) = (Some(limit), Some(limit));
+                (query.limit, self.layout.limit) = (Some(limit), Some(limit));
             }
             _ => return bad(format!("limit: a negative one is -1 to -{most}")),
         }
         query.order = Order::Descending;
-        (self.is_reversed, self.show_resume_key) = (true, false);
+        (self.layout.is_reversed, self.layout.show_resume_key) = (true, false);
         Ok(())
     }
 }
@@ -181,15 +201,18 @@ fn shown(filters: &[&str]) -> Result<Vec<ShownFilter>, BadQuery> {
     let read = given.map(|text| {
         let filter = Filter::parse(text.as_bytes(), Dialect::Ia, LIMITS)
             .map_err(|why| BadQuery(format!("filter={text}: {why}")))?;
-        let bare = text.trim_start_matches(['~', '!']);
-        let other = bare.split_once(':').is_some_and(|(name, _)| {
-            let field = Field::named(name.as_bytes());
-            let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-            field.is_plausible() && !is_number && !FIELDS.contains(&field)
-        });
+        let reads = match (filter.field(), filter.column()) {
+            (_, Some(number)) if number < FIELDS.len() => FilterSubject::Column(number),
+            (Some(field), _) => match FIELDS.iter().position(|shown| shown == field) {
+                Some(number) => FilterSubject::Column(number),
+                None if field.is_plausible() => FilterSubject::Row,
+                None => FilterSubject::Shown,
+            },
+            _ => FilterSubject::Shown,
+        };
         Ok(ShownFilter {
             filter: Arc::new(filter),
-            is_shown: !other,
+            reads,
         })
     });
     read.collect()
@@ -442,19 +465,26 @@ mod tests {
             (read.query.limit, read.query.order),
             (Some(3), Order::Descending)
         );
-        assert_eq!(read.columns[1], ("digest".to_owned(), Field::Digest));
+        assert_eq!(read.layout.columns[1], ("digest".to_owned(), Field::Digest));
         assert_eq!(read.query.ignored, ["resolveRevisits"]);
         let read = parse("url=a.com&limit=5&showResumeKey=true").unwrap();
-        assert_eq!((read.limit, read.query.limit), (Some(5), Some(6)));
+        assert_eq!((read.layout.limit, read.query.limit), (Some(5), Some(6)));
         let read =
             parse("url=a.com&filter=!mimetype:warc/revisit&filter=offset:7&filter=4:200").unwrap();
-        let shown: Vec<bool> = read
-            .query
-            .shown_filters
-            .iter()
-            .map(|one| one.is_shown)
-            .collect();
-        assert_eq!(shown, [true, false, true]);
+        let reads = read.query.shown_filters.iter().map(|one| one.reads);
+        let [mime, status] = [3, 4].map(FilterSubject::Column);
+        assert_eq!(
+            reads.collect::<Vec<_>>(),
+            [mime, FilterSubject::Row, status]
+        );
+        for text in ["filter=2024.*", "filter=!~=x:2024", "filter=8:200"] {
+            let read = parse(&format!("url=a.com&{text}")).unwrap();
+            assert_eq!(
+                read.query.shown_filters[0].reads,
+                FilterSubject::Shown,
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::Federation;
 use crate::collection::{Collection, Failure, Rows, next};
 use crate::group::Report;
 use crate::memory::Reservation;
-use crate::query::{Progress, Query, WaybackQuery};
+use crate::query::{Layout, Progress, Query, WaybackQuery};
 use crate::shown;
 use crawlspace_archive::row::{Row, quote};
 use crawlspace_cdx::Field;
@@ -65,14 +65,11 @@ pub(super) async fn answer_in(
     let pairs: Vec<_> = url::form_urlencoded::parse(text.as_bytes()).collect();
     let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));
     let read = WaybackQuery::parse(pairs, asked.point.as_deref(), columns).map_err(Failure::Query);
-    let prepared = read.and_then(|read| {
-        let query = asked.collection.prepare(read.query.clone())?;
-        Ok((query, read))
-    });
+    let prepared = read.and_then(|read| Ok((asked.collection.prepare(read.query)?, read.layout)));
     match prepared {
-        Ok((query, mut read)) => {
-            read.is_named = is_named;
-            with_ignored(answer_to(asked, &query, read).await, &query)
+        Ok((query, mut layout)) => {
+            layout.is_named = is_named;
+            with_ignored(answer_to(asked, &query, layout).await, &query)
         }
         Err(failure) => refusal(&failure),
     }
@@ -81,10 +78,10 @@ pub(super) async fn answer_in(
 async fn answer_to(
     asked: &RequestTarget<'_>,
     query: &Arc<Query>,
-    read: WaybackQuery,
+    layout: Layout,
 ) -> Response<Body> {
     let report = Report::default();
-    match answer_with(asked, query, read, &report).await {
+    match answer_with(asked, query, layout, &report).await {
         Ok(response) => response,
         Err(failure) => with_errors(refusal(&failure), &report),
     }
@@ -93,7 +90,7 @@ async fn answer_to(
 async fn answer_with(
     asked: &RequestTarget<'_>,
     query: &Arc<Query>,
-    read: WaybackQuery,
+    layout: Layout,
     report: &Report,
 ) -> Result<Response<Body>, Failure> {
     let collection = asked.collection;
@@ -103,20 +100,20 @@ async fn answer_with(
         let number = page(StatusCode::OK, TEXT, format!("{number}\n"));
         return Ok(with_errors(number, report));
     }
-    let media = if read.json { JSON } else { TEXT };
+    let media = if layout.json { JSON } else { TEXT };
     let mut rows = collection.rows(query, report).await?;
-    if read.is_reversed {
+    if layout.is_reversed {
         rows = reversed(rows).await?;
     }
     // An empty body is how clients know the page after the last one. One of blocks that no row was wanted of is none.
-    if read.json && query.page.is_some() {
+    if layout.json && query.page.is_some() {
         match next(&mut rows).await? {
             Some(first) => rows = stream::once(async { Ok(first) }).chain(rows).boxed(),
             None if collection.has_blocks(query).await => {}
             None => return Ok(with_errors(page(StatusCode::OK, media, ""), report)),
         }
     }
-    Ok(respond(text(rows, Writer::new(read)), media, report))
+    Ok(respond(text(rows, Writer::new(layout)), media, report))
 }
 
 /// The rows, the last one first.
@@ -179,15 +176,15 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(read: WaybackQuery) -> Writer {
+    fn new(layout: Layout) -> Writer {
         Writer {
-            columns: read.columns,
-            json: read.json,
-            is_named: read.is_named,
-            left: read.limit.unwrap_or(u64::MAX),
+            columns: layout.columns,
+            json: layout.json,
+            is_named: layout.is_named,
+            left: layout.limit.unwrap_or(u64::MAX),
             is_cut: false,
-            show_resume_key: read.show_resume_key,
-            progress: Progress::after(read.after),
+            show_resume_key: layout.show_resume_key,
+            progress: Progress::after(layout.after),
             begun: false,
         }
     }

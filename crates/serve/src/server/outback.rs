@@ -79,7 +79,7 @@ async fn captures(asked: &RequestTarget<'_>, words: &str) -> Response<Body> {
     let report = Report::default();
     let found = async {
         let read = parsed(words, asked.point.as_deref())?;
-        let (first, limit) = (read.query.offset, read.limit.unwrap_or(0));
+        let (first, limit) = (read.query.offset, read.layout.limit.unwrap_or(0));
         let by_url = read.query.match_type != MatchType::Exact;
         let query = asked.collection.prepare(read.query)?;
         let rows = asked.collection.rows(&query, &report).await?;
@@ -157,7 +157,7 @@ fn parsed(words: &str, point: Option<&str>) -> Result<WaybackQuery, BadQuery> {
     }
     let pairs = pairs.iter().map(|(name, value)| (*name, &value[..]));
     let read = WaybackQuery::parse(pairs, point, &COLUMNS)?;
-    if read.is_reversed {
+    if read.layout.is_reversed {
         return Err(BadQuery(
             "q: limit: a number is expected, 0 or more".to_owned(),
         ));
