@@ -19,6 +19,10 @@ const EXACT: &[u8] = b"###";
 const ALL: &[u8] = b"*,";
 /// Ending of the files with rules.
 const EXTENSION: &str = "aclj";
+/// The mark that some editors put before a text in UTF-8.
+const BOM: &[u8] = b"\xef\xbb\xbf";
+/// How keys are written.
+const KEYS: &str = "write com,example)/path for http://example.com/path, com,example, for a domain with all of its hosts, and *, for everything";
 /// The parent of a rule that has none.
 const NONE: u32 = u32::MAX;
 
@@ -189,6 +193,7 @@ impl Rules {
         for path in &paths {
             for file in files(path)? {
                 let text = fs::read(&file).map_err(|error| unreadable(&file, &error))?;
+                let text = text.strip_prefix(BOM).unwrap_or(&text);
                 for (number, line) in (1..).zip(text.split(|&byte| byte == b'\n')) {
                     let rule = parse(line.trim_ascii())
                         .map_err(|what| format!("{}:{number}: {what}", file.display()))?;
@@ -281,8 +286,8 @@ impl Rules {
         self.verdict(row.urlkey(), row.timestamp(), now)
     }
 
-    /// What readers get of the capture of a urlkey at 14 digits.
-    fn verdict(&self, urlkey: &[u8], timestamp: &[u8], now: Timestamp) -> Access {
+    /// What readers get of the capture of a urlkey at 14 digits: as [`access`](Rules::access).
+    pub fn verdict(&self, urlkey: &[u8], timestamp: &[u8], now: Timestamp) -> Access {
         let access = self.of(urlkey);
         let embargo = match (access, &self.embargo) {
             (Access::AllowIgnoreEmbargo, _) => return Access::Allow,
@@ -333,15 +338,50 @@ fn parse(line: &[u8]) -> Result<Option<Read>, String> {
     let fields: Fields =
         serde_json::from_slice(json).map_err(|error| format!("invalid rule: {error}"))?;
     let access = Access::parse(&fields.access)?;
+    let (bare, is_exact) = match key.strip_suffix(EXACT) {
+        Some(bare) => (bare, true),
+        None => (key, false),
+    };
+    let is_all = key == ALL;
+    if !is_all && let Some(what) = unmatched(bare, is_exact) {
+        let key = String::from_utf8_lossy(key);
+        return Err(format!("the key {key:?} {what}: {KEYS}"));
+    }
     // Without a name it is for all, as in pywb.
     if fields.user.is_some_and(|user| !user.is_empty()) {
         return Ok(None);
     }
-    Ok(Some(match key.strip_suffix(EXACT) {
-        Some(key) => (key.to_vec(), true, access),
-        None if key == ALL => (Vec::new(), false, access),
-        None => (key.to_vec(), false, access),
-    }))
+    let key = if is_all { Vec::new() } else { bare.to_vec() };
+    Ok(Some((key, is_exact, access)))
+}
+
+/// Why a key matches no urlkey, or none of those that it is meant for.
+fn unmatched(key: &[u8], is_exact: bool) -> Option<&'static str> {
+    let is_url = |scheme: &str| {
+        let begin = key.get(..scheme.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(scheme.as_bytes()))
+    };
+    if is_url("http://") || is_url("https://") {
+        return Some("is a URL and matches no urlkey");
+    }
+    let mut parts = key.splitn(2, |&byte| byte == b')');
+    let (host, path) = (parts.next().unwrap_or_default(), parts.next());
+    if host.contains(&b'*') || key.ends_with(b"*") {
+        return Some("has a *, and keys are beginnings of urlkeys as they are");
+    }
+    // Urlkeys without a host (dns:example.com, urn:x:y) are as they are.
+    let first = host.split(|&byte| byte == b',').next().unwrap_or_default();
+    if first.contains(&b':') {
+        return None;
+    }
+    if host.iter().any(u8::is_ascii_uppercase) {
+        return Some("has capitals in its host, which urlkeys do not have");
+    }
+    if host.iter().any(|byte| b"./".contains(byte)) {
+        return Some("has a host that is not turned around");
+    }
+    let has_no_path = is_exact && !path.is_some_and(|path| path.starts_with(b"/"));
+    has_no_path.then_some("is one whole urlkey, which has a path")
 }
 
 #[cfg(test)]

@@ -119,6 +119,57 @@ fn invalid_rules_are_named() {
 }
 
 #[test]
+fn keys_that_match_nothing_are_refused() {
+    for (key, what) in [
+        ("http://example.com/a", "is a URL"),
+        ("HTTPS://example.com/a", "is a URL"),
+        ("http://(com,example,)/", "is a URL"),
+        ("*", "has a *"),
+        ("*,###", "has a *"),
+        ("*.example.com", "has a *"),
+        ("com,example,*", "has a *"),
+        ("com,example)/a/*", "has a *"),
+        ("com,Example)/", "has capitals"),
+        ("com,EXAMPLE,", "has capitals"),
+        ("example.com", "is not turned around"),
+        ("www.example.com/a", "is not turned around"),
+        ("192.168.1.1)/", "is not turned around"),
+        ("com,example###", "one whole urlkey"),
+        ("com,example)###", "one whole urlkey"),
+    ] {
+        let error = rules(&format!("{}{}", rule("org,", "allow"), rule(key, "block"))).unwrap_err();
+        let begin = format!("rules.aclj:2: the key {key:?} ");
+        assert!(error.starts_with(&begin), "{error}");
+        assert!(error.contains(what), "{error}");
+        assert!(error.contains("write com,example)/path for"), "{error}");
+    }
+    for key in [
+        "com",
+        "com,",
+        "com,example",
+        "com,example)",
+        "com,example)/Path.html?a=*b",
+        "com,example)/###",
+        "com,example:8080)/a.b/C",
+        "localhost:8080)/",
+        "::1:8080)/",
+        "1,1,168,192)/",
+        "dns:Example.com",
+        "urn:text:http://example.com/A",
+        "filedesc:A.arc.gz###",
+        "metadata://gnu.org/a",
+    ] {
+        assert!(rules(&rule(key, "block")).is_ok(), "{key}");
+    }
+}
+
+#[test]
+fn a_mark_of_the_encoding_is_no_part_of_the_first_key() {
+    let rules = rules(&format!("\u{feff}{}", rule("com,a)/", "block"))).unwrap();
+    assert_eq!(rules.verdict(b"com,a)/", NOW, now()), Access::Block);
+}
+
+#[test]
 fn an_embargo_stands_above_rules_that_do_not_ignore_it() {
     let lines = [
         rule("com,free)", "allow_ignore_embargo"),
@@ -187,11 +238,9 @@ proptest! {
         given in prop::collection::vec((key(), any::<bool>(), 0..4usize), 0..40),
         asked in prop::collection::vec(key(), 1..40),
     ) {
-        let lines: String = given.iter().map(|(key, is_exact, access)| {
-            let end = if *is_exact { "###" } else { "" };
-            rule(&format!("{key}{end}"), Access::ALL[*access].name())
-        }).collect();
-        let rules = rules(&lines).unwrap();
+        let mut rules = rules("").unwrap();
+        let read = given.iter().map(|(key, is_exact, access)| (key.clone().into_bytes(), *is_exact, Access::ALL[*access]));
+        rules.take(read.collect()).unwrap();
         for urlkey in &asked {
             let matching = given.iter().filter(|(key, is_exact, _)| {
                 if *is_exact { urlkey == key } else { urlkey.starts_with(key.as_str()) }
