@@ -143,6 +143,14 @@ impl Collection {
         self.rules.as_ref().map(access) == Some(rules::Access::Block)
     }
 
+    /// Whether access rules hide the capture of a urlkey at 14 digits, or block its record.
+    pub(crate) fn hides(&self, urlkey: &[u8], timestamp: &[u8]) -> bool {
+        let verdict = |rules: &Arc<Rules>| rules.verdict(urlkey, timestamp, Timestamp::now());
+        self.rules
+            .as_ref()
+            .is_some_and(|rules| verdict(rules) > rules::Access::Allow)
+    }
+
     /// The query as this collection understands it: its access point stands for one that is not said.
     ///
     /// # Errors

@@ -87,6 +87,29 @@ fn an_original_is_found_in_a_package_that_is_needed() {
 }
 
 #[test]
+fn an_original_that_access_rules_hide_is_in_no_package_that_is_needed() {
+    let mut shelf = shelf();
+    packages(&mut shelf, Some(0));
+    let second = shelf.path().join("second.wacz");
+    let at = second.display();
+    // The original is older than its revisit.
+    for (embargo, is_hidden) in [
+        ("{before: 2015}", true),
+        ("{before: 2015, access: block}", true),
+        ("{before: 2013}", false),
+    ] {
+        let stage = Stage::start(&format!(
+            "collections: {{w: {{index: {at}, embargo: {embargo}}}}}\n"
+        ));
+        if is_hidden {
+            is_missing(&stage);
+        } else {
+            is_resolved(&stage);
+        }
+    }
+}
+
+#[test]
 fn a_package_of_another_size_is_not_the_one_that_is_needed() {
     let mut shelf = shelf();
     packages(&mut shelf, Some(1));

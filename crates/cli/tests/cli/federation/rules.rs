@@ -1,9 +1,10 @@
 //! Access rules by URL, asked over HTTP.
 
+use redis_tests::archive::collection::sha1_base32;
 use redis_tests::http::Answer;
-use redis_tests::{assert_contains, assert_lacks, until};
+use redis_tests::{assert_contains, assert_lacks, rows, until};
 
-use crate::federation::shelf::{Shelf, iso};
+use crate::federation::shelf::{HTTP, Shelf, iso};
 use crate::serving::Stage;
 
 const OPEN: &str = "http://example.com/open";
@@ -13,7 +14,7 @@ const SECRET: &str = "http://example.com/secret";
 const RULES: &str = "com,example)/secret - {\"access\": \"exclude\"}\n\
                      com,example)/law - {\"access\": \"block\"}\n";
 
-/// Three pages with two captures each, and a revisit of an open page whose original is excluded.
+/// Three pages with two captures each.
 fn served() -> (Shelf, Stage) {
     let mut shelf = Shelf::new();
     for url in [OPEN, LAW, SECRET] {
@@ -130,4 +131,52 @@ fn an_embargo_hides_captures_by_their_dates() {
     let answer = record(&stage, "young", OPEN);
     assert_eq!(answer.status, 200);
     assert_contains(answer.text(), iso("20200102030405"));
+}
+
+#[test]
+fn a_revisit_does_not_show_an_original_that_is_hidden() {
+    const AGAIN: &str = "http://example.com/again";
+    let mut shelf = Shelf::new();
+    for url in [LAW, SECRET] {
+        let original = shelf.capture("a.warc", url, "20160102030405", url.as_bytes());
+        let digest = sha1_base32(url.as_bytes());
+        let again = url.replace("example.com/", "example.com/again/");
+        let fields = rows![
+            "WARC-Type", "revisit";
+            "WARC-Record-ID", "<urn:uuid:00000000-0000-4000-8000-000000000001>";
+            "WARC-Date", &iso("20180102030405");
+            "WARC-Target-URI", &again;
+            "WARC-Refers-To-Target-URI", url;
+            "WARC-Refers-To-Date", &iso("20160102030405");
+            "WARC-Payload-Digest", &format!("sha1:{digest}");
+            "WARC-Profile", "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest";
+            "Content-Type", "application/http; msgtype=response";
+        ];
+        let slot = shelf.record("a.warc", &fields, HTTP.as_bytes());
+        // The index says where the original is, so that no look-up asks for it.
+        let more = format!(
+            ", \"digest\": \"{digest}\", \"mime\": \"warc/revisit\", \"orig.filename\": \"a.warc\", \
+             \"orig.offset\": \"{}\", \"orig.length\": \"{}\"",
+            original.offset, original.length
+        );
+        shelf.line(&again, "20180102030405", &slot, &more);
+    }
+    let index = shelf.write_index("index.cdxj");
+    let rules = shelf.path().join("rules.aclj");
+    std::fs::write(&rules, RULES).unwrap();
+    let (warcs, rules) = (shelf.warcs(), rules.display().to_string());
+    let stage = Stage::start(&format!(
+        "collections:\n  \
+         c: {{index: {index}, resource: {warcs}, acl_paths: {rules}}}\n  \
+         free: {{index: {index}, resource: {warcs}}}\n"
+    ));
+    for name in ["law", "secret"] {
+        let url = format!("{AGAIN}/{name}");
+        let free = record(&stage, "free", &url);
+        assert_eq!(free.status, 200, "{}", free.text());
+        assert_contains(free.text(), format!("http://example.com/{name}"));
+        // The other collection may show it: what is hidden stays so here.
+        let answer = record(&stage, "c", &url);
+        assert_eq!(answer.status, 404, "{}", answer.text());
+    }
 }

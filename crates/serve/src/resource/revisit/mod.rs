@@ -5,7 +5,7 @@ mod response;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlspace_cdx::surt::KeyRange;
+use crawlspace_cdx::surt::{self, KeyRange};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
@@ -345,7 +345,9 @@ impl Originals<'_> {
                 let Ok(candidate) = Capture::of(row) else {
                     continue;
                 };
-                if !revisit.may_be_of(&candidate, wanted.exact) {
+                if !revisit.may_be_of(&candidate, wanted.exact)
+                    || self.own_hides(row.urlkey(), row.timestamp())
+                {
                     continue;
                 }
                 if *tries == 0 {
@@ -372,6 +374,22 @@ impl Originals<'_> {
         failed.map_or(Ok(None), Err)
     }
 
+    /// Whether rules of the collection of the revisit hide a capture, wherever that is found.
+    fn own_hides(&self, urlkey: &[u8], timestamp: &[u8]) -> bool {
+        let own = self.collections.first();
+        own.is_some_and(|own| own.hides(urlkey, timestamp))
+    }
+
+    /// Whether these rules hide the capture of a record that was found without a row, or may do so.
+    fn is_hidden(&self, header: &Header) -> bool {
+        let key = header.uri().and_then(|uri| surt::urlkey(&uri).ok());
+        let moment = header.moment().map(|moment| moment.to_string());
+        self.own_hides(
+            key.unwrap_or_default().as_bytes(),
+            moment.unwrap_or_default().as_bytes(),
+        )
+    }
+
     async fn load(
         &self,
         loaders: &[Loader],
@@ -381,8 +399,13 @@ impl Originals<'_> {
         candidate: Option<&Capture>,
     ) -> Result<Stored, LoadError> {
         let accept = |stored: &Stored| {
-            if let Some(candidate) = candidate {
-                candidate.agrees_with(stored.header())?;
+            match candidate {
+                Some(candidate) => candidate.agrees_with(stored.header())?,
+                None if self.is_hidden(stored.header()) => {
+                    let what = "access rules of the collection hide it";
+                    return Err(LoadError::Missing(what.to_owned()));
+                }
+                None => {}
             }
             revisit.accepts(stored)
         };
