@@ -115,6 +115,19 @@ pub enum Dates {
     Newer(Period),
 }
 
+impl Dates {
+    /// The moment of 4 to 14 digits: the last second that they can mean, as in pywb.
+    ///
+    /// # Errors
+    /// When they mean none.
+    pub fn moment(digits: &str) -> Result<Timestamp, String> {
+        let moment = Timestamp::latest(digits.as_bytes());
+        moment.ok_or_else(|| {
+            format!("{digits:?} is invalid, write a date as 4 to 14 digits: 20160102")
+        })
+    }
+}
+
 /// Captures of some dates, and what readers get of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Embargo {

@@ -52,7 +52,7 @@ impl Reader<'_> {
                 tags: None,
                 dedupe: None,
                 access_point: None,
-                rules: None,
+                rules: self.default_rules(node.position, None),
                 fuzzy: false,
             }),
         };

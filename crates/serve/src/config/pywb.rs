@@ -4,7 +4,8 @@
 //! it is here, once the configuration says `collections_root`, `enable_auto_colls: true` or `$all`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::collection::{TIMEOUT, collection_name};
 use super::errors::Position;
@@ -13,6 +14,7 @@ use super::location::path;
 use super::rules::ACCESS;
 use super::yaml::{Node, Pair, Value};
 use super::{Collection, Loader, Reader, Source, SourceKind, Step};
+use crate::rules::Rules;
 
 /// Maximum number of folders of a root that become collections.
 const MAX_FOLDERS: usize = 10_000;
@@ -107,6 +109,7 @@ pub(super) struct Folder {
     pub name: String,
     index: PathBuf,
     archives: Vec<Loader>,
+    rules: Option<Arc<Rules>>,
 }
 
 impl Folder {
@@ -124,7 +127,7 @@ impl Folder {
             tags: None,
             dedupe: None,
             access_point: None,
-            rules: None,
+            rules: self.rules,
             fuzzy: false,
         }
     }
@@ -216,7 +219,7 @@ impl Reader<'_> {
                 "acl_paths",
                 "default_access",
             ],
-            None => &["enable_auto_colls", "archive_paths"],
+            None => &["enable_auto_colls", "archive_paths", "default_access"],
         };
         for entry in fields.entries {
             let key = &*entry.key;
@@ -304,18 +307,13 @@ impl Reader<'_> {
 
     /// The collections in the folder, each searched for settings that must not be skipped.
     fn listed(&mut self, fields: &Fields<'_>, settings: &Settings) -> Vec<Folder> {
-        if let Some(entry) = fields.entry("default_access")
-            && !allows("default_access", &entry.value)
-        {
-            self.found.error(entry.position, hidden("default_access"));
-        }
-        for key in ["collections_root", "index_paths"] {
+        for key in ["collections_root", "index_paths", "acl_paths"] {
             if let Some(node) = fields
                 .get(key)
                 .filter(|node| matches!(node.value, Value::List(_)))
             {
                 let what = format!(
-                    "{key} is one folder here, and this is a list: write a collection with an index_group"
+                    "{key} is one folder here, and this is a list: write a collection with all of them"
                 );
                 self.found.error(node.position, what);
             }
@@ -331,14 +329,12 @@ impl Reader<'_> {
             }
         }
         let root = settings.root.display();
-        for folder in &folders {
+        for folder in &mut folders {
             let named = collection_name(&folder.name).map_err(|why| format!("{root}: {why}"));
             self.found.take(settings.position, named);
-            let rules = settings.root.join(&folder.name).join(&settings.acl);
-            if is_there(&rules, |name| name.ends_with(".aclj")) {
-                self.found
-                    .error(settings.position, hidden(&rules.display().to_string()));
-            }
+            let acl = settings.root.join(&folder.name).join(&settings.acl);
+            folder.rules =
+                self.default_rules(settings.position, Some(acl).filter(|acl| acl.exists()));
         }
         let names: Vec<&str> = folders.iter().map(|folder| &*folder.name).collect();
         let what = match names.len() {
@@ -362,6 +358,13 @@ impl Reader<'_> {
             self.found.error(entry.value.position, what);
             return None;
         };
+        let mut of_folders = folders.all.iter().filter_map(|one| one.rules.as_ref());
+        if of_folders.any(|rules| !rules.is_empty()) {
+            let what = "$all would show what the .aclj files of its folders hide: write a collection with an \
+                        index_group and acl_paths";
+            self.found.error(entry.value.position, what);
+            return None;
+        }
         let mut step = Step {
             sources: folders.all.iter().map(Folder::source).collect(),
             is_group: true,
@@ -380,6 +383,7 @@ impl Reader<'_> {
                 name: entry.key.to_string(),
                 index: root.clone(),
                 archives: Vec::new(),
+                rules: None,
             };
             step.sources.push(none.source());
         }
@@ -390,7 +394,7 @@ impl Reader<'_> {
             tags: None,
             dedupe: None,
             access_point: None,
-            rules: None,
+            rules: self.default_rules(entry.position, None),
             fuzzy: false,
         })
     }
@@ -419,6 +423,7 @@ fn folders(settings: &Settings) -> Vec<Folder> {
         let index = entry.path().join(&settings.indexes);
         index.is_dir().then(|| Folder {
             archives: Vec::new(),
+            rules: None,
             name,
             index,
         })
@@ -427,10 +432,4 @@ fn folders(settings: &Settings) -> Vec<Folder> {
     let mut folders: Vec<Folder> = entries.filter_map(folder).take(MAX_FOLDERS).collect();
     folders.sort_by(|a, b| a.name.cmp(&b.name));
     folders
-}
-
-fn is_there(folder: &Path, wanted: impl Fn(&str) -> bool) -> bool {
-    let entries = fs::read_dir(folder).into_iter().flatten();
-    let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.any(|name| wanted(&name))
 }

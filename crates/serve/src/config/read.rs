@@ -11,6 +11,7 @@ use super::location::network;
 use super::pywb;
 use super::yaml::{self, Node, Value};
 use crate::config::{Config, ConfigErrors, Loader, Remark};
+use crate::rules::Access;
 use crawlspace_archive::net::Network;
 
 /// What a configuration has at its top.
@@ -22,6 +23,8 @@ pub(super) struct Reader<'a> {
     pub found: Findings,
     /// What loads records where nothing is said about it.
     pub loaders: Vec<Loader>,
+    /// What readers get of captures without a rule, where a collection does not say it.
+    pub default_access: Access,
 }
 
 impl Config {
@@ -103,6 +106,7 @@ impl Config {
             variable,
             found: Findings::default(),
             loaders: vec![Loader::Live],
+            default_access: Access::Allow,
         };
         let config = if text.len() > yaml::MAX_TEXT {
             let what = format!("more than {} bytes", yaml::MAX_TEXT);
@@ -141,6 +145,10 @@ impl Reader<'_> {
             Some(node) => self.networks(node),
             None => Vec::new(),
         };
+        if fields.get("default_access").is_some() {
+            // To go on as if nothing were hidden would show what is.
+            self.default_access = self.needed(&fields, "default_access", Access::parse)?;
+        }
         let folders = self.folders_of_pywb(&fields);
         let indexes = fields.get("indexes").map(|node| self.indexes(node));
         let entries = match fields.get("collections") {

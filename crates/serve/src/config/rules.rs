@@ -1,14 +1,15 @@
 //! Access rules of a collection: `acl_paths`, `default_access` and `embargo`, as pywb has them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Reader;
+use super::errors::Position;
 use super::fields::Fields;
 use super::location::path;
 use super::read::each;
 use super::yaml::Node;
 use crate::rules::{Access, Dates, Embargo, Period, Rules};
-use crawlspace_archive::timestamp::Timestamp;
 
 /// The fields of a collection that hide captures.
 pub(super) const ACCESS: [&str; 3] = ["acl_paths", "default_access", "embargo"];
@@ -28,7 +29,7 @@ impl Reader<'_> {
         }
         let default = match fields.get("default_access") {
             Some(_) => self.needed(fields, "default_access", Access::parse)?,
-            None => Access::Allow,
+            None => self.default_access,
         };
         let embargo = match fields.get("embargo") {
             Some(node) => Some(self.embargo(node)?),
@@ -37,7 +38,33 @@ impl Reader<'_> {
         if paths.is_empty() && embargo.is_none() && default <= Access::Allow {
             return None;
         }
-        let position = fields.first(&ACCESS)?.position;
+        let position = fields
+            .first(&ACCESS)
+            .map_or(fields.position, |entry| entry.position);
+        self.read_rules(position, paths, default, embargo)
+    }
+
+    /// The rules of a collection that says nothing about them: `default_access` of the top of the file, and those in a
+    /// folder, if there is one. What is wrong with them is noted.
+    pub(super) fn default_rules(
+        &mut self,
+        position: Position,
+        folder: Option<PathBuf>,
+    ) -> Option<Arc<Rules>> {
+        if folder.is_none() && self.default_access <= Access::Allow {
+            return None;
+        }
+        let paths = folder.into_iter().collect();
+        self.read_rules(position, paths, self.default_access, None)
+    }
+
+    fn read_rules(
+        &mut self,
+        position: Position,
+        paths: Vec<PathBuf>,
+        default: Access,
+        embargo: Option<Embargo>,
+    ) -> Option<Arc<Rules>> {
         let rules = Rules::read(paths, default, embargo);
         self.found.take(position, rules).map(Arc::new)
     }
@@ -57,8 +84,8 @@ impl Reader<'_> {
         }
         let entry = fields.first(&DATES)?;
         let dates = match &*entry.key {
-            "before" => Dates::Before(self.needed(&fields, "before", moment)?),
-            "after" => Dates::After(self.needed(&fields, "after", moment)?),
+            "before" => Dates::Before(self.needed(&fields, "before", Dates::moment)?),
+            "after" => Dates::After(self.needed(&fields, "after", Dates::moment)?),
             "older" => Dates::Older(self.period(&entry.value)?),
             _ => Dates::Newer(self.period(&entry.value)?),
         };
@@ -80,11 +107,6 @@ impl Reader<'_> {
             days: days?,
         })
     }
-}
-
-fn moment(digits: &str) -> Result<Timestamp, String> {
-    let moment = Timestamp::earliest(digits.as_bytes());
-    moment.ok_or_else(|| format!("{digits:?} is invalid, write a date as 4 to 14 digits: 20160102"))
 }
 
 fn count(text: &str) -> Result<u32, String> {

@@ -8,6 +8,7 @@ use redis_tests::{assert_contains, assert_starts, rows};
 use super::super::{Config, Loader, Remark, Secrets};
 use super::examples::{file, folder, memento, source};
 use super::parse;
+use crate::rules::Access;
 
 #[test]
 fn a_configuration_of_pywb_works_and_what_has_no_effect_is_said() {
@@ -189,15 +190,68 @@ fn sources_of_pywb_are_sources_here() {
 }
 
 #[test]
+fn rules_of_folders_and_of_the_top_hold_for_their_collections() {
+    let dir = kept();
+    let acl = dir.path().join("collections/b/acl");
+    let rule = "com,example)/ - {\"access\": \"block\"}\n";
+    std::fs::write(acl.join("rules.aclj"), rule).unwrap();
+    let text = "collections_root: collections\ndefault_access: exclude\ncollections:\n  w: $live\n  \
+                x: {index: $live}\n  y: {index: $live, default_access: allow}\n  \
+                z: {index: $live, embargo: {before: 2020}}\n";
+    let (config, _) = read(dir.path(), text).unwrap();
+    assert_eq!(names(&config), ["w", "x", "y", "z", "a", "b"]);
+    for (collection, rules) in config.collections.iter().zip([0, 0, 9, 0, 0, 1]) {
+        let found = collection.rules.as_ref();
+        assert_eq!(
+            found.map_or(9, |rules| rules.len()),
+            rules,
+            "{}",
+            collection.name
+        );
+        let default = found.map_or(Access::Allow, |rules| rules.default);
+        let expected = if rules == 9 {
+            Access::Allow
+        } else {
+            Access::Exclude
+        };
+        assert_eq!(default, expected, "{}", collection.name);
+    }
+    // A reload looks at them.
+    assert!(config.files().contains(&&*acl));
+    assert!(config.files().contains(&&*acl.join("rules.aclj")));
+    assert_eq!(
+        parse(&config.to_yaml(Secrets::Shown))
+            .unwrap()
+            .0
+            .collections,
+        config.collections
+    );
+    let (config, _) = read(dir.path(), "enable_auto_colls: yes\nacl_paths: law").unwrap();
+    assert!(config.collections.iter().all(|one| one.rules.is_none()));
+}
+
+#[test]
 fn rules_about_folders_are_not_passed_over() {
     let dir = kept();
-    std::fs::write(dir.path().join("collections/b/acl/rules.aclj"), "").unwrap();
+    let rules = dir.path().join("collections/b/acl/rules.aclj");
     let refused = |text: &str| read(dir.path(), text).unwrap_err();
+    std::fs::write(&rules, "com,example)/ - {\"access\": \"block\"}\n").unwrap();
+    let told = refused("collections: {all: $all}");
+    assert_contains(
+        &told,
+        "$all would show what the .aclj files of its folders hide",
+    );
+    std::fs::write(&rules, "com,example)/\n").unwrap();
     let told = refused("collections_root: collections");
     assert_starts(&told, "config.yaml:1:1: ");
-    assert_contains(&told, "b/acl hides captures");
-    let told = refused("default_access: block\nenable_auto_colls: true");
-    assert_contains(&told, "config.yaml:1:1: default_access hides captures");
+    assert_contains(&told, "b/acl/rules.aclj:1: invalid rule");
+    let told = refused("default_access: no\nenable_auto_colls: true");
+    assert_contains(
+        &told,
+        "config.yaml:1:17: default_access: access \"no\" is invalid",
+    );
+    let told = refused("enable_auto_colls: yes\nacl_paths: [a, b]");
+    assert_contains(&told, "2:12: acl_paths is one folder here");
     std::fs::create_dir_all(dir.path().join("collections/x y/indexes")).unwrap();
     let told = refused("enable_auto_colls: yes");
     assert_contains(&told, "a collection cannot be called \"x y\"");
