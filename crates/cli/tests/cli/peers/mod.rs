@@ -3,6 +3,7 @@
 //!
 //! Each test takes its numbers from [`sized`]: few in `make test`, all that is promised in `make test-peers`.
 
+mod access;
 mod cdx_clients;
 mod crawls;
 mod site;
