@@ -119,8 +119,9 @@ impl Collection {
             name: config.name.as_str().into(),
             steps: steps.collect(),
             requests: Requests::default(),
+            // Without a tag space it is that of access rules alone.
+            access_point: config.access_point.clone().filter(|_| access.is_some()),
             access,
-            access_point: config.access_point.clone(),
             rules: config.rules.clone(),
             fuzzy: config.fuzzy,
             originals: config.dedupe.as_deref().map(originals),
@@ -145,10 +146,21 @@ impl Collection {
 
     /// Whether access rules hide the capture of a urlkey at 14 digits, or block its record.
     pub(crate) fn hides(&self, urlkey: &[u8], timestamp: &[u8]) -> bool {
-        let verdict = |rules: &Arc<Rules>| rules.verdict(urlkey, timestamp, Timestamp::now());
+        let now = Timestamp::now();
+        let verdict = |rules: &Arc<Rules>| rules.verdict(urlkey, timestamp, now).0;
         self.rules
             .as_ref()
             .is_some_and(|rules| verdict(rules) > rules::Access::Allow)
+    }
+
+    /// What access rules say to readers who look for a capture of a urlkey at a moment, and to whom there is none.
+    pub(crate) fn public_message(&self, urlkey: &[u8], moment: Timestamp) -> Option<&str> {
+        let timestamp = moment.to_string();
+        let rules = self.rules.as_ref()?;
+        match rules.verdict(urlkey, timestamp.as_bytes(), Timestamp::now()) {
+            (rules::Access::Exclude, message) => message,
+            _ => None,
+        }
     }
 
     /// The query as this collection understands it: its access point stands for one that is not said.

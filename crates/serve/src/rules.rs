@@ -1,8 +1,11 @@
 //! Access rules by URL: which captures of a collection readers get, as pywb's `.aclj` files, `default_access` and
-//! `embargo` say.
+//! `embargo`, and policies and rules of OutbackCDX say.
 //!
 //! The rule with the longest prefix of a capture's urlkey decides, then the embargo. A capture that cannot be judged
 //! is excluded.
+
+mod aclj;
+mod outback;
 
 use std::cmp::Reverse;
 use std::fs;
@@ -13,17 +16,11 @@ use serde::Deserialize;
 use crawlspace_archive::row::Row;
 use crawlspace_archive::timestamp::Timestamp;
 
-/// Ending of a key that is a whole urlkey, and no prefix of others.
-const EXACT: &[u8] = b"###";
-/// The key that is a prefix of all urlkeys.
-const ALL: &[u8] = b"*,";
 /// Ending of the files with rules.
 const EXTENSION: &str = "aclj";
-/// The mark that some editors put before a text in UTF-8.
-const BOM: &[u8] = b"\xef\xbb\xbf";
-/// How keys are written.
-const KEYS: &str = "write com,example)/path for http://example.com/path, com,example, for a domain with all of its hosts, and *, for everything";
-/// The parent of a rule that has none.
+/// Ending of the files with policies and rules of OutbackCDX.
+const POLICIES: &str = "json";
+/// The parent, or the condition, of a rule that has none.
 const NONE: u32 = u32::MAX;
 
 /// What readers get of a capture, from the least to the most restrictive.
@@ -71,7 +68,8 @@ impl Access {
 }
 
 /// A length of time in parts of a calendar.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Period {
     /// Years.
     pub years: u32,
@@ -84,25 +82,24 @@ pub struct Period {
 }
 
 impl Period {
-    /// The moment that lies this long before another; a day that its month does not have is the last one of it. `None`
-    /// before the year 0.
-    fn before(self, now: Timestamp) -> Option<Timestamp> {
-        let digits = now.to_string();
+    /// The moment that lies this long after another one, or before it, if `times` is -1; a day that its month does not
+    /// have is the last one of it. `None` outside of the years 0 to 9999.
+    fn from(self, moment: Timestamp, times: i64) -> Option<Timestamp> {
+        let digits = moment.to_string();
         let (year, rest) = digits.split_at_checked(4)?;
         let (month, rest) = rest.split_at_checked(2)?;
-        let months = year.parse::<i64>().ok()? * 12 + month.parse::<i64>().ok()?
-            - 1
-            - i64::from(self.years) * 12
-            - i64::from(self.months);
+        let months = year.parse::<i64>().ok()? * 12 + month.parse::<i64>().ok()? - 1
+            + times * (i64::from(self.years) * 12 + i64::from(self.months));
         let (year, month) = (months.div_euclid(12), months.rem_euclid(12) + 1);
         let there = format!("{year:04}{month:02}{rest}");
-        let there = Timestamp::earliest(there.as_bytes()).filter(|_| months >= 0)?;
+        let is_year = (0..=9999).contains(&year);
+        let there = Timestamp::earliest(there.as_bytes()).filter(|_| is_year)?;
         let days = i64::from(self.weeks) * 7 + i64::from(self.days);
-        Timestamp::from_seconds(there.seconds() - days * 86_400)
+        Timestamp::from_seconds(there.seconds() + times * days * 86_400)
     }
 }
 
-/// The captures that an embargo is about, by their dates.
+/// The captures that an embargo or a rule is about, by their dates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dates {
     /// Before a moment.
@@ -113,6 +110,8 @@ pub enum Dates {
     Older(Period),
     /// Less than a period ago.
     Newer(Period),
+    /// A period after them is not over yet. It differs from [`Dates::Newer`] where months have unlike lengths.
+    Within(Period),
 }
 
 impl Dates {
@@ -126,6 +125,17 @@ impl Dates {
             format!("{digits:?} is invalid, write a date as 4 to 14 digits: 20160102")
         })
     }
+
+    /// Whether a capture is among them; also where the bound is beyond the calendar and this hides more.
+    fn hold(self, capture: Timestamp, now: Timestamp) -> bool {
+        match self {
+            Dates::Before(bound) => capture < bound,
+            Dates::After(bound) => capture > bound,
+            Dates::Older(period) => period.from(now, -1).is_some_and(|bound| capture < bound),
+            Dates::Newer(period) => period.from(now, -1).is_none_or(|bound| capture > bound),
+            Dates::Within(period) => period.from(capture, 1).is_none_or(|end| now < end),
+        }
+    }
 }
 
 /// Captures of some dates, and what readers get of them.
@@ -135,18 +145,6 @@ pub struct Embargo {
     pub dates: Dates,
     /// What readers get of them.
     pub access: Access,
-}
-
-impl Embargo {
-    /// Whether a capture is under the embargo; also where its date, or the bound, is beyond the calendar.
-    fn holds(&self, capture: Timestamp, now: Timestamp) -> bool {
-        match self.dates {
-            Dates::Before(bound) => capture < bound,
-            Dates::After(bound) => capture > bound,
-            Dates::Older(period) => period.before(now).is_some_and(|bound| capture < bound),
-            Dates::Newer(period) => period.before(now).is_none_or(|bound| capture > bound),
-        }
-    }
 }
 
 /// The rules of a collection.
@@ -162,8 +160,10 @@ pub struct Rules {
     pub embargo: Option<Embargo>,
     /// The keys of all rules, one after the other.
     keys: Vec<u8>,
-    /// In the order of their keys, of equal ones the prefix first.
+    /// In the order of their keys, of equal ones the prefix first, and then in the order of what decides last.
     rules: Vec<Rule>,
+    /// What some of them ask for besides a urlkey.
+    conditions: Vec<Condition>,
 }
 
 /// A rule about the urlkeys that begin with its key, or about that urlkey alone.
@@ -172,61 +172,91 @@ struct Rule {
     /// Where its key begins in `keys`.
     begin: u32,
     end: u32,
-    /// The rule with the longest shorter prefix of its key.
+    /// The rule before it with the same key, or with the longest shorter prefix of it.
     parent: u32,
+    condition: u32,
     is_exact: bool,
     access: Access,
 }
 
-/// What a rule says in its file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fields {
-    access: String,
-    /// The user that the rule is for.
-    user: Option<String>,
-    #[serde(rename = "url")]
-    _url: Option<String>,
+/// What a rule asks for besides a urlkey.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Condition {
+    /// What the date of the capture is among.
+    captured: Vec<Dates>,
+    /// What the moment of the request is among.
+    accessed: Vec<Dates>,
+    /// Whether the default holds where the rule does not, and no rule with a shorter key does.
+    is_last: bool,
+    /// What readers are told of it.
+    message: Option<Box<str>>,
 }
 
-/// A rule as it is read: its key, whether it is exact, what it gives.
-type Read = (Vec<u8>, bool, Access);
+impl Condition {
+    /// Whether the rule holds for a capture at 14 digits; `None` if they are none.
+    fn holds(&self, timestamp: &[u8], now: Timestamp) -> Option<bool> {
+        let capture = Timestamp::earliest(timestamp)?;
+        let is_captured = self.captured.iter().all(|dates| dates.hold(capture, now));
+        Some(is_captured && self.accessed.iter().all(|dates| dates.hold(now, now)))
+    }
+}
+
+/// A rule as it is read.
+struct Read {
+    key: Vec<u8>,
+    is_exact: bool,
+    /// Of rules with one key that of the highest number decides; of those with one number the most restrictive.
+    order: u32,
+    access: Access,
+    /// Which of the conditions it has, or [`NONE`].
+    condition: u32,
+}
 
 impl Rules {
-    /// Reads the rules of files, and of the `.aclj` files of folders.
+    /// Reads the rules of files, and of the `.aclj` files of folders. Files that end in `.json` are policies and rules of
+    /// OutbackCDX, as its access point of the name `point` has them.
     ///
     /// # Errors
-    /// Names the file and line that cannot be read or is invalid.
+    /// Names the file, and the line or rule, that cannot be read or is invalid.
     pub fn read(
         paths: Vec<PathBuf>,
         default: Access,
         embargo: Option<Embargo>,
+        point: &str,
     ) -> Result<Rules, String> {
-        let (mut read, mut listed) = (Vec::new(), Vec::new());
-        for path in &paths {
-            for file in files(path)? {
-                let text = fs::read(&file).map_err(|error| unreadable(&file, &error))?;
-                let text = text.strip_prefix(BOM).unwrap_or(&text);
-                for (number, line) in (1..).zip(text.split(|&byte| byte == b'\n')) {
-                    let rule = parse(line.trim_ascii())
-                        .map_err(|what| format!("{}:{number}: {what}", file.display()))?;
-                    read.extend(rule);
-                }
-                if file != *path {
-                    listed.push(file);
-                }
-            }
-        }
         let mut rules = Rules {
-            paths,
-            files: listed,
+            paths: Vec::new(),
+            files: Vec::new(),
             default,
             embargo,
             keys: Vec::new(),
-            rules: Vec::with_capacity(read.len()),
+            rules: Vec::new(),
+            conditions: Vec::new(),
         };
+        let mut read = Vec::new();
+        for path in &paths {
+            for file in files(path)? {
+                let text = fs::read(&file).map_err(|error| unreadable(&file, &error))?;
+                let of_file = if is_policies(&file) {
+                    outback::read(&text, point, &mut read, &mut rules.conditions)
+                        .map_err(|what| format!(": {what}"))
+                } else {
+                    aclj::read(&text, &mut read, &mut rules.conditions)
+                };
+                of_file.map_err(|what| format!("{}{what}", file.display()))?;
+                if file != *path {
+                    rules.files.push(file);
+                }
+            }
+        }
+        rules.paths = paths;
         rules.take(read)?;
         Ok(rules)
+    }
+
+    /// Whether some are of OutbackCDX, and so for an access point.
+    pub fn have_policies(&self) -> bool {
+        self.paths.iter().any(|path| is_policies(path))
     }
 
     /// How many rules there are.
@@ -239,21 +269,45 @@ impl Rules {
         self.rules.is_empty()
     }
 
-    /// Puts rules in order. Of two with one key, the more restrictive one is kept.
+    /// Puts rules in order. Of two with one key and nothing else to tell them apart, the more restrictive one is kept.
     fn take(&mut self, mut read: Vec<Read>) -> Result<(), String> {
-        read.sort_unstable_by(|a, b| (&a.0, a.1, Reverse(a.2)).cmp(&(&b.0, b.1, Reverse(b.2))));
-        read.dedup_by(|a, b| (&a.0, a.1) == (&b.0, b.1));
+        let rank = |one: &Read| (one.is_exact, one.order, Reverse(one.access));
+        read.sort_unstable_by(|a, b| a.key.cmp(&b.key).then_with(|| rank(a).cmp(&rank(b))));
+        let is_same =
+            |a: &Read, b: &Read| (&a.key, a.is_exact, a.order) == (&b.key, b.is_exact, b.order);
+        let is_dated = |one: &Read| {
+            let condition = self.conditions.get(one.condition as usize);
+            condition.is_some_and(|condition| condition.is_last)
+        };
+        for pair in read.windows(2) {
+            if let [a, b] = pair
+                && is_same(a, b)
+                && (is_dated(a) || is_dated(b))
+            {
+                let key = String::from_utf8_lossy(&a.key);
+                return Err(format!(
+                    "there are two access rules with the key {key:?}, and dates in one of them: leave one of them out"
+                ));
+            }
+        }
+        read.dedup_by(|a, b| is_same(a, b) && a.condition == NONE && b.condition == NONE);
+        self.rules.reserve_exact(read.len());
         // The prefixes of the key before, each a prefix of the next.
         let mut prefixes: Vec<u32> = Vec::new();
-        for (key, is_exact, access) in read {
+        for one in read {
             while let Some(&last) = prefixes.last()
-                && !key.starts_with(self.key(&self.rules[last as usize]))
+                && !one.key.starts_with(self.key(&self.rules[last as usize]))
             {
                 prefixes.pop();
             }
-            let parent = prefixes.last().copied().unwrap_or(NONE);
-            let begin = self.keys.len();
-            self.keys.extend_from_slice(&key);
+            let before = self.rules.last();
+            let same = before
+                .filter(|rule| *self.key(rule) == one.key)
+                .map(|rule| rule.begin as usize);
+            let begin = same.unwrap_or(self.keys.len());
+            if same.is_none() {
+                self.keys.extend_from_slice(&one.key);
+            }
             let (Ok(begin), Ok(end), Ok(index)) = (
                 u32::try_from(begin),
                 u32::try_from(self.keys.len()),
@@ -261,15 +315,20 @@ impl Rules {
             ) else {
                 return Err("access rules have more than 4 GiB of keys".to_owned());
             };
-            if !is_exact {
+            let parent = match same {
+                Some(_) => index - 1,
+                None => prefixes.last().copied().unwrap_or(NONE),
+            };
+            if !one.is_exact {
                 prefixes.push(index);
             }
             self.rules.push(Rule {
                 begin,
                 end,
                 parent,
-                is_exact,
-                access,
+                condition: one.condition,
+                is_exact: one.is_exact,
+                access: one.access,
             });
         }
         Ok(())
@@ -279,43 +338,63 @@ impl Rules {
         &self.keys[rule.begin as usize..rule.end as usize]
     }
 
-    /// What the rule with the longest matching key gives, or the default.
-    fn of(&self, urlkey: &[u8]) -> Access {
+    /// What the rule with the longest key gives that matches and whose condition holds, and its public message; or the
+    /// default. A capture whose date is needed and unreadable is excluded.
+    fn of(&self, urlkey: &[u8], timestamp: &[u8], now: Timestamp) -> (Access, Option<&str>) {
         let after = self.rules.partition_point(|rule| self.key(rule) <= urlkey);
         // Every prefix of the urlkey is a prefix of the last key that is not greater.
         let mut next = after.checked_sub(1);
         while let Some(rule) = next.and_then(|index| self.rules.get(index)) {
-            let key = self.key(rule);
-            if key == urlkey || !rule.is_exact && urlkey.starts_with(key) {
-                return rule.access;
-            }
             next = Some(rule.parent as usize);
+            let key = self.key(rule);
+            if key != urlkey && (rule.is_exact || !urlkey.starts_with(key)) {
+                continue;
+            }
+            let Some(condition) = self.conditions.get(rule.condition as usize) else {
+                return (rule.access, None);
+            };
+            match condition.holds(timestamp, now) {
+                None => return (Access::Exclude, None),
+                Some(true) => return (rule.access, condition.message.as_deref()),
+                Some(false) if condition.is_last => break,
+                Some(false) => {}
+            }
         }
-        self.default
+        (self.default, None)
     }
 
     /// What readers get now of a capture: [`Access::Allow`], [`Access::Block`] or [`Access::Exclude`].
     pub fn access(&self, row: &Row, now: Timestamp) -> Access {
-        self.verdict(row.urlkey(), row.timestamp(), now)
+        self.verdict(row.urlkey(), row.timestamp(), now).0
     }
 
-    /// What readers get of the capture of a urlkey at 14 digits: as [`access`](Rules::access).
-    pub fn verdict(&self, urlkey: &[u8], timestamp: &[u8], now: Timestamp) -> Access {
-        let access = self.of(urlkey);
+    /// What readers get of the capture of a urlkey at 14 digits, as [`access`](Rules::access) has it, and the public
+    /// message of the rule that says so.
+    pub fn verdict(
+        &self,
+        urlkey: &[u8],
+        timestamp: &[u8],
+        now: Timestamp,
+    ) -> (Access, Option<&str>) {
+        let (access, message) = self.of(urlkey, timestamp, now);
         let embargo = match (access, &self.embargo) {
-            (Access::AllowIgnoreEmbargo, _) => return Access::Allow,
-            (Access::Exclude, _) | (_, None) => return access,
+            (Access::AllowIgnoreEmbargo, _) => return (Access::Allow, message),
+            (Access::Exclude, _) | (_, None) => return (access, message),
             (_, Some(embargo)) => embargo,
         };
         let Some(capture) = Timestamp::earliest(timestamp) else {
-            return Access::Exclude;
+            return (Access::Exclude, None);
         };
-        if embargo.holds(capture, now) && embargo.access > Access::Allow {
-            embargo.access
+        if embargo.dates.hold(capture, now) && embargo.access > Access::Allow {
+            (embargo.access, None)
         } else {
-            access
+            (access, message)
         }
     }
+}
+
+fn is_policies(file: &Path) -> bool {
+    file.extension().is_some_and(|end| end == POLICIES)
 }
 
 /// The files with rules at a path, in the order of their names.
@@ -335,66 +414,14 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
+/// The number of the last condition.
+fn number(conditions: &[Condition]) -> Result<u32, String> {
+    let number = u32::try_from(conditions.len().saturating_sub(1));
+    number.map_err(|_| "there are too many access rules with dates".to_owned())
+}
+
 fn unreadable(path: &Path, error: &std::io::Error) -> String {
     format!("{}: access rules cannot be read: {error}", path.display())
-}
-
-/// The rule of a line; `None` for an empty one, and for a rule that is for one user, whom nobody is here.
-fn parse(line: &[u8]) -> Result<Option<Read>, String> {
-    if line.is_empty() {
-        return Ok(None);
-    }
-    let mut parts = line.splitn(3, |&byte| byte == b' ');
-    let (Some(key), Some(b"-"), Some(json)) = (parts.next(), parts.next(), parts.next()) else {
-        return Err("invalid rule, write: urlkey - {\"access\": \"block\"}".to_owned());
-    };
-    let fields: Fields =
-        serde_json::from_slice(json).map_err(|error| format!("invalid rule: {error}"))?;
-    let access = Access::parse(&fields.access)?;
-    let (bare, is_exact) = match key.strip_suffix(EXACT) {
-        Some(bare) => (bare, true),
-        None => (key, false),
-    };
-    let is_all = key == ALL;
-    if !is_all && let Some(what) = unmatched(bare, is_exact) {
-        let key = String::from_utf8_lossy(key);
-        return Err(format!("the key {key:?} {what}: {KEYS}"));
-    }
-    // Without a name it is for all, as in pywb.
-    if fields.user.is_some_and(|user| !user.is_empty()) {
-        return Ok(None);
-    }
-    let key = if is_all { Vec::new() } else { bare.to_vec() };
-    Ok(Some((key, is_exact, access)))
-}
-
-/// Why a key matches no urlkey, or none of those that it is meant for.
-fn unmatched(key: &[u8], is_exact: bool) -> Option<&'static str> {
-    let is_url = |scheme: &str| {
-        let begin = key.get(..scheme.len());
-        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(scheme.as_bytes()))
-    };
-    if is_url("http://") || is_url("https://") {
-        return Some("is a URL and matches no urlkey");
-    }
-    let mut parts = key.splitn(2, |&byte| byte == b')');
-    let (host, path) = (parts.next().unwrap_or_default(), parts.next());
-    if host.contains(&b'*') || key.ends_with(b"*") {
-        return Some("has a *, and keys are beginnings of urlkeys as they are");
-    }
-    // Urlkeys without a host (dns:example.com, urn:x:y) are as they are.
-    let first = host.split(|&byte| byte == b',').next().unwrap_or_default();
-    if first.contains(&b':') {
-        return None;
-    }
-    if host.iter().any(u8::is_ascii_uppercase) {
-        return Some("has capitals in its host, which urlkeys do not have");
-    }
-    if host.iter().any(|byte| b"./".contains(byte)) {
-        return Some("has a host that is not turned around");
-    }
-    let has_no_path = is_exact && !path.is_some_and(|path| path.starts_with(b"/"));
-    has_no_path.then_some("is one whole urlkey, which has a path")
 }
 
 #[cfg(test)]

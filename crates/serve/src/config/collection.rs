@@ -85,16 +85,18 @@ impl Reader<'_> {
             Some(node) => Some(self.text(node, "access_point")?),
             None => None,
         };
-        if let (Some(entry), None) = (fields.entry("access_point"), &tags) {
-            let what =
-                "an access_point needs tags: redis://host:port/db/key, the tag space that knows it";
-            self.found.error(entry.position, what);
-        }
         let (steps, is_sequence) = match self.one_index(&fields, true)?.key.as_ref() {
             "sequence" => (self.sequence(name, &fields)?, true),
             _ => (vec![self.step_of(name, &fields, TIMEOUT)?], false),
         };
-        let rules = self.rules(&fields);
+        let rules = self.rules(&fields, access_point.as_deref());
+        let has_points =
+            tags.is_some() || rules.as_ref().is_some_and(|rules| rules.have_policies());
+        if let Some(entry) = fields.entry("access_point").filter(|_| !has_points) {
+            let what = "an access_point needs tags: redis://host:port/db/key, the tag space that knows it, or policies of \
+                        OutbackCDX in acl_paths";
+            self.found.error(entry.position, what);
+        }
         let mut sources = steps.iter().flat_map(|step| &step.sources);
         let has_dedupe = sources.any(|source| matches!(source.kind, SourceKind::Dedupe { .. }));
         if has_dedupe && (tags.is_some() || rules.is_some()) {

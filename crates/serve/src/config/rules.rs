@@ -14,14 +14,16 @@ use crate::rules::{Access, Dates, Embargo, Period, Rules};
 /// The fields of a collection that hide captures.
 pub(super) const ACCESS: [&str; 3] = ["acl_paths", "default_access", "embargo"];
 
+/// The access point of policies where a collection names none.
+const PUBLIC: &str = "public";
 /// Which captures an embargo can be about.
 const DATES: [&str; 4] = ["before", "after", "older", "newer"];
 /// The parts of a period.
 const PARTS: [&str; 4] = ["years", "months", "weeks", "days"];
 
 impl Reader<'_> {
-    /// The rules of a collection, if it hides anything. What is wrong with them is noted.
-    pub(super) fn rules(&mut self, fields: &Fields<'_>) -> Option<Arc<Rules>> {
+    /// The rules of a collection with that access point, if it hides anything. What is wrong with them is noted.
+    pub(super) fn rules(&mut self, fields: &Fields<'_>, point: Option<&str>) -> Option<Arc<Rules>> {
         let mut paths = Vec::new();
         for node in fields.get("acl_paths").map_or(&[][..], each) {
             let text = self.text(node, "acl_paths")?;
@@ -41,7 +43,7 @@ impl Reader<'_> {
         let position = fields
             .first(&ACCESS)
             .map_or(fields.position, |entry| entry.position);
-        self.read_rules(position, paths, default, embargo)
+        self.read_rules(position, paths, default, embargo, point)
     }
 
     /// The rules of a collection that says nothing about them: `default_access` of the top of the file, and those in a
@@ -55,7 +57,7 @@ impl Reader<'_> {
             return None;
         }
         let paths = folder.into_iter().collect();
-        self.read_rules(position, paths, self.default_access, None)
+        self.read_rules(position, paths, self.default_access, None, None)
     }
 
     fn read_rules(
@@ -64,8 +66,9 @@ impl Reader<'_> {
         paths: Vec<PathBuf>,
         default: Access,
         embargo: Option<Embargo>,
+        point: Option<&str>,
     ) -> Option<Arc<Rules>> {
-        let rules = Rules::read(paths, default, embargo);
+        let rules = Rules::read(paths, default, embargo, point.unwrap_or(PUBLIC));
         self.found.take(position, rules).map(Arc::new)
     }
 

@@ -134,7 +134,8 @@ fn rules_fields(rules: &Rules) -> Vec<(String, Tree)> {
             Dates::Before(bound) => field("before", moment(bound)),
             Dates::After(bound) => field("after", moment(bound)),
             Dates::Older(period) => field("older", period_tree(period)),
-            Dates::Newer(period) => field("newer", period_tree(period)),
+            // No configuration says the latter.
+            Dates::Newer(period) | Dates::Within(period) => field("newer", period_tree(period)),
         };
         let access = field("access", text(access.name()));
         fields.push(field("embargo", Tree::Map(vec![dates, access])));

@@ -19,6 +19,9 @@ use crate::config::Loader;
 use crate::group::Report;
 use crate::query::{Output, Query};
 use crawlspace_archive::row::Row;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_cdx::surt::urlkey;
 
 /// Maximum number of rows tried.
 const MAX_TRIES: u64 = 100;
@@ -36,8 +39,8 @@ pub(crate) struct Search {
 pub(crate) enum Outcome {
     /// The first row that has a record.
     Found(Box<Found>),
-    /// An access rule blocks the record of the first row.
-    Blocked,
+    /// An access rule blocks the record of the first row, or has a public message where there is none.
+    Blocked(Option<String>),
     /// No row has one; what was tried.
     Nothing(Attempts),
     /// The index cannot be asked.
@@ -111,7 +114,12 @@ pub(crate) async fn search(
     } = search;
     let outcome = match found {
         Ok(Ok(Some(outcome))) => outcome,
-        Ok(Ok(None)) => Outcome::Nothing(tried),
+        Ok(Ok(None)) => {
+            let message = public_message(collection, query).filter(|_| tried.is_empty());
+            message.map_or(Outcome::Nothing(tried), |message| {
+                Outcome::Blocked(Some(message))
+            })
+        }
         Ok(Err(failure)) => Outcome::Failed(failure),
         Err(_) => {
             tried.timed_out(TIMEOUT);
@@ -119,6 +127,17 @@ pub(crate) async fn search(
         }
     };
     Search { report, outcome }
+}
+
+/// What access rules say of captures of the URL that is looked for.
+fn public_message(collection: &Collection, query: &Query) -> Option<String> {
+    let moment = match query.order {
+        Order::Closest(moment) => moment,
+        _ => Timestamp::now(),
+    };
+    let urlkey = urlkey(&query.url).ok()?;
+    let message = collection.public_message(urlkey.as_bytes(), moment)?;
+    Some(message.to_owned())
 }
 
 impl RecordSearch<'_> {
@@ -133,7 +152,7 @@ impl RecordSearch<'_> {
                         return Ok(None);
                     }
                     if self.collection.blocks_record(&row) {
-                        return Ok(Some(Outcome::Blocked));
+                        return Ok(Some(Outcome::Blocked(None)));
                     }
                     let Ok(capture) = Capture::of(&row) else {
                         self.tried.add(

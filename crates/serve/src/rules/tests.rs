@@ -13,8 +13,12 @@ fn rules(lines: &str) -> Result<Rules, String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rules.aclj");
     fs::write(&file, lines).unwrap();
-    let read = Rules::read(vec![dir.path().to_owned()], Access::Allow, None);
+    let read = Rules::read(vec![dir.path().to_owned()], Access::Allow, None, "public");
     read.map_err(|error| error.replace(&file.display().to_string(), "rules.aclj"))
+}
+
+fn verdict(rules: &Rules, urlkey: &[u8], timestamp: &[u8]) -> Access {
+    rules.verdict(urlkey, timestamp, now()).0
 }
 
 fn rule(key: &str, access: &str) -> String {
@@ -53,7 +57,7 @@ fn the_longest_key_decides() {
         ("", Access::Allow),
         ("net,a)/", Access::Allow),
     ] {
-        let verdict = rules.verdict(urlkey.as_bytes(), NOW, now());
+        let verdict = verdict(&rules, urlkey.as_bytes(), NOW);
         assert_eq!(verdict, expected, "{urlkey}");
     }
 }
@@ -61,8 +65,8 @@ fn the_longest_key_decides() {
 #[test]
 fn a_rule_for_all_holds_where_no_other_does() {
     let rules = rules(&[rule("com,a)/", "allow"), rule("*,", "exclude")].concat()).unwrap();
-    assert_eq!(rules.verdict(b"com,a)/", NOW, now()), Access::Allow);
-    assert_eq!(rules.verdict(b"com,b)/", NOW, now()), Access::Exclude);
+    assert_eq!(verdict(&rules, b"com,a)/", NOW), Access::Allow);
+    assert_eq!(verdict(&rules, b"com,b)/", NOW), Access::Exclude);
 }
 
 #[test]
@@ -74,16 +78,16 @@ fn of_two_rules_with_one_key_the_stricter_one_is_kept() {
     ];
     let rules = rules(&lines.concat()).unwrap();
     assert_eq!(rules.len(), 1);
-    assert_eq!(rules.verdict(b"com,a)/", NOW, now()), Access::Exclude);
+    assert_eq!(verdict(&rules, b"com,a)/", NOW), Access::Exclude);
 }
 
 #[test]
 fn what_is_for_one_user_opens_nothing_for_others() {
     let line = r#"com,a)/ - {"access": "allow", "user": "staff"}"#;
     let rules = self::rules(&format!("{line}\r\n\n{}", rule("com,", "block"))).unwrap();
-    assert_eq!(rules.verdict(b"com,a)/", NOW, now()), Access::Block);
+    assert_eq!(verdict(&rules, b"com,a)/", NOW), Access::Block);
     let all = self::rules(r#"com,a)/ - {"access": "exclude", "user": ""}"#).unwrap();
-    assert_eq!(all.verdict(b"com,a)/", NOW, now()), Access::Exclude);
+    assert_eq!(verdict(&all, b"com,a)/", NOW), Access::Exclude);
 }
 
 #[test]
@@ -110,7 +114,12 @@ fn invalid_rules_are_named() {
         assert!(error.starts_with("rules.aclj:2: "), "{error}");
         assert!(error.contains(what), "{error}");
     }
-    let missing = Rules::read(vec!["/nowhere/rules.aclj".into()], Access::Allow, None);
+    let missing = Rules::read(
+        vec!["/nowhere/rules.aclj".into()],
+        Access::Allow,
+        None,
+        "public",
+    );
     assert!(
         missing
             .unwrap_err()
@@ -166,7 +175,7 @@ fn keys_that_match_nothing_are_refused() {
 #[test]
 fn a_mark_of_the_encoding_is_no_part_of_the_first_key() {
     let rules = rules(&format!("\u{feff}{}", rule("com,a)/", "block"))).unwrap();
-    assert_eq!(rules.verdict(b"com,a)/", NOW, now()), Access::Block);
+    assert_eq!(verdict(&rules, b"com,a)/", NOW), Access::Block);
 }
 
 #[test]
@@ -206,7 +215,7 @@ fn an_embargo_stands_above_rules_that_do_not_ignore_it() {
     ] {
         let rules = under(dates, Access::Exclude, &lines);
         let verdict =
-            |urlkey: &str, time: &str| rules.verdict(urlkey.as_bytes(), time.as_bytes(), now());
+            |urlkey: &str, time: &str| rules.verdict(urlkey.as_bytes(), time.as_bytes(), now()).0;
         assert_eq!(verdict("com,a)/", inside), Access::Exclude, "{dates:?}");
         assert_eq!(verdict("com,law)/", inside), Access::Exclude, "{dates:?}");
         assert_eq!(verdict("com,free)/", inside), Access::Allow, "{dates:?}");
@@ -219,12 +228,196 @@ fn an_embargo_stands_above_rules_that_do_not_ignore_it() {
         }
     }
     let softer = under(Dates::Before(bound), Access::Block, &lines);
-    assert_eq!(softer.verdict(b"com,a)/", b"2001", now()), Access::Block);
+    assert_eq!(verdict(&softer, b"com,a)/", b"2001"), Access::Block);
     let allowing = under(Dates::Before(bound), Access::Allow, &lines);
-    assert_eq!(
-        allowing.verdict(b"com,law)/", b"2001", now()),
-        Access::Block
+    assert_eq!(verdict(&allowing, b"com,law)/", b"2001"), Access::Block);
+}
+
+#[test]
+fn a_rule_with_dates_is_about_no_others() {
+    let lines = r#"com,a)/ - {"access": "exclude", "before": "2019"}
+com,b)/ - {"access": "allow", "after": "20190630"}
+com,c)/ - {"access": "exclude", "newer": {"years": 1}}
+com, - {"access": "exclude"}
+"#;
+    let rules = Rules {
+        default: Access::Block,
+        ..rules(lines).unwrap()
+    };
+    for (urlkey, time, expected) in [
+        (&b"com,a)/"[..], &b"20191231235958"[..], Access::Exclude),
+        (b"com,a)/", b"20200101000000", Access::Block),
+        (b"com,b)/", b"20190630235959", Access::Block),
+        (b"com,b)/", b"20190701000000", Access::Allow),
+        (b"com,c)/", b"20250228120001", Access::Exclude),
+        (b"com,c)/", b"20250228120000", Access::Block),
+        (b"com,c)/", b"x", Access::Exclude),
+        (b"com,d)/", b"20250228120000", Access::Exclude),
+    ] {
+        assert_eq!(verdict(&rules, urlkey, time), expected, "{urlkey:?}");
+    }
+    for (line, what) in [
+        (r#"{"access": "block", "before": "x"}"#, "write a date as"),
+        (
+            r#"{"access": "block", "before": "2020", "after": "2021"}"#,
+            "at most one of",
+        ),
+        (
+            r#"{"access": "block", "newer": {"hours": 1}}"#,
+            "unknown field `hours`",
+        ),
+    ] {
+        let error = self::rules(&format!("com,a)/ - {line}\n")).unwrap_err();
+        assert!(error.starts_with("rules.aclj:1: "), "{error}");
+        assert!(error.contains(what), "{error}");
+    }
+    let twice = format!("{lines}{}", rule("com,a)/", "allow"));
+    let error = self::rules(&twice).unwrap_err();
+    assert!(
+        error.contains("two access rules with the key \"com,a)/\""),
+        "{error}"
     );
+}
+
+const POLICIES: &str = r#"[{"id": 0, "name": "Public", "accessPoints": ["public", "staff"]},
+    {"id": 1, "name": "Staff Only", "accessPoints": ["staff"]}, {"id": 2, "accessPoints": []}]"#;
+
+/// Rules of OutbackCDX at an access point.
+fn policies(rules: &str, point: &str) -> Result<Rules, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("access.json");
+    let text = format!(r#"{{"policies": {POLICIES}, "rules": [{rules}]}}"#);
+    fs::write(&file, text).unwrap();
+    let read = Rules::read(vec![file.clone()], Access::Allow, None, point);
+    read.map_err(|error| error.replace(&file.display().to_string(), "access.json"))
+}
+
+#[test]
+fn policies_hide_captures_from_access_points() {
+    let text = r#"
+        {"id": 1, "policyId": 1, "urlPatterns": ["*.gov.au", "http://Example.com/a/*"], "enabled": true, "pinned": false,
+         "privateComment": "x", "created": "2016-01-02T03:04:05+0000", "modified": 5, "publicMessage": "ask the staff"},
+        {"id": 2, "policyId": 0, "urlPatterns": ["*.nla.gov.au"], "enabled": false},
+        {"id": 3, "policyId": 2, "urlPatterns": ["https://www.example.com/a/exact"]},
+        {"id": 5, "policyId": 2, "urlPatterns": ["http://example.org/*"]},
+        {"id": 4, "policyId": 0, "urlPatterns": ["http://example.org/*"]}"#;
+    let public = policies(text, "public").unwrap();
+    let staff = policies(text, "staff").unwrap();
+    let nobody = policies(text, "nobody").unwrap();
+    let (allow, exclude) = (Access::Allow, Access::Exclude);
+    for (urlkey, expected) in [
+        ("au,gov)/", [exclude, allow, exclude]),
+        ("au,gov,health)/a", [exclude, allow, exclude]),
+        ("au,gov:8080)/", [exclude, allow, exclude]),
+        ("au,government)/", [allow; 3]),
+        ("au,gov,nla)/", [allow, allow, exclude]),
+        ("com,example)/a", [exclude, allow, exclude]),
+        ("com,example)/a/b", [exclude, allow, exclude]),
+        ("com,example)/a/exact", [exclude; 3]),
+        ("com,example)/a/exact/not", [exclude, allow, exclude]),
+        ("com,example)/", [allow; 3]),
+        // Of two with one pattern, that of the highest id.
+        ("org,example)/", [exclude; 3]),
+    ] {
+        let found = [&public, &staff, &nobody].map(|one| verdict(one, urlkey.as_bytes(), NOW));
+        assert_eq!(found, expected, "{urlkey}");
+    }
+    let message = |key: &[u8]| public.verdict(key, NOW, now()).1;
+    assert_eq!(message(b"au,gov)/"), Some("ask the staff"));
+    assert_eq!(message(b"org,example)/"), None);
+}
+
+#[test]
+fn policies_hold_for_some_dates_only() {
+    let text = r#"
+        {"id": 1, "policyId": 1, "urlPatterns": ["*"], "period": {"years": 0, "months": 1, "days": 0}},
+        {"id": 2, "policyId": 2, "urlPatterns": ["*.com"],
+         "captured": {"start": "2016-01-01T10:00:00+1000", "end": "2017-01-01T00:00:00.000Z"}},
+        {"id": 3, "policyId": 2, "urlPatterns": ["*.net"], "accessed": {"end": "2026-02-28T12:00:00Z"}},
+        {"id": 4, "policyId": 2, "urlPatterns": ["*.org"], "accessed": {"end": "2026-02-28T07:00:01-0500"}},
+        {"id": 5, "policyId": 0, "urlPatterns": ["*.free"], "captured": null, "period": {"years": 0}}"#;
+    let rules = policies(text, "public").unwrap();
+    let (allow, exclude) = (Access::Allow, Access::Exclude);
+    for (urlkey, time, expected) in [
+        (&b"com,a)/"[..], &b"20160101000000"[..], allow),
+        (b"com,a)/", b"20160101000001", exclude),
+        (b"com,a)/", b"20161231235959", exclude),
+        (b"com,a)/", b"20170101000000", allow),
+        // Where a rule does not hold, that with the next shorter pattern does.
+        (b"com,a)/", b"20260131120000", allow),
+        (b"com,a)/", b"20260201000000", exclude),
+        (b"net,a)/", b"20160101000000", allow),
+        (b"org,a)/", b"20160101000000", exclude),
+        (b"free,a)/", b"20260228000000", allow),
+        (b"com,a)/", b"x", exclude),
+    ] {
+        assert_eq!(
+            verdict(&rules, urlkey, time),
+            expected,
+            "{urlkey:?} {time:?}"
+        );
+    }
+}
+
+#[test]
+fn policies_and_rules_that_are_not_understood_are_refused() {
+    for (rule, what) in [
+        (
+            r#"{"id": 7, "policyId": 9, "urlPatterns": ["*"]}"#,
+            "rule 7: there is no policy 9",
+        ),
+        (
+            r#"{"id": 7, "policyId": 1, "urlPatterns": []}"#,
+            "rule 7: it has no urlPatterns",
+        ),
+        (
+            r#"{"id": 7, "policyId": 1}"#,
+            "rule 7: missing field `urlPatterns`",
+        ),
+        (
+            r#"{"id": 7, "policyId": 1, "urlPatterns": ["*"], "mood": 1}"#,
+            "rule 7: unknown field `mood`",
+        ),
+        (
+            r#"{"policyId": 1, "urlPatterns": ["*"]}"#,
+            "rule number 1 has no valid id",
+        ),
+        (
+            r#"{"id": 7, "policyId": 1, "urlPatterns": ["*"], "captured": {"start": "2016"}}"#,
+            "rule 7: the date \"2016\" is invalid",
+        ),
+        (
+            r#"{"id": 7, "policyId": 1, "urlPatterns": ["*"], "captured": {"start": "2016-01-01T00:00:00"}}"#,
+            "is invalid, write 2016-01-02T03:04:05+0000",
+        ),
+        (
+            r#"{"id": 7, "policyId": 1, "urlPatterns": ["*"], "captured": {"from": 1}}"#,
+            "unknown field `from`",
+        ),
+        (
+            r#"{"id": 7, "policyId": 1, "urlPatterns": ["*"], "period": {"years": -1}}"#,
+            "invalid value",
+        ),
+    ] {
+        let error = policies(rule, "public").unwrap_err();
+        assert!(error.starts_with("access.json: rule "), "{error}");
+        assert!(error.contains(what), "{error}");
+    }
+    for pattern in [
+        "",
+        "*.",
+        "*.example.com/a",
+        "example.com/a",
+        "http://*.example.com/",
+        "com,example,",
+        "ftp://example.com/*",
+        "*.a.*",
+    ] {
+        let rule = format!(r#"{{"id": 7, "policyId": 1, "urlPatterns": ["{pattern}"]}}"#);
+        let error = policies(&rule, "public").unwrap_err();
+        let begin = format!("access.json: rule 7: the URL pattern {pattern:?} is invalid");
+        assert!(error.starts_with(&begin), "{error}");
+    }
 }
 
 /// A key, or a urlkey, of few letters, so that many are prefixes of others.
@@ -239,7 +432,13 @@ proptest! {
         asked in prop::collection::vec(key(), 1..40),
     ) {
         let mut rules = rules("").unwrap();
-        let read = given.iter().map(|(key, is_exact, access)| (key.clone().into_bytes(), *is_exact, Access::ALL[*access]));
+        let read = given.iter().map(|(key, is_exact, access)| Read {
+            key: key.clone().into_bytes(),
+            is_exact: *is_exact,
+            order: 0,
+            access: Access::ALL[*access],
+            condition: NONE,
+        });
         rules.take(read.collect()).unwrap();
         for urlkey in &asked {
             let matching = given.iter().filter(|(key, is_exact, _)| {
@@ -247,7 +446,7 @@ proptest! {
             });
             let best = matching.max_by_key(|(key, is_exact, access)| (key.len(), *is_exact, Access::ALL[*access]));
             let expected = best.map_or(Access::Allow, |(_, _, access)| Access::ALL[*access]);
-            prop_assert_eq!(rules.of(urlkey.as_bytes()), expected, "{}", urlkey);
+            prop_assert_eq!(rules.of(urlkey.as_bytes(), NOW, now()).0, expected, "{}", urlkey);
         }
     }
 }

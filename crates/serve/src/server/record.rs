@@ -64,9 +64,10 @@ pub(super) async fn answer(
                     }),
             }
         }
-        Outcome::Blocked => {
+        Outcome::Blocked(public) => {
             let what = "an access rule of the collection blocks this capture";
-            message(StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS, what)
+            let what = public.map_or(what.to_owned(), |public| format!("{what}: {public}"));
+            message(StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS, &what)
         }
         Outcome::Failed(failure) => return with_errors(refusal(&failure), &report),
         Outcome::Nothing(tried) => match report.unanswered() {

@@ -83,7 +83,15 @@ impl Show {
 impl Check {
     fn run(&self) -> io::Result<bool> {
         match self.file.read() {
-            Some(_) => writeln!(io::stdout(), "OK").map(|()| true),
+            Some(config) => {
+                let mut out = io::stdout().lock();
+                for collection in &config.collections {
+                    if let Some(rules) = &collection.rules {
+                        writeln!(out, "{}: {} access rules", collection.name, rules.len())?;
+                    }
+                }
+                writeln!(out, "OK").map(|()| true)
+            }
             None => Ok(false),
         }
     }

@@ -44,9 +44,11 @@ fn every_configuration_of_the_guide_is_one() {
     blocks.extend(more);
     assert!(blocks.len() > 15);
     let folder = tempfile::tempdir().unwrap();
-    // A file of access rules is read when the configuration is opened.
+    // Files of access rules are read when the configuration is opened.
     let rules = "org,example)/private - {\"access\": \"exclude\"}\n";
     std::fs::write(folder.path().join("access.aclj"), rules).unwrap();
+    let policies = r#"{"policies": [], "rules": []}"#;
+    std::fs::write(folder.path().join("access.json"), policies).unwrap();
     for text in blocks {
         let (mut config, remarks) = Config::parse(&text, "guide", folder.path()).unwrap();
         assert_eq!(remarks.len(), 0, "{text}");

@@ -180,3 +180,57 @@ fn a_revisit_does_not_show_an_original_that_is_hidden() {
         assert_eq!(answer.status, 404, "{}", answer.text());
     }
 }
+
+#[test]
+fn policies_of_outbackcdx_hide_captures_and_say_why() {
+    let mut shelf = Shelf::new();
+    for url in [OPEN, LAW, SECRET] {
+        shelf.capture("a.warc", url, "20160102030405", url.as_bytes());
+        shelf.capture("a.warc", url, "20200102030405", url.as_bytes());
+    }
+    let index = shelf.write_index("index.cdxj");
+    let rules = shelf.path().join("access.json");
+    let text = r#"{"policies": [{"id": 1, "name": "Staff", "accessPoints": ["staff"]}], "rules": [
+        {"id": 1, "policyId": 1, "urlPatterns": ["http://example.com/secret*"]},
+        {"id": 2, "policyId": 1, "urlPatterns": ["http://example.com/law"], "publicMessage": "a \"court\" <order>",
+         "captured": {"end": "2018-01-01T00:00:00+0000"}}]}"#;
+    std::fs::write(&rules, text).unwrap();
+    let (warcs, rules) = (shelf.warcs(), rules.display().to_string());
+    let stage = Stage::start(&format!(
+        "collections:\n  \
+         c: {{index: {index}, resource: {warcs}, acl_paths: {rules}}}\n  \
+         staff: {{index: {index}, resource: {warcs}, acl_paths: {rules}, access_point: staff}}\n"
+    ));
+    let rows = self::index(&stage, "c", "");
+    assert_eq!(rows.lines().count(), 3, "{rows}");
+    assert_lacks(&rows, "secret");
+    assert_eq!(self::index(&stage, "staff", "").lines().count(), 6);
+    assert_eq!(record(&stage, "c", OPEN).status, 200);
+    assert_eq!(record(&stage, "staff", SECRET).status, 200);
+    assert_eq!(record(&stage, "c", SECRET).status, 404);
+    // Another capture stands for one that is hidden.
+    let answer = record(&stage, "c", LAW);
+    assert_eq!(answer.status, 200);
+    assert_contains(answer.text(), iso("20200102030405"));
+    let answer = stage.get(format!(
+        "/c/resource?url={LAW}&closest=20160102030405&to=2017"
+    ));
+    assert_eq!(answer.status, 451);
+    assert_contains(answer.text(), r#"blocks this capture: a \"court\" <order>"#);
+    // Rules that nobody can understand change nothing, and the door stays closed.
+    std::fs::write(shelf.path().join("access.json"), "{}").unwrap();
+    until("the failure to be counted", || {
+        let figures = redis_tests::http::get(stage.operator(), "/_metrics").text();
+        figures.contains("crawlspace_config_reloads_total{result=\"failure\"} 1")
+    });
+    assert_eq!(record(&stage, "c", SECRET).status, 404);
+    std::fs::write(
+        shelf.path().join("access.json"),
+        text.replace("example.com/secret", "example.com/open"),
+    )
+    .unwrap();
+    until("the rules to be read again", || {
+        record(&stage, "c", SECRET).status == 200
+    });
+    assert_eq!(record(&stage, "c", OPEN).status, 404);
+}

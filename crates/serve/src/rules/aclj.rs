@@ -1,0 +1,139 @@
+//! Rules of pywb: lines of a key, `-` and JSON.
+
+use serde::Deserialize;
+
+use super::{Access, Condition, Dates, NONE, Period, Read, number};
+
+/// Ending of a key that is a whole urlkey, and no prefix of others.
+const EXACT: &[u8] = b"###";
+/// The key that is a prefix of all urlkeys.
+const ALL: &[u8] = b"*,";
+/// The mark that some editors put before a text in UTF-8.
+const BOM: &[u8] = b"\xef\xbb\xbf";
+/// How keys are written.
+const KEYS: &str = "write com,example)/path for http://example.com/path, com,example, for a domain with all of its hosts, and *, for everything";
+
+/// What a rule says in its file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    access: String,
+    /// The user that the rule is for.
+    user: Option<String>,
+    #[serde(rename = "url")]
+    _url: Option<String>,
+    before: Option<String>,
+    after: Option<String>,
+    older: Option<Period>,
+    newer: Option<Period>,
+}
+
+impl Fields {
+    /// The captures that the rule is about, if not about all.
+    fn dates(&self) -> Result<Option<Dates>, String> {
+        let moment = |digits: &Option<String>| digits.as_deref().map(Dates::moment).transpose();
+        let dates = [
+            moment(&self.before)?.map(Dates::Before),
+            moment(&self.after)?.map(Dates::After),
+            self.older.map(Dates::Older),
+            self.newer.map(Dates::Newer),
+        ];
+        let mut dates = dates.into_iter().flatten();
+        match (dates.next(), dates.next()) {
+            (dates, None) => Ok(dates),
+            _ => Err("a rule says at most one of before, after, older and newer".to_owned()),
+        }
+    }
+}
+
+/// Reads the lines of a file. Conditions of its rules go to `conditions`.
+///
+/// # Errors
+/// Names the line that is invalid, after a colon.
+pub(super) fn read(
+    text: &[u8],
+    rules: &mut Vec<Read>,
+    conditions: &mut Vec<Condition>,
+) -> Result<(), String> {
+    let text = text.strip_prefix(BOM).unwrap_or(text);
+    for (number, line) in (1..).zip(text.split(|&byte| byte == b'\n')) {
+        let rule = parse(line.trim_ascii(), conditions);
+        rules.extend(rule.map_err(|what| format!(":{number}: {what}"))?);
+    }
+    Ok(())
+}
+
+/// The rule of a line; `None` for an empty one, and for a rule that is for one user, whom nobody is here.
+fn parse(line: &[u8], conditions: &mut Vec<Condition>) -> Result<Option<Read>, String> {
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let mut parts = line.splitn(3, |&byte| byte == b' ');
+    let (Some(key), Some(b"-"), Some(json)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err("invalid rule, write: urlkey - {\"access\": \"block\"}".to_owned());
+    };
+    let fields: Fields =
+        serde_json::from_slice(json).map_err(|error| format!("invalid rule: {error}"))?;
+    let access = Access::parse(&fields.access)?;
+    let (bare, is_exact) = match key.strip_suffix(EXACT) {
+        Some(bare) => (bare, true),
+        None => (key, false),
+    };
+    let is_all = key == ALL;
+    if !is_all && let Some(what) = unmatched(bare, is_exact) {
+        let key = String::from_utf8_lossy(key);
+        return Err(format!("the key {key:?} {what}: {KEYS}"));
+    }
+    // Without a name it is for all, as in pywb.
+    if fields.user.as_ref().is_some_and(|user| !user.is_empty()) {
+        return Ok(None);
+    }
+    let condition = match fields.dates()? {
+        Some(dates) => {
+            conditions.push(Condition {
+                captured: vec![dates],
+                is_last: true,
+                ..Condition::default()
+            });
+            number(conditions)?
+        }
+        None => NONE,
+    };
+    let key = if is_all { Vec::new() } else { bare.to_vec() };
+    Ok(Some(Read {
+        key,
+        is_exact,
+        order: 0,
+        access,
+        condition,
+    }))
+}
+
+/// Why a key matches no urlkey, or none of those that it is meant for.
+fn unmatched(key: &[u8], is_exact: bool) -> Option<&'static str> {
+    let is_url = |scheme: &str| {
+        let begin = key.get(..scheme.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(scheme.as_bytes()))
+    };
+    if is_url("http://") || is_url("https://") {
+        return Some("is a URL and matches no urlkey");
+    }
+    let mut parts = key.splitn(2, |&byte| byte == b')');
+    let (host, path) = (parts.next().unwrap_or_default(), parts.next());
+    if host.contains(&b'*') || key.ends_with(b"*") {
+        return Some("has a *, and keys are beginnings of urlkeys as they are");
+    }
+    // Urlkeys without a host (dns:example.com, urn:x:y) are as they are.
+    let first = host.split(|&byte| byte == b',').next().unwrap_or_default();
+    if first.contains(&b':') {
+        return None;
+    }
+    if host.iter().any(u8::is_ascii_uppercase) {
+        return Some("has capitals in its host, which urlkeys do not have");
+    }
+    if host.iter().any(|byte| b"./".contains(byte)) {
+        return Some("has a host that is not turned around");
+    }
+    let has_no_path = is_exact && !path.is_some_and(|path| path.starts_with(b"/"));
+    has_no_path.then_some("is one whole urlkey, which has a path")
+}
