@@ -6,9 +6,8 @@ use crawlspace_client::tags;
 use crawlspace_serve::metrics::Metrics;
 
 use super::Look;
-use crate::observe::{Job, Name, Observation, Seen};
+use crate::observe::{Job, Observation, Seen};
 
-const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
 /// The figures of all these servers.
@@ -59,210 +58,47 @@ pub(super) fn of(looks: &[Look]) -> String {
     out.into_text()
 }
 
-/// A figure of a server: in `INFO`, its name here, its kind, by what it is multiplied, and its meaning.
-type OfServer = (&'static str, &'static str, &'static str, f64, &'static str);
-
-const MICROSECONDS: f64 = 1e-6;
-
-const SERVER: &[OfServer] = &[
-    (
-        "lookups",
-        "lookups_total",
-        COUNTER,
-        1.0,
-        "Hashes looked up.",
-    ),
-    (
-        "hits",
-        "hits_total",
-        COUNTER,
-        1.0,
-        "Hashes looked up and found.",
-    ),
-    (
-        "adds",
-        "adds_total",
-        COUNTER,
-        1.0,
-        "Response records added.",
-    ),
-    (
-        "revisits",
-        "revisits_total",
-        COUNTER,
-        1.0,
-        "Revisit records added.",
-    ),
-    (
-        "claims_granted",
-        "claims_granted_total",
-        COUNTER,
-        1.0,
-        "Claims granted.",
-    ),
-    (
-        "claims_pending",
-        "claims_pending",
-        GAUGE,
-        1.0,
-        "Clients that wait for a claim.",
-    ),
-    ("chg_added", "chg_added_total", COUNTER, 1.0, "URIs queued."),
-    (
-        "chg_leases",
-        "chg_leases_total",
-        COUNTER,
-        1.0,
-        "Leases granted.",
-    ),
-    (
-        "chg_releases",
-        "chg_releases_total",
-        COUNTER,
-        1.0,
-        "Leases released.",
-    ),
-    (
-        "chg_expired",
-        "chg_expired_total",
-        COUNTER,
-        1.0,
-        "Leases that expired.",
-    ),
-    (
-        "chg_waiters",
-        "chg_waiters",
-        GAUGE,
-        1.0,
-        "Clients that wait for a lease.",
-    ),
-    (
-        "tags_batches",
-        "tags_batches_total",
-        COUNTER,
-        1.0,
-        "Batches of captures filtered.",
-    ),
-    (
-        "tags_batches_away",
-        "tags_batches_away_total",
-        COUNTER,
-        1.0,
-        "Batches filtered in the background.",
-    ),
-    (
-        "tags_batches_waiting",
-        "tags_batches_waiting",
-        GAUGE,
-        1.0,
-        "Batches that are, or are to be, filtered in the background.",
-    ),
-    (
-        "indexes",
-        "indexes",
-        GAUGE,
-        1.0,
-        "Indexes that something is cached of.",
-    ),
-    (
-        "frontiers",
-        "frontiers",
-        GAUGE,
-        1.0,
-        "Frontiers that something is cached of.",
-    ),
-    (
-        "tags_spaces",
-        "spaces",
-        GAUGE,
-        1.0,
-        "Tag spaces that were used.",
-    ),
-    (
-        "jobs_running",
-        "jobs_running",
-        GAUGE,
-        1.0,
-        "Jobs under way, waiting ones included.",
-    ),
-    (
-        "jobs_done",
-        "jobs_done_total",
-        COUNTER,
-        1.0,
-        "Jobs that ended.",
-    ),
-    ("slices", "slices_total", COUNTER, 1.0, "Slices of jobs."),
-    (
-        "slice_longest_us",
-        "slice_longest_seconds",
-        GAUGE,
-        MICROSECONDS,
-        "The longest slice of a job since the module was loaded.",
-    ),
-    (
-        "slice_longest_cpu_us",
-        "slice_longest_cpu_seconds",
-        GAUGE,
-        MICROSECONDS,
-        "The longest slice of a job in processor time.",
-    ),
-    (
-        "keyspace_events",
-        "keyspace_events_subscribed",
-        GAUGE,
-        1.0,
-        "Whether the module listens to changes of keys.",
-    ),
-    (
-        "panics",
-        "panics_total",
-        COUNTER,
-        1.0,
-        "Bugs that were caught and became an error reply.",
-    ),
-    (
-        "evicting_policy",
-        "evicting_policy",
-        GAUGE,
-        1.0,
-        "Whether the server may evict keys, which destroys an index.",
-    ),
-    (
-        "used_memory",
-        "server_memory_bytes",
-        GAUGE,
-        1.0,
-        "Memory that the server uses.",
-    ),
-    (
-        "maxmemory",
-        "server_memory_max_bytes",
-        GAUGE,
-        1.0,
-        "Its maxmemory; 0 for none.",
-    ),
-    (
-        "rdb_changes_since_last_save",
-        "server_unsaved_changes",
-        GAUGE,
-        1.0,
-        "Changes since the last snapshot.",
-    ),
-    (
-        "connected_slaves",
-        "server_replicas",
-        GAUGE,
-        1.0,
-        "Replicas that are connected.",
-    ),
-];
+/// Figures of a server, one a line: its name in `INFO`, its name here, its kind, and its meaning. What `INFO` has in
+/// microseconds (`_us`) is in seconds here.
+const SERVER: &str = "\
+lookups lookups_total counter Hashes looked up.
+hits hits_total counter Hashes looked up and found.
+adds adds_total counter Response records added.
+revisits revisits_total counter Revisit records added.
+claims_granted claims_granted_total counter Claims granted.
+claims_pending claims_pending gauge Clients that wait for a claim.
+chg_added chg_added_total counter URIs queued.
+chg_leases chg_leases_total counter Leases granted.
+chg_releases chg_releases_total counter Leases released.
+chg_expired chg_expired_total counter Leases that expired.
+chg_waiters chg_waiters gauge Clients that wait for a lease.
+tags_batches tags_batches_total counter Batches of captures filtered.
+tags_batches_away tags_batches_away_total counter Batches filtered in the background.
+tags_batches_waiting tags_batches_waiting gauge Batches that are, or are to be, filtered in the background.
+indexes indexes gauge Indexes that something is cached of.
+frontiers frontiers gauge Frontiers that something is cached of.
+tags_spaces spaces gauge Tag spaces that were used.
+jobs_running jobs_running gauge Jobs under way, waiting ones included.
+jobs_done jobs_done_total counter Jobs that ended.
+slices slices_total counter Slices of jobs.
+slice_longest_us slice_longest_seconds gauge The longest slice of a job since the module was loaded.
+slice_longest_cpu_us slice_longest_cpu_seconds gauge The longest slice of a job in processor time.
+keyspace_events keyspace_events_subscribed gauge Whether the module listens to changes of keys.
+panics panics_total counter Bugs that were caught and became an error reply.
+evicting_policy evicting_policy gauge Whether the server may evict keys, which destroys an index.
+used_memory server_memory_bytes gauge Memory that the server uses.
+maxmemory server_memory_max_bytes gauge Its maxmemory; 0 for none.
+rdb_changes_since_last_save server_unsaved_changes gauge Changes since the last snapshot.
+connected_slaves server_replicas gauge Replicas that are connected.";
 
 fn of_servers(out: &mut Metrics, seen: &[(&str, &Observation)]) {
-    for (of, name, kind, factor, help) in SERVER {
+    for figure in SERVER.lines() {
+        let mut words = figure.splitn(4, ' ');
+        let [of, name, kind, help] = std::array::from_fn(|_| words.next().unwrap_or_default());
+        let factor = if of.ends_with("_us") { 1e-6 } else { 1.0 };
         out.family(name, kind, help);
         for (server, seen) in seen {
-            if let Some(n) = seen.info.get(*of) {
+            if let Some(n) = seen.info.get(of) {
                 out.sample(name, &[("server", server)], *n as f64 * factor);
             }
         }
@@ -297,190 +133,72 @@ type Of<T> = (
     fn(&T) -> Vec<(&'static str, f64)>,
 );
 
+/// Figures of data sets, one a line: name, kind, meaning, and what is computed of `$it`.
+macro_rules! figures {
+    ($of:ty, $it:ident: $($name:ident $kind:ident $help:literal $values:expr;)*) => {
+        &[$((stringify!($name), stringify!($kind), $help, |$it: &$of| $values)),*]
+    };
+}
+
 /// The only value of a figure.
 fn one(n: u64) -> Vec<(&'static str, f64)> {
     vec![("", n as f64)]
 }
 
-const INDEX: &[Of<Stats>] = &[
-    ("index_hashes", GAUGE, "Hashes in the merged index.", |s| {
-        one(s.hashes)
-    }),
-    (
-        "index_crawls",
-        GAUGE,
-        "Crawls of an index; label state.",
-        |s| {
-            vec![
-                ("committed", s.crawls as f64),
-                ("uncommitted", s.uncommitted as f64),
-            ]
-        },
-    ),
-    (
-        "index_records",
-        GAUGE,
-        "Records of committed crawls.",
-        |s| one(s.total_urls),
-    ),
-    (
-        "index_revisits",
-        GAUGE,
-        "How many of them are revisits.",
-        |s| one(s.dupe_urls),
-    ),
-    (
-        "index_saved_bytes",
-        GAUGE,
-        "Bytes saved by revisits.",
-        |s| one(s.conserved_size),
-    ),
-    (
-        "index_wacz_bytes",
-        GAUGE,
-        "Bytes of finished WACZ files.",
-        |s| one(s.total_crawl_size),
-    ),
-    (
-        "index_removed_crawls",
-        GAUGE,
-        "Crawls that are not part of the collection any more.",
-        |s| one(s.removed_crawls),
-    ),
-    (
-        "index_memory_bytes",
-        GAUGE,
-        "Memory of the keys of an index, estimated.",
-        |s| one(s.memory),
-    ),
-    ("index_packed", GAUGE, "Whether the index is packed.", |s| {
-        one(u64::from(s.storage == Storage::Packed))
-    }),
-    (
-        "index_import_progress_ratio",
-        GAUGE,
-        "How far the import that runs is.",
-        |s| {
-            s.update_progress
-                .map(|part| ("", part))
-                .into_iter()
-                .collect()
-        },
-    ),
-];
+/// The value of a figure that may have none.
+fn any(n: Option<f64>) -> Vec<(&'static str, f64)> {
+    n.map(|n| ("", n)).into_iter().collect()
+}
 
-const FRONTIER: &[Of<frontier::Info>] = &[
-    (
-        "frontier_groups",
-        GAUGE,
-        "Groups of a frontier; label state.",
-        |i| {
-            vec![
-                ("waiting", i.groups_waiting as f64),
-                ("ready", i.groups_ready as f64),
-                ("busy", i.groups_busy as f64),
-                ("idle", i.groups_idle as f64),
-                ("gated", i.groups_gated as f64),
-            ]
-        },
-    ),
-    (
-        "frontier_due_groups",
-        GAUGE,
-        "Groups that can be leased now.",
-        |i| one(i.due),
-    ),
-    (
-        "frontier_oldest_due_seconds",
-        GAUGE,
-        "For how long the first of them is due.",
-        |i| vec![("", i.oldest_ready_ms as f64 / 1000.0)],
-    ),
-    ("frontier_uris", GAUGE, "URIs queued.", |i| one(i.uris)),
-    (
-        "frontier_executions",
-        GAUGE,
-        "Executions with queued URIs.",
-        |i| one(i.executions),
-    ),
-    (
-        "frontier_waiters",
-        GAUGE,
-        "Clients that wait for a lease.",
-        |i| one(i.waiters),
-    ),
-    ("frontier_leases_total", COUNTER, "Leases granted.", |i| {
-        one(i.leases)
-    }),
-    (
-        "frontier_leases_per_second",
-        GAUGE,
-        "Leases a second, over the last nine seconds.",
-        |i| one(i.rate_leases),
-    ),
-    (
-        "frontier_releases_total",
-        COUNTER,
-        "Leases released.",
-        |i| one(i.releases),
-    ),
-    (
-        "frontier_expired_total",
-        COUNTER,
-        "Leases that expired.",
-        |i| one(i.expired),
-    ),
-    (
-        "frontier_expired_reports",
-        GAUGE,
-        "Reports of them that nobody has read.",
-        |i| one(i.expired_reports),
-    ),
-    (
-        "frontier_reports_dropped_total",
-        COUNTER,
-        "Reports that were not kept.",
-        |i| one(i.reports_dropped),
-    ),
-    (
-        "frontier_paused",
-        GAUGE,
-        "Whether the whole frontier is paused.",
-        |i| one(u64::from(i.paused == "all")),
-    ),
-    (
-        "frontier_smallest_margin_seconds",
-        GAUGE,
-        "The least difference between a pause and what was asked for it; below 0, a host was fetched from too soon.",
-        |i| {
-            i.smallest_margin_ms
-                .map(|ms| ("", ms as f64 / 1000.0))
-                .into_iter()
-                .collect()
-        },
-    ),
-];
+const INDEX: &[Of<Stats>] = figures! { Stats, it:
+    index_hashes gauge "Hashes in the merged index." one(it.hashes);
+    index_crawls gauge "Crawls of an index; label state."
+        vec![("committed", it.crawls as f64), ("uncommitted", it.uncommitted as f64)];
+    index_records gauge "Records of committed crawls." one(it.total_urls);
+    index_revisits gauge "How many of them are revisits." one(it.dupe_urls);
+    index_saved_bytes gauge "Bytes saved by revisits." one(it.conserved_size);
+    index_wacz_bytes gauge "Bytes of finished WACZ files." one(it.total_crawl_size);
+    index_removed_crawls gauge "Crawls that are not part of the collection any more." one(it.removed_crawls);
+    index_memory_bytes gauge "Memory of the keys of an index, estimated." one(it.memory);
+    index_packed gauge "Whether the index is packed." one(u64::from(it.storage == Storage::Packed));
+    index_import_progress_ratio gauge "How far the import that runs is." any(it.update_progress);
+};
 
-const SPACE: &[Of<tags::Info>] = &[
-    ("space_ids", GAUGE, "Ids with tags; label kind.", |i| {
-        by_kind([i.record_ids, i.file_ids, i.tag_ids])
-    }),
-    ("space_edges", GAUGE, "Their tags; label kind.", |i| {
-        by_kind([i.record_edges, i.file_edges, i.tag_edges])
-    }),
-    (
-        "space_staged_ids",
-        GAUGE,
-        "Ids in staged copies; label kind.",
-        |i| by_kind([i.staged_record_ids, i.staged_file_ids, i.staged_tag_ids]),
-    ),
-    ("space_tags", GAUGE, "Different tags.", |i| one(i.tags)),
-    ("space_rules", GAUGE, "Rules.", |i| one(i.rules)),
-    ("space_points", GAUGE, "Access points.", |i| one(i.points)),
-    ("space_memory_bytes", GAUGE, "Memory of a tag space.", |i| {
-        one(i.memory)
-    }),
-];
+const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
+    frontier_groups gauge "Groups of a frontier; label state." vec![
+        ("waiting", it.groups_waiting as f64),
+        ("ready", it.groups_ready as f64),
+        ("busy", it.groups_busy as f64),
+        ("idle", it.groups_idle as f64),
+        ("gated", it.groups_gated as f64),
+    ];
+    frontier_due_groups gauge "Groups that can be leased now." one(it.due);
+    frontier_oldest_due_seconds gauge "For how long the first of them is due."
+        vec![("", it.oldest_ready_ms as f64 / 1000.0)];
+    frontier_uris gauge "URIs queued." one(it.uris);
+    frontier_executions gauge "Executions with queued URIs." one(it.executions);
+    frontier_waiters gauge "Clients that wait for a lease." one(it.waiters);
+    frontier_leases_total counter "Leases granted." one(it.leases);
+    frontier_leases_per_second gauge "Leases a second, over the last nine seconds." one(it.rate_leases);
+    frontier_releases_total counter "Leases released." one(it.releases);
+    frontier_expired_total counter "Leases that expired." one(it.expired);
+    frontier_expired_reports gauge "Reports of them that nobody has read." one(it.expired_reports);
+    frontier_reports_dropped_total counter "Reports that were not kept." one(it.reports_dropped);
+    frontier_paused gauge "Whether the whole frontier is paused." one(u64::from(it.paused == "all"));
+    frontier_smallest_margin_seconds gauge "The least difference between a pause and what was asked for it; below 0, a host was fetched from too soon."
+        any(it.smallest_margin_ms.map(|ms| ms as f64 / 1000.0));
+};
+
+const SPACE: &[Of<tags::Info>] = figures! { tags::Info, it:
+    space_ids gauge "Ids with tags; label kind." by_kind([it.record_ids, it.file_ids, it.tag_ids]);
+    space_edges gauge "Their tags; label kind." by_kind([it.record_edges, it.file_edges, it.tag_edges]);
+    space_staged_ids gauge "Ids in staged copies; label kind."
+        by_kind([it.staged_record_ids, it.staged_file_ids, it.staged_tag_ids]);
+    space_tags gauge "Different tags." one(it.tags);
+    space_rules gauge "Rules." one(it.rules);
+    space_points gauge "Access points." one(it.points);
+    space_memory_bytes gauge "Memory of a tag space." one(it.memory);
+};
 
 fn by_kind([records, files, tags]: [u64; 3]) -> Vec<(&'static str, f64)> {
     vec![
@@ -502,12 +220,8 @@ fn each<T>(
         out.family(name, type_, help);
         let by = if kind == "space" { "kind" } else { "state" };
         for (server, seen) in seen {
-            for (Name { db, .. }, text, figures) in of(seen)
-                .figures
-                .iter()
-                .map(|(name, figures)| (name, name.text(), figures))
-            {
-                let db = db.to_string();
+            for (dataset, figures) in &of(seen).figures {
+                let (db, text) = (dataset.db.to_string(), dataset.text());
                 for (value, n) in values(figures) {
                     let labels = [("server", *server), ("db", &db), (kind, &text), (by, value)];
                     let labels = if value.is_empty() {
