@@ -10,6 +10,8 @@ use std::time::Duration;
 use crawlspace_archive::source::{Fault, SourceError};
 use crawlspace_archive::timestamp::Timestamp;
 
+use crate::words::words;
+
 /// Upper ends of the classes of durations, in microseconds; the last class has none.
 pub(crate) const CLASSES: [u64; 17] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
@@ -17,18 +19,8 @@ pub(crate) const CLASSES: [u64; 17] = [
 ];
 
 /// Words of errors, as [`SourceError::word`] has them.
-pub(crate) const ERRORS: [&str; 10] = [
-    "timeout",
-    "skipped",
-    "forbidden",
-    "connection",
-    "status",
-    "answer",
-    "too-large",
-    "io",
-    "unsupported",
-    "busy",
-];
+pub(crate) const ERRORS: [&str; 10] =
+    words("timeout skipped forbidden connection status answer too-large io unsupported busy");
 
 /// Figures of one source.
 #[derive(Debug, Default)]

@@ -21,6 +21,7 @@
 //! | [`resource`] | rows to WARC records |
 //! | [`server`] | HTTP |
 //! | [`metrics`] | figures as Prometheus reads them |
+//! | `words` | lists of words that are written as one text |
 //! | `indexes` | indexes of jobs, which it gives besides |
 
 #![warn(unreachable_pub)]
@@ -48,6 +49,7 @@ pub mod server;
 mod shown;
 pub mod source;
 pub mod sources;
+mod words;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -5,17 +5,11 @@ use std::borrow::Cow;
 use crawlspace_cdx::{Field, Format, Line, Read};
 
 use crate::query::{FilterSubject, ShownFilter};
+use crate::words::words;
 
 /// The columns of an answer that names none, by the names that they have there.
-pub(crate) const COLUMNS: [&str; 7] = [
-    "urlkey",
-    "timestamp",
-    "original",
-    "mimetype",
-    "statuscode",
-    "digest",
-    "length",
-];
+pub(crate) const COLUMNS: [&str; 7] =
+    words("urlkey timestamp original mimetype statuscode digest length");
 
 /// The fields of these columns.
 pub(crate) const FIELDS: [Field; 7] = [

@@ -8,6 +8,7 @@ use super::location::{one_of, prefixed, redis};
 use super::rules::ACCESS;
 use super::yaml::{Node, Pair, Value};
 use super::{Collection, Loader, Reader, Source, SourceKind, Step};
+use crate::words::words;
 
 /// How long the first row of a source may take, unless something else is said.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,16 +24,8 @@ const DEDUPE: &str = "an index of type dedupe is in no collection with tags or a
     is hidden from them";
 
 /// What a collection, or a step of a sequence, can say.
-const STEP: [&str; 8] = [
-    "index",
-    "index_paths",
-    "index_group",
-    "sequence",
-    "resource",
-    "archive_paths",
-    "index_timeout",
-    "timeout",
-];
+const STEP: [&str; 8] =
+    words("index index_paths index_group sequence resource archive_paths index_timeout timeout");
 impl Reader<'_> {
     /// A collection, of its name and what stands behind it.
     pub(super) fn collection(&mut self, entry: &Pair) -> Option<Collection> {
@@ -46,14 +39,8 @@ impl Reader<'_> {
         let collection = match &node.value {
             Value::Map(_) => self.whole_collection(name, node),
             _ => self.step_in_a_word(name, node).map(|step| Collection {
-                name: name.to_owned(),
-                steps: vec![step],
-                is_sequence: false,
-                tags: None,
-                dedupe: None,
-                access_point: None,
                 rules: self.default_rules(node.position, None),
-                fuzzy: false,
+                ..Collection::of(name, step)
             }),
         };
         named.and(collection)

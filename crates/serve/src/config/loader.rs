@@ -8,18 +8,11 @@ use super::location::{is_remote, object, one_of, path, redis, template};
 use super::read::each;
 use super::source::{packages, prefix};
 use super::{Loader, Reader};
+use crate::words::words;
 
 /// What may stand before a URL or path.
-const PREFIXES: [&str; 8] = [
-    "wacz+",
-    "warc-prefix+",
-    "warc-index+",
-    "http://",
-    "https://",
-    "s3://",
-    "redis://",
-    "file://",
-];
+const PREFIXES: [&str; 8] =
+    words("wacz+ warc-prefix+ warc-index+ http:// https:// s3:// redis:// file://");
 /// A file with such an ending is a list of paths, as far as nothing else says what it is.
 const LISTS: [&str; 4] = ["txt", "tsv", "idx", "paths"];
 

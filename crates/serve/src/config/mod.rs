@@ -86,6 +86,22 @@ pub struct Collection {
     pub fuzzy: bool,
 }
 
+impl Collection {
+    /// A collection of one step, and nothing else.
+    fn of(name: &str, step: Step) -> Collection {
+        Collection {
+            name: name.to_owned(),
+            steps: vec![step],
+            is_sequence: false,
+            tags: None,
+            dedupe: None,
+            access_point: None,
+            rules: None,
+            fuzzy: false,
+        }
+    }
+}
+
 /// Sources that are asked at once, and what loads the records that their rows are about.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {

@@ -15,78 +15,25 @@ use super::rules::ACCESS;
 use super::yaml::{Node, Pair, Value};
 use super::{Collection, Loader, Reader, Source, SourceKind, Step};
 use crate::rules::Rules;
+use crate::words::words;
 
 /// Maximum number of folders of a root that become collections.
 const MAX_FOLDERS: usize = 10_000;
 /// What pywb has at the top, about replay, recording and its own pages.
-const PYWB_TOP: [&str; 48] = [
-    "acl_paths",
-    "archive_paths",
-    "autoindex",
-    "cdx_api_endpoint",
-    "certificates",
-    "client_side_replay",
-    "collections_root",
-    "csp-header",
-    "debug",
-    "csp_header",
-    "dedup_index_url",
-    "default_access",
-    "default_locale",
-    "domain_specific_rules",
-    "enable_auto_colls",
-    "enable_auto_fetch",
-    "enable_cdx_api",
-    "enable_content_rewrite",
-    "enable_flash_video_rewrite",
-    "enable_memento",
-    "enable_prefer",
-    "force_scheme",
-    "framed_replay",
-    "home_html",
-    "html_templates",
-    "index_paths",
-    "info_json",
-    "inject_scripts",
-    "live-rewrite",
-    "locales",
-    "locales_root_dir",
-    "port",
-    "proxy",
-    "query_limit",
-    "recorder",
-    "redirect_to_exact",
-    "rules_config",
-    "rules_file",
-    "static_dir",
-    "static_path",
-    "static_prefix",
-    "static_url_path",
-    "surt_ordered",
-    "templates_dir",
-    "transclusions_version",
-    "url_prefix",
-    "ui",
-    "use_js_obj_proxy",
-];
+const PYWB_TOP: [&str; 48] = words(
+    "acl_paths archive_paths autoindex cdx_api_endpoint certificates client_side_replay collections_root \
+     csp-header debug csp_header dedup_index_url default_access default_locale domain_specific_rules \
+     enable_auto_colls enable_auto_fetch enable_cdx_api enable_content_rewrite enable_flash_video_rewrite \
+     enable_memento enable_prefer force_scheme framed_replay home_html html_templates index_paths info_json \
+     inject_scripts live-rewrite locales locales_root_dir port proxy query_limit recorder redirect_to_exact \
+     rules_config rules_file static_dir static_path static_prefix static_url_path surt_ordered templates_dir \
+     transclusions_version url_prefix ui use_js_obj_proxy",
+);
 /// What a collection has there about pywb's own pages.
-const PYWB_COLLECTION: [&str; 7] = [
-    "cache",
-    "inject_scripts",
-    "metadata",
-    "query_limit",
-    "title",
-    "type",
-    "ui",
-];
+const PYWB_COLLECTION: [&str; 7] = words("cache inject_scripts metadata query_limit title type ui");
 
 /// What a ZipNum cluster has there about how it is read.
-const PYWB_ZIPNUM: [&str; 4] = [
-    "cookie_maker",
-    "max_blocks",
-    "reload_interval",
-    "shard_index_loc",
-];
+const PYWB_ZIPNUM: [&str; 4] = words("cookie_maker max_blocks reload_interval shard_index_loc");
 
 /// Whether pywb has such a key at the top.
 pub(super) fn knows(key: &str) -> bool {
@@ -121,14 +68,8 @@ impl Folder {
             resource: self.archives.into_iter().chain([Loader::Live]).collect(),
         };
         Collection {
-            name: self.name,
-            steps: vec![step],
-            is_sequence: false,
-            tags: None,
-            dedupe: None,
-            access_point: None,
             rules: self.rules,
-            fuzzy: false,
+            ..Collection::of(&self.name, step)
         }
     }
 
@@ -388,14 +329,8 @@ impl Reader<'_> {
             step.sources.push(none.source());
         }
         Some(Collection {
-            name: entry.key.to_string(),
-            steps: vec![step],
-            is_sequence: false,
-            tags: None,
-            dedupe: None,
-            access_point: None,
             rules: self.default_rules(entry.position, None),
-            fuzzy: false,
+            ..Collection::of(&entry.key, step)
         })
     }
 }

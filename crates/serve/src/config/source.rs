@@ -7,6 +7,7 @@ use super::fields::Fields;
 use super::location::{database, is_remote, one_of, path, place, redis, template};
 use super::yaml::{Node, Pair, Value};
 use super::{Dialect, Reader, SourceKind};
+use crate::words::words;
 use crawlspace_archive::wacz::Location;
 
 /// What a source says of itself.
@@ -20,17 +21,8 @@ pub(super) struct ParsedSource {
 }
 
 /// What may stand before `://` or a path, and the long form's `type`.
-const PREFIXES: [&str; 9] = [
-    "memento+",
-    "wb-memento+",
-    "cdx+",
-    "zipnum+",
-    "wacz+",
-    "upstream+",
-    "redis://",
-    "s3://",
-    "file://",
-];
+const PREFIXES: [&str; 9] =
+    words("memento+ wb-memento+ cdx+ zipnum+ wacz+ upstream+ redis:// s3:// file://");
 const TYPES: [&str; 9] = [
     "file", "redis", "dedupe", "memento", "cdx", "live", "zipnum", "wacz", "upstream",
 ];

@@ -1,12 +1,14 @@
 //! Parameters of a request as they are written, and what they mean.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crawlspace_cdx::surt::{self, MatchType};
 use crawlspace_cdx::{Collapse, Dialect, Filter, Limits};
 
 use super::{BadQuery, Output, PAGE, Query, RowFilter, Selection, absolute};
+use crate::words::words;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::timestamp::Timestamp;
 
@@ -24,78 +26,51 @@ pub(super) const LIMITS: Limits = Limits {
     compiled_bytes: 1024 * 1024,
 };
 
+/// Parameters that have a value; others are `filter`, of which there may be several, and other names of these.
+const NAMES: [&str; 27] = words(
+    "url matchType from to closest sort reverse limit fields fl output collapse collapseToLast collapseTime \
+     omitSelfRedirects offset content_type nosource compress allowFuzzy resumeKey resolveRevisits page pageSize \
+     showNumPages showPagedIndex sources",
+);
+
 /// The parameters as they are written.
 #[derive(Default)]
 pub(super) struct Given<'a> {
-    url: &'a str,
-    match_type: &'a str,
-    from: &'a str,
-    to: &'a str,
-    closest: &'a str,
-    sort: &'a str,
-    reverse: &'a str,
-    limit: &'a str,
+    values: HashMap<&'static str, &'a str>,
     filters: Vec<&'a str>,
-    fields: &'a str,
-    fl: &'a str,
-    output: &'a str,
-    collapse: &'a str,
-    collapse_to_last: &'a str,
-    collapse_time: &'a str,
-    omit_self_redirects: &'a str,
-    offset: &'a str,
-    content_type: &'a str,
-    no_source: &'a str,
-    compress: &'a str,
-    fuzzy: &'a str,
-    resume: &'a str,
-    resolve_revisits: &'a str,
-    page: &'a str,
-    page_size: &'a str,
-    show_num_pages: &'a str,
-    show_paged_index: &'a str,
-    sources: &'a str,
     ignored: Vec<String>,
 }
 
 impl<'a> Given<'a> {
     pub(super) fn take(&mut self, name: &str, value: &'a str) {
-        let place = match name {
-            "url" => &mut self.url,
-            "matchType" => &mut self.match_type,
-            "from" | "from_ts" => &mut self.from,
-            "to" => &mut self.to,
-            "closest" => &mut self.closest,
-            "sort" => &mut self.sort,
-            "reverse" => &mut self.reverse,
-            "limit" => &mut self.limit,
+        let known = match name {
             "filter" => return self.filters.push(value),
-            "fields" => &mut self.fields,
-            "fl" => &mut self.fl,
-            "output" => &mut self.output,
-            "collapse" | "collapseToFirst" => &mut self.collapse,
-            "collapseToLast" => &mut self.collapse_to_last,
-            "omitSelfRedirects" => &mut self.omit_self_redirects,
-            "offset" => &mut self.offset,
-            "content_type" => &mut self.content_type,
-            "nosource" => &mut self.no_source,
-            "compress" => &mut self.compress,
-            "allowFuzzy" => &mut self.fuzzy,
-            "resumeKey" => &mut self.resume,
-            "showResumeKey" if switch(name, value) == Ok(false) => return,
-            "showResumeKey" => &mut self.resume,
-            "collapseTime" => &mut self.collapse_time,
-            "resolveRevisits" => &mut self.resolve_revisits,
-            "page" => &mut self.page,
-            "pageSize" => &mut self.page_size,
-            "showNumPages" => &mut self.show_num_pages,
-            "showPagedIndex" => &mut self.show_paged_index,
-            "sources" => &mut self.sources,
             // What a TimeMap is written with.
             "memento_format" => return,
-            _ => return self.ignore(name),
+            "showResumeKey" if switch(name, value) == Ok(false) => return,
+            "showResumeKey" => "resumeKey",
+            "from_ts" => "from",
+            "collapseToFirst" => "collapse",
+            name => name,
         };
-        *place = value;
+        match NAMES.iter().find(|name| **name == known) {
+            Some(name) => drop(self.values.insert(name, value)),
+            None => self.ignore(name),
+        }
+    }
+
+    /// The value of a parameter: empty where it is not given.
+    fn get(&self, name: &'static str) -> &'a str {
+        debug_assert!(NAMES.contains(&name), "{name} is a parameter");
+        self.values.get(name).copied().unwrap_or_default()
+    }
+
+    fn number(&self, name: &'static str) -> Result<Option<u64>, BadQuery> {
+        number(name, self.get(name))
+    }
+
+    fn switch(&self, name: &'static str) -> Result<bool, BadQuery> {
+        switch(name, self.get(name))
     }
 
     pub(super) fn ignore(&mut self, name: &str) {
@@ -107,7 +82,7 @@ impl<'a> Given<'a> {
 
     pub(super) fn read(self, point: Option<&str>) -> Result<Query, BadQuery> {
         let (url, match_type) = self.url()?;
-        if !self.resume.is_empty() {
+        if !self.get("resumeKey").is_empty() {
             return bad(
                 "resumeKey: there are none here, and without it the same rows would come again; ask for one page \
                  after the other by page and pageSize",
@@ -115,7 +90,7 @@ impl<'a> Given<'a> {
         }
         let keys = surt::range(&url, match_type).map_err(|why| BadQuery(format!("url: {why}")))?;
         // What is left out is the last that can be meant, as pywb has it.
-        let closest = match self.closest {
+        let closest = match self.get("closest") {
             "now" => Some(Timestamp::now()),
             digits => moment("closest", digits, Timestamp::latest)?,
         };
@@ -124,16 +99,16 @@ impl<'a> Given<'a> {
             url: absolute(&url).into_owned(),
             match_type,
             keys,
-            from: moment("from", self.from, Timestamp::earliest)?,
-            to: moment("to", self.to, Timestamp::latest)?,
+            from: moment("from", self.get("from"), Timestamp::earliest)?,
+            to: moment("to", self.get("to"), Timestamp::latest)?,
             order: self.order(closest)?,
             closest,
-            limit: number("limit", self.limit)?,
+            limit: self.number("limit")?,
             filters,
             shown_filters: Vec::new(),
             tag_filters,
             fields: self.fields(),
-            output: match self.output {
+            output: match self.get("output") {
                 "" | "cdxj" => Output::Cdxj,
                 "json" => Output::Json,
                 "text" => Output::Text,
@@ -145,31 +120,31 @@ impl<'a> Given<'a> {
                 }
             },
             collapse: self.collapse()?,
-            collapse_to_last: !self.collapse_to_last.is_empty(),
-            collapse_time: match number("collapseTime", self.collapse_time)? {
+            collapse_to_last: !self.get("collapseToLast").is_empty(),
+            collapse_time: match self.number("collapseTime")? {
                 Some(0) | None => None,
                 Some(digits) => Some(usize::try_from(digits).unwrap_or(usize::MAX)),
             },
-            resolve_revisits: switch("resolveRevisits", self.resolve_revisits)?,
-            omit_self_redirects: switch("omitSelfRedirects", self.omit_self_redirects)?,
-            offset: number("offset", self.offset)?.unwrap_or(0),
-            page: number("page", self.page)?,
-            page_size: match number("pageSize", self.page_size)? {
+            resolve_revisits: self.switch("resolveRevisits")?,
+            omit_self_redirects: self.switch("omitSelfRedirects")?,
+            offset: self.number("offset")?.unwrap_or(0),
+            page: self.number("page")?,
+            page_size: match self.number("pageSize")? {
                 Some(0) => return bad("pageSize=0: at least 1"),
                 size => size,
             },
             default_page: PAGE,
-            show_num_pages: switch("showNumPages", self.show_num_pages)?,
-            show_paged_index: switch("showPagedIndex", self.show_paged_index)?,
-            sources: Selection::parse(self.sources),
+            show_num_pages: self.switch("showNumPages")?,
+            show_paged_index: self.switch("showPagedIndex")?,
+            sources: Selection::parse(self.get("sources")),
             point: point.map(str::to_owned),
-            no_source: switch("nosource", self.no_source)?,
-            compress: match self.compress {
+            no_source: self.switch("nosource")?,
+            compress: match self.get("compress") {
                 "" => false,
                 "gzip" => true,
                 other => return bad(format!("compress={other}: known is gzip")),
             },
-            fuzzy: match self.fuzzy {
+            fuzzy: match self.get("allowFuzzy") {
                 "" => None,
                 word => Some(switch("allowFuzzy", word)?),
             },
@@ -179,8 +154,8 @@ impl<'a> Given<'a> {
     }
 
     fn order(&self, closest: Option<Timestamp>) -> Result<Order, BadQuery> {
-        let reverse = switch("reverse", self.reverse)?;
-        Ok(match (closest, self.sort) {
+        let reverse = self.switch("reverse")?;
+        Ok(match (closest, self.get("sort")) {
             (_, sort) if !matches!(sort, "" | "default" | "closest" | "reverse") => {
                 return bad(format!(
                     "sort={sort}: known are default, reverse and closest"
@@ -200,7 +175,7 @@ impl<'a> Given<'a> {
             return bad(format!("filter: more than {MAX_FILTERS} of them"));
         }
         let (mut by_tags, mut others) = (Vec::new(), Vec::new());
-        let media = Some(self.content_type).filter(|media| !media.is_empty());
+        let media = Some(self.get("content_type")).filter(|media| !media.is_empty());
         let media = media.map(|media| format!("=mime:{media}"));
         let texts = self.filters.iter().copied().chain(media.as_deref());
         for text in texts.filter(|text| !text.is_empty()) {
@@ -219,7 +194,7 @@ impl<'a> Given<'a> {
     }
 
     fn fields(&self) -> Option<Vec<String>> {
-        let names = [self.fields, self.fl]
+        let names = [self.get("fields"), self.get("fl")]
             .into_iter()
             .find(|names| !names.is_empty())?;
         let mut fields: Vec<String> = Vec::new();
@@ -232,7 +207,7 @@ impl<'a> Given<'a> {
     }
 
     fn collapse(&self) -> Result<Option<String>, BadQuery> {
-        let (name, field) = match (self.collapse, self.collapse_to_last) {
+        let (name, field) = match (self.get("collapse"), self.get("collapseToLast")) {
             ("", "") => return Ok(None),
             (first, "") => ("collapse", first),
             ("", last) => ("collapseToLast", last),
@@ -250,23 +225,24 @@ impl<'a> Given<'a> {
 
     /// The URL and what matches it, which a `*` at one of its ends can say.
     fn url(&self) -> Result<(String, MatchType), BadQuery> {
-        if self.url.is_empty() {
+        let url = self.get("url");
+        if url.is_empty() {
             return bad("url is missing: say which one, as in ?url=http://example.com/");
         }
-        if self.url.len() > MAX_URL {
+        if url.len() > MAX_URL {
             return bad(format!("url is longer than {MAX_URL} bytes"));
         }
-        let (url, match_type) = match self.match_type {
-            "" => match (self.url.strip_prefix("*."), self.url.strip_suffix('*')) {
+        let (url, match_type) = match self.get("matchType") {
+            "" => match (url.strip_prefix("*."), url.strip_suffix('*')) {
                 (Some(host), _) => (host.strip_suffix("/*").unwrap_or(host), MatchType::Domain),
                 (None, Some(beginning)) => (beginning, MatchType::Prefix),
-                (None, None) => (self.url, MatchType::Exact),
+                (None, None) => (url, MatchType::Exact),
             },
-            "exact" => (self.url, MatchType::Exact),
-            "prefix" => (self.url, MatchType::Prefix),
-            "host" => (self.url, MatchType::Host),
-            "domain" => (self.url, MatchType::Domain),
-            "range" => (self.url, MatchType::Range),
+            "exact" => (url, MatchType::Exact),
+            "prefix" => (url, MatchType::Prefix),
+            "host" => (url, MatchType::Host),
+            "domain" => (url, MatchType::Domain),
+            "range" => (url, MatchType::Range),
             other => {
                 return bad(format!(
                     "matchType={other}: known are exact, prefix, host, domain and range"

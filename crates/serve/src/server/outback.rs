@@ -14,25 +14,16 @@ use crate::collection::{Failure, Rows};
 use crate::group::Report;
 use crate::query::{BadQuery, WaybackQuery};
 use crate::shown;
+use crate::words::words;
 use crawlspace_archive::row::Row;
 use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::Field;
 use crawlspace_cdx::surt::MatchType;
 
 /// The columns of a line: those of a CDX file with eleven.
-const COLUMNS: [&str; 11] = [
-    "urlkey",
-    "timestamp",
-    "original",
-    "mimetype",
-    "statuscode",
-    "digest",
-    "redirect",
-    "robotflags",
-    "length",
-    "offset",
-    "filename",
-];
+const COLUMNS: [&str; 11] = words(
+    "urlkey timestamp original mimetype statuscode digest redirect robotflags length offset filename",
+);
 const XML: &str = "application/xml; charset=utf-8";
 /// How many captures OpenWayback gets where it names no number.
 const RESULTS: &str = "10000";

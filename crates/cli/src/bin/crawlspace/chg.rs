@@ -32,22 +32,7 @@ pub(crate) enum Chg {
 
 impl Chg {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        match self {
-            Chg::Info(info) => info.run(),
-            Chg::Why(why) => why.run(),
-            Chg::Groups(groups) => groups.run(),
-            Chg::Uris(uris) => uris.run(),
-            Chg::Expired(expired) => expired.run(),
-            Chg::Check(check) => check.run(),
-            Chg::Repair(repair) => repair.run(),
-            Chg::Pause(pause) => pause.run(),
-            Chg::Resume(resume) => resume.run(),
-            Chg::Block(block) => block.run(),
-            Chg::Limit(limit) => limit.run(),
-            Chg::Group(group) => group.run(),
-            Chg::Move(moving) => moving.run(),
-            Chg::Drop(drop) => drop.run(),
-            Chg::Sweep(sweep) => sweep.run(),
-        }
+        run_one!(self, Chg:
+            Info Why Groups Uris Expired Check Repair Pause Resume Block Limit Group Move Drop Sweep)
     }
 }

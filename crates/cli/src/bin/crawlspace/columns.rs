@@ -11,27 +11,11 @@ const GAP: usize = 2;
 /// Minimum width of a column of text, in characters.
 const MIN_WIDTH: usize = 12;
 
-/// A column of a table.
-#[derive(Clone, Copy)]
-pub(crate) struct Column {
-    name: &'static str,
+/// A column of a table: of text, which may be cut in its middle on a narrow terminal, or of figures, which are
+/// right-aligned and never cut.
+struct Column {
+    name: String,
     figures: bool,
-}
-
-/// A column of text, which may be cut in its middle on a narrow terminal.
-pub(crate) const fn words(name: &'static str) -> Column {
-    Column {
-        name,
-        figures: false,
-    }
-}
-
-/// A column of figures, right-aligned and never cut.
-pub(crate) const fn figures(name: &'static str) -> Column {
-    Column {
-        name,
-        figures: true,
-    }
 }
 
 /// Rows of a table, which is as wide as its terminal at most: text is cut, and when that is not enough, columns are
@@ -42,9 +26,14 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    pub(crate) fn new(columns: impl Into<Vec<Column>>) -> Columns {
+    /// A table with these columns, as in `crawl | hashes>`; those of figures end with `>`.
+    pub(crate) fn new(columns: &str) -> Columns {
+        let columns = columns.split(" | ").map(|name| Column {
+            name: name.trim_end_matches('>').to_owned(),
+            figures: name.ends_with('>'),
+        });
         Columns {
-            columns: columns.into(),
+            columns: columns.collect(),
             rows: Vec::new(),
         }
     }
@@ -90,7 +79,7 @@ impl Columns {
             left_out = self.fit(&mut widths, width);
         }
         let mut text = String::new();
-        let names: Vec<String> = self.columns.iter().map(|c| c.name.to_owned()).collect();
+        let names: Vec<String> = self.columns.iter().map(|c| c.name.clone()).collect();
         let heading = self.line(&names, &widths);
         if bold {
             text.push_str(&format!("\x1b[1m{heading}\x1b[0m\n"))
@@ -110,7 +99,7 @@ impl Columns {
     }
 
     /// Makes columns narrower, and leaves some out, until they fit. Gives the names of those.
-    fn fit(&mut self, widths: &mut Vec<usize>, width: usize) -> Vec<&'static str> {
+    fn fit(&mut self, widths: &mut Vec<usize>, width: usize) -> Vec<String> {
         let mut left_out = Vec::new();
         loop {
             let whole = widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
@@ -184,7 +173,7 @@ mod tests {
     use super::*;
 
     fn crawls() -> Columns {
-        let mut table = Columns::new([words("crawl"), figures("hashes"), figures("size")]);
+        let mut table = Columns::new("crawl | hashes> | size>");
         table.row(["a", "1 234", "5.1 GB"]);
         table.row(["a-crawl-of-some-length-2026-03", "7", ""]);
         table

@@ -53,10 +53,7 @@ struct File {
 
 impl Config {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        match self {
-            Config::Show(show) => show.run(),
-            Config::Check(check) => check.run(),
-        }
+        run_one!(self, Config: Show Check)
     }
 }
 

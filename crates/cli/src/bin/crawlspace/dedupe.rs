@@ -35,22 +35,8 @@ pub(crate) enum Dedupe {
 
 impl Dedupe {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        match self {
-            Dedupe::Stats(stats) => stats.run(),
-            Dedupe::Crawls(crawls) => crawls.run(),
-            Dedupe::Lookup(lookup) => lookup.run(),
-            Dedupe::Requires(requires) => requires.run(),
-            Dedupe::RequiredBy(required) => required.run(),
-            Dedupe::Commit(commit) => commit.run(),
-            Dedupe::Cancel(cancel) => cancel.run(),
-            Dedupe::Remove(remove) => remove.run(),
-            Dedupe::Retain(retain) => retain.run(),
-            Dedupe::Check(check) => check.run(),
-            Dedupe::Repair(repair) => repair.run(),
-            Dedupe::Profile(profile) => profile.run(),
-            Dedupe::Pack(pack) => pack.run(),
-            Dedupe::Unpack(unpack) => unpack.run(),
-            Dedupe::Index(files) => files.run(),
-        }
+        run_one!(self, Dedupe:
+            Stats Crawls Lookup Requires RequiredBy Commit Cancel Remove Retain Check Repair Profile Pack Unpack
+            Index)
     }
 }

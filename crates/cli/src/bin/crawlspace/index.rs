@@ -28,13 +28,7 @@ pub(crate) enum Index {
 
 impl Index {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        match self {
-            Index::Get(get) => get.run(),
-            Index::Lookup(lookup) => lookup.run(),
-            Index::List(list) => list.run(),
-            Index::Verify(verify) => verify.run(),
-            Index::Collect(collect) => collect.run(),
-        }
+        run_one!(self, Index: Get Lookup List Verify Collect)
     }
 }
 

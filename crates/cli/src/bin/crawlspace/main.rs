@@ -2,6 +2,15 @@
 
 #![warn(unreachable_pub)]
 
+/// Runs the subcommand that was given: what a variant has in it.
+macro_rules! run_one {
+    ($given:expr, $kind:ident: $($name:ident)*) => {
+        match $given {
+            $($kind::$name(command) => command.run(),)*
+        }
+    };
+}
+
 mod bar;
 mod chg;
 mod columns;
@@ -159,20 +168,8 @@ impl Asking {
 }
 
 fn main() -> ExitCode {
-    let outcome = match CommandLine::parse().subject {
-        Subject::Dedupe(dedupe) => dedupe.run(),
-        Subject::Indexer(indexer) => indexer.run(),
-        Subject::Chg(chg) => chg.run(),
-        Subject::Tags(tags) => tags.run(),
-        Subject::Wacz(wacz) => wacz.run(),
-        Subject::Index(index) => index.run(),
-        Subject::Serve(serve) => serve.run(),
-        Subject::Exporter(exporter) => exporter.run(),
-        Subject::Top(top) => top.run(),
-        Subject::Config(config) => config.run(),
-        Subject::Completions(completions) => completions.run(),
-        Subject::Man(man) => man.run(),
-    };
+    let outcome = run_one!(CommandLine::parse().subject, Subject:
+            Dedupe Indexer Chg Tags Wacz Index Serve Exporter Top Config Completions Man);
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

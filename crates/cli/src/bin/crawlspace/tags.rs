@@ -33,12 +33,7 @@ pub(crate) enum Tags {
 
 impl Tags {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        match self {
-            Tags::Sync(sync) => sync.run(),
-            Tags::Filter(filter) => filter.run(),
-            Tags::Explain(explain) => explain.run(),
-            Tags::Info(figures) => figures.run(),
-        }
+        run_one!(self, Tags: Sync Filter Explain Info)
     }
 }
 

@@ -3,61 +3,26 @@
 use url::Url;
 
 use super::header::{ORIGINAL, ended, without_blank_lines};
+use crate::words::words;
 use crawlspace_warc::http::{Field, Head, Status};
 
 /// Fields that pywb hands on under their own names only when they are its own: of a capture they get the prefix.
-const PREFIXED_BY_PYWB: [&str; 27] = [
-    "age",
-    "alt-svc",
-    "cache-control",
-    "connection",
-    "content-md5",
-    "content-security-policy",
-    "content-security-policy-report-only",
-    "date",
-    "etag",
-    "expires",
-    "last-modified",
-    "p3p",
-    "pragma",
-    "public-key-pins",
-    "retry-after",
-    "server",
-    "status",
-    "strict-transport-security",
-    "tk",
-    "trailer",
-    "upgrade",
-    "upgrade-insecure-requests",
-    "vary",
-    "via",
-    "warning",
-    "x-frame-options",
-    "x-xss-protection",
-];
+const PREFIXED_BY_PYWB: [&str; 27] = words(
+    "age alt-svc cache-control connection content-md5 content-security-policy content-security-policy-report-only \
+     date etag expires last-modified p3p pragma public-key-pins retry-after server status \
+     strict-transport-security tk trailer upgrade upgrade-insecure-requests vary via warning x-frame-options \
+     x-xss-protection",
+);
 /// Fields that describe a body, and not who sends it. Archives that give the prefix to all that they have hand these
 /// on under their own names, since clients need them.
-const OF_CONTENT: [&str; 5] = [
-    "content-type",
-    "content-language",
-    "content-disposition",
-    "content-encoding",
-    "content-range",
-];
+const OF_CONTENT: [&str; 5] =
+    words("content-type content-language content-disposition content-encoding content-range");
 /// Fields that tell how a body is sent. They are true of one connection, or of one form of the body.
 const OF_FRAMING: [&str; 3] = ["content-encoding", "content-length", "transfer-encoding"];
 /// Fields of the connection to the archive.
-const OF_CONNECTION: [&str; 9] = [
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "alt-svc",
-];
+const OF_CONNECTION: [&str; 9] = words(
+    "connection keep-alive proxy-authenticate proxy-connection te trailer transfer-encoding upgrade alt-svc",
+);
 
 /// The URL that a replay URL is about: what stands after `/20160101000000id_/`.
 pub(super) fn original(replay: &str) -> Option<String> {

@@ -6,6 +6,8 @@ use std::fmt;
 use crawlspace_cdx::{Field, Format, Line, Read};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use crate::words::words;
+
 /// Values as they were given; those that were not are empty. Nothing of it is to be believed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claim<'a> {
@@ -148,33 +150,12 @@ pub(super) fn values(element: &[u8]) -> Option<Vec<Cow<'_, str>>> {
 
 /// Which columns an array has that comes without their names.
 fn usual_columns(count: usize) -> Option<&'static [&'static str]> {
-    const FOURTEEN: &[&str] = &[
-        "urlkey",
-        "timestamp",
-        "url",
-        "mime",
-        "status",
-        "digest",
-        "redirect",
-        "robotflags",
-        "length",
-        "offset",
-        "filename",
-        "orig.length",
-        "orig.offset",
-        "orig.filename",
-    ];
-    const NINE: &[&str] = &[
-        "urlkey",
-        "timestamp",
-        "url",
-        "mime",
-        "status",
-        "digest",
-        "length",
-        "offset",
-        "filename",
-    ];
+    static FOURTEEN: [&str; 14] = words(
+        "urlkey timestamp url mime status digest redirect robotflags length offset filename orig.length \
+         orig.offset orig.filename",
+    );
+    static NINE: [&str; 9] =
+        words("urlkey timestamp url mime status digest length offset filename");
     match count {
         7 | 9 => NINE.get(..count),
         11 | 14 => FOURTEEN.get(..count),

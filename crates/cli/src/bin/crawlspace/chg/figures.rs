@@ -6,7 +6,7 @@ use clap::Args;
 use crawlspace_client::frontier::{Expired, Info, Why};
 
 use crate::Asking;
-use crate::columns::{Columns, figures, words};
+use crate::columns::Columns;
 use crate::table::{Table, count, duration};
 use crate::terminal::{Bytes, say, text};
 
@@ -151,12 +151,7 @@ fn print_expired(reports: &[Expired]) -> io::Result<()> {
         say("no lease ran out");
         return Ok(());
     }
-    let mut table = Columns::new([
-        words("group"),
-        figures("times"),
-        words("crawl"),
-        words("uri"),
-    ]);
+    let mut table = Columns::new("group | times> | crawl | uri");
     for report in reports {
         let or_none = |bytes: &Option<Vec<u8>>| bytes.as_deref().map(text).unwrap_or_default();
         table.row([

@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use crawlspace_client::Error;
 use crawlspace_client::frontier::{ListedGroup, ListedUri, Page, Queue};
 
-use crate::columns::{Columns, figures, words};
+use crate::columns::Columns;
 use crate::table::count;
 use crate::terminal::{Bytes, say, text};
 use crate::{Asking, time};
@@ -100,12 +100,7 @@ fn print_groups(groups: &[ListedGroup]) -> io::Result<()> {
         say("no group is queued");
         return Ok(());
     }
-    let mut table = Columns::new([
-        words("group"),
-        words("state"),
-        words("due"),
-        figures("URIs"),
-    ]);
+    let mut table = Columns::new("group | state | due | URIs>");
     for group in groups {
         let state = match group.state {
             Queue::Waiting => "waiting",
@@ -138,13 +133,7 @@ fn print_uris(uris: &[ListedUri]) -> io::Result<()> {
         say("no URI is kept for this group");
         return Ok(());
     }
-    let mut table = Columns::new([
-        words("crawl"),
-        figures("depth"),
-        words("due"),
-        figures("tries"),
-        words("uri"),
-    ]);
+    let mut table = Columns::new("crawl | depth> | due | tries> | uri");
     for uri in uris {
         table.row([
             text(&uri.execution),

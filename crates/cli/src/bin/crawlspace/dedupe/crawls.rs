@@ -7,7 +7,7 @@ use crawlspace_client::dedupe::{self, Crawl, CrawlState, CrawlStats, Listed, Pro
 use serde::Serialize;
 
 use crate::Asking;
-use crate::columns::{Columns, figures, words};
+use crate::columns::Columns;
 use crate::table::{Table, bytes, count, share, size};
 use crate::terminal::{Bytes, text};
 
@@ -174,16 +174,8 @@ impl Crawls {
 }
 
 fn print_crawls(crawls: &[Crawl]) -> io::Result<()> {
-    let mut table = Columns::new([
-        words("crawl"),
-        words("state"),
-        figures("hashes"),
-        figures("records"),
-        figures("revisits"),
-        figures("saved"),
-        figures("size"),
-        figures("waczs"),
-    ]);
+    let mut table =
+        Columns::new("crawl | state | hashes> | records> | revisits> | saved> | size> | waczs>");
     for Crawl { crawl, standing } in crawls {
         table.row([
             text(crawl),

@@ -7,7 +7,7 @@ use crawlspace_client::dedupe::Located;
 use serde::Serialize;
 
 use crate::Asking;
-use crate::columns::{Columns, figures, words};
+use crate::columns::Columns;
 use crate::table::bytes;
 use crate::terminal::{Bytes, text};
 
@@ -58,14 +58,7 @@ impl Lookup {
 }
 
 fn print(found: &[HashReport<'_>]) -> io::Result<()> {
-    let mut table = Columns::new([
-        words("hash"),
-        words("crawl"),
-        words("date"),
-        words("url"),
-        figures("size"),
-        words("wacz"),
-    ]);
+    let mut table = Columns::new("hash | crawl | date | url | size> | wacz");
     for one in found {
         let hash = one.hash.to_string();
         match one.located {

@@ -6,7 +6,7 @@ use clap::Args;
 use crawlspace_client::dedupe::{Dependent, Of, Required};
 
 use crate::Asking;
-use crate::columns::{Columns, figures, words};
+use crate::columns::Columns;
 use crate::table::{bytes, count};
 use crate::terminal::{Bytes, say, text};
 
@@ -60,12 +60,7 @@ fn print_required(required: &[Required]) -> io::Result<()> {
         say("nothing is needed");
         return Ok(());
     }
-    let mut table = Columns::new([
-        words("file"),
-        words("crawl"),
-        figures("size"),
-        words("hash"),
-    ]);
+    let mut table = Columns::new("file | crawl | size> | hash");
     for one in required {
         let hash = one.hash.as_deref().map(text);
         table.row([
@@ -104,7 +99,7 @@ fn print_dependents(dependents: &[Dependent]) -> io::Result<()> {
         say("no crawl needs it");
         return Ok(());
     }
-    let mut table = Columns::new([words("crawl"), figures("revisits")]);
+    let mut table = Columns::new("crawl | revisits>");
     for one in dependents {
         let revisits = one.revisits.map_or("some".to_owned(), count);
         table.row([text(&one.crawl), revisits]);

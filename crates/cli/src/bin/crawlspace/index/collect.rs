@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::CacheDir;
 use super::progress::watched;
-use crate::columns::{Columns, figures, words};
+use crate::columns::Columns;
 use crate::size::size;
 use crate::table::{Table, bytes, count, print_json};
 use crate::terminal::complain;
@@ -124,7 +124,7 @@ impl Collect {
     fn print(&self, collected: &Collected) -> io::Result<()> {
         if !collected.removed.is_empty() {
             let what = if self.dry_run { "would go" } else { "gone" };
-            let mut table = Columns::new([words(what), figures("size"), words("why")]);
+            let mut table = Columns::new(&format!("{what} | size> | why"));
             for one in &collected.removed {
                 table.row([
                     &one.path.display().to_string(),

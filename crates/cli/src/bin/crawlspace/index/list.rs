@@ -10,7 +10,7 @@ use crawlspace_jobs::operations::{self, EntryState, Listed};
 use serde::Serialize;
 
 use super::{CacheDir, kind};
-use crate::columns::{Columns, figures, words};
+use crate::columns::Columns;
 use crate::table::{bytes, count, print_json};
 use crate::terminal::{complain, say};
 use crate::time;
@@ -97,16 +97,8 @@ impl Row<'_> {
 }
 
 fn print(listed: &[Listed]) -> io::Result<()> {
-    let mut table = Columns::new([
-        words("cache"),
-        words("entry"),
-        figures("jobs"),
-        figures("lines"),
-        figures("size"),
-        words("made"),
-        words("last used"),
-        words("state"),
-    ]);
+    let mut table =
+        Columns::new("cache | entry | jobs> | lines> | size> | made | last used | state");
     for one in listed {
         let state = match &one.state {
             EntryState::BeingBuilt(owner) => format!("being built by {owner}"),

@@ -6,7 +6,7 @@ use console::Term;
 use crawlspace_client::dedupe::Storage;
 
 use super::{FrontierView, IndexView, JobView, View};
-use crate::columns::{Columns, cut, figures, words};
+use crate::columns::{Columns, cut};
 use crate::table::{bytes, count, duration, share};
 use crate::terminal::shown;
 
@@ -51,17 +51,9 @@ impl View {
     }
 
     fn frontiers(&self) -> Vec<String> {
-        let mut table = Columns::new([
-            words("frontier"),
-            figures("due"),
-            figures("for"),
-            figures("busy"),
-            figures("waiting"),
-            figures("URIs"),
-            figures("workers wait"),
-            figures("leases/s"),
-            figures("expired"),
-        ]);
+        let mut table = Columns::new(
+            "frontier | due> | for> | busy> | waiting> | URIs> | workers wait> | leases/s> | expired>",
+        );
         for FrontierView {
             db, prefix, info, ..
         } in &self.frontiers
@@ -106,15 +98,8 @@ impl View {
     }
 
     fn indexes(&self) -> Vec<String> {
-        let mut table = Columns::new([
-            words("index"),
-            figures("hashes"),
-            figures("crawls"),
-            figures("in progress"),
-            figures("revisits"),
-            figures("saved"),
-            figures("memory"),
-        ]);
+        let mut table =
+            Columns::new("index | hashes> | crawls> | in progress> | revisits> | saved> | memory>");
         for IndexView { db, prefix, stats } in &self.indexes {
             table.row([
                 name(*db, prefix, false),

@@ -7,7 +7,7 @@ use crawlspace_archive::wacz::package::{Known, Presence, Report, check};
 use crawlspace_archive::wacz::{Location, Options};
 use indicatif::ProgressBar;
 
-use crate::columns::{Columns, words};
+use crate::columns::Columns;
 use crate::table::{bytes, count, many, print_json};
 use crate::terminal::{complain, say, shown};
 
@@ -71,7 +71,7 @@ impl Check {
 }
 
 fn print_report(report: &Report) -> io::Result<()> {
-    let mut table = Columns::new([words("file"), words("needs"), words("which is")]);
+    let mut table = Columns::new("file | needs | which is");
     let mut lacking = 0;
     for package in &report.packages {
         for needed in &package.requires {

@@ -10,7 +10,7 @@ use crawlspace_client::dedupe::{Index, Of};
 use serde::Serialize;
 
 use crate::Asking;
-use crate::columns::{Columns, figures, words};
+use crate::columns::Columns;
 use crate::table::{bytes, count, many};
 use crate::terminal::{Bytes, complain, say};
 
@@ -173,12 +173,7 @@ fn print_outcome(outcome: &RequiresReport<'_>) -> io::Result<()> {
         say("nothing is needed");
         return Ok(());
     }
-    let mut table = Columns::new([
-        words("file"),
-        words("crawl"),
-        figures("size"),
-        words("hash"),
-    ]);
+    let mut table = Columns::new("file | crawl | size> | hash");
     for one in outcome.requires {
         table.row([
             &one.filename,
