@@ -5,7 +5,6 @@ use std::time::Duration;
 use futures_util::stream::BoxStream;
 use thiserror::Error;
 
-use crate::net;
 use crate::row::Row;
 
 /// Rows that came together.
@@ -77,25 +76,6 @@ pub enum SourceError {
     /// This server has no memory left for its answer.
     #[error("no memory is left for its answer (--memory)")]
     Busy,
-}
-
-impl From<net::Error> for SourceError {
-    fn from(error: net::Error) -> SourceError {
-        use net::Error;
-        match error {
-            Error::Timeout | Error::Silence => SourceError::Timeout,
-            Error::Private(why) => SourceError::Forbidden(format!(
-                "{why}; `allow_private` in the configuration lists those that may be asked all the same"
-            )),
-            Error::Refused(why) => SourceError::Forbidden(why),
-            Error::Request(why) => SourceError::Unsupported(why),
-            Error::Unreachable { .. } | Error::Connection(_) | Error::Untrusted(_) => {
-                SourceError::Connection(error.to_string())
-            }
-            Error::Answer(why) => SourceError::Answer(why),
-            Error::TooLarge(why) => SourceError::TooLarge(why),
-        }
-    }
 }
 
 /// Whose failure an error is.

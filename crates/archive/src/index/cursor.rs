@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::files::Text;
 use super::span::{Position, Span, distance};
 use crate::sorted::Order;
 use crate::sorted::line::{Shape, is_no_capture};
-use crate::sorted::lines::Lines;
+use crate::sorted::lines::{Lines, Pieces, Stretch};
 use crate::source::SourceError;
+use crate::zipnum::cluster::Blocks;
 
 /// Limit of captures at the same distance from the moment asked for that are put into order, in bytes.
 const MAX_RUN: usize = 4 << 20;
@@ -163,6 +163,36 @@ impl Run {
             self.lines.push((begin..self.text.len(), back.shape));
             self.distance = back.distance;
             self.held = false;
+        }
+    }
+}
+
+/// Text of a plain file, or of the blocks of a cluster.
+#[derive(Debug)]
+pub(super) enum Text {
+    File(Stretch),
+    Blocks(Box<Blocks>),
+}
+
+impl Pieces for Text {
+    fn path(&self) -> &Path {
+        match self {
+            Text::File(file) => file.path(),
+            Text::Blocks(blocks) => blocks.path(),
+        }
+    }
+
+    async fn after(&mut self, bytes: usize, into: &mut Vec<u8>) -> Result<bool, SourceError> {
+        match self {
+            Text::File(file) => file.after(bytes, into).await,
+            Text::Blocks(blocks) => blocks.after(bytes, into).await,
+        }
+    }
+
+    async fn before(&mut self, bytes: usize, into: &mut Vec<u8>) -> Result<bool, SourceError> {
+        match self {
+            Text::File(file) => file.before(bytes, into).await,
+            Text::Blocks(blocks) => blocks.before(bytes, into).await,
         }
     }
 }

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::cursor::Cursor;
-use super::folder::Entry;
+use super::cursor::{Cursor, Text};
+use super::entry::Entry;
 use super::span::Span;
 use crate::sorted::Order;
 use crate::sorted::file::Snapshot;
@@ -167,35 +167,5 @@ impl Found {
         let piece = far.saturating_add(1 << 10);
         let piece = piece.clamp(self.piece / 2, self.piece * 2);
         Lines::of(text(Stretch::of(self.file.clone(), at)), direction, piece)
-    }
-}
-
-/// Text of a plain file, or of the blocks of a cluster.
-#[derive(Debug)]
-pub(super) enum Text {
-    File(Stretch),
-    Blocks(Box<Blocks>),
-}
-
-impl Pieces for Text {
-    fn path(&self) -> &Path {
-        match self {
-            Text::File(file) => file.path(),
-            Text::Blocks(blocks) => blocks.path(),
-        }
-    }
-
-    async fn after(&mut self, bytes: usize, into: &mut Vec<u8>) -> Result<bool, SourceError> {
-        match self {
-            Text::File(file) => file.after(bytes, into).await,
-            Text::Blocks(blocks) => blocks.after(bytes, into).await,
-        }
-    }
-
-    async fn before(&mut self, bytes: usize, into: &mut Vec<u8>) -> Result<bool, SourceError> {
-        match self {
-            Text::File(file) => file.before(bytes, into).await,
-            Text::Blocks(blocks) => blocks.before(bytes, into).await,
-        }
     }
 }

@@ -26,46 +26,6 @@ const MAX_FILES: usize = 100_000;
 /// Maximum number of packages on servers that are opened at a time.
 const MAX_AT_ONCE: usize = 8;
 
-/// A file of a source.
-#[derive(Debug)]
-pub struct Entry {
-    pub(crate) file: NamedFile,
-    /// The cluster that it is the secondary index of, if it is one.
-    pub(crate) cluster: Option<Arc<Cluster>>,
-}
-
-impl Entry {
-    /// A file of sorted lines.
-    pub(crate) fn plain(path: PathBuf) -> Entry {
-        Entry {
-            file: NamedFile::new(path),
-            cluster: None,
-        }
-    }
-
-    /// A cluster with that secondary index.
-    pub(crate) fn clustered(path: PathBuf, net: Option<&Arc<Net>>) -> Entry {
-        let index = Location::File(path.clone());
-        Entry {
-            cluster: Some(Arc::new(Cluster::new(&index, net))),
-            file: NamedFile::new(path),
-        }
-    }
-
-    /// A file on a server, sorted lines or the secondary index of a cluster.
-    fn remote(location: &Location, is_clustered: bool, net: Option<&Arc<Net>>) -> Entry {
-        let file = match (location, net) {
-            (Location::Url(url), Some(net)) => NamedFile::remote(net.file(url)),
-            _ => {
-                let path = PathBuf::from(location.to_string());
-                NamedFile::broken(path, format!("{location}: it is on a server"))
-            }
-        };
-        let cluster = is_clustered.then(|| Arc::new(Cluster::new(location, net)));
-        Entry { file, cluster }
-    }
-}
-
 /// The files of a source as they were at some moment.
 #[derive(Clone, Debug)]
 pub struct Listing {

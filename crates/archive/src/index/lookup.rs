@@ -7,8 +7,8 @@ use bytes::Bytes;
 use crawlspace_cdx::surt::urlkey;
 
 use super::cursor::Cursor;
+use super::entry::Entry;
 use super::files::Files;
-use super::folder::Entry;
 use super::span::Span;
 use crate::Error;
 use crate::row::Row;

@@ -4,6 +4,7 @@
 //! each finds of its [`Span`]. [`Lookup`] asks the index of some jobs.
 
 mod cursor;
+mod entry;
 mod files;
 mod folder;
 mod listings;
@@ -12,8 +13,9 @@ mod package;
 mod scan;
 mod span;
 
+pub use self::entry::Entry;
 pub use self::files::Files;
-pub use self::folder::{Choice, Entry, Listing};
+pub use self::folder::{Choice, Listing};
 pub use self::listings::Listings;
 pub use self::lookup::{Lookup, Rows};
 pub use self::package::{ArchivePart, Package};

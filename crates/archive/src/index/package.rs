@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use super::folder::Entry;
+use super::entry::Entry;
 use crate::net::Net;
 use crate::net::file::{First, RemoteVersion};
 use crate::sorted::file::{FileVersion, NamedFile};

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::source::SourceError;
+
 /// Why a request has no answer, or no more of it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -41,6 +43,24 @@ pub enum Error {
     /// The answer is larger than the limit, which the text names.
     #[error("{0}")]
     TooLarge(String),
+}
+
+impl From<Error> for SourceError {
+    fn from(error: Error) -> SourceError {
+        match error {
+            Error::Timeout | Error::Silence => SourceError::Timeout,
+            Error::Private(why) => SourceError::Forbidden(format!(
+                "{why}; `allow_private` in the configuration lists those that may be asked all the same"
+            )),
+            Error::Refused(why) => SourceError::Forbidden(why),
+            Error::Request(why) => SourceError::Unsupported(why),
+            Error::Unreachable { .. } | Error::Connection(_) | Error::Untrusted(_) => {
+                SourceError::Connection(error.to_string())
+            }
+            Error::Answer(why) => SourceError::Answer(why),
+            Error::TooLarge(why) => SourceError::TooLarge(why),
+        }
+    }
 }
 
 /// The error at the bottom, which says what happened.

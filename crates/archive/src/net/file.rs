@@ -21,7 +21,6 @@ use url::Url;
 use super::range::{Part, Validators, field, foreign_coding, total};
 use super::{BodyStream, Net, Request, shown};
 use crate::source::{Limits, SourceError};
-use crate::wacz::http::RETRIED_STATUSES;
 
 /// Size of a page, in bytes.
 const PAGE: u64 = 32 << 10;

@@ -54,6 +54,9 @@ pub use guard::{Guard, Network};
 use names::Names;
 use pool::{Pool, Server};
 
+/// HTTP statuses after which a request is retried: the next answer may be another one. The guides list them
+/// (`docs/guide/wacz.md`). Of servers of indexes, 500 is final: the index cannot be built.
+pub const RETRIED_STATUSES: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
 /// `User-Agent` of all requests.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("crawlspace/", env!("CARGO_PKG_VERSION")));

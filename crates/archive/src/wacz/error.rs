@@ -1,8 +1,8 @@
 use std::io;
 use std::time::Duration;
 
-use super::http::RETRIED_STATUSES;
 use crate::net;
+use crate::net::RETRIED_STATUSES;
 
 /// What is wrong with a WACZ file or a manifest, and where.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@ use std::io::{self, Read};
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{Error, Location, Options, Problem, http, nested, source};
+use super::{Error, Location, Options, Problem, http, source};
 
 /// A list of packages, which is taken for all of a collection; or a single one.
 ///
@@ -45,23 +45,6 @@ pub struct ManifestEntry {
 }
 
 impl Manifest {
-    /// Reads what lies there: a package if its name ends in `.wacz` or it is a zip file, else a list.
-    ///
-    /// An entry whose path ends in `.json` is a list itself, whose paths begin at its own folder: its entries stand in
-    /// its place, with its `crawlId` where they have none. Lists may lie 8 deep; one that is named twice is read once.
-    ///
-    /// # Errors
-    /// When it cannot be read, or is neither of them. Entries that are of no use are no error of the list, lists among
-    /// them that cannot be read or contain themselves included.
-    pub fn open(location: &Location, options: &Options) -> Result<Manifest, Error> {
-        let list = Manifest::read(location, options)?;
-        Ok(if list.is_full {
-            nested::flatten(list, location, options)
-        } else {
-            list
-        })
-    }
-
     /// Reads a package or one list, and none of the lists that it lists.
     pub(super) fn read(location: &Location, options: &Options) -> Result<Manifest, Error> {
         if location.name().to_ascii_lowercase().ends_with(".wacz") {

@@ -12,9 +12,28 @@ const MAX_DEPTH: usize = 8;
 /// How many lists may be read in all.
 const MAX_LISTS: usize = 10_000;
 
+impl Manifest {
+    /// Reads what lies there: a package if its name ends in `.wacz` or it is a zip file, else a list.
+    ///
+    /// An entry whose path ends in `.json` is a list itself, whose paths begin at its own folder: its entries stand in
+    /// its place, with its `crawlId` where they have none. Lists may lie 8 deep; one that is named twice is read once.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is neither of them. Entries that are of no use are no error of the list, lists among
+    /// them that cannot be read or contain themselves included.
+    pub fn open(location: &Location, options: &Options) -> Result<Manifest, Error> {
+        let list = Manifest::read(location, options)?;
+        Ok(if list.is_full {
+            flatten(list, location, options)
+        } else {
+            list
+        })
+    }
+}
+
 /// Puts the entries of lists in the place of the entries that name them. A list that cannot be read, lies too deep or
 /// contains itself stays as an entry of no use, which says why; one that is named twice is read once.
-pub(super) fn flatten(list: Manifest, location: &Location, options: &Options) -> Manifest {
+fn flatten(list: Manifest, location: &Location, options: &Options) -> Manifest {
     let at = identity(location);
     let mut walk = Walk {
         options,

@@ -37,7 +37,7 @@ pub struct Options {
     /// The least that a server must send, in bytes per second over each minute: 1024.
     pub pace: u64,
     /// Maximum number of retries in a row, after a connection that broke or one of
-    /// [`RETRIED_STATUSES`](super::http::RETRIED_STATUSES): 5. What came before is kept, and each MiB received sets the
+    /// [`RETRIED_STATUSES`](crate::net::RETRIED_STATUSES): 5. What came before is kept, and each MiB received sets the
     /// count to zero.
     pub retries: u32,
     /// The pause before the first of them, which doubles with each: 200 ms.

@@ -8,13 +8,11 @@ use postgres::types::{Kind as TypeKind, Type};
 use postgres::{CancelToken, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::session::Session;
+use super::session::{SILENCE, Session};
 use super::{Error, tls};
 use crawlspace_client::tags::Kind;
 
 const CONNECT: Duration = Duration::from_secs(10);
-/// A server that has gone without a word is noticed after about a minute.
-pub(super) const SILENCE: Duration = Duration::from_secs(30);
 /// Maximum length of a name in PostgreSQL, in bytes; it cuts off the rest silently.
 const MAX_CHANNEL: usize = 63;
 

@@ -8,11 +8,12 @@ use postgres::fallible_iterator::FallibleIterator;
 use postgres::{CancelToken, Client, IsolationLevel, Statement};
 
 use super::Error;
-use super::database::SILENCE;
 use super::row::{Row, shown};
 use super::schema::identifier;
 use crawlspace_client::tags::Kind;
 
+/// A server that has gone without a word is noticed after about a minute.
+pub(super) const SILENCE: Duration = Duration::from_secs(30);
 /// How long the lock of a space is waited for.
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '1s'";
 

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use url::Url;
 
 use self::answer::Answer;
-pub use self::retry::RETRIED_STATUSES;
 use self::retry::Retries;
 pub(super) use self::stream::Stream;
 use super::source::Disk;

@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
+use crate::net::RETRIED_STATUSES;
 use crate::wacz::{Options, Problem};
 
 /// Number of bytes received after which failures are counted from zero again.
 const PROGRESS: u64 = 1 << 20;
 /// Maximum pause between two attempts, also when `Retry-After` asks for a longer one.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-
-/// HTTP statuses after which a request is retried: the next answer may be another one. The guides list them
-/// (`docs/guide/wacz.md`). Of servers of indexes, 500 is final: the index cannot be built.
-pub const RETRIED_STATUSES: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
 
 /// Counts failures in a row, and pauses between attempts.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use crawlspace_jobs::{
 };
 use serde::Serialize;
 
-use super::load::{Into, Outcomes};
+use super::load::{Into, Outcomes, Source};
 use super::progress::watched;
 use super::{CacheDir, jobs, kind};
 use crate::open_files;
@@ -93,21 +93,6 @@ pub(crate) struct Get {
     /// Print the outcome as JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// Where indexes come from.
-pub(super) enum Source {
-    Caches(Box<IndexCaches>),
-    Server(Box<IndexRequestClient>),
-}
-
-impl Source {
-    pub(super) fn get(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
-        match self {
-            Source::Caches(caches) => caches.get_index(kind, jobs, work),
-            Source::Server(client) => client.get_index(kind, jobs, work),
-        }
-    }
 }
 
 /// What came of it.

@@ -4,12 +4,28 @@ use std::io;
 
 use crawlspace_client::dedupe::Index;
 use crawlspace_jobs::load::{CrawlName, Error, Loaded, Outcome, lines_of, load};
-use crawlspace_jobs::{self, IndexKind, JobId, JobSet, Work};
+use crawlspace_jobs::{
+    self, Index as JobIndex, IndexCaches, IndexKind, IndexRequestClient, JobId, JobSet, Work,
+};
 use serde::Serialize;
 
-use super::get::Source;
 use crate::table::{Table, count, many};
 use crate::terminal::complain;
+
+/// Where indexes come from.
+pub(super) enum Source {
+    Caches(Box<IndexCaches>),
+    Server(Box<IndexRequestClient>),
+}
+
+impl Source {
+    pub(super) fn get(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
+        match self {
+            Source::Caches(caches) => caches.get_index(kind, jobs, work),
+            Source::Server(client) => client.get_index(kind, jobs, work),
+        }
+    }
+}
 
 /// Which dedupe index.
 pub(super) struct Into<'a> {
