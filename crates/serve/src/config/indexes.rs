@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::fields::Fields;
 use super::location::{one_of, path, template};
-use super::read::each;
 use super::source::prefix;
 use super::yaml::Node;
+use super::yaml::each;
 use super::{Indexes, Reader};
 
 const KEYS: [&str; 6] = [

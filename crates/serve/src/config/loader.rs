@@ -5,8 +5,8 @@ use std::path::Path;
 use super::errors::Position;
 use super::fields::{Fields, meant};
 use super::location::{is_remote, object, one_of, path, redis, template};
-use super::read::each;
 use super::source::{packages, prefix};
+use super::yaml::each;
 use super::{Loader, Reader};
 use crate::words::words;
 

@@ -211,7 +211,7 @@ impl Reader<'_> {
         let (indexes, acl) = (word("index_paths", "indexes")?, word("acl_paths", "acl")?);
         let archives = match fields.get("archive_paths") {
             Some(node) => {
-                let nodes = super::read::each(node).iter();
+                let nodes = super::yaml::each(node).iter();
                 nodes
                     .map(|node| self.text(node, "archive_paths"))
                     .collect::<Option<_>>()?
@@ -237,7 +237,7 @@ impl Reader<'_> {
             return;
         };
         let mut loaders = Vec::new();
-        for (text, node) in settings.archives.iter().zip(super::read::each(node)) {
+        for (text, node) in settings.archives.iter().zip(super::yaml::each(node)) {
             let loader = super::loader::loader_of(text, self.folder);
             let loader = self.found.take(node.position, loader);
             loaders.extend(loader.inspect(|loader| self.of_loader(loader, node.position)));

@@ -9,6 +9,7 @@ use super::errors::{Findings, Position};
 use super::fields::meant;
 use super::location::network;
 use super::pywb;
+pub(super) use super::yaml::each;
 use super::yaml::{self, Node, Value};
 use crate::config::{Config, ConfigErrors, Loader, Remark};
 use crate::rules::Access;
@@ -196,13 +197,5 @@ impl Reader<'_> {
             }
         }
         networks
-    }
-}
-
-/// The nodes of a list, or the one that stands for a list.
-pub(super) fn each(node: &Node) -> &[Node] {
-    match &node.value {
-        Value::List(nodes) => nodes,
-        _ => std::slice::from_ref(node),
     }
 }

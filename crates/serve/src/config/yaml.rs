@@ -46,6 +46,14 @@ pub(crate) struct Wrong {
     pub what: String,
 }
 
+/// The nodes of a list, or the one that stands for a list.
+pub(super) fn each(node: &Node) -> &[Node] {
+    match &node.value {
+        Value::List(nodes) => nodes,
+        _ => std::slice::from_ref(node),
+    }
+}
+
 impl Node {
     /// Whether nothing stands there: `key:`, `~`, `null`.
     pub(crate) fn is_nothing(&self) -> bool {

@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::stream::{Stream, StreamExt};
+use futures_util::stream::{BoxStream, Stream, StreamExt};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
+
+use crate::resource::record::LoadError;
 
 /// The body of an answer. Dropping it cancels what is under way for it.
 pub(super) type Body = UnsyncBoxBody<Bytes, Broken>;
@@ -27,6 +29,18 @@ pub(super) fn frames(
     frames: impl Stream<Item = Result<Frame<Bytes>, Broken>> + Send + 'static,
 ) -> Body {
     StreamBody::new(frames).boxed_unsync()
+}
+
+/// Pieces as they come. A failure cuts the connection, so that the client sees that the answer is incomplete.
+pub(super) fn pieces(pieces: BoxStream<'static, Result<Bytes, LoadError>>) -> Body {
+    let span = tracing::Span::current();
+    frames(pieces.map(move |piece| match piece {
+        Ok(bytes) => Ok(Frame::data(bytes)),
+        Err(error) => {
+            span.in_scope(|| tracing::warn!(%error, "a record broke off"));
+            Err(Broken(error.to_string()))
+        }
+    }))
 }
 
 /// What a stream has ready.

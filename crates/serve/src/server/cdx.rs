@@ -8,7 +8,7 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::body::Body;
-use super::index::{refusal, respond, with_errors, with_ignored};
+use super::output::{refusal, respond, with_errors, with_ignored};
 use super::reply::page;
 use super::{RequestTarget, only_read};
 use crate::Federation;

@@ -6,7 +6,7 @@ use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
 
 use super::body::Body;
-use super::index::refusal;
+use super::output::refusal;
 use super::reply::json as reply_json;
 use super::{RequestTarget, only_read};
 use crate::Federation;

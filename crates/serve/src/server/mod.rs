@@ -54,12 +54,11 @@ use super::reload::Current;
 use crawlspace_archive::net::via::{Cycle, Via};
 
 use self::body::Body;
-use self::index::{refusal, with_errors, with_ignored};
+use self::output::{refusal, with_errors, with_ignored};
 pub use self::plain::serve_metrics;
 use self::record::Form;
-use self::reply::{empty, message};
+use self::reply::{empty, fresh, message};
 use self::stall::StallTimeout;
-use self::state::fresh;
 
 /// Maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 128 * 1024;
@@ -343,7 +342,7 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
             (Api::Index, outback::answer(&asked, &request).boxed().await)
         }
         _ if cdx::is_path(rest) => (Api::Index, cdx::answer(&asked, &request).boxed().await),
-        (_, Some(parts), _) => (Api::Replay, replay::answer(&asked, request, parts).await),
+        (_, Some(parts), _) => (Api::Replay, resource::replay(&asked, request, parts).await),
         (_, _, Some(parts)) => (Api::TimeMap, timemap::answer(&asked, &request, parts).await),
         (("list_sources", ""), ..) => (Api::Other, listing::answer(&asked, &request)),
         (("index", ""), ..) => (Api::Index, index::answer(&asked, &request).await),

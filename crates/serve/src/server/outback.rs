@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 
 use super::body::Body;
-use super::index::{refusal, respond, with_errors, with_ignored};
+use super::output::{refusal, respond, with_errors, with_ignored};
 use super::{RequestTarget, cdx, only_read};
 use crate::collection::{Failure, Rows};
 use crate::group::Report;

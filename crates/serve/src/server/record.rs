@@ -1,12 +1,11 @@
 //! The record that a search found, or what was tried, as an answer.
 
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::stream::{self, StreamExt};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
-use hyper::body::Frame;
 use serde_json::{Value, json};
 
-use super::body::{Body, Broken, frames, whole};
+use super::body::{Body, pieces, whole};
 use super::links::{BaseUrl, in_header, link, timemap_link};
 use super::{
     RequestTarget, fresh, gzip, message, refusal, replay, reply, with_errors, with_ignored,
@@ -14,9 +13,8 @@ use super::{
 use crate::group::{Report, ascii};
 use crate::reason::Reason;
 use crate::resource::client_request::ClientRequest;
-use crate::resource::record::{LoadError, Record};
+use crate::resource::record::Record;
 use crate::resource::{self, Attempts, Found, Outcome};
-use bytes::Bytes;
 use crawlspace_archive::row::Row;
 
 /// Maximum size of a row in a header, in bytes. A longer one is left out.
@@ -171,16 +169,4 @@ fn not_found(tried: &Attempts, url: &str, report: &Report) -> Response<Body> {
     } else {
         fresh(response)
     }
-}
-
-/// Pieces as they come. A failure cuts the connection, so that the client sees that the answer is incomplete.
-pub(super) fn pieces(pieces: BoxStream<'static, Result<Bytes, LoadError>>) -> Body {
-    let span = tracing::Span::current();
-    frames(pieces.map(move |piece| match piece {
-        Ok(bytes) => Ok(Frame::data(bytes)),
-        Err(error) => {
-            span.in_scope(|| tracing::warn!(%error, "a record broke off"));
-            Err(Broken(error.to_string()))
-        }
-    }))
 }

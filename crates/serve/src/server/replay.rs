@@ -12,16 +12,14 @@ use http::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
     HeaderName, HeaderValue, LINK, LOCATION,
 };
-use http::{HeaderMap, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{HeaderMap, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 use percent_encoding::{CONTROLS, percent_encode};
 use url::Url;
 
-use super::body::whole;
-use super::links::{BaseUrl, in_header, link, memento_link, quoted, target, timemap_link};
-use super::record::{Form, pieces};
-use super::{Body, RequestTarget, empty, message, resource};
+use super::body::{pieces, whole};
+use super::links::{BaseUrl, in_header, link, memento_link, quoted, timemap_link};
+use super::{Body, empty, message};
 use crate::resource::captured::{Captured, Pieces, unchunked};
 use crate::resource::record::{LoadError, Record};
 use crawlspace_warc::http::{Head, MAX_HEAD};
@@ -44,8 +42,6 @@ const SOURCE: HeaderName = HeaderName::from_static("x-archive-src");
 
 /// Limit of names and values of a captured header that go on. A header of `http` has room for some 24 000 names.
 const MAX_FIELDS: usize = 1000;
-/// What a browser says when it fetches the script of a service worker.
-const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
 /// Digits of a moment down to the millisecond. Queries take it down to the second.
 const MAX_DIGITS: usize = 17;
 const DIGITS: usize = 14;
@@ -57,24 +53,6 @@ pub(crate) fn parts(path: &str) -> Option<(&str, &str)> {
     let is_moment = moment.len() <= MAX_DIGITS && moment.bytes().all(|byte| byte.is_ascii_digit());
     let digits = moment.get(..DIGITS).unwrap_or(moment);
     is_moment.then_some((digits, url))
-}
-
-/// The capture that is closest to a moment, or to now.
-pub(super) async fn answer(
-    asked: &RequestTarget<'_>,
-    request: Request<Incoming>,
-    (moment, path): (&str, &str),
-) -> Response<Body> {
-    if request.headers().contains_key(SERVICE_WORKER) {
-        let text = "a captured script cannot be a service worker of this server";
-        return message(StatusCode::FORBIDDEN, text);
-    }
-    let query = url::form_urlencoded::Serializer::new(String::new())
-        .append_pair("url", &target(path, request.uri().query()))
-        .append_pair("matchType", "exact")
-        .append_pair("closest", if moment.is_empty() { "now" } else { moment })
-        .finish();
-    resource::answer(asked, request, Form::Replay, &query).await
 }
 
 /// The captured response. `source` is the source that the record came from.

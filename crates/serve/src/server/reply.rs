@@ -34,6 +34,13 @@ pub(super) fn page(
     response
 }
 
+/// Marks an answer that is true only now as one that caches must not store.
+pub(super) fn fresh(mut response: Response<Body>) -> Response<Body> {
+    let value = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(header::CACHE_CONTROL, value);
+    response
+}
+
 /// An answer without a body.
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(whole(Vec::new()));

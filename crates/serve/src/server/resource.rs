@@ -1,14 +1,15 @@
-//! `/<coll>/resource` and `/<coll>/resource-post`.
+//! `/<coll>/resource`, `/<coll>/resource-post`, and `/<coll>/<timestamp>id_/<url>`.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{BoxStream, StreamExt};
-use http::header::{ALLOW, CONNECTION, HeaderValue};
+use http::header::{ALLOW, CONNECTION, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, BodyStream};
 use hyper::body::{Body as _, Incoming};
 
+use super::links::target;
 use super::record::{self, Form};
 use super::{Body, RequestTarget, message};
 use crate::resource::client_request::ClientRequest;
@@ -17,6 +18,8 @@ use crate::resource::request_message;
 use crate::resource::spool::Spooled;
 use crawlspace_archive::source::SourceError;
 
+/// What a browser says when it fetches the script of a service worker.
+const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
 /// Maximum size of the body of a request, in bytes.
 const MAX_BODY: u64 = 64 << 20;
 /// Timeout of the body of a request, until all of it has arrived.
@@ -49,6 +52,24 @@ pub(super) async fn answer(
     };
     let message = ClientRequest::plain(method, &parts.headers, spooled);
     record::answer(asked, &parts.headers, form, query, message).await
+}
+
+/// The capture that is closest to a moment, or to now.
+pub(super) async fn replay(
+    asked: &RequestTarget<'_>,
+    request: Request<Incoming>,
+    (moment, path): (&str, &str),
+) -> Response<Body> {
+    if request.headers().contains_key(SERVICE_WORKER) {
+        let text = "a captured script cannot be a service worker of this server";
+        return message(StatusCode::FORBIDDEN, text);
+    }
+    let query = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("url", &target(path, request.uri().query()))
+        .append_pair("matchType", "exact")
+        .append_pair("closest", if moment.is_empty() { "now" } else { moment })
+        .finish();
+    answer(asked, request, Form::Replay, &query).await
 }
 
 /// Loads what the request gets that is in the body.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
@@ -11,6 +11,7 @@ use crawlspace_archive::timestamp::Timestamp;
 
 use super::body::Body;
 use super::indexes::listing;
+pub(super) use super::reply::fresh;
 use super::reply::{json as reply_json, message, page};
 use crate::Federation;
 use crate::breaker::BreakerState;
@@ -283,11 +284,4 @@ fn labels<'a>(seen: &'a Seen, step: &'a str) -> [(&'static str, &'a str); 4] {
 fn late() -> Response<Body> {
     let text = "looking at all sources takes too long: a file system may hang";
     message(StatusCode::SERVICE_UNAVAILABLE, text)
-}
-
-/// Marks an answer that is true only now as one that caches must not store.
-pub(super) fn fresh(mut response: Response<Body>) -> Response<Body> {
-    let value = HeaderValue::from_static("no-store");
-    response.headers_mut().insert(header::CACHE_CONTROL, value);
-    response
 }

@@ -5,8 +5,8 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::body::Body;
-use super::index::{refusal, with_errors};
 use super::links::{BaseUrl, link, memento_link, target, timemap_link};
+use super::output::{refusal, with_errors};
 use super::reply::{empty, message};
 use super::{RequestTarget, only_read};
 use crate::collection::{Failure, next};

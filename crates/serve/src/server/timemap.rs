@@ -8,9 +8,8 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::body::Body;
-use super::index::{refusal, respond, rows_as_text, with_errors};
 use super::links::{BaseUrl, link, memento_link, quoted, target, timemap_link};
-use super::output::Writer;
+use super::output::{Writer, refusal, respond, rows_as_text, with_errors};
 use super::reply::message;
 use super::{RequestTarget, only_read};
 use crate::collection::{Failure, Rows, next};

@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::super::body::Body;
+use super::super::reply::fresh;
 use super::super::reply::{json as reply_json, message};
-use super::super::state::fresh;
 use crate::indexes::Indexes;
 use crate::metrics::Metrics;
 use crawlspace_archive::timestamp::Timestamp;

@@ -18,8 +18,8 @@ use tokio::task::spawn_blocking;
 
 use super::body::{Body, Broken, frames, whole};
 use super::only_read;
+use super::reply::fresh;
 use super::reply::{empty, json as reply_json, message};
-use super::state::fresh;
 use crate::Federation;
 use crate::indexes::{BuildStatus, Outcome, Refused};
 use crawlspace_jobs::{Error, Id, Index, IndexKind, JobSet, Missing, MissingJob, Parcel, reasons};

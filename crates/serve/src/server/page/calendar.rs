@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::search::Search;
 use crawlspace_archive::timestamp::Timestamp;
 
 const MONTHS: [&str; 12] = [
@@ -99,18 +98,18 @@ impl Span {
 /// How many captures there are in each part of a span.
 pub(super) type Counts = BTreeMap<Span, u64>;
 
-/// Where in time this is, with ways back.
-pub(crate) fn path(search: &Search<'_>) -> Markup {
-    let last = search.span.digits().len();
+/// Where in time a span is, with ways back. `link` is the page of a span.
+pub(crate) fn path(shown: &Span, link: impl Fn(&Span) -> String) -> Markup {
+    let last = shown.digits().len();
     html! {
         nav aria-label="Time" {
             ol class="path" {
-                @for span in search.span.path() {
+                @for span in shown.path() {
                     li {
                         @if span.digits().len() == last {
                             span aria-current="true" { (span.short()) }
                         } @else {
-                            a href=(search.link(&span)) { (span.short()) }
+                            a href=(link(&span)) { (span.short()) }
                         }
                     }
                 }
@@ -120,9 +119,9 @@ pub(crate) fn path(search: &Search<'_>) -> Markup {
 }
 
 /// The parts of a span with captures, as links that narrow down to them.
-pub(crate) fn calendar(search: &Search<'_>, counts: &Counts) -> Markup {
-    match search.span.digits().len() {
-        6 => month(search, counts),
+pub(crate) fn calendar(shown: &Span, counts: &Counts, link: impl Fn(&Span) -> String) -> Markup {
+    match shown.digits().len() {
+        6 => month(shown, counts, link),
         8 => html! {},
         _ => {
             let most = counts.values().copied().max().unwrap_or(1).max(1);
@@ -130,7 +129,7 @@ pub(crate) fn calendar(search: &Search<'_>, counts: &Counts) -> Markup {
                 ul class="spans" {
                     @for (span, count) in counts {
                         li {
-                            a href=(search.link(span)) { (span.short()) }
+                            a href=(link(span)) { (span.short()) }
                             // The number says the same.
                             meter min="0" max=(most) value=(count) aria-hidden="true" {}
                             span class="count" { (super::counted(*count, "capture")) }
@@ -143,15 +142,15 @@ pub(crate) fn calendar(search: &Search<'_>, counts: &Counts) -> Markup {
 }
 
 /// A month with its weeks.
-fn month(search: &Search<'_>, counts: &Counts) -> Markup {
-    let Some((before, days)) = shape(&search.span) else {
+fn month(shown: &Span, counts: &Counts, link: impl Fn(&Span) -> String) -> Markup {
+    let Some((before, days)) = shape(shown) else {
         return html! {};
     };
     let cells = (0..before).map(|_| None).chain((1..=days).map(Some));
     let cells: Vec<Option<i64>> = cells.collect();
     html! {
         table class="month" {
-            caption { "Captures of " (search.span.long()) }
+            caption { "Captures of " (shown.long()) }
             thead {
                 tr { @for day in WEEKDAYS { th scope="col" { (day) } } }
             }
@@ -159,12 +158,12 @@ fn month(search: &Search<'_>, counts: &Counts) -> Markup {
                 @for week in cells.chunks(WEEKDAYS.len()) {
                     tr {
                         @for cell in week {
-                            @let day = cell.map(|day| Span(format!("{}{day:02}", search.span.digits())));
+                            @let day = cell.map(|day| Span(format!("{}{day:02}", shown.digits())));
                             @let count = day.as_ref().and_then(|day| counts.get(day));
                             @match (day, count) {
                                 (Some(day), Some(count)) => {
                                     td class="has" {
-                                        a href=(search.link(&day)) { (day.short()) }
+                                        a href=(link(&day)) { (day.short()) }
                                         " "
                                         span class="count" { (count) }
                                     }

@@ -15,8 +15,8 @@ use crate::collection::{Collection, next};
 use crate::group::Report;
 use crate::query::Query;
 use crate::reason::Reason;
-use crate::server::index::status_of;
 use crate::server::links::BaseUrl;
+use crate::server::output::status_of;
 use crawlspace_archive::row::Row;
 use crawlspace_archive::timestamp::Timestamp;
 
@@ -193,8 +193,8 @@ impl SearchResult {
                         @for (name, reason) in &self.missing { li { b { (name) } ": " (reason) } }
                     }
                 }
-                (path(search))
-                (calendar(search, &self.counts))
+                (path(&search.span, |span| search.link(span)))
+                (calendar(&search.span, &self.counts, |span| search.link(span)))
                 @if self.total == 0 {
                     p { "The index of " b { (search.collection) } " has nothing here." }
                 } @else {
