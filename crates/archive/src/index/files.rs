@@ -1,7 +1,6 @@
 //! Files of a query, and where in each it begins.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::cursor::{Cursor, Text};

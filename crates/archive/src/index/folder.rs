@@ -12,12 +12,13 @@ use std::time::Instant;
 
 use tokio::runtime::Handle;
 
+use super::entry::Entry;
 use super::package::{Listed, Package};
 use crate::net::Net;
 use crate::sorted::disorder::disorder;
 use crate::sorted::file::{NamedFile, is_gone};
 use crate::wacz::{Location, Manifest, Options};
-use crate::zipnum::cluster::{Cluster, is_secondary};
+use crate::zipnum::cluster::is_secondary;
 
 /// Maximum depth of folders in folders.
 const MAX_DEPTH: usize = 16;

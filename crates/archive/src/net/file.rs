@@ -18,6 +18,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, RANGE};
 use tokio::runtime::Handle;
 use url::Url;
 
+use super::RETRIED_STATUSES;
 use super::range::{Part, Validators, field, foreign_coding, total};
 use super::{BodyStream, Net, Request, shown};
 use crate::source::{Limits, SourceError};

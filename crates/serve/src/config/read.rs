@@ -10,7 +10,7 @@ use super::fields::meant;
 use super::location::network;
 use super::pywb;
 pub(super) use super::yaml::each;
-use super::yaml::{self, Node, Value};
+use super::yaml::{self, Node};
 use crate::config::{Config, ConfigErrors, Loader, Remark};
 use crate::rules::Access;
 use crawlspace_archive::net::Network;

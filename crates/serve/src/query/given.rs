@@ -54,7 +54,9 @@ impl<'a> Given<'a> {
             name => name,
         };
         match NAMES.iter().find(|name| **name == known) {
-            Some(name) => drop(self.values.insert(name, value)),
+            Some(name) => {
+                self.values.insert(*name, value);
+            }
             None => self.ignore(name),
         }
     }

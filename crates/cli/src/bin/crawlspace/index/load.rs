@@ -19,7 +19,12 @@ pub(super) enum Source {
 }
 
 impl Source {
-    pub(super) fn get(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
+    pub(super) fn get(
+        &self,
+        kind: IndexKind,
+        jobs: &JobSet,
+        work: &Work,
+    ) -> Result<JobIndex, crawlspace_jobs::Error> {
         match self {
             Source::Caches(caches) => caches.get_index(kind, jobs, work),
             Source::Server(client) => client.get_index(kind, jobs, work),
