@@ -243,7 +243,7 @@ fn rules() -> impl Strategy<Value = Option<Arc<Rules>>> {
     let embargo = (dates, access()).prop_map(|(dates, access)| Embargo { dates, access });
     (access(), option::of(embargo)).prop_map(|(default, embargo)| {
         let hides = default > Access::Allow || embargo.is_some();
-        hides.then(|| Arc::new(Rules::read(Vec::new(), default, embargo).unwrap()))
+        hides.then(|| Arc::new(Rules::read(Vec::new(), default, embargo, "public").unwrap()))
     })
 }
 
