@@ -132,16 +132,15 @@ fn series_are_limited_and_the_rest_is_counted() {
     }
 }
 
-/// How many calls of each command there were since the figures were reset, and how long they took in µs.
-fn calls(stats: &str) -> BTreeMap<&str, [u64; 2]> {
+/// How many calls of each command there were since the figures were reset.
+fn calls(stats: &str) -> BTreeMap<&str, u64> {
     let lines = stats
         .lines()
         .filter_map(|line| line.strip_prefix("cmdstat_"));
     let calls = lines.map(|line| {
         let (name, figures) = line.split_once(':').expect("a name");
-        let mut figures = figures.split(['=', ',']).skip(1).step_by(2);
-        let mut next = || figures.next().expect("a figure").parse().expect("a number");
-        (name, [next(), next()])
+        let times = figures.split(['=', ',']).nth(1).expect("a figure");
+        (name, times.parse().expect("a number"))
     });
     calls.collect()
 }
@@ -181,29 +180,25 @@ fn a_look_at_as_much_as_is_looked_at_is_some_quick_commands() {
         ok!(c, "CHG.NEXT", &frontier);
         ok!(c, "TAGS.ADD", format!("space-{n}"), "RECORD", "r", "public");
     }
-    // Others have the processor, too: the quickest of some looks counts.
-    let microseconds = (0..10).map(|_| {
-        ok!(c, "CONFIG", "RESETSTAT");
-        let seen = exporter(&format!("--once --limit {LIMIT} --redis {}", server.url()));
-        assert_eq!(seen.status, 0, "{seen:?}");
-        let stats = ok!(c, "INFO", "commandstats").text();
-        let mut calls = calls(&stats);
-        calls.remove("config|resetstat");
-        for (name, times) in [
-            ("info", 1),
-            ("dedupe.stats", LIMIT),
-            ("chg.info", LIMIT),
-            ("tags.info", LIMIT),
-        ] {
-            assert_eq!(calls[name][0], times, "{name}: {stats}");
-        }
-        for name in ["scan", "keys", "dedupe.crawls"] {
-            assert!(!calls.contains_key(name), "{name}: {stats}");
-        }
-        calls.values().map(|[_, took]| took).sum::<u64>()
-    });
-    let quickest = microseconds.min().expect("some looks");
-    assert!(quickest <= 1000, "{quickest} µs of the server");
+    ok!(c, "CONFIG", "RESETSTAT");
+    let seen = exporter(&format!("--once --limit {LIMIT} --redis {}", server.url()));
+    assert_eq!(seen.status, 0, "{seen:?}");
+    let stats = ok!(c, "INFO", "commandstats").text();
+    let mut calls = calls(&stats);
+    calls.remove("config|resetstat");
+    for (name, times) in [
+        ("info", 1),
+        ("dedupe.stats", LIMIT),
+        ("chg.info", LIMIT),
+        ("tags.info", LIMIT),
+    ] {
+        assert_eq!(calls.remove(name), Some(times), "{name}: {stats}");
+    }
+    // What is left is quick: the memory of keys, and how many leases run out.
+    assert!(calls.values().sum::<u64>() <= 30 * LIMIT, "{stats}");
+    for name in ["scan", "keys", "dedupe.crawls"] {
+        assert!(!calls.contains_key(name), "{name}: {stats}");
+    }
 }
 
 #[test]
