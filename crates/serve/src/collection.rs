@@ -140,7 +140,7 @@ impl Collection {
 
     /// Whether an access rule blocks the record of a row.
     pub(crate) fn blocks_record(&self, row: &Row) -> bool {
-        let access = |rules: &Arc<Rules>| rules.access(row, Timestamp::now());
+        let access = |rules: &Arc<Rules>| rules.access(row, Timestamp::now(), &mut None);
         self.rules.as_ref().map(access) == Some(rules::Access::Block)
     }
 
@@ -289,7 +289,9 @@ impl Collection {
             rows = visible(rows, access, query);
         }
         if let Some(rules) = self.rules.clone() {
-            rows = rows.map(move |batch| Ok(allowed(batch?, &rules))).boxed();
+            let mut near = None;
+            let allowed = move |batch: Result<_, _>| Ok(allowed(batch?, &rules, &mut near));
+            rows = rows.map(allowed).boxed();
         }
         if let Some(mut operations) = Operations::of(query) {
             let ended = rows.map(Some).chain(stream::once(async { None }));
@@ -545,11 +547,11 @@ fn visible(rows: Rows, access: Access, query: &Arc<Query>) -> Rows {
 }
 
 /// The rows that access rules do not exclude; those whose records are blocked say it, as in pywb.
-fn allowed(rows: Batch, rules: &Rules) -> Batch {
+fn allowed(rows: Batch, rules: &Rules, near: &mut Option<usize>) -> Batch {
     let now = Timestamp::now();
     let allowed = rows
         .into_iter()
-        .filter_map(|row| match rules.access(&row, now) {
+        .filter_map(|row| match rules.access(&row, now, near) {
             rules::Access::Exclude => None,
             rules::Access::Block => Some(row.with(r#""access": "block""#)),
             _ => Some(row),

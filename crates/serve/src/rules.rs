@@ -338,10 +338,38 @@ impl Rules {
         &self.keys[rule.begin as usize..rule.end as usize]
     }
 
+    /// How many rules have a key that is not greater than a urlkey. `near` is that number for another urlkey: from the
+    /// number for one that sorts shortly before, few keys are compared. `None` compares keys of all rules.
+    fn not_after(&self, urlkey: &[u8], near: Option<usize>) -> usize {
+        let is_counted = |rule: &Rule| self.key(rule) <= urlkey;
+        let (mut begin, mut end) = (0, self.rules.len());
+        if let Some(near) = near
+            && self.rules[..near].last().is_none_or(is_counted)
+        {
+            begin = near;
+            let mut step = 1;
+            while let Some(rule) = self.rules.get(begin + step) {
+                if !is_counted(rule) {
+                    end = begin + step;
+                    break;
+                }
+                begin += step;
+                step *= 2;
+            }
+        }
+        begin + self.rules[begin..end].partition_point(is_counted)
+    }
+
     /// What the rule with the longest key gives that matches and whose condition holds, and its public message; or the
-    /// default. A capture whose date is needed and unreadable is excluded.
-    fn of(&self, urlkey: &[u8], timestamp: &[u8], now: Timestamp) -> (Access, Option<&str>) {
-        let after = self.rules.partition_point(|rule| self.key(rule) <= urlkey);
+    /// default. A capture whose date is needed and unreadable is excluded. `after` is how many rules have a key that is
+    /// not greater than the urlkey.
+    fn of(
+        &self,
+        urlkey: &[u8],
+        timestamp: &[u8],
+        now: Timestamp,
+        after: usize,
+    ) -> (Access, Option<&str>) {
         // Every prefix of the urlkey is a prefix of the last key that is not greater.
         let mut next = after.checked_sub(1);
         while let Some(rule) = next.and_then(|index| self.rules.get(index)) {
@@ -363,9 +391,12 @@ impl Rules {
         (self.default, None)
     }
 
-    /// What readers get now of a capture: [`Access::Allow`], [`Access::Block`] or [`Access::Exclude`].
-    pub fn access(&self, row: &Row, now: Timestamp) -> Access {
-        self.verdict(row.urlkey(), row.timestamp(), now).0
+    /// What readers get now of a capture: [`Access::Allow`], [`Access::Block`] or [`Access::Exclude`]. `near` is kept from
+    /// one row of an answer to the next, and is `None` for the first: rows in the order of their urlkeys take less time.
+    pub fn access(&self, row: &Row, now: Timestamp, near: &mut Option<usize>) -> Access {
+        let after = self.not_after(row.urlkey(), *near);
+        *near = Some(after);
+        self.verdict_at(row.urlkey(), row.timestamp(), now, after).0
     }
 
     /// What readers get of the capture of a urlkey at 14 digits, as [`access`](Rules::access) has it, and the public
@@ -376,7 +407,17 @@ impl Rules {
         timestamp: &[u8],
         now: Timestamp,
     ) -> (Access, Option<&str>) {
-        let (access, message) = self.of(urlkey, timestamp, now);
+        self.verdict_at(urlkey, timestamp, now, self.not_after(urlkey, None))
+    }
+
+    fn verdict_at(
+        &self,
+        urlkey: &[u8],
+        timestamp: &[u8],
+        now: Timestamp,
+        after: usize,
+    ) -> (Access, Option<&str>) {
+        let (access, message) = self.of(urlkey, timestamp, now, after);
         let embargo = match (access, &self.embargo) {
             (Access::AllowIgnoreEmbargo, _) => return (Access::Allow, message),
             (Access::Exclude, _) | (_, None) => return (access, message),

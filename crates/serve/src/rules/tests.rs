@@ -440,13 +440,17 @@ proptest! {
             condition: NONE,
         });
         rules.take(read.collect()).unwrap();
+        let mut near = None;
         for urlkey in &asked {
+            let after = rules.not_after(urlkey.as_bytes(), None);
+            prop_assert_eq!(rules.not_after(urlkey.as_bytes(), near), after, "{} from {:?}", urlkey, near);
+            near = Some(after);
             let matching = given.iter().filter(|(key, is_exact, _)| {
                 if *is_exact { urlkey == key } else { urlkey.starts_with(key.as_str()) }
             });
             let best = matching.max_by_key(|(key, is_exact, access)| (key.len(), *is_exact, Access::ALL[*access]));
             let expected = best.map_or(Access::Allow, |(_, _, access)| Access::ALL[*access]);
-            prop_assert_eq!(rules.of(urlkey.as_bytes(), NOW, now()).0, expected, "{}", urlkey);
+            prop_assert_eq!(rules.of(urlkey.as_bytes(), NOW, now(), after).0, expected, "{}", urlkey);
         }
     }
 }

@@ -1,10 +1,12 @@
-//! `crawlspace serve` against pywb's index and resource server: F1 to F5, U1; its WACZ files against plain files: U2.
+//! `crawlspace serve` against pywb's index and resource server: F1 to F5, U1; its WACZ files against plain files: U2; with
+//! access rules and without: U3.
 
 mod closest;
 mod corpus;
 mod hanging;
 mod lookups;
 mod packages;
+mod rules;
 mod serving;
 mod throughput;
 mod upstream;
@@ -28,6 +30,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("F5", &|| closest::measure(plan, &corpus, peer)),
         ("U1", &|| lookups::measure(plan, &corpus, peer)),
         ("U2", &|| packages::measure(plan, &corpus)),
+        ("U3", &|| rules::measure(plan, &corpus)),
     ]);
     let peer = match peer {
         Some(_) => {
