@@ -13,8 +13,8 @@ mod grammar_tests;
 /// server around them.
 #[cfg(all(feature = "module", not(test)))]
 #[global_allocator]
-static ALLOCATOR: crawlspace_host::server::api::RedisAlloc =
-    crawlspace_host::server::api::RedisAlloc;
+static ALLOCATOR: crawlspace_host::server::allocator::ServerMemory =
+    crawlspace_host::server::allocator::ServerMemory;
 
 /// Called by the server when it loads the module.
 ///

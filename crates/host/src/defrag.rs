@@ -2,6 +2,8 @@
 
 use std::mem::{ManuallyDrop, size_of, take};
 
+use crate::aligned::ALIGNED;
+
 /// Asks for each piece of memory whether it should move.
 pub struct Mover<'a> {
     ask: &'a mut dyn FnMut(*mut u8) -> *mut u8,
@@ -19,6 +21,7 @@ impl<'a> Mover<'a> {
 
     /// Moves what a list holds, if it should.
     pub fn list<T: Copy>(&mut self, list: &mut Vec<T>) {
+        const { assert!(align_of::<T>() <= ALIGNED) } // a whole block of the server's
         if list.capacity() == 0 || size_of::<T>() == 0 {
             return;
         }

@@ -4,6 +4,7 @@
 //! values) needs no server: tests put [`keyspace::memory`] in its place. What touches the server is in
 //! `server`, behind the feature of that name.
 
+pub mod aligned;
 #[cfg(any(feature = "server", test))]
 pub mod cluster;
 pub mod defrag;

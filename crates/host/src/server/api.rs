@@ -4,7 +4,6 @@
 //! calls happen on the server's main thread. The safe wrapper of the crate is not used: it lacks
 //! most of what this module needs, and costs a fifth of a look-up.
 
-pub use redis_module::alloc::RedisAlloc;
 pub use redis_module::raw;
 
 use std::ffi::CString;

@@ -9,6 +9,7 @@ use super::api::{Ctx, Level, RawCtx, log, raw, rm, string_bytes};
 use super::config::Setting;
 use super::info::{Metric, Named};
 use super::{alarm, cluster, config, guard, info, job, notify, worker};
+use crate::aligned::ALIGNED;
 
 const NAME: &CStr = c"crawlspace";
 
@@ -204,7 +205,7 @@ fn allocator_aligns() -> bool {
     // SAFETY: main thread, after the function table is filled; the block is freed once.
     unsafe {
         let block = rm!(RedisModule_Alloc(SIZE));
-        let aligned = (block as usize).is_multiple_of(align_of::<u128>());
+        let aligned = (block as usize).is_multiple_of(ALIGNED);
         rm!(RedisModule_Free(block));
         aligned
     }

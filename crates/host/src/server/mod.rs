@@ -4,6 +4,7 @@
 
 pub mod acl;
 pub mod alarm;
+pub mod allocator;
 pub mod api;
 pub mod blocked;
 mod call_reply;

@@ -1,0 +1,55 @@
+//! Memory that is aligned better than the server's allocator does it.
+
+/// Alignment of every block that the server gives, in bytes. jemalloc aligns large powers of two better, and a server may
+/// be built without it.
+pub const ALIGNED: usize = align_of::<u128>();
+
+/// The part of a block that is aligned to `align` bytes; the block's address is written in front of it.
+///
+/// # Safety
+/// `block` is aligned to [`ALIGNED`] bytes and is `align` bytes larger than the part has to be; `align` is a power of two
+/// above [`ALIGNED`].
+pub unsafe fn part_of(block: *mut u8, align: usize) -> *mut u8 {
+    let after = align - block.addr() % align;
+    // SAFETY: at most `align` bytes after the block's begin; and at least `ALIGNED`, of which both addresses are
+    // multiples, and which is room for an address.
+    unsafe {
+        let part = block.add(after);
+        part.cast::<*mut u8>().sub(1).write(block);
+        part
+    }
+}
+
+/// The block that a part belongs to.
+///
+/// # Safety
+/// `part` was made by [`part_of`].
+pub unsafe fn block_of(part: *mut u8) -> *mut u8 {
+    // SAFETY: it is there.
+    unsafe { part.cast::<*mut u8>().sub(1).read() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_aligned_and_within_its_block_wherever_that_begins() {
+        for align in [32, 64, 4096] {
+            let mut memory = vec![0_u128; 3 * align / ALIGNED];
+            for begin in 0..align / ALIGNED {
+                let block = &mut memory[begin..][..2 * align / ALIGNED];
+                let room = block.as_mut_ptr_range();
+                let (first, end) = (room.start.cast::<u8>(), room.end.cast::<u8>());
+                // SAFETY: the block is there, twice as large as `align`, and aligned as a number of 16 bytes.
+                let (part, found) = unsafe {
+                    let part = part_of(first, align);
+                    (part, block_of(part))
+                };
+                assert!(part.addr().is_multiple_of(align));
+                assert!(part > first && part.addr() + align <= end.addr());
+                assert_eq!(found, first);
+            }
+        }
+    }
+}
