@@ -7,6 +7,7 @@
 pub use redis_module::raw;
 
 use std::ffi::CString;
+use std::mem::ManuallyDrop;
 use std::os::raw::{c_char, c_int};
 use std::ptr;
 
@@ -94,6 +95,19 @@ impl RmString {
         unsafe {
             rm!(RedisModule_RetainString(ptr::null_mut(), raw));
             RmString::from_owned(raw)
+        }
+    }
+
+    /// The string without room for more bytes, for readers beyond the command that it is an argument of. The server takes
+    /// that room from long arguments that somebody holds when the command returns, and their bytes may move then.
+    ///
+    /// # Safety
+    /// Nobody reads the bytes of the string at the address that they had.
+    pub(crate) unsafe fn trimmed(self) -> RmString {
+        // SAFETY: main thread; the string is alive. The reference that is taken over is the one that is not dropped.
+        unsafe {
+            rm!(RedisModule_TrimStringAllocation(self.raw));
+            RmString::from_owned(ManuallyDrop::new(self).raw)
         }
     }
 

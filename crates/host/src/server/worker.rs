@@ -52,7 +52,7 @@ impl Terms {
 /// an outcome, and pauses where its turn says so.
 type Work = Box<dyn FnMut(&[&[u8]], &mut dyn Turn) -> Option<Outcome> + Send>;
 
-/// Arguments of a command that a thread reads: their bytes do not change while somebody holds them.
+/// Arguments of a command that a thread reads: trimmed, so that their bytes stay where they are while somebody holds them.
 /// They are given back on the main thread, which counts who does.
 struct Held(Vec<RmString>);
 
@@ -114,7 +114,7 @@ static DONE: Mutex<Vec<Order>> = Mutex::new(Vec::new());
 /// The descriptor that tells the event loop of it.
 static EVENT: AtomicI32 = AtomicI32::new(-1);
 
-/// Hands work in for the client of `ctx`, with arguments of its command.
+/// Hands work in for the client of `ctx`, with arguments of its command, whose bytes the caller reads no more.
 /// Where a client cannot wait (`MULTI`, scripts) it is done at once.
 ///
 /// # Errors
@@ -125,11 +125,14 @@ pub fn submit(
     terms: Terms,
     mut work: impl FnMut(&[&[u8]], &mut dyn Turn) -> Option<Outcome> + Send + 'static,
 ) -> Result<Answer, String> {
-    let arguments = Held(arguments);
     if !can_block(ctx) {
+        let arguments = Held(arguments);
         let (bytes, mut turn) = (arguments.bytes(), Share::at_once(terms));
         return to_the_end(|| work(&bytes, &mut turn)).map(Answer::Reply);
     }
+    // SAFETY: all that the caller does after this is to answer.
+    let trimmed = |argument: RmString| unsafe { argument.trimmed() };
+    let arguments = Held(arguments.into_iter().map(trimmed).collect());
     let stop = Arc::new(AtomicBool::new(false));
     // SAFETY: main thread, live context of a client that may block. Client and context are given back
     // in `pass_on`, once.
