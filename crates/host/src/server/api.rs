@@ -102,7 +102,7 @@ impl RmString {
     /// that room from long arguments that somebody holds when the command returns, and their bytes may move then.
     ///
     /// # Safety
-    /// Nobody reads the bytes of the string at the address that they had.
+    /// The bytes of the string are not read any more at the address that they had.
     pub(crate) unsafe fn trimmed(self) -> RmString {
         // SAFETY: main thread; the string is alive. The reference that is taken over is the one that is not dropped.
         unsafe {
