@@ -46,6 +46,8 @@ pub struct Step {
     pub group: Group,
     /// What its rows are loaded with.
     pub resource: Vec<config::Loader>,
+    /// The first dedupe index among the sources.
+    dedupe: Option<DedupeSource>,
 }
 
 /// Rows of an answer, which ends with an error when its access point cannot be asked.
@@ -135,7 +137,7 @@ impl Collection {
 
     /// Its dedupe index, or the first of them, if it has one.
     pub(crate) fn dedupe(&self) -> Option<&DedupeSource> {
-        self.members().find_map(|member| member.source.dedupe())
+        self.steps.iter().find_map(|step| step.dedupe.as_ref())
     }
 
     /// Whether an access rule blocks the record of a row.
@@ -485,6 +487,7 @@ pub(crate) struct Pages {
 impl Step {
     fn open(config: &config::Step, net: &Arc<Net>, packages: &Packages) -> Step {
         let live = config.resource.contains(&config::Loader::Live);
+        let mut dedupe = None;
         let members = config.sources.iter().map(|source| {
             let kind = source.kind.word();
             let mut limits = Limits {
@@ -505,20 +508,23 @@ impl Step {
                 limits,
                 live,
             };
+            let name = Arc::clone(&identity.name);
+            let opened = sources::open(source, identity, net, packages);
+            dedupe = dedupe.take().or(opened.dedupe);
             Arc::new(Member {
-                name: Arc::clone(&identity.name),
+                name,
                 kind,
                 limits,
-                source: sources::open(source, identity, net, packages),
+                source: opened.source,
                 breaker: Default::default(),
                 figures: Default::default(),
             })
         });
+        let members = members.collect();
         Step {
-            group: Group {
-                members: members.collect(),
-            },
+            group: Group { members },
             resource: config.resource.clone(),
+            dedupe,
         }
     }
 }

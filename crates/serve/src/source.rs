@@ -7,7 +7,6 @@ use futures_util::future::BoxFuture;
 
 use super::memory::Full;
 use crate::query::Query;
-use crate::sources::DedupeSource;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::{Batches, SourceError};
 
@@ -36,12 +35,6 @@ pub trait Source: Send + Sync {
     /// Its blocks, if it is made of some: then pages of answers are counted in blocks, and no rows have
     /// to be counted.
     fn blocks(&self) -> Option<&dyn Blocks> {
-        None
-    }
-
-    /// The dedupe index that it is, which is asked by digest as well.
-    #[doc(hidden)]
-    fn dedupe(&self) -> Option<&DedupeSource> {
         None
     }
 }

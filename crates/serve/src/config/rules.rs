@@ -7,8 +7,7 @@ use super::Reader;
 use super::errors::Position;
 use super::fields::Fields;
 use super::location::path;
-use super::read::each;
-use super::yaml::Node;
+use super::yaml::{Node, each};
 use crate::rules::{Access, Dates, Embargo, Period, Rules};
 
 /// The fields of a collection that hide captures.

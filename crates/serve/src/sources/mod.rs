@@ -35,55 +35,67 @@ pub struct Identity {
     pub live: bool,
 }
 
+/// A source, and the dedupe index that it is, if it is one: that is asked by digest as well.
+pub struct Opened {
+    /// What is asked for rows.
+    pub source: Arc<dyn Source>,
+    /// What is asked by digest.
+    pub dedupe: Option<DedupeSource>,
+}
+
+impl<S: Source + 'static> From<S> for Opened {
+    fn from(source: S) -> Opened {
+        Opened {
+            source: Arc::new(source),
+            dedupe: None,
+        }
+    }
+}
+
 /// Makes a source of what the configuration says. Nothing is asked or opened yet.
 pub fn open(
     source: &config::Source,
     identity: Identity,
     net: &Arc<Net>,
     packages: &Packages,
-) -> Arc<dyn Source> {
+) -> Opened {
     let files =
         |location: &Location, choice| Arc::new(Listings::new(location.clone(), choice).over(net));
     match &source.kind {
-        SourceKind::File { path } => Arc::new(FileSource::of(files(path, Choice::All), identity)),
+        SourceKind::File { path } => FileSource::of(files(path, Choice::All), identity).into(),
         SourceKind::Dedupe { url, prefix, crawl } => {
-            let timeout = identity.limits.first;
-            Arc::new(DedupeSource::new(
-                url,
-                prefix,
-                crawl.clone(),
-                &identity.members,
-                timeout,
-            ))
+            let (crawl, timeout) = (crawl.clone(), identity.limits.first);
+            let index = DedupeSource::new(url, prefix, crawl, &identity.members, timeout);
+            Opened {
+                dedupe: Some(index.clone()),
+                ..index.into()
+            }
         }
-        SourceKind::Redis { url } => Arc::new(RedisSource::new(url, identity)),
-        SourceKind::Wacz { path } => Arc::new(FileSource::of(packages.at(path), identity)),
+        SourceKind::Redis { url } => RedisSource::new(url, identity).into(),
+        SourceKind::Wacz { path } => FileSource::of(packages.at(path), identity).into(),
         SourceKind::ZipNum { path } => {
-            Arc::new(FileSource::of(files(path, Choice::Clusters), identity))
+            FileSource::of(files(path, Choice::Clusters), identity).into()
         }
         SourceKind::Cdx {
             api_url,
             replay_url,
             dialect,
-        } => Arc::new(CdxSource::new(
+        } => CdxSource::new(
             net.clone(),
             identity,
             api_url,
             replay_url.as_deref(),
             *dialect,
-        )),
+        )
+        .into(),
         SourceKind::Memento {
             timegate_url,
             timemap_url,
             replay_url,
-        } => Arc::new(MementoSource::new(
-            net.clone(),
-            identity,
-            timegate_url,
-            timemap_url,
-            replay_url,
-        )),
-        SourceKind::Live => Arc::new(LiveSource::new(identity)),
-        SourceKind::Upstream { url } => Arc::new(UpstreamSource::new(net.clone(), identity, url)),
+        } => {
+            MementoSource::new(net.clone(), identity, timegate_url, timemap_url, replay_url).into()
+        }
+        SourceKind::Live => LiveSource::new(identity).into(),
+        SourceKind::Upstream { url } => UpstreamSource::new(net.clone(), identity, url).into(),
     }
 }

@@ -187,8 +187,4 @@ impl Source for DedupeSource {
         let problem = problem.unwrap_or_else(PoisonError::into_inner);
         problem.clone().map_or(Ok(()), Err)
     }
-
-    fn dedupe(&self) -> Option<&DedupeSource> {
-        Some(self)
-    }
 }

@@ -41,7 +41,7 @@ fn source(kind: SourceKind, net: &Arc<Net>) -> Arc<dyn Source> {
         limits,
         live: true,
     };
-    open(&source, identity, net, &Packages::new(net))
+    open(&source, identity, net, &Packages::new(net)).source
 }
 
 fn net() -> Arc<Net> {
