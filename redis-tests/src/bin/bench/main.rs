@@ -22,6 +22,7 @@ mod machine;
 mod others;
 mod report;
 mod series;
+mod slices;
 mod tags;
 mod told;
 
@@ -40,10 +41,10 @@ type Part = (&'static str, &'static str, fn(&Plan) -> Section);
 const SECTIONS: [Part; 6] = [
     (
         "dedupe",
-        "D1 D2 D3 D4 D5 D6 D7 D8 D9 packing aof",
+        "D1 D2 D3 D4 D5 D6 D7 D8 D9 D10 packing aof",
         dedupe::measure,
     ),
-    ("chg", "C1 C2 C3 C4 C5 uris", chg::measure),
+    ("chg", "C1 C2 C3 C4 C5 slices uris", chg::measure),
     ("tags", "T1 T2 records large", tags::measure),
     ("import", "", import::measure),
     ("federation", "F1 F2 F3 F4 F5 U1 U2 U3", federation::measure),

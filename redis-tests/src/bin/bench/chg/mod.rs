@@ -4,6 +4,7 @@ mod commands;
 mod cost;
 mod cycle;
 mod hosts;
+mod jobs;
 mod memory;
 mod saturated;
 mod scale;
@@ -30,6 +31,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("C3", &|| sweep::measure(plan, &hosts)),
         ("C4", &|| wakeup::measure(plan, &hosts)),
         ("C5", &|| saturated::measure(plan, &hosts)),
+        ("slices", &|| jobs::measure(plan, &hosts)),
         ("uris", &|| memory::measure(plan, &hosts)),
     ]);
     let groups = grouped(plan.scaled(1_000_000));

@@ -1,4 +1,4 @@
-//! `DEDUPE.*` against the documented plain commands, on plain keys and packed: D1 to D9.
+//! `DEDUPE.*` against the documented plain commands, on plain keys and packed: D1 to D10.
 
 mod aof;
 mod bystanders;
@@ -6,6 +6,7 @@ mod commit;
 mod corpus;
 mod documented;
 mod file;
+mod jobs;
 mod lookup;
 mod memory;
 mod packing;
@@ -33,6 +34,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("aof", &|| aof::measure(plan, &corpus)),
         ("D8", &|| removal::measure(plan, &corpus)),
         ("packing", &|| packing::measure(plan, &corpus)),
+        ("D10", &|| jobs::measure(plan, &corpus)),
     ]);
     let sample = 10_000;
     let bytes: usize = (0..sample).map(|n| corpus.record(n, 0).value().len()).sum();
