@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Cluster;
-use super::block::Block;
+use super::block::{Block, is_block};
 use crate::sorted::lines::{Lines, Pieces, Stretch};
 use crate::sorted::steps::spend;
 use crate::source::SourceError;
@@ -24,8 +24,9 @@ pub(crate) struct Blocks {
     lines: Lines<Stretch>,
     from: Vec<u8>,
     to: Vec<u8>,
-    /// Forward: the last block that begins before the span, until there is one that does not, and that one.
-    held: Option<Block>,
+    /// Forward: the line of the last block that begins before the span, until there is one that does not, and that one.
+    /// Empty when there is none.
+    held: Vec<u8>,
     /// No block of the span has been found yet.
     near: bool,
     end: bool,
@@ -49,7 +50,7 @@ impl Blocks {
             lines,
             from: from.to_vec(),
             to: to.to_vec(),
-            held: None,
+            held: Vec::new(),
             near: true,
             end: false,
             some: 0..u64::MAX,
@@ -74,7 +75,7 @@ impl Blocks {
             self.seen += 1;
             if number >= self.some.end {
                 self.end = true;
-                self.held = None;
+                self.held.clear();
                 return Ok(None);
             }
             if number >= self.some.start {
@@ -85,42 +86,49 @@ impl Blocks {
     }
 
     async fn any(&mut self) -> Result<Option<Block>, SourceError> {
-        if !self.near
-            && let Some(held) = self.held.take()
-        {
-            return Ok(Some(held));
+        if !self.near && !self.held.is_empty() {
+            return Ok(self.take_held());
         }
         while !self.end {
             if !self.lines.next().await? {
                 break;
             }
             let line = self.lines.line();
-            let Some(block) = Block::read(line) else {
+            // There may be hundreds before the first that is looked for: nothing is made of those.
+            if !is_block(line) {
                 continue;
-            };
+            }
             let before = line < &self.from[..];
             let after = !self.to.is_empty() && line >= &self.to[..];
             match self.lines {
                 // What is looked for may be at the end of the last block that begins before it.
-                Lines::Forward(_) if before && self.near => self.held = Some(block),
+                Lines::Forward(_) if before && self.near => {
+                    line.clone_into(&mut self.held);
+                }
                 Lines::Forward(_) if after => break,
                 Lines::Backward(_) if after => {}
                 Lines::Forward(_) => {
                     self.near = false;
-                    let Some(last) = self.held.take() else {
-                        return Ok(Some(block));
+                    let Some(last) = Block::read(&self.held) else {
+                        return Ok(Block::read(line));
                     };
-                    self.held = Some(block);
+                    line.clone_into(&mut self.held);
                     return Ok(Some(last));
                 }
                 Lines::Backward(_) => {
                     self.end = before;
-                    return Ok(Some(block));
+                    return Ok(Block::read(line));
                 }
             }
         }
         self.end = true;
-        Ok(self.held.take())
+        Ok(self.take_held())
+    }
+
+    fn take_held(&mut self) -> Option<Block> {
+        let held = Block::read(&self.held);
+        self.held.clear();
+        held
     }
 
     /// Sees to it that there is text of a block; false when no block is left. Lines that come before the span in the

@@ -17,8 +17,36 @@ const MAX_CACHED: usize = 16 << 20;
 /// Blocks that were unpacked lately.
 #[derive(Debug, Default)]
 pub(super) struct Unpacked {
-    kept: Mutex<VecDeque<(Which, Bytes)>>,
+    cache: Mutex<Cache>,
     failed: Mutex<VecDeque<Failed>>,
+}
+
+/// Texts of blocks, the one that was asked for last first. Each is there once.
+#[derive(Debug, Default)]
+struct Cache(VecDeque<(Which, Bytes)>);
+
+impl Cache {
+    fn get(&mut self, which: &Which) -> Option<Bytes> {
+        let found = self.0.iter().position(|(other, _)| other == which)?;
+        if found > 0 {
+            let found = self.0.remove(found)?;
+            self.0.push_front(found);
+        }
+        self.0.front().map(|(_, text)| text.clone())
+    }
+
+    /// Evicts what was not asked for longest when there is too much. Another query may have unpacked the same block at
+    /// the same time.
+    fn put(&mut self, which: Which, text: Bytes) {
+        let mut size = text.len();
+        self.0.retain(|(other, text)| {
+            *other != which && {
+                size += text.len();
+                size <= MAX_CACHED
+            }
+        });
+        self.0.push_front((which, text));
+    }
 }
 
 /// A damaged block, since when that is known, and why.
@@ -38,30 +66,28 @@ impl Unpacked {
     /// When the block is damaged, or cannot be read.
     pub(crate) async fn text(&self, file: &Snapshot, block: &Block) -> Result<Bytes, SourceError> {
         let which = (block.offset, block.length, file.version());
-        let kept = {
-            let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.iter()
-                .find(|(other, _)| *other == which)
-                .map(|(_, text)| text.clone())
-        };
-        if let Some(text) = kept {
+        if let Some(text) = self.cached(&which) {
             spend(0).await;
             return Ok(text);
         }
         until_it_may_wait().await;
+        // Another query may have unpacked it meanwhile.
+        if let Some(text) = self.cached(&which) {
+            return Ok(text);
+        }
         if let Some(error) = self.failure(&which) {
             return Err(error);
         }
         let text = unpack(file, block).await;
         let text = text.inspect_err(|error| self.note(which, error))?;
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push_front((which, text.clone()));
-        let mut size = 0;
-        kept.retain(|(_, text)| {
-            size += text.len();
-            size <= MAX_CACHED
-        });
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.put(which, text.clone());
         Ok(text)
+    }
+
+    fn cached(&self, which: &Which) -> Option<Bytes> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.get(which)
     }
 
     /// Why there is no such block, if that was found out just now.
@@ -114,4 +140,35 @@ async fn unpack(file: &Snapshot, block: &Block) -> Result<Bytes, SourceError> {
         text.push(b'\n');
     }
     Ok(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::sorted::file::NamedFile;
+    use crate::sorted::steps::wait;
+
+    #[test]
+    fn what_was_not_asked_for_longest_is_evicted_and_nothing_is_cached_twice() {
+        let file = NamedFile::made(PathBuf::from("part"), Vec::new());
+        let version = wait(file.snapshot()).unwrap().unwrap().version();
+        let text = Bytes::from(vec![0; MAX_CACHED / 4]);
+        let mut cache = Cache::default();
+        for _ in 0..3 {
+            for block in 0..4 {
+                cache.put((block, 1, version), text.clone());
+            }
+        }
+        assert_eq!(cache.0.len(), 4);
+        assert!(cache.get(&(0, 1, version)).is_some());
+        cache.put((4, 1, version), text.clone());
+        let found = (0..5).map(|block| cache.get(&(block, 1, version)).is_some());
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            [true, false, true, true, true],
+            "the second was not asked for longest"
+        );
+    }
 }
