@@ -39,11 +39,12 @@ fn each_capture_comes_once() {
     let (rows, limit) = (sized(10_000, 1_000_000), sized("700", "20000"));
     for n in 0..rows {
         let (page, status) = (n % 500, if n % 9 == 0 { 404 } else { 200 });
+        let second = n as u64 / 1000;
         lines.push(format!(
             "com,example)/{page} {} {{\"url\": \"http://example.com/{page}\", \"mime\": \"text/html\", \
              \"status\": \"{status}\", \"digest\": \"sha1:{n:032}\", \"length\": \"10\", \"offset\": \"0\", \
              \"filename\": \"a.warc.gz\"}}\n",
-            20_140_101_000_000_u64 + n / 1000,
+            20_140_101_000_000_u64 + second / 60 * 100 + second % 60,
         ));
     }
     lines.sort();

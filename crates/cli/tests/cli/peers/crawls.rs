@@ -66,7 +66,15 @@ fn a_second_crawl_that_asks_our_cdx_server_writes_revisits_alone() {
     ));
     let crawl = |collection: &str| {
         let cdx = format!("{}/{collection}/cdx", stage.url());
-        let running = warcprox.start(processes, &["--cdxserver-dedup", &cdx], &[]);
+        // It gives a request up after two seconds. 50 threads of each process at once would keep two processors busy
+        // for longer, beside a server that is not optimised.
+        let words = [
+            "--cdxserver-dedup",
+            &cdx,
+            "--cdxserver-dedup-max-threads",
+            "4",
+        ];
+        let running = warcprox.start(processes, &words, &[]);
         running.fetch(&site, 1, || ());
         let crawl = running.end();
         assert_eq!(crawl.records.len(), site.pages);
