@@ -52,6 +52,9 @@ pub fn packed_by_default() -> bool {
     std::env::var(STORAGE).is_ok_and(|storage| storage == "packed")
 }
 
+/// How long a server may take to load what it has: a frontier of 10⁸ URIs takes three minutes.
+const STARTS_WITHIN: Duration = Duration::from_secs(600);
+
 /// How a server is to be started.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -395,7 +398,7 @@ impl Server {
         let mut child = command
             .spawn()
             .unwrap_or_else(|e| panic!("{} does not start: {e}", program.to_string_lossy()));
-        let started = within(Duration::from_secs(60), || {
+        let started = within(STARTS_WITHIN, || {
             if !matches!(child.try_wait(), Ok(None)) {
                 return Some(false);
             }
