@@ -28,24 +28,21 @@ struct Cache(VecDeque<(Which, Bytes)>);
 impl Cache {
     fn get(&mut self, which: &Which) -> Option<Bytes> {
         let found = self.0.iter().position(|(other, _)| other == which)?;
-        if found > 0 {
-            let found = self.0.remove(found)?;
-            self.0.push_front(found);
-        }
-        self.0.front().map(|(_, text)| text.clone())
+        let (which, text) = self.0.remove(found)?;
+        self.0.push_front((which, text.clone()));
+        Some(text)
     }
 
     /// Evicts what was not asked for longest when there is too much. Another query may have unpacked the same block at
     /// the same time.
     fn put(&mut self, which: Which, text: Bytes) {
-        let mut size = text.len();
-        self.0.retain(|(other, text)| {
-            *other != which && {
-                size += text.len();
-                size <= MAX_CACHED
-            }
-        });
+        self.0.retain(|(other, _)| *other != which);
         self.0.push_front((which, text));
+        let mut size = 0;
+        self.0.retain(|(_, text)| {
+            size += text.len();
+            size <= MAX_CACHED
+        });
     }
 }
 
@@ -169,6 +166,11 @@ mod tests {
             found.collect::<Vec<_>>(),
             [true, false, true, true, true],
             "the second was not asked for longest"
+        );
+        cache.put((5, 1, version), Bytes::from(vec![0; MAX_CACHED + 1]));
+        assert!(
+            cache.0.is_empty(),
+            "one block above the limit is not cached"
         );
     }
 }
