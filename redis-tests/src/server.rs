@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::dataset::Snapshot;
 use crate::wait::{until, until_some, within};
-use crate::wire::{Reply, Wire};
+use crate::wire::{Reply, TIMEOUT, Wire};
 
 /// The module under test: `CRAWLSPACE_MODULE`, or the newest one in the target folder.
 ///
@@ -52,9 +52,6 @@ pub fn packed_by_default() -> bool {
     std::env::var(STORAGE).is_ok_and(|storage| storage == "packed")
 }
 
-/// How long a server may take to load what it has: a frontier of 10⁸ URIs takes three minutes.
-const STARTS_WITHIN: Duration = Duration::from_secs(600);
-
 /// How a server is to be started.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -64,6 +61,7 @@ pub struct Options {
     cluster: bool,
     environment: Vec<(String, String)>,
     storage: Option<String>,
+    timeout: Option<Duration>,
 }
 
 impl Options {
@@ -153,6 +151,12 @@ impl Options {
         self
     }
 
+    /// With another limit than a minute of the time that a start or a reply may take.
+    pub fn timeout(mut self, timeout: Duration) -> Options {
+        self.timeout = Some(timeout);
+        self
+    }
+
     /// Starts the server and waits until it answers.
     pub fn start(self) -> Server {
         Server::with(self)
@@ -227,7 +231,12 @@ impl Server {
 
     /// A plain connection over the unix socket, RESP2.
     pub fn wire(&self) -> Wire {
-        Wire::unix(&self.unix_path()).expect("the server accepts connections")
+        let wire = Wire::unix(&self.unix_path()).expect("the server accepts connections");
+        wire.within(self.timeout())
+    }
+
+    fn timeout(&self) -> Duration {
+        self.options.timeout.unwrap_or(TIMEOUT)
     }
 
     /// A plain connection over the unix socket, RESP3.
@@ -398,7 +407,7 @@ impl Server {
         let mut child = command
             .spawn()
             .unwrap_or_else(|e| panic!("{} does not start: {e}", program.to_string_lossy()));
-        let started = within(STARTS_WITHIN, || {
+        let started = within(self.timeout(), || {
             if !matches!(child.try_wait(), Ok(None)) {
                 return Some(false);
             }

@@ -66,7 +66,7 @@ pub fn assert_error(reply: &Reply, words: &str, what: &str) -> String {
 }
 
 /// How long a reply may take. A command that hangs is a failure, not a hung test.
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One word of a command: text, bytes or a number.
 pub trait Word {
@@ -362,6 +362,8 @@ pub struct Wire {
     stream: BufReader<Stream>,
     /// Push messages that arrived while a reply was awaited (RESP3).
     pushed: Vec<Reply>,
+    /// How long a reply may take.
+    timeout: Duration,
 }
 
 impl Wire {
@@ -388,7 +390,15 @@ impl Wire {
         Wire {
             stream: BufReader::with_capacity(64 << 10, stream),
             pushed: Vec::new(),
+            timeout: TIMEOUT,
         }
+    }
+
+    /// With another limit of the time that a reply may take.
+    pub fn within(mut self, timeout: Duration) -> Wire {
+        self.stream.get_ref().set_read_timeout(timeout);
+        self.timeout = timeout;
+        self
     }
 
     /// A second handle of this connection, for who wants to own one. No reply may be awaited meanwhile.
@@ -400,7 +410,7 @@ impl Wire {
             Stream::Tcp(s) => s.try_clone().map(Stream::Tcp),
             Stream::Unix(s) => s.try_clone().map(Stream::Unix),
         };
-        Wire::over(stream.expect("a second handle"))
+        Wire::over(stream.expect("a second handle")).within(self.timeout)
     }
 
     /// Switches to RESP3.
@@ -438,7 +448,7 @@ impl Wire {
     /// The next reply, or why there is none (connection gone, a minute over).
     ///
     /// # Errors
-    /// When the connection is gone, or no reply comes within a minute.
+    /// When the connection is gone, or no reply comes in time.
     pub fn try_recv(&mut self) -> std::io::Result<Reply> {
         loop {
             match self.parse()? {
@@ -458,7 +468,7 @@ impl Wire {
             std::io::BufRead::fill_buf(&mut self.stream),
             Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
         );
-        self.stream.get_ref().set_read_timeout(TIMEOUT);
+        self.stream.get_ref().set_read_timeout(self.timeout);
         silent
     }
 

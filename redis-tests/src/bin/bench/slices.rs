@@ -8,6 +8,12 @@ use crate::report::{Findings, Goal, table};
 use crate::series::{Series, time};
 use crate::told::slice_longest;
 
+/// Starts the server again with the data that it has: it forgets its longest slice so far.
+pub fn start_anew(server: &mut Server) {
+    ok!(server.wire(), "SAVE");
+    server.restart();
+}
+
 /// Figures of jobs, in the order in which they ran first.
 #[derive(Default)]
 pub struct Slices(Vec<Job>);
@@ -24,8 +30,7 @@ impl Slices {
     /// Runs a job on a server that is started again before with what it has, so that its longest slice so far is of this
     /// job.
     pub fn run(&mut self, server: &mut Server, what: &str, command: &str) {
-        ok!(server.wire(), "SAVE");
-        server.restart();
+        start_anew(server);
         let mut wire = server.wire();
         let start = Instant::now();
         wire.ok_line(command);

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use redis_tests::Server;
+use redis_tests::{Server, ok};
 
 use super::commands;
 use super::hosts::Hosts;
 use super::saturated::{WORKERS, our_pages};
-use super::{ours, queued};
+use super::{queued, quiet};
 use crate::Plan;
 use crate::chart::Chart;
 use crate::dedupe::{Footprint, rdb_bytes, reset};
@@ -23,8 +23,8 @@ const URIS: u64 = 10;
 /// Share of the groups, one in so many, at which something is measured.
 const STOPS: [u64; 3] = [100, 10, 1];
 
-/// How long `SAVE` may take: a minute and more for 10⁸ URIs.
-const SAVED_WITHIN: Duration = Duration::from_secs(600);
+/// How long it may take to save 10⁸ URIs and to load them: some minutes.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What was measured at one size.
 struct Stop {
@@ -43,7 +43,7 @@ struct Stop {
 pub fn measure(plan: &Plan) -> Section {
     let hosts = Hosts { seed: plan.seed };
     let all = plan.scaled(plan.scale.unwrap_or(GROUPS));
-    let mut server = ours();
+    let mut server = quiet(redis_tests::simulated().timeout(TIMEOUT));
     let empty = Footprint::of(&server);
     let mut there = 0;
     let stops = STOPS.map(|share| {
@@ -70,12 +70,7 @@ fn fill(server: &Server, hosts: &Hosts, groups: std::ops::Range<u64>) {
 fn stop(plan: &Plan, server: &mut Server, empty: Footprint, groups: u64) -> Stop {
     let uris = queued(server);
     let grown = Footprint::of(server).since(empty, uris);
-    let mut wire = server.wire();
-    wire.send(&["SAVE"]);
-    // Longer than a reply may take elsewhere.
-    assert!(!wire.is_silent_for(SAVED_WITHIN), "SAVE ends");
-    let saved = wire.try_recv().expect("the server answers");
-    assert!(!saved.is_error(), "SAVE said {saved:?}");
+    ok!(server.wire(), "SAVE");
     let file = rdb_bytes(server) as f64;
     let load = reset(server);
     assert_eq!(queued(server), uris);

@@ -11,6 +11,7 @@ use crate::Plan;
 use crate::others::{Long, MEANWHILE, RATE};
 use crate::report::{Findings, Goal, note, say, table};
 use crate::series::{grouped, time};
+use crate::slices::start_anew;
 
 /// Measures both directions on the corpus.
 pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
@@ -47,12 +48,6 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
         ok!(server.wire(), "SAVE");
     }
     findings(size, &both, used)
-}
-
-/// Starts the server again with the data that it has: it forgets its longest slice so far.
-fn start_anew(server: &mut Server) {
-    ok!(server.wire(), "SAVE");
-    reset(server);
 }
 
 /// Seconds that a change of the storage takes.
