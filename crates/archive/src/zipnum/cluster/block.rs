@@ -23,42 +23,28 @@ pub(crate) struct Block {
     pub lines: Option<u64>,
 }
 
-/// What a line of the secondary index says: as a [`Block`], with nothing copied.
-type Fields<'a> = (&'a [u8], &'a str, [u64; 2], [Option<u64>; 2]);
-
-/// `None` when the line is none.
-fn fields(line: &[u8]) -> Option<Fields<'_>> {
-    let mut columns = trimmed(line).split(|&byte| byte == b'\t');
-    let begin = columns.next()?;
-    let part = std::str::from_utf8(columns.next()?).ok()?;
-    let mut number = || std::str::from_utf8(columns.next()?).ok()?.parse().ok();
-    let place = [number()?, number()?];
-    (!begin.is_empty() && !part.is_empty()).then(|| (begin, part, place, [number(), number()]))
-}
-
 impl Block {
     /// `None` when the line is none.
     pub(crate) fn read(line: &[u8]) -> Option<Block> {
-        let (begin, part, [offset, length], [number, lines]) = fields(line)?;
-        Some(Block {
-            begin: begin.into(),
+        let mut columns = trimmed(line).split(|&byte| byte == b'\t');
+        let key = columns.next()?;
+        let part = std::str::from_utf8(columns.next()?).ok()?;
+        let mut number = || std::str::from_utf8(columns.next()?).ok()?.parse().ok();
+        let (offset, length) = (number()?, number()?);
+        (!key.is_empty() && !part.is_empty()).then(|| Block {
+            begin: key.into(),
             part: part.into(),
             offset,
             length,
-            number,
-            lines,
+            number: number(),
+            lines: number(),
         })
     }
 }
 
-/// Whether the line is one of a secondary index.
-pub(crate) fn is_block(line: &[u8]) -> bool {
-    fields(line).is_some()
-}
-
 /// How much of a line says where it belongs: what stands before the part.
 pub(crate) fn begin_of(line: &[u8]) -> Option<usize> {
-    fields(line)?;
+    Block::read(line)?;
     Some(memchr::memchr(b'\t', line)? + 1)
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Cluster;
-use super::block::{Block, is_block};
+use super::block::Block;
 use crate::sorted::lines::{Lines, Pieces, Stretch};
 use crate::sorted::steps::spend;
 use crate::source::SourceError;
@@ -24,9 +24,8 @@ pub(crate) struct Blocks {
     lines: Lines<Stretch>,
     from: Vec<u8>,
     to: Vec<u8>,
-    /// Forward: the line of the last block that begins before the span, until there is one that does not, and that one.
-    /// Empty when there is none.
-    held: Vec<u8>,
+    /// Forward: the last block that begins before the span, until there is one that does not, and that one.
+    held: Option<Block>,
     /// No block of the span has been found yet.
     near: bool,
     end: bool,
@@ -50,7 +49,7 @@ impl Blocks {
             lines,
             from: from.to_vec(),
             to: to.to_vec(),
-            held: Vec::new(),
+            held: None,
             near: true,
             end: false,
             some: 0..u64::MAX,
@@ -75,7 +74,7 @@ impl Blocks {
             self.seen += 1;
             if number >= self.some.end {
                 self.end = true;
-                self.held.clear();
+                self.held = None;
                 return Ok(None);
             }
             if number >= self.some.start {
@@ -86,49 +85,42 @@ impl Blocks {
     }
 
     async fn any(&mut self) -> Result<Option<Block>, SourceError> {
-        if !self.near && !self.held.is_empty() {
-            return Ok(self.take_held());
+        if !self.near
+            && let Some(held) = self.held.take()
+        {
+            return Ok(Some(held));
         }
         while !self.end {
             if !self.lines.next().await? {
                 break;
             }
             let line = self.lines.line();
-            // There may be hundreds before the first that is looked for: nothing is made of those.
-            if !is_block(line) {
+            let Some(block) = Block::read(line) else {
                 continue;
-            }
+            };
             let before = line < &self.from[..];
             let after = !self.to.is_empty() && line >= &self.to[..];
             match self.lines {
                 // What is looked for may be at the end of the last block that begins before it.
-                Lines::Forward(_) if before && self.near => {
-                    line.clone_into(&mut self.held);
-                }
+                Lines::Forward(_) if before && self.near => self.held = Some(block),
                 Lines::Forward(_) if after => break,
                 Lines::Backward(_) if after => {}
                 Lines::Forward(_) => {
                     self.near = false;
-                    let Some(last) = Block::read(&self.held) else {
-                        return Ok(Block::read(line));
+                    let Some(last) = self.held.take() else {
+                        return Ok(Some(block));
                     };
-                    line.clone_into(&mut self.held);
+                    self.held = Some(block);
                     return Ok(Some(last));
                 }
                 Lines::Backward(_) => {
                     self.end = before;
-                    return Ok(Block::read(line));
+                    return Ok(Some(block));
                 }
             }
         }
         self.end = true;
-        Ok(self.take_held())
-    }
-
-    fn take_held(&mut self) -> Option<Block> {
-        let held = Block::read(&self.held);
-        self.held.clear();
-        held
+        Ok(self.held.take())
     }
 
     /// Sees to it that there is text of a block; false when no block is left. Lines that come before the span in the
