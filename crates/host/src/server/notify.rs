@@ -75,23 +75,26 @@ pub struct Listener {
 
 static LISTENERS: MainThread<Vec<Listener>> = MainThread::new(Vec::new());
 
-/// Whether any listener says so; yes when that is unknown now.
-fn any_listener(says: impl Fn(&Listener) -> bool) -> bool {
-    LISTENERS
-        .try_borrow()
-        .is_none_or(|listeners| listeners.iter().any(says))
+/// The first listener from this place on that says so, and its place. The list is borrowed for that alone, so that a
+/// listener may cause events itself.
+fn next_listener(from: usize, says: impl Fn(&Listener) -> bool) -> Option<(usize, Listener)> {
+    let listeners = LISTENERS.try_borrow()?;
+    let mut rest = listeners.iter().enumerate().skip(from);
+    rest.find(|(_, listener)| says(listener))
+        .map(|(at, listener)| (at, *listener))
 }
 
-fn tell(ctx: Ctx, change: Change<'_>, whom: impl Fn(&Listener) -> bool) {
-    // One at a time, so that a listener may cause events itself; and without a copy of the list,
-    // because this runs for every change of every key.
-    let listener = |at: usize| LISTENERS.try_borrow()?.get(at).copied();
-    let mut at = 0;
-    while let Some(listener) = listener(at) {
-        if whom(&listener) {
-            (listener.hear)(ctx, change);
-        }
-        at += 1;
+/// Tells this listener, and those after it that say so.
+fn tell(
+    ctx: Ctx,
+    change: Change<'_>,
+    first: Option<(usize, Listener)>,
+    says: impl Fn(&Listener) -> bool,
+) {
+    let mut next = first;
+    while let Some((at, listener)) = next {
+        (listener.hear)(ctx, change);
+        next = next_listener(at + 1, &says);
     }
 }
 
@@ -112,7 +115,7 @@ extern "C" fn key_changed(
     let name = unsafe { string_bytes(key) };
     // Expiry and eviction can happen in the middle of our own writes, and are never ours.
     let forced = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
-    if !is_watching() && any_listener(|listener| (listener.marks)(name)) {
+    if !is_watching() && next_listener(0, |listener| (listener.marks)(name)).is_some() {
         watch(ctx);
     }
     if kind & raw::REDISMODULE_NOTIFY_LOADED != 0 {
@@ -126,12 +129,12 @@ extern "C" fn key_changed(
         cluster::note_event(unsafe { CStr::from_ptr(event) }, name);
     }
     let cares = |listener: &Listener| (listener.cares_for)(name);
-    if !any_listener(cares) {
-        return raw::REDISMODULE_OK as c_int;
+    let first = next_listener(0, cares);
+    if first.is_some() {
+        let _ = guarded("a keyspace event", || {
+            tell(ctx, Change::Key(selected_db(ctx), name), first, cares);
+        });
     }
-    let _ = guarded("a keyspace event", || {
-        tell(ctx, Change::Key(selected_db(ctx), name), cares);
-    });
     raw::REDISMODULE_OK as c_int
 }
 
@@ -182,7 +185,7 @@ extern "C" fn server_event(
             }
             _ => Change::Everything,
         };
-        tell(ctx, change, |_| true);
+        tell(ctx, change, next_listener(0, |_| true), |_| true);
     });
 }
 
