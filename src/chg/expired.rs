@@ -130,7 +130,7 @@ impl<K: Store> Frontier<K> {
         token: Token,
         times: u64,
     ) -> Result<Report> {
-        let key = self.uris_key(ks, &loaded.id);
+        let key = self.uris_of(ks, loaded);
         let leased = ks.uris(&key, |uris| {
             let leased = uris.leased(token)?;
             Some(Report {

@@ -3,7 +3,7 @@
 //! The keys are the truth. What is cached here is rebuilt from them at any time; whoever hears
 //! that somebody else changed them makes a new one.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use smallvec::SmallVec;
 
@@ -61,6 +61,8 @@ pub struct Frontier<K: Store> {
 pub(super) struct Loaded<K: Store> {
     pub id: Id,
     pub key: K::Name,
+    /// The key of its URIs, once it was asked for.
+    uris: OnceCell<K::Name>,
     pub group: Group,
     raw: [Option<K::Value>; FIELDS],
     /// What was written since.
@@ -336,6 +338,12 @@ impl<K: Store> Frontier<K> {
         self.key(ks, URIS, id)
     }
 
+    /// The key of the URIs that are kept for a group that was read.
+    pub(super) fn uris_of(&self, ks: &mut K, loaded: &Loaded<K>) -> K::Name {
+        let name = || self.uris_key(ks, &loaded.id);
+        loaded.uris.get_or_init(name).clone()
+    }
+
     /// The key of the numbered commands of an execution.
     pub(super) fn sequence_key(&self, ks: &mut K, execution: &[u8]) -> K::Name {
         self.key(ks, SEQUENCE, execution)
@@ -351,7 +359,7 @@ impl<K: Store> Frontier<K> {
         if !loaded.group.keeps {
             return Ok(None);
         }
-        let key = self.uris_key(ks, &loaded.id);
+        let key = self.uris_of(ks, loaded);
         Ok(ks.uris(&key, look)?)
     }
 }
@@ -363,6 +371,7 @@ impl<K: Store> Loaded<K> {
         Loaded {
             id: Id::from_slice(id),
             key,
+            uris: OnceCell::new(),
             group,
             raw,
             saved: RefCell::new(None),

@@ -285,8 +285,11 @@ fn join(numbers: &[u64]) -> Text {
 }
 
 fn push_words(text: &mut Text, kind: u8, numbers: [u64; 3]) {
-    text.extend_from_slice(&[b' ', kind, b' ']);
-    text.extend_from_slice(&join(&numbers));
+    text.extend_from_slice(&[b' ', kind]);
+    for n in numbers {
+        text.push(b' ');
+        push_number(text, n);
+    }
 }
 
 #[cfg(test)]

@@ -268,7 +268,6 @@ impl<K: Store> Frontier<K> {
         loaded: &Loaded<K>,
         change: &CountChange,
     ) -> Result<(u64, Stock)> {
-        let key = self.uris_key(ks, &loaded.id);
         match change {
             CountChange::Nothing => Ok((0, self.stock(ks, loaded)?)),
             CountChange::Uncount {
@@ -291,6 +290,7 @@ impl<K: Store> Frontier<K> {
                     due: *due,
                     failed: false,
                 };
+                let key = self.uris_of(ks, loaded);
                 let (_, stock) = ks.change_uris_then(&key, &back, Uris::stock)?;
                 Ok((0, stock.unwrap_or_default()))
             }
@@ -310,7 +310,7 @@ impl<K: Store> Frontier<K> {
         done: &Op<'_>,
         execution: Option<&[u8]>,
     ) -> Result<(u64, Stock)> {
-        let key = self.uris_key(ks, &loaded.id);
+        let key = self.uris_of(ks, loaded);
         let (_, seen) = ks.change_uris_then(&key, done, |uris| {
             let left = execution.map_or(0, |execution| uris.count_of(execution));
             (left, uris.stock())

@@ -417,7 +417,7 @@ impl<K: Store> Frontier<K> {
         let (uri, stock) = match execution {
             None => (None, self.stock(ks, loaded)?),
             Some(execution) => {
-                let key = self.uris_key(ks, &loaded.id);
+                let key = self.uris_of(ks, loaded);
                 let take = Op::Take {
                     token,
                     execution: &execution,

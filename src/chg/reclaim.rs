@@ -20,15 +20,16 @@ impl<K: Store> Frontier<K> {
     /// Looks whether URIs are kept that a group should count and does not: where nothing of this
     /// module's is in its hash, or the hash counts nothing but what is leased.
     pub(super) fn see_kept(&self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
-        let group = &mut loaded.group;
+        let group = &loaded.group;
         let looks_empty = group.keeps && group.uris <= group.holds.len() as u64;
         if group.ours && !looks_empty {
             return Ok(());
         }
-        let key = self.uris_key(ks, &loaded.id);
+        let key = self.uris_of(ks, loaded);
         let Some(kept) = ks.uris(&key, Uris::len)? else {
             return Ok(());
         };
+        let group = &mut loaded.group;
         group.keeps = true;
         if kept > group.uris {
             loaded.missing.set(kept - group.uris);
@@ -68,7 +69,7 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<bool> {
         let (busy, lost) = self.see_leases(ks, loaded, now)?;
-        let key = self.uris_key(ks, &loaded.id);
+        let key = self.uris_of(ks, loaded);
         for token in lost {
             let back = Op::Return {
                 token,
@@ -89,7 +90,7 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<(bool, Vec<Token>)> {
         let busy = ks.zset_score(&self.names.busy, &loaded.id)?;
-        let key = self.uris_key(ks, &loaded.id);
+        let key = self.uris_of(ks, loaded);
         let holds = &mut loaded.group.holds;
         let held = |token| holds.iter().any(|hold: &Hold| hold.token == token);
         let lost = ks.uris(&key, |uris| {
@@ -117,7 +118,7 @@ impl<K: Store> Frontier<K> {
         if missing == 0 {
             return Ok(());
         }
-        let key = self.uris_key(ks, &loaded.id);
+        let key = self.uris_of(ks, loaded);
         let kept = ks.uris(&key, |uris| {
             let each = uris.executions().take(COUNTED_AGAIN);
             each.map(|e| (e.id.to_vec(), e.uris)).collect::<Vec<_>>()

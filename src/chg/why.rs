@@ -92,7 +92,7 @@ impl<K: Store> Frontier<K> {
         hold: &Hold,
         now: Millis,
     ) -> Result<Reply> {
-        let key = self.uris_key(ks, &loaded.id);
+        let key = self.uris_of(ks, loaded);
         let uri = ks.uris(&key, |uris| {
             let leased = uris.leased(hold.token)?;
             Some((Reply::bulk(leased.execution), Reply::bulk(leased.uri)))
@@ -187,7 +187,7 @@ impl<K: Store> Frontier<K> {
         if paused.executions.is_empty() {
             return Ok(false);
         }
-        let key = self.uris_key(ks, &loaded.id);
+        let key = self.uris_of(ks, loaded);
         let kept = ks.uris(&key, |uris| {
             let mut executions = uris.executions();
             let free = executions.any(|share| share.queued > 0 && !paused.has(share.id));

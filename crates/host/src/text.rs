@@ -1,6 +1,7 @@
 //! Bytes from clients, made fit for error sentences.
 
 use std::fmt;
+use std::io::Write;
 
 /// Shows bytes that a client sent in an error or log line: printable ASCII as it is, everything
 /// else as `\xNN`, and long values cut.
@@ -53,8 +54,13 @@ pub fn parse_signed(bytes: &[u8]) -> Option<i64> {
 }
 
 /// Appends a number in decimal.
-pub fn push_number(text: &mut impl Extend<u8>, n: u64) {
-    text.extend(itoa::Buffer::new().format(n).bytes());
+///
+/// # Panics
+/// When the text refuses it, which memory does not.
+pub fn push_number(text: &mut impl Write, n: u64) {
+    let mut digits = itoa::Buffer::new();
+    let written = text.write_all(digits.format(n).as_bytes());
+    written.expect("memory takes what is written to it");
 }
 
 #[cfg(test)]

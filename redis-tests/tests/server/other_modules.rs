@@ -167,6 +167,45 @@ fn module_that_looks_into_the_index_during_a_write_is_refused_and_harms_nothing(
     assert_eq!(server.info_number("panics"), 0);
 }
 
+#[test]
+fn module_that_comes_later_is_told_of_changes_from_then_on() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let Some(module) = caller(&dir) else { return };
+    let server = Options::new()
+        .args(&["--enable-module-command", "yes"])
+        .start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", 0..50);
+    ok!(c, "MODULE", "LOAD", &*module.to_string_lossy());
+    assert_eq!(ok!(c, "CALLER.WATCH", P).ints(), [0, 0]);
+    add(&mut c, P, "a", 50..60);
+    let seen = ok!(c, "CALLER.WATCH", P).ints();
+    assert!(seen[0] > 0, "{seen:?}");
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn clients_are_told_of_changes_as_long_as_the_configuration_says_so() {
+    let server = Server::start();
+    let (mut c, mut listener) = (server.wire(), server.wire());
+    let channel = "__keyspace@0__:p:h:a";
+    ok!(listener, "SUBSCRIBE", channel);
+    let mut at = 0;
+    for (kinds, expected) in [("", false), ("KA", true), ("", false), ("Kh", true)] {
+        ok!(c, "CONFIG", "SET", "notify-keyspace-events", kinds);
+        for _ in 0..2 {
+            add(&mut c, P, "a", at..at + 1);
+            at += 1;
+            ok!(c, "PUBLISH", channel, "end");
+            let mut told = listener.recv().items()[2].text();
+            assert_eq!(told == "hset", expected, "{kinds}: {told}");
+            while told != "end" {
+                told = listener.recv().items()[2].text();
+            }
+        }
+    }
+}
+
 /// A command of a frontier of each kind, in an order in which all of them succeed on a fresh one.
 fn politeness() -> Vec<String> {
     let token = T0 * 1000;

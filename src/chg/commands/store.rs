@@ -61,10 +61,11 @@ impl Store for RedisKeyspace {
         op: &Op<'_>,
         look: impl FnOnce(&Uris) -> T,
     ) -> Result<(Changed, Option<T>)> {
+        let arguments = || op.to_args();
         let changed = self.change_native(key, op.makes_the_key(), |uris: &mut Uris| {
             let changed = uris.apply(op);
-            let replicated = (changed != Changed::Nothing).then(|| Replicated {
-                by: By::Arguments(op.to_args()),
+            let replicated = (changed != Changed::Nothing).then_some(Replicated {
+                by: By::Arguments(&arguments),
                 event: CHANGE,
             });
             ((changed, Some(look(uris))), replicated)

@@ -1,10 +1,13 @@
 //! Replies of the server to commands that the module runs.
 
+use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::os::raw::c_int;
 
-use super::api::{raw, rm};
+use smallvec::SmallVec;
+
+use super::api::{Ctx, RmString, raw, rm};
 
 /// A part of a reply.
 pub struct Part<'a> {
@@ -21,6 +24,23 @@ impl CallReply {
         assert!(!raw.is_null(), "a reply");
         let of = PhantomData;
         CallReply(Part { raw, of })
+    }
+
+    /// The reply to a command that only reads and has no keys; `None` where the server refuses to run it.
+    pub fn of(ctx: Ctx, command: &CStr, arguments: &[&[u8]]) -> Option<CallReply> {
+        let strings: SmallVec<[RmString; 2]> = arguments.iter().map(|b| RmString::new(b)).collect();
+        let mut named: SmallVec<[_; 2]> = strings.iter().map(RmString::raw).collect();
+        // SAFETY: main thread, live context; the format matches the arguments, all alive.
+        let reply = unsafe {
+            rm!(RedisModule_Call(
+                ctx.raw(),
+                command.as_ptr(),
+                c"v".as_ptr(),
+                named.as_mut_ptr(),
+                named.len()
+            ))
+        };
+        (!reply.is_null()).then(|| CallReply::new(reply))
     }
 }
 

@@ -300,15 +300,5 @@ fn cluster(ctx: Ctx, what: &[u8]) -> Option<CallReply> {
     if NEEDS_CLIENT.load(Relaxed) && !serves_client(ctx) {
         return None;
     }
-    let what = RmString::new(what);
-    // SAFETY: main thread, live context and name.
-    let reply = unsafe {
-        rm!(RedisModule_Call(
-            ctx.raw(),
-            c"CLUSTER".as_ptr(),
-            c"s".as_ptr(),
-            what.raw()
-        ))
-    };
-    (!reply.is_null()).then(|| CallReply::new(reply))
+    CallReply::of(ctx, c"CLUSTER", &[what])
 }

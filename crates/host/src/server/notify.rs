@@ -152,6 +152,9 @@ extern "C" fn server_event(
             super::load::warn_of_eviction(ctx);
             return;
         }
+        if event.id == raw::REDISMODULE_EVENT_MODULE_CHANGE {
+            return;
+        }
         let from_commands = event.id == raw::REDISMODULE_EVENT_LOADING
             && subevent == raw::REDISMODULE_SUBEVENT_LOADING_AOF_START;
         if from_commands || event.id == raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED {
@@ -267,6 +270,7 @@ pub(crate) unsafe fn subscribe(ctx: Ctx) -> Result<(), &'static CStr> {
         raw::REDISMODULE_EVENT_LOADING,
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
         raw::REDISMODULE_EVENT_CONFIG,
+        raw::REDISMODULE_EVENT_MODULE_CHANGE,
     ]
     .map(|id| raw::RedisModuleEvent { id, dataver: 1 });
     for event in events.into_iter().chain(cluster::take_slots_whole().1) {

@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 
 use crate::keyspace::{KeyType, Result};
 use crate::server::api::{RmString, raw, rm};
-use crate::server::notify::own_write;
 use crate::server::replication::{is_heard, replicate};
 use crate::text::{parse_unsigned, push_number};
 
@@ -38,10 +37,10 @@ pub(super) struct Pending {
 
 impl Pending {
     /// Takes note of a field that was set to a value, or deleted.
-    fn note(&mut self, field: RmString, value: Option<RmString>) {
+    fn note(&mut self, field: &RmString, value: Option<RmString>) {
         self.is_changed = true;
         if self.is_heard {
-            self.arguments.push(field);
+            self.arguments.push(field.clone());
             self.arguments.extend(value);
         }
     }
@@ -102,24 +101,7 @@ impl RedisKeyspace {
         let type_ = unsafe { rm!(RedisModule_KeyType(pending.handle.raw())) };
         let emptied = type_ == raw::REDISMODULE_KEYTYPE_EMPTY as c_int;
         drop(pending.handle);
-        let _own = own_write();
-        // SAFETY: main thread, live context and name.
-        unsafe {
-            rm!(RedisModule_NotifyKeyspaceEvent(
-                self.ctx.raw(),
-                raw::REDISMODULE_NOTIFY_HASH,
-                event.as_ptr(),
-                pending.key.raw()
-            ));
-            if emptied {
-                rm!(RedisModule_NotifyKeyspaceEvent(
-                    self.ctx.raw(),
-                    raw::REDISMODULE_NOTIFY_GENERIC,
-                    c"del".as_ptr(),
-                    pending.key.raw()
-                ));
-            }
-        }
+        self.notify(raw::REDISMODULE_NOTIFY_HASH, event, &pending.key, emptied);
     }
 
     /// The value string for `bytes`; consecutive equal values share one.
@@ -261,7 +243,7 @@ impl RedisKeyspace {
             ));
         }
         for ((field, _), value) in fields.iter().zip(values) {
-            pending.note((*field).clone(), Some(value));
+            pending.note(field, Some(value));
         }
         self.see_new(key);
         Ok(())
@@ -296,7 +278,7 @@ impl RedisKeyspace {
             ))
         };
         if flags & raw::REDISMODULE_HASH_NX == 0 || counted > 0 {
-            pending.note(field, Some(value));
+            pending.note(&field, Some(value));
             self.see_new(key);
         }
         Ok(counted)
@@ -341,7 +323,7 @@ impl RedisKeyspace {
                 ptr::null_mut::<c_void>()
             ));
         }
-        pending.note(field, None);
+        pending.note(&field, None);
         Ok(true)
     }
 }

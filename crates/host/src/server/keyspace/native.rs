@@ -12,17 +12,17 @@ use super::RedisKeyspace;
 use super::open::{OpenKey, check_type};
 
 /// How a change of a value is announced to replicas, the append-only file and listeners.
-pub struct Replicated {
+pub struct Replicated<'a> {
     /// What does the same there.
-    pub by: By,
+    pub by: By<'a>,
     /// The keyspace event.
     pub event: &'static std::ffi::CStr,
 }
 
 /// What makes a change in another place.
-pub enum By {
-    /// [`Native::REBUILT_BY`] with these arguments after the key.
-    Arguments(Vec<Vec<u8>>),
+pub enum By<'a> {
+    /// [`Native::REBUILT_BY`] with these arguments after the key, which are made only where there is somebody to tell.
+    Arguments(&'a dyn Fn() -> Vec<Vec<u8>>),
     /// The command that is running, as it was given. It must come to the same there.
     TheCommand,
 }
@@ -216,11 +216,11 @@ impl RedisKeyspace {
     ///
     /// # Errors
     /// `WRONGTYPE` when the key holds another type.
-    pub fn change_native<T: Native, R>(
+    pub fn change_native<'a, T: Native, R>(
         &mut self,
         key: &RmString,
         makes: bool,
-        change: impl FnOnce(&mut T) -> (R, Option<Replicated>),
+        change: impl FnOnce(&mut T) -> (R, Option<Replicated<'a>>),
     ) -> Result<Option<R>> {
         // Opened for writing is only what has changed: the server tells all who watch the key.
         let handle = self.handle(key, KeyType::Native(T::WHAT), false)?;
@@ -263,18 +263,18 @@ impl RedisKeyspace {
         Ok(Some(changed))
     }
 
-    fn tell<T: Native>(&mut self, key: &RmString, replicated: &Replicated, emptied: bool) {
+    fn tell<T: Native>(&mut self, key: &RmString, replicated: &Replicated<'_>, emptied: bool) {
         match &replicated.by {
             By::TheCommand => {
                 // SAFETY: main thread, live context of the command.
                 unsafe { rm!(RedisModule_ReplicateVerbatim(self.ctx.raw())) };
             }
-            By::Arguments(arguments) => {
-                let strings: Vec<RmString> = arguments.iter().map(|a| RmString::new(a)).collect();
+            By::Arguments(arguments) => replicate(self.ctx, || {
+                let strings: Vec<RmString> = arguments().iter().map(|a| RmString::new(a)).collect();
                 let mut arguments: Vec<_> = strings.iter().map(RmString::raw).collect();
                 // SAFETY: main thread, live context; the format matches the arguments, and the server
                 // takes its own references.
-                replicate(self.ctx, || unsafe {
+                unsafe {
                     rm!(RedisModule_Replicate(
                         self.ctx.raw(),
                         T::REBUILT_BY.as_ptr(),
@@ -283,8 +283,8 @@ impl RedisKeyspace {
                         arguments.as_mut_ptr(),
                         arguments.len()
                     ));
-                });
-            }
+                }
+            }),
         }
         self.notify(
             raw::REDISMODULE_NOTIFY_MODULE as c_int,

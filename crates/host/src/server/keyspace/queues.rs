@@ -10,7 +10,7 @@ use std::ptr;
 use crate::keyspace::{Batch, KeyError, KeyType, Result};
 use crate::server::api::{RmString, raw, rm};
 use crate::server::notify::own_write;
-use crate::server::replication::replicate;
+use crate::server::replication::{has_event_listeners, replicate};
 use crate::text::parse_signed;
 
 use super::RedisKeyspace;
@@ -21,8 +21,11 @@ const TAKEN: &[u8] = &[0; 2048];
 const TAIL: c_int = raw::REDISMODULE_LIST_TAIL as c_int;
 
 impl RedisKeyspace {
-    /// Tells the listeners of the key space what became of a key.
+    /// Sends a keyspace event of a key, and another one if the key is gone by that, where anybody listens.
     pub(super) fn notify(&self, kind: c_int, event: &CStr, key: &RmString, emptied: bool) {
+        if !has_event_listeners(self.ctx) {
+            return;
+        }
         let _own = own_write();
         // SAFETY: main thread, live context and name.
         unsafe {
