@@ -5,6 +5,7 @@
 //!   asks both.
 //! * [`sort`] sorts files that are larger than memory; [`lines`] reads and counts their lines.
 //! * [`net`] makes requests to other servers, but not to forbidden addresses.
+//! * [`spelling`] knows how the makers of indexes spell urlkeys.
 //! * [`row`], [`timestamp`] and [`capture`] are a line of an index, its time, and what it means to a dedupe index.
 
 pub mod capture;
@@ -17,6 +18,7 @@ pub mod row;
 pub mod sort;
 pub mod sorted;
 pub mod source;
+pub mod spelling;
 pub mod timestamp;
 pub mod wacz;
 mod work;

@@ -13,13 +13,23 @@ use serde_json::value::RawValue;
 ///
 /// Its JSON says where it comes from (`source`, `source_type`), and where its record is: `live_url`, or `filename`,
 /// `offset` and `length`. It shares the memory of what it was read from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Row {
     line: Bytes,
     /// Where the urlkey ends, and where the timestamp does.
     key: u32,
     second: u32,
+    /// The number of the package that it was read from, or 0.
+    package: u64,
 }
+
+impl PartialEq for Row {
+    fn eq(&self, other: &Row) -> bool {
+        self.line == other.line
+    }
+}
+
+impl Eq for Row {}
 
 impl Row {
     /// Takes a line for a row. `None` when it has not the three parts of one; what is in its JSON is not looked at.
@@ -37,6 +47,7 @@ impl Row {
             key: u32::try_from(key).ok()?,
             second: u32::try_from(second).ok().filter(|_| shaped)?,
             line,
+            package: 0,
         })
     }
 
@@ -51,7 +62,19 @@ impl Row {
             line,
             key: key.min(second.saturating_sub(1)),
             second,
+            package: 0,
         }
+    }
+
+    /// Adds the number of the package that the row was read from, or 0.
+    pub(crate) fn in_package(mut self, package: u64) -> Row {
+        self.package = package;
+        self
+    }
+
+    /// Returns the number of the package that the row was read from, or 0. It never leaves this process.
+    pub fn package(&self) -> u64 {
+        self.package
     }
 
     /// A copy of the row in memory of its own, which keeps nothing else of its batch in memory.

@@ -1,5 +1,6 @@
 //! Batches of rows, the limits of a source of rows, and why it has no answer.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
@@ -73,6 +74,12 @@ pub enum SourceError {
     /// It cannot answer a question of this kind, which is not its fault.
     #[error("{0}")]
     Unsupported(String),
+    /// A file is another one since it was listed, or gone.
+    #[error("{0}")]
+    Changed(String),
+    /// Parts of it cannot be read; the rest has answered.
+    #[error("{0}")]
+    Incomplete(String),
     /// This server has no memory left for its answer.
     #[error("no memory is left for its answer (--memory)")]
     Busy,
@@ -100,9 +107,11 @@ impl SourceError {
             | SourceError::Connection(_)
             | SourceError::Status(500..)
             | SourceError::Answer(_) => Fault::Source,
-            SourceError::Status(_) | SourceError::TooLarge(_) | SourceError::Io(_) => {
-                Fault::Question
-            }
+            SourceError::Status(_)
+            | SourceError::TooLarge(_)
+            | SourceError::Io(_)
+            | SourceError::Changed(_)
+            | SourceError::Incomplete(_) => Fault::Question,
             SourceError::Skipped | SourceError::Unsupported(_) | SourceError::Busy => {
                 Fault::Neither
             }
@@ -119,9 +128,72 @@ impl SourceError {
             SourceError::Status(_) => "status",
             SourceError::Answer(_) => "answer",
             SourceError::TooLarge(_) => "too-large",
-            SourceError::Io(_) => "io",
+            SourceError::Io(_) | SourceError::Changed(_) => "io",
+            SourceError::Incomplete(_) => "incomplete",
             SourceError::Unsupported(_) => "unsupported",
             SourceError::Busy => "busy",
         }
+    }
+}
+
+/// Parts of a source that could not be read for a query, while the rest of it answered.
+#[derive(Debug, Default)]
+pub struct Gaps(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    /// Number of parts that were read.
+    read: u64,
+    failed: u64,
+    /// How many failures were reported.
+    reported: u64,
+    first: Option<SourceError>,
+}
+
+impl Gaps {
+    /// Adds a part that could not be read.
+    pub fn add(&self, error: SourceError) {
+        let mut counts = self.lock();
+        counts.failed += 1;
+        counts.first.get_or_insert(error);
+    }
+
+    /// Counts a part that was read.
+    pub fn read(&self) {
+        self.lock().read += 1;
+    }
+
+    /// Returns how many parts could not be read.
+    pub fn len(&self) -> u64 {
+        self.lock().failed
+    }
+
+    /// Returns whether every part could be read.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the first failure if no part could be read.
+    pub fn only(&self) -> Option<SourceError> {
+        let counts = self.lock();
+        counts.first.clone().filter(|_| counts.read == 0)
+    }
+
+    /// Returns an error that names the parts that failed, once for all that failed since it was returned last.
+    pub fn report(&self) -> Option<SourceError> {
+        let mut counts = self.lock();
+        if counts.failed == counts.reported {
+            return None;
+        }
+        counts.reported = counts.failed;
+        let first = counts.first.as_ref()?;
+        Some(SourceError::Incomplete(match counts.failed {
+            1 => first.to_string(),
+            more => format!("{first}; and {} more parts cannot be read", more - 1),
+        }))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,9 +19,26 @@ mod multipart;
 mod tests;
 
 use escape::{push_base64, push_plus};
+use json::Manner;
 
 /// Limit of what is kept of a body, in characters.
 pub(crate) const MAX_APPENDIX: usize = 4096;
+/// Limit of what Browsertrix Crawler and ArchiveWeb.page keep of a body, in characters.
+const MAX_RECORDED: usize = 512;
+
+/// How programs write the values of JSON: `pywb` 2.10, `cdxj-indexer` 1.5.0, `warcio` for JavaScript 2.4.11.
+const PYWB: Manner = Manner {
+    null: "null",
+    keeps_empty: true,
+};
+const CDXJ_INDEXER: Manner = Manner {
+    null: "None",
+    ..PYWB
+};
+const WARCIO_JS: Manner = Manner {
+    keeps_empty: false,
+    ..PYWB
+};
 
 /// The URL under which a request is looked up. Of a `GET` or a `HEAD` it is the URL itself.
 ///
@@ -37,23 +54,72 @@ pub fn lookup_url(url: &str, method: &str, content_type: Option<&str>, body: &[u
     if url.is_empty() || matches!(&method[..], "GET" | "HEAD") {
         return url.to_owned();
     }
-    let mut lookup = url.to_owned();
-    lookup.push(if url.contains('?') { '&' } else { '?' });
-    lookup.push_str("__wb_method=");
-    lookup.push_str(&method);
+    let mut appendix = String::new();
     if matches!(&method[..], "POST" | "PUT") && !body.is_empty() {
-        let mut appendix = appendix(content_type.unwrap_or_default(), body);
-        cut(&mut appendix);
-        if !appendix.is_empty() {
-            lookup.push('&');
-            lookup.push_str(&appendix);
-        }
+        appendix = self::appendix(content_type.unwrap_or_default(), body, PYWB);
+        cut(&mut appendix, MAX_APPENDIX);
     }
-    lookup
+    append(url, &method, &appendix)
+}
+
+/// Returns the look-up URL of a request as cdxj-indexer writes it, where pywb writes another one: JSON with `null`.
+pub fn lookup_url_of_indexer(
+    url: &str,
+    method: &str,
+    content_type: Option<&str>,
+    body: &[u8],
+) -> Option<String> {
+    memchr::memmem::find(body, b"null")?;
+    let mut appendix = appendix(content_type.unwrap_or_default(), body, CDXJ_INDEXER);
+    cut(&mut appendix, MAX_APPENDIX);
+    Some(append(url, &method.to_ascii_uppercase(), &appendix))
+}
+
+/// Returns what warcio for JavaScript 2.4.11 writes of a body into `requestBody`: whole, and cut as recorders cut it
+/// before they write the key.
+pub fn appendices_of_js(content_type: Option<&str>, body: &[u8]) -> Vec<String> {
+    let content_type = content_type.unwrap_or_default();
+    let whole = match content_type.split(';').next().unwrap_or_default() {
+        "application/x-www-form-urlencoded" => String::from_utf8_lossy(body).into_owned(),
+        "application/json" | "text/plain" => json::flat(body, WARCIO_JS).map_or_else(String::new, |values| {
+            let bytes = |(name, value): (String, String)| (name, value.into_bytes());
+            pairs(values.into_iter().map(bytes))
+        }),
+        "multipart/form-data" => multipart::Form::read(content_type, body).map_or_else(String::new, pairs),
+        _ => {
+            let mut data = String::from("__wb_post_data=");
+            push_base64(body, &mut data);
+            data
+        }
+    };
+    let mut short = whole.clone();
+    cut(&mut short, MAX_RECORDED);
+    if short == whole {
+        vec![whole]
+    } else {
+        vec![whole, short]
+    }
+}
+
+/// Returns the look-up URL of a request whose body is an appendix already, as the field `requestBody` of CDXJ has it.
+///
+/// ```
+/// use crawlspace_cdx::post::append;
+/// assert_eq!(append("http://a.com/?x", "POST", "b=c"), "http://a.com/?x&__wb_method=POST&b=c");
+/// ```
+pub fn append(url: &str, method: &str, appendix: &str) -> String {
+    let sign = if url.contains('?') { '&' } else { '?' };
+    let end = if appendix.is_empty() { "" } else { "&" };
+    format!("{url}{sign}__wb_method={method}{end}{appendix}")
+}
+
+/// Undoes the escapes of a form (`application/x-www-form-urlencoded`): `+` is a space.
+pub fn form_decoded(text: &str) -> String {
+    escape::undone_plus(text)
 }
 
 /// What a body becomes; longer than it may be, perhaps.
-fn appendix(content_type: &str, body: &[u8]) -> String {
+fn appendix(content_type: &str, body: &[u8], manner: Manner) -> String {
     let is = |beginning| content_type.starts_with(beginning);
     if is("application/x-www-form-urlencoded") {
         return match std::str::from_utf8(body) {
@@ -69,7 +135,7 @@ fn appendix(content_type: &str, body: &[u8]) -> String {
     }
     let is_text = is("text/plain");
     if is_text || is("application/json") {
-        return match json::flat(body) {
+        return match json::flat(body, manner) {
             Some(values) => pairs(
                 values
                     .iter()
@@ -106,8 +172,8 @@ fn pairs(pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<[u8]>)>) -
     appendix
 }
 
-fn cut(appendix: &mut String) {
-    if let Some((end, _)) = appendix.char_indices().nth(MAX_APPENDIX) {
+fn cut(appendix: &mut String, most: usize) {
+    if let Some((end, _)) = appendix.char_indices().nth(most) {
         appendix.truncate(end);
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::span::{Position, Span, distance};
+use crate::spelling::canonical;
 use crate::sorted::Order;
 use crate::sorted::line::{Shape, is_no_capture};
 use crate::sorted::lines::{Lines, Pieces, Stretch};
@@ -14,12 +15,34 @@ use crate::zipnum::cluster::Blocks;
 /// Limit of captures at the same distance from the moment asked for that are put into order, in bytes.
 const MAX_RUN: usize = 4 << 20;
 
+/// Which lines of a span a query is about, by their urlkeys.
+#[derive(Clone, Debug)]
+pub(super) enum Wanted {
+    /// All lines: their keys are urlkeys.
+    All,
+    /// Lines that have one of these urlkeys, under which they are given.
+    Of(Arc<[Box<[u8]>]>),
+    /// Lines whose key is their urlkey.
+    Own,
+    /// Lines whose key is another one, and whose urlkey is in this span. They are given under it.
+    Respelled(Arc<Span>),
+}
+
 /// The lines of a text that a query is about, one after the other.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     lines: Lines<Text>,
     span: Arc<Span>,
     order: Order,
+    wanted: Wanted,
+    /// The line with its urlkey, where its own key is another one; empty otherwise.
+    respelled: Vec<u8>,
+    /// The line before, where makers repeat lines at the edges of blocks.
+    before: Option<Vec<u8>>,
+    /// The text is not sorted: lines of the span may come after one that is behind it.
+    unsorted: bool,
+    /// The number of the package that it is in, or 0.
+    pub(super) package: u64,
     shape: Shape,
     distance: u64,
     /// Number of invalid lines that were skipped.
@@ -42,12 +65,22 @@ struct Run {
 }
 
 impl Cursor {
-    pub(crate) fn new(lines: Lines<Text>, span: &Arc<Span>, order: Order) -> Cursor {
+    pub(super) fn new(
+        lines: Lines<Text>,
+        span: &Arc<Span>,
+        order: Order,
+        wanted: Wanted,
+    ) -> Cursor {
         let turned = matches!((&lines, order), (Lines::Backward(_), Order::Closest(_)));
         Cursor {
             lines,
             span: Arc::clone(span),
             order,
+            wanted,
+            respelled: Vec::new(),
+            before: None,
+            unsorted: false,
+            package: 0,
             shape: Shape::default(),
             distance: 0,
             broken: 0,
@@ -55,11 +88,39 @@ impl Cursor {
         }
     }
 
+    /// Leaves out a line that is the same as the one before it.
+    pub(super) fn without_repetitions(mut self) -> Cursor {
+        self.before = Some(Vec::new());
+        self
+    }
+
+    /// Reads text that is not sorted.
+    pub(super) fn unsorted(mut self) -> Cursor {
+        self.unsorted = true;
+        self
+    }
+
+    /// Adds the number of the package that the text is in.
+    pub(super) fn in_package(mut self, package: u64) -> Cursor {
+        self.package = package;
+        self
+    }
+
+    /// The line where lines are read, with its urlkey.
+    #[inline]
+    fn read(&self) -> &[u8] {
+        if self.respelled.is_empty() {
+            self.lines.line()
+        } else {
+            &self.respelled
+        }
+    }
+
     /// The line where it is.
     #[inline]
     pub(crate) fn line(&self) -> &[u8] {
         match &self.run {
-            None => self.lines.line(),
+            None => self.read(),
             Some(run) => &run.text[run.head.clone()],
         }
     }
@@ -119,18 +180,64 @@ impl Cursor {
             match self.span.position(line) {
                 Position::Within if !self.span.admits(line, shape) => continue,
                 Position::Within => {}
-                position if position == end => return Ok(false),
+                position if position == end && !self.unsorted => return Ok(false),
                 _ => continue,
             }
             let Some(distance) = distance(self.order, line, shape) else {
                 self.broken += 1;
                 continue;
             };
+            if let Some(before) = &mut self.before {
+                if before == line {
+                    continue;
+                }
+                before.clear();
+                before.extend_from_slice(line);
+            }
             self.shape = shape;
             self.distance = distance;
-            return Ok(true);
+            if self.has_wanted_key() {
+                return Ok(true);
+            }
         }
         Ok(false)
+    }
+
+    /// Gives the line where lines are read its urlkey. False when the query is not about that.
+    #[inline]
+    fn has_wanted_key(&mut self) -> bool {
+        if matches!(self.wanted, Wanted::All) {
+            return true;
+        }
+        self.respelled.clear();
+        let line = self.lines.line();
+        let (key, rest) = (&line[..self.shape.key], &line[self.shape.second + 1..]);
+        let urlkey = canonical(key, rest);
+        let is_own = *urlkey == *key;
+        match &self.wanted {
+            Wanted::All => return true,
+            Wanted::Own => return is_own,
+            Wanted::Of(urlkeys) if !urlkeys.iter().any(|one| **one == *urlkey) => return false,
+            Wanted::Respelled(_) if is_own => return false,
+            Wanted::Of(_) | Wanted::Respelled(_) => {}
+        }
+        if is_own {
+            return true;
+        }
+        let mut respelled = urlkey.into_owned();
+        let shape = Shape {
+            key: respelled.len(),
+            second: respelled.len() + self.shape.second - self.shape.key,
+        };
+        respelled.extend_from_slice(&line[self.shape.key..]);
+        if let Wanted::Respelled(span) = &self.wanted
+            && span.position(&respelled) != Position::Within
+        {
+            return false;
+        }
+        self.shape = shape;
+        self.respelled = respelled;
+        true
     }
 }
 
@@ -159,7 +266,7 @@ impl Run {
                 return Ok(());
             }
             let begin = self.text.len();
-            self.text.extend_from_slice(back.lines.line());
+            self.text.extend_from_slice(back.read());
             self.lines.push((begin..self.text.len(), back.shape));
             self.distance = back.distance;
             self.held = false;

@@ -1,10 +1,11 @@
 //! A file that a query is asked of.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::net::Net;
-use crate::sorted::file::NamedFile;
+use crate::sorted::disorder::{Flaw, Inspection};
+use crate::sorted::file::{FileVersion, NamedFile};
 use crate::wacz::Location;
 use crate::zipnum::cluster::Cluster;
 
@@ -14,24 +15,90 @@ pub struct Entry {
     pub(crate) file: NamedFile,
     /// The cluster that it is the secondary index of, if it is one.
     pub(crate) cluster: Option<Arc<Cluster>>,
+    /// How keys are spelled in it, as long as it has not been read.
+    pub(super) spelled: Spelled,
+    /// The number of the package that it is in, or 0.
+    pub(crate) package: u64,
+    /// The file is not sorted, so that a query has to read all of it.
+    pub(super) unsorted: bool,
+    /// The version that these were found out of.
+    pub(super) inspected: Mutex<Option<FileVersion>>,
+}
+
+/// How keys are spelled in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spelled {
+    /// As here: every line was seen.
+    Here,
+    /// As here, as is usual in files of its kind: lines of one URL are looked for under other keys, too, and lines of many
+    /// are taken as they are.
+    Probably,
+    /// In any way.
+    Somehow,
 }
 
 impl Entry {
+    pub(super) fn new(file: NamedFile, cluster: Option<Arc<Cluster>>, spelled: Spelled) -> Entry {
+        Entry {
+            file,
+            cluster,
+            spelled,
+            package: 0,
+            unsorted: false,
+            inspected: Mutex::default(),
+        }
+    }
+
+    /// Returns whether a version of the file has been inspected.
+    pub(super) fn was_inspected(&self, version: FileVersion) -> bool {
+        *self.inspected.lock().unwrap_or_else(PoisonError::into_inner) == Some(version)
+    }
+
+    /// Notes that a version of the file was inspected, with the same outcome.
+    pub(super) fn note_inspected(&self, version: FileVersion) {
+        *self.inspected.lock().unwrap_or_else(PoisonError::into_inner) = Some(version);
+    }
+
+    /// Returns whether another entry of the same file would be read in the same way.
+    pub(super) fn is_like(&self, other: &Entry) -> bool {
+        let hinted = |entry: &Entry| entry.cluster.as_ref().map(|cluster| cluster.is_hinted());
+        self.spelled == other.spelled
+            && self.unsorted == other.unsorted
+            && hinted(self) == hinted(other)
+    }
+
+    /// Returns the entry of a file of this machine as its inspection tells.
+    pub(super) fn inspected(
+        path: PathBuf,
+        is_clustered: bool,
+        version: FileVersion,
+        found: &Inspection,
+        net: Option<&Arc<Net>>,
+    ) -> Entry {
+        let mut entry = Entry::plain(path.clone());
+        if is_clustered {
+            let cluster = Cluster::new(&Location::File(path), net);
+            let cluster = if found.is_hinted { cluster.hinted() } else { cluster };
+            entry.cluster = Some(Arc::new(cluster));
+        }
+        if found.is_respelled {
+            entry.spelled = Spelled::Somehow;
+        }
+        entry.unsorted = matches!(found.flaw, Some(Flaw::Unsorted(_)));
+        entry.note_inspected(version);
+        entry
+    }
+
     /// A file of sorted lines.
     pub(crate) fn plain(path: PathBuf) -> Entry {
-        Entry {
-            file: NamedFile::new(path),
-            cluster: None,
-        }
+        Entry::new(NamedFile::new(path), None, Spelled::Probably)
     }
 
     /// A cluster with that secondary index.
     pub(crate) fn clustered(path: PathBuf, net: Option<&Arc<Net>>) -> Entry {
         let index = Location::File(path.clone());
-        Entry {
-            cluster: Some(Arc::new(Cluster::new(&index, net))),
-            file: NamedFile::new(path),
-        }
+        let cluster = Arc::new(Cluster::new(&index, net));
+        Entry::new(NamedFile::new(path), Some(cluster), Spelled::Probably)
     }
 
     /// A file on a server, sorted lines or the secondary index of a cluster.
@@ -44,6 +111,6 @@ impl Entry {
             }
         };
         let cluster = is_clustered.then(|| Arc::new(Cluster::new(location, net)));
-        Entry { file, cluster }
+        Entry::new(file, cluster, Spelled::Probably)
     }
 }

@@ -3,126 +3,272 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::cursor::{Cursor, Text};
-use super::entry::Entry;
+use super::cursor::{Cursor, Text, Wanted};
+use super::entry::{Entry, Spelled};
+use super::sought::Sought;
 use super::span::Span;
 use crate::sorted::Order;
-use crate::sorted::file::Snapshot;
+use crate::sorted::file::{NamedFile, Snapshot};
 use crate::sorted::lines::Direction::{self, Backward, Forward};
 use crate::sorted::lines::{Lines, Pieces, Stretch};
 use crate::sorted::search::{BeginOf, Bounds, capture, search};
-use crate::source::SourceError;
+use crate::source::{Gaps, SourceError};
+use crate::timestamp::Timestamp;
 use crate::zipnum::cluster::block::begin_of as secondary;
 use crate::zipnum::cluster::{Blocks, Cluster};
+
+/// Limit of lines that a query keeps to put them into order, in bytes: lines of many URLs under keys of other spellings.
+pub const MAX_KEPT: usize = 16 << 20;
 
 /// Files, and what is looked for in them.
 pub struct Files {
     entries: Arc<[Arc<Entry>]>,
     next: usize,
-    span: Arc<Span>,
+    sought: Sought,
     pub(super) order: Order,
-    /// What is searched.
-    key: Vec<u8>,
+    /// The moment that lines should be close to, where they lie under few keys.
+    moment: Option<Timestamp>,
     /// As much is read of a file at first.
     piece: usize,
     some: Range<u64>,
+    /// Collects failures of files; without it the first one is an error of all.
+    pub(super) gaps: Option<Arc<Gaps>>,
+    /// A file that has changed or is gone is a failure like any other one.
+    pub(super) settled: bool,
+    at_most: Option<u64>,
+    /// How much of [`MAX_KEPT`] is left.
+    room: usize,
 }
 
 impl Files {
-    /// `split` is where a search for what is closest begins.
-    pub fn new(
-        entries: Arc<[Arc<Entry>]>,
-        span: Arc<Span>,
-        order: Order,
-        split: Option<Vec<u8>>,
-    ) -> Files {
-        let key = match (order, split) {
-            (Order::Closest(_), Some(split)) => span.nearest(&split).to_vec(),
-            (Order::Descending, _) => span.to.clone(),
-            _ => span.from.clone(),
+    /// Looks for lines in all entries, in an order; [`Order::Closest`] needs few keys.
+    pub fn new(entries: Arc<[Arc<Entry>]>, sought: Sought, order: Order) -> Files {
+        let moment = match order {
+            Order::Closest(moment) => Some(moment),
+            _ => None,
         };
         Files {
             next: 0,
-            key,
             piece: if entries.len() > 256 {
                 4 << 10
             } else {
                 8 << 10
             },
             some: 0..u64::MAX,
+            gaps: None,
+            settled: false,
+            at_most: None,
+            room: MAX_KEPT,
             entries,
-            span,
+            sought,
             order,
+            moment,
         }
     }
 
-    /// Only some blocks of each cluster, by their number among those that the query is about.
+    /// Reads only some blocks of each cluster, by their number among those that the query is about.
     pub fn only(mut self, some: Range<u64>) -> Files {
         self.some = some;
         self
     }
 
-    /// The cursors of the next file, which are before its first line; `None` after the last one.
+    /// Goes on where a file cannot be read, which `gaps` collects. With `settled`, files that have changed since they
+    /// were listed are such failures; otherwise they are an error as long as no row was found, so that they can be
+    /// listed again.
+    pub fn with_gaps(mut self, gaps: Arc<Gaps>, settled: bool) -> Files {
+        self.gaps = Some(gaps);
+        self.settled = settled;
+        self
+    }
+
+    /// Expects that no more rows than these are used.
+    pub fn at_most(mut self, rows: Option<u64>) -> Files {
+        self.at_most = rows;
+        self
+    }
+
+    /// Returns the cursors of the next file, which are before its first line; `None` after the last file.
     pub(super) async fn cursors(&mut self) -> Result<Option<Vec<Cursor>>, SourceError> {
-        let Some(found) = self.find().await? else {
+        if self.sought.span.is_empty() {
+            return Ok(None);
+        }
+        let Some(entry) = self.entries.get(self.next).map(Arc::clone) else {
             return Ok(None);
         };
-        let (span, order) = (&self.span, self.order);
-        Ok(Some(match order {
-            Order::Ascending => vec![Cursor::new(found.lines(Forward, span), span, order)],
-            Order::Descending => vec![Cursor::new(found.lines(Backward, span), span, order)],
-            Order::Closest(_) => {
-                let (earlier, later) = span.halves(&self.key);
-                vec![
-                    Cursor::new(found.lines(Backward, &earlier), &earlier, order),
-                    Cursor::new(found.lines(Forward, &later), &later, order),
-                ]
+        self.next += 1;
+        let text = self.open(&entry).await?;
+        let mut cursors = Vec::with_capacity(2);
+        let span = Arc::clone(&self.sought.span);
+        if entry.spelled == Spelled::Here {
+            self.push(&text, &span, Wanted::All, &mut cursors).await?;
+        } else if self.sought.is_exact() {
+            self.push(&text, &span, Wanted::All, &mut cursors).await?;
+            for span in self.sought.others.clone() {
+                let wanted = Wanted::Of(Arc::clone(&self.sought.urlkeys));
+                self.push(&text, &span, wanted, &mut cursors).await?;
             }
-        }))
+        } else if entry.spelled == Spelled::Probably || self.sought.others.is_empty() {
+            self.push(&text, &span, Wanted::All, &mut cursors).await?;
+        } else {
+            let respelled = match (self.respelled(&text).await, &self.gaps) {
+                (Err(error), Some(gaps)) => {
+                    gaps.add(error);
+                    Vec::new()
+                }
+                (respelled, _) => respelled?,
+            };
+            self.push(&text, &span, Wanted::Own, &mut cursors).await?;
+            if !respelled.is_empty() {
+                let file = NamedFile::made(entry.file.path().to_owned(), respelled);
+                let text = self.open(&Entry::new(file, None, Spelled::Here)).await?;
+                self.push(&text, &span, Wanted::All, &mut cursors).await?;
+            }
+        }
+        let number = |cursor: Cursor| cursor.in_package(entry.package);
+        Ok(Some(cursors.into_iter().map(number).collect()))
     }
 
     /// The blocks of the next cluster, in ascending order.
     pub(super) async fn blocks(&mut self) -> Result<Option<Blocks>, SourceError> {
-        while let Some(found) = self.find().await? {
-            if let Some(cluster) = &found.cluster {
-                return Ok(Some(found.blocks(cluster, Direction::Forward, &self.span)));
+        let span = Arc::clone(&self.sought.span);
+        while let Some(entry) = self.entries.get(self.next).map(Arc::clone) {
+            self.next += 1;
+            let text = self.open(&entry).await?;
+            if let Some(cluster) = &text.cluster {
+                let found = self.find(&text, &span, &span.from, self.order).await?;
+                return Ok(Some(found.blocks(cluster, Direction::Forward, &span)));
             }
         }
         Ok(None)
     }
 
-    /// Searches in the next file that is there.
-    async fn find(&mut self) -> Result<Option<Found>, SourceError> {
-        if self.span.is_empty() {
-            return Ok(None);
-        }
-        while let Some(entry) = self.entries.get(self.next) {
-            self.next += 1;
-            let Some(file) = entry.file.snapshot().await? else {
-                continue;
-            };
-            let endless = self.order == Order::Descending && self.key.is_empty();
-            let bounds = if endless {
-                let end = file.size();
-                Bounds {
-                    after: end,
-                    until: end,
-                }
-            } else {
-                let cluster = entry.cluster.as_ref();
-                let begin_of = cluster.map_or(capture as BeginOf, |_| secondary);
-                search(&file, begin_of, &self.key).await?
-            };
-            return Ok(Some(Found {
-                file,
-                cluster: entry.cluster.clone(),
-                piece: self.piece,
-                bounds,
-                some: self.some.clone(),
-            }));
-        }
-        Ok(None)
+    /// Opens a file as it is now.
+    async fn open(&self, entry: &Entry) -> Result<Opened, SourceError> {
+        let Some(file) = entry.file.snapshot().await? else {
+            let shown = entry.file.path().display();
+            return Err(SourceError::Changed(format!("{shown}: it is gone")));
+        };
+        Ok(Opened {
+            file,
+            cluster: entry.cluster.clone(),
+            unsorted: entry.unsorted,
+        })
     }
+
+    /// Adds the cursors of a span.
+    async fn push(
+        &self,
+        text: &Opened,
+        span: &Arc<Span>,
+        wanted: Wanted,
+        into: &mut Vec<Cursor>,
+    ) -> Result<(), SourceError> {
+        let order = self.order;
+        let split = match self.moment {
+            Some(moment) => span.split(moment),
+            None if order == Order::Descending => span.to.clone(),
+            None => span.from.clone(),
+        };
+        let found = self.find(text, span, &split, order).await?;
+        let mut add = |direction, span: &Arc<Span>| {
+            let lines = found.lines(direction, span, self.gaps.as_ref());
+            let mut cursor = Cursor::new(lines, span, order, wanted.clone());
+            if text.cluster.as_ref().is_some_and(|cluster| cluster.is_hinted()) {
+                cursor = cursor.without_repetitions();
+            }
+            into.push(if text.unsorted { cursor.unsorted() } else { cursor });
+        };
+        match order {
+            Order::Descending => add(Backward, span),
+            Order::Closest(_) if self.moment.is_some() && !text.unsorted => {
+                let (earlier, later) = span.halves(&split);
+                add(Backward, &earlier);
+                add(Forward, &later);
+            }
+            Order::Ascending | Order::Closest(_) => add(Forward, span),
+        }
+        Ok(())
+    }
+
+    /// Finds where in a file lines from `key` on begin.
+    async fn find(
+        &self,
+        text: &Opened,
+        span: &Span,
+        key: &[u8],
+        order: Order,
+    ) -> Result<Found, SourceError> {
+        let end = text.file.size();
+        let bounds = if text.unsorted {
+            Bounds { after: 0, until: end }
+        } else if order == Order::Descending && span.to.is_empty() {
+            Bounds { after: end, until: end }
+        } else {
+            let begin_of = text.cluster.as_ref().map_or(capture as BeginOf, |_| secondary);
+            search(&text.file, begin_of, key).await?
+        };
+        Ok(Found {
+            file: text.file.clone(),
+            cluster: text.cluster.clone(),
+            piece: self.piece,
+            bounds,
+            some: self.some.clone(),
+        })
+    }
+
+    /// Reads the lines of the query whose keys are spelled otherwise, in order, as text with their urlkeys.
+    async fn respelled(&mut self, text: &Opened) -> Result<Vec<u8>, SourceError> {
+        let mut lines: Vec<Box<[u8]>> = Vec::new();
+        let mut size = 0;
+        let most = self.at_most.and_then(|most| usize::try_from(most).ok());
+        for span in self.sought.others.clone() {
+            let found = self.find(text, &span, &span.from, Order::Ascending).await?;
+            let wanted = Wanted::Respelled(Arc::clone(&self.sought.span));
+            let forward = found.lines(Forward, &span, self.gaps.as_ref());
+            let mut cursor = Cursor::new(forward, &span, Order::Ascending, wanted).without_repetitions();
+            while cursor.next().await? {
+                size += cursor.line().len() + 1;
+                lines.push(cursor.line().into());
+                let enough = most.is_some_and(|most| lines.len() / 2 > most.max(1024));
+                if enough || size > self.room {
+                    self.settle(&mut lines, most);
+                    size = lines.iter().map(|line| line.len() + 1).sum();
+                }
+                if size > self.room {
+                    let shown = text.file.path().display();
+                    let what = format!(
+                        "{shown}: more than {MAX_KEPT} bytes of lines would have to be put into the order of urlkeys"
+                    );
+                    return Err(SourceError::TooLarge(what));
+                }
+            }
+        }
+        self.settle(&mut lines, None);
+        self.room -= size;
+        let mut all = lines.join(&b'\n');
+        if !all.is_empty() {
+            all.push(b'\n');
+        }
+        Ok(all)
+    }
+
+    /// Sorts lines, and of `most` that will be used keeps those.
+    fn settle(&self, lines: &mut Vec<Box<[u8]>>, most: Option<usize>) {
+        lines.sort_unstable();
+        if let Some(most) = most.filter(|most| *most < lines.len()) {
+            match self.order {
+                Order::Descending => drop(lines.drain(..lines.len() - most)),
+                _ => lines.truncate(most),
+            }
+        }
+    }
+}
+
+/// An open file, or a cluster with the file as its secondary index.
+struct Opened {
+    file: Snapshot,
+    cluster: Option<Arc<Cluster>>,
+    unsorted: bool,
 }
 
 /// A file, or a cluster with the file as its secondary index, and where in it a query begins.
@@ -136,11 +282,11 @@ struct Found {
 
 impl Found {
     /// Everything that comes after what was looked for and perhaps a little before; backward, the other way round.
-    fn lines(&self, direction: Direction, span: &Span) -> Lines<Text> {
+    fn lines(&self, direction: Direction, span: &Span, gaps: Option<&Arc<Gaps>>) -> Lines<Text> {
         match &self.cluster {
             None => self.lines_of_file(direction, Text::File),
             Some(cluster) => {
-                let blocks = self.blocks(cluster, direction, span);
+                let blocks = self.blocks(cluster, direction, span).with_gaps(gaps);
                 Lines::of(Text::Blocks(Box::new(blocks)), direction, self.piece / 2)
             }
         }
@@ -148,7 +294,20 @@ impl Found {
 
     fn blocks(&self, cluster: &Arc<Cluster>, direction: Direction, span: &Span) -> Blocks {
         let lines = self.lines_of_file(direction, |file| file);
-        Blocks::of(Arc::clone(cluster), lines, &span.from, &span.to).only(self.some.clone())
+        let other = match direction {
+            Direction::Forward => Direction::Backward,
+            Direction::Backward => Direction::Forward,
+        };
+        let stretch = Stretch::of(self.file.clone(), self.begin(direction));
+        let back = Lines::of(stretch, other, self.piece / 2);
+        Blocks::of(Arc::clone(cluster), lines, back, &span.from, &span.to).only(self.some.clone())
+    }
+
+    fn begin(&self, direction: Direction) -> u64 {
+        match direction {
+            Direction::Forward => self.bounds.after,
+            Direction::Backward => self.bounds.until,
+        }
     }
 
     fn lines_of_file<P: Pieces>(
@@ -157,10 +316,7 @@ impl Found {
         text: impl FnOnce(Stretch) -> P,
     ) -> Lines<P> {
         let Bounds { after, until } = self.bounds;
-        let at = match direction {
-            Direction::Forward => after,
-            Direction::Backward => until,
-        };
+        let at = self.begin(direction);
         // As much as is enough as a rule to have the first lines.
         let far = usize::try_from(until.saturating_sub(after)).unwrap_or(usize::MAX);
         let piece = far.saturating_add(1 << 10);

@@ -15,8 +15,8 @@ use tokio::runtime::Handle;
 use super::entry::Entry;
 use super::package::{Listed, Package};
 use crate::net::Net;
-use crate::sorted::disorder::disorder;
-use crate::sorted::file::{NamedFile, is_gone};
+use crate::sorted::disorder::{Flaw, inspect};
+use crate::sorted::file::{FileVersion, is_gone};
 use crate::wacz::{Location, Manifest, Options};
 use crate::zipnum::cluster::is_secondary;
 
@@ -24,6 +24,8 @@ use crate::zipnum::cluster::is_secondary;
 const MAX_DEPTH: usize = 16;
 /// Maximum number of files.
 const MAX_FILES: usize = 100_000;
+/// Size up to which all of a file that is not sorted is read for each query, in bytes. A larger one has failed.
+const MAX_UNSORTED: u64 = 64 << 20;
 /// Maximum number of packages on servers that are opened at a time.
 const MAX_AT_ONCE: usize = 8;
 
@@ -34,12 +36,14 @@ pub struct Listing {
     pub entries: Arc<[Arc<Entry>]>,
     /// The packages that these are in, if that is where they are.
     pub packages: Arc<[Arc<Package>]>,
-    /// What is wrong, in words.
-    pub(crate) problem: Option<String>,
-    /// Those that are not sorted, and why that is said. They are looked at again each time.
-    unsorted: Arc<[(PathBuf, String)]>,
+    /// Why parts cannot be read: folders, files, packages, entries of lists.
+    pub failures: Arc<[String]>,
+    /// What else is wrong, in words.
+    problem: Option<String>,
     /// When the folder was listed.
     pub(crate) seen: Instant,
+    /// Something turned out to be another file, or gone.
+    pub(crate) is_stale: bool,
 }
 
 /// What is read of a folder, and what a file is that is named itself.
@@ -54,12 +58,9 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// What a file is, by its name.
-    fn entry(self, path: PathBuf, net: Option<&Arc<Net>>) -> Entry {
-        match self {
-            Choice::All if !is_secondary(&path) => Entry::plain(path),
-            Choice::All | Choice::Clusters | Choice::Packages => Entry::clustered(path, net),
-        }
+    /// Whether a file is a secondary index, by its name.
+    fn is_clustered(self, path: &Path) -> bool {
+        self != Choice::All || is_secondary(path)
     }
 
     fn includes(self, path: &Path) -> bool {
@@ -75,14 +76,24 @@ impl Choice {
 impl Listing {
     /// Whether all files are sorted, as far as samples of them tell.
     pub fn is_sorted(&self) -> bool {
-        self.unsorted.is_empty()
+        !self.entries.iter().any(|entry| entry.unsorted)
     }
 
-    /// Whether blocks have numbers: there is no more than one file, and it is a cluster.
+    /// Whether blocks have numbers: there is no more than one file, and it is a cluster whose secondary index says where
+    /// its blocks begin.
     pub fn is_one_cluster(&self) -> bool {
         match &*self.entries {
-            [only] => only.cluster.is_some(),
-            others => others.is_empty(),
+            [only] => only.cluster.as_ref().is_some_and(|cluster| !cluster.is_hinted()),
+            others => others.is_empty() && self.failures.is_empty(),
+        }
+    }
+
+    /// What is wrong, in words.
+    pub(crate) fn problem(&self) -> Option<String> {
+        match &*self.failures {
+            [] => self.problem.clone(),
+            [only] => Some(only.clone()),
+            [first, more @ ..] => Some(format!("{first}; and {} more parts cannot be read", more.len())),
         }
     }
 
@@ -104,7 +115,7 @@ impl Listing {
                     location: location.clone(),
                     hash: None,
                 };
-                return Listing::of_packages(vec![listed], None, before, net);
+                return Listing::of_packages(vec![listed], Vec::new(), before, net);
             }
             Location::Url(url) => {
                 let is_clustered =
@@ -112,10 +123,7 @@ impl Listing {
                 let new = || [Arc::new(Entry::remote(location, is_clustered, net))].into();
                 return Listing {
                     entries: before.map_or_else(new, |before| Arc::clone(&before.entries)),
-                    packages: Arc::default(),
-                    problem: None,
-                    unsorted: Arc::default(),
-                    seen: Instant::now(),
+                    ..Listing::with(Vec::new(), Vec::new())
                 };
             }
         };
@@ -123,65 +131,72 @@ impl Listing {
             choice,
             files: Vec::new(),
             folders: HashSet::new(),
-            problem: None,
+            failures: Vec::new(),
         };
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => walk.folder(path, &metadata, 0),
-            Ok(metadata) => {
-                if !metadata.is_file() {
-                    let shown = path.display();
-                    walk.problem = Some(format!("{shown}: it is neither a file nor a folder"));
-                }
-                walk.files.push((path.to_owned(), file_id(&metadata)));
+            Ok(metadata) if metadata.is_file() => {
+                walk.files.push((path.to_owned(), FileVersion::of(&metadata)));
+            }
+            Ok(_) => {
+                let shown = path.display();
+                walk.failures.push(format!("{shown}: it is neither a file nor a folder"));
             }
             Err(error) => walk.failed(path, &error),
         }
-        walk.files.sort_unstable();
+        walk.files.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         if choice == Choice::Packages {
             let listed = walk.files.into_iter().map(|(path, _)| Listed {
                 location: Location::File(path),
                 hash: None,
             });
-            return Listing::of_packages(listed.collect(), walk.problem, before, net);
+            return Listing::of_packages(listed.collect(), walk.failures, before, net);
         }
         let known: HashMap<&Path, &Arc<Entry>> = before
             .iter()
             .flat_map(|before| before.entries.iter())
             .map(|entry| (entry.file.path(), entry))
             .collect();
-        let was_unsorted = |path: &Path| {
-            let mut unsorted = before.iter().flat_map(|before| before.unsorted.iter());
-            unsorted.any(|(one, _)| one == path)
-        };
-        let mut unsorted = Vec::new();
-        let entries = walk.files.into_iter().map(|(path, id)| {
-            let entry = known.get(&*path);
-            let moved = entry
-                .and_then(|entry| entry.file.file_id())
-                .is_some_and(|open| open != id);
-            if entry.is_none() || moved || was_unsorted(&path) {
-                // Blocks of clusters are sorted by what sorts their index.
-                let disorder = disorder(&path).filter(|_| !is_secondary(&path));
-                unsorted.extend(disorder.map(|why| (path.clone(), why)));
-            }
-            match entry {
-                None => Arc::new(choice.entry(path, net)),
-                Some(entry) => {
-                    if moved {
-                        entry.file.evict();
-                    }
-                    Arc::clone(entry)
+        let mut problem = None;
+        let mut entries = Vec::with_capacity(walk.files.len());
+        for (path, version) in walk.files {
+            let entry = known.get(&*path).copied();
+            if let Some(entry) = entry {
+                if entry.file.file_id().is_some_and(|open| open != version.file_id()) {
+                    entry.file.evict();
+                } else if entry.was_inspected(version) && !entry.unsorted {
+                    entries.push(Arc::clone(entry));
+                    continue;
                 }
             }
-        });
-        let entries = entries.collect();
-        let first = unsorted.first().map(|(_, why)| why.clone());
+            let is_clustered = choice.is_clustered(&path);
+            let found = inspect(&path, is_clustered);
+            match &found.flaw {
+                Some(Flaw::Unread(why)) => {
+                    walk.failures.push(why.clone());
+                    continue;
+                }
+                Some(Flaw::Unsorted(why)) if version.size() > MAX_UNSORTED => {
+                    walk.failures.push(why.clone());
+                    continue;
+                }
+                Some(Flaw::Unsorted(why)) => problem = problem.or_else(|| Some(why.clone())),
+                None => {}
+            }
+            let new = Entry::inspected(path, is_clustered, version, &found, net);
+            entries.push(match entry {
+                // What is cached of it goes on being of use.
+                Some(entry) if entry.is_like(&new) => {
+                    entry.note_inspected(version);
+                    Arc::clone(entry)
+                }
+                _ => Arc::new(new),
+            });
+        }
         Listing {
-            entries,
-            packages: Arc::default(),
-            problem: walk.problem.or(first),
-            unsorted: unsorted.into(),
-            seen: Instant::now(),
+            entries: entries.into(),
+            problem,
+            ..Listing::with(Vec::new(), walk.failures)
         }
     }
 
@@ -198,37 +213,32 @@ impl Listing {
                 // Of a list that cannot be read now nothing new is known.
                 let packages = before.filter(|_| error.is_passing());
                 let packages = packages.map(|before| before.packages.to_vec());
-                let mut listing = Listing::with(packages.unwrap_or_default(), None);
-                if listing.packages.is_empty() {
-                    let path = PathBuf::from(location.to_string());
-                    let broken = NamedFile::broken(path, error.to_string());
-                    let cluster = None;
-                    listing.entries = [Arc::new(Entry {
-                        file: broken,
-                        cluster,
-                    })]
-                    .into();
-                }
-                listing.problem = Some(error.to_string());
-                return listing;
+                let said = error.to_string();
+                return match packages.filter(|packages| !packages.is_empty()) {
+                    Some(packages) => Listing {
+                        problem: Some(said),
+                        ..Listing::with(packages, Vec::new())
+                    },
+                    None => Listing::with(Vec::new(), vec![said]),
+                };
             }
         };
-        let mut problem = None;
+        let mut failures = Vec::new();
         let mut listed = Vec::new();
         for entry in list.entries {
             let hash = entry.hash;
             match entry.location {
                 Ok(location) => listed.push(Listed { location, hash }),
-                Err(why) => problem = Some(format!("{location}: {}: {why}", entry.name)),
+                Err(why) => failures.push(format!("{location}: {}: {why}", entry.name)),
             }
         }
-        Listing::of_packages(listed, problem, before, net)
+        Listing::of_packages(listed, failures, before, net)
     }
 
     /// What is in packages. Those that are as they were before are not read again.
     fn of_packages(
         listed: Vec<Listed>,
-        problem: Option<String>,
+        failures: Vec<String>,
         before: Option<&Listing>,
         net: Option<&Arc<Net>>,
     ) -> Listing {
@@ -261,18 +271,20 @@ impl Listing {
             0 | 1 => listed.iter().flat_map(read).collect(),
             _ => side_by_side(&listed, read),
         };
-        Listing::with(packages, problem)
+        Listing::with(packages, failures)
     }
 
-    fn with(packages: Vec<Arc<Package>>, problem: Option<String>) -> Listing {
+    fn with(packages: Vec<Arc<Package>>, mut failures: Vec<String>) -> Listing {
         let entries = packages.iter().flat_map(|one| one.entries.iter().cloned());
-        let wrong = packages.iter().find_map(|one| one.problem.clone());
+        let entries = entries.collect();
+        failures.extend(packages.iter().filter_map(|one| one.problem.clone()));
         Listing {
-            entries: entries.collect(),
-            problem: problem.or(wrong),
+            entries,
             packages: packages.into(),
-            unsorted: Arc::default(),
+            failures: failures.into(),
+            problem: None,
             seen: Instant::now(),
+            is_stale: false,
         }
     }
 
@@ -283,7 +295,7 @@ impl Listing {
 
     /// Whether something is wrong.
     pub(crate) fn has_problem(&self) -> bool {
-        self.problem.is_some()
+        self.problem.is_some() || !self.failures.is_empty()
     }
 
     /// Whether reading showed that something is not as it was.
@@ -334,10 +346,10 @@ fn side_by_side(
 
 struct Walk {
     choice: Choice,
-    files: Vec<(PathBuf, (u64, u64))>,
+    files: Vec<(PathBuf, FileVersion)>,
     /// Folders that were seen: links may lead in cycles.
     folders: HashSet<(u64, u64)>,
-    problem: Option<String>,
+    failures: Vec<String>,
 }
 
 impl Walk {
@@ -370,11 +382,10 @@ impl Walk {
                 Ok(metadata) if metadata.is_dir() => self.folder(&path, &metadata, depth + 1),
                 Ok(metadata) if metadata.is_file() && self.choice.includes(&path) => {
                     if self.files.len() >= MAX_FILES {
-                        self.problem =
-                            Some(format!("more than {MAX_FILES} files; the rest is left out"));
-                        return;
+                        let what = format!("more than {MAX_FILES} files; the rest is left out");
+                        return self.failures.push(what);
                     }
-                    self.files.push((path, file_id(&metadata)));
+                    self.files.push((path, FileVersion::of(&metadata)));
                 }
                 Ok(_) => {}
                 Err(error) if is_gone(&error) => {}
@@ -384,7 +395,7 @@ impl Walk {
     }
 
     fn failed(&mut self, path: &Path, error: &io::Error) {
-        self.problem = Some(format!("{}: {error}", path.display()));
+        self.failures.push(format!("{}: {error}", path.display()));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedMutexGuard;
 
@@ -76,11 +76,7 @@ impl Listings {
     /// # Errors
     /// When the name of the collection cannot be part of a path.
     pub async fn listing(self: &Arc<Self>, collection: &Arc<str>) -> Result<Listing, SourceError> {
-        let name = if self.varies {
-            Arc::clone(collection)
-        } else {
-            Arc::clone(&self.any)
-        };
+        let name = self.name_of(collection);
         let before = self.cached(&name);
         if let Some(listing) = before.as_ref().filter(|listing| self.is_fresh(listing)) {
             return Ok(listing.clone());
@@ -100,7 +96,42 @@ impl Listings {
             (Err(_), Some(before)) => return Ok(before),
             (Err(_), None) => Arc::clone(&self.looking).lock_owned().await,
         };
-        // Whoever asks may not wait until it is done, which others go on waiting for.
+        self.look_apart(name, turn).await
+    }
+
+    /// The files as they are now: what the last listing said has changed.
+    ///
+    /// # Errors
+    /// When the name of the collection cannot be part of a path.
+    pub async fn listing_again(
+        self: &Arc<Self>,
+        collection: &Arc<str>,
+    ) -> Result<Listing, SourceError> {
+        let name = self.name_of(collection);
+        let asked = Instant::now();
+        let turn = Arc::clone(&self.looking).lock_owned().await;
+        // Another request may have looked meanwhile.
+        if let Some(listing) = self.cached(&name).filter(|listing| listing.seen >= asked) {
+            return Ok(listing);
+        }
+        let mut listings = self.listings.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(listing) = listings.get_mut(&name) {
+            listing.is_stale = true;
+        }
+        drop(listings);
+        self.look_apart(name, turn).await
+    }
+
+    fn name_of(&self, collection: &Arc<str>) -> Arc<str> {
+        Arc::clone(if self.varies { collection } else { &self.any })
+    }
+
+    /// Looks to the end, even when the request that asks for it is gone: others wait for it.
+    async fn look_apart(
+        self: &Arc<Self>,
+        name: Arc<str>,
+        turn: OwnedMutexGuard<()>,
+    ) -> Result<Listing, SourceError> {
         let listings = Arc::clone(self);
         let looked = tokio::spawn(async move { listings.look(name, turn).await }).await;
         looked.unwrap_or_else(|error| Err(SourceError::Io(format!("reading broke off: {error}"))))
@@ -140,7 +171,7 @@ impl Listings {
         } else {
             REFRESH_REMOTE
         };
-        age < self.look || age < most && listing.is_remote() && !listing.is_superseded()
+        !listing.is_stale && age < self.look || age < most && listing.is_remote() && !listing.is_superseded() && !listing.is_stale
     }
 
     /// Whether what it leads to is there; where that depends on the collection, for those that were asked for.
@@ -154,7 +185,7 @@ impl Listings {
         let listings = self.listings.read().unwrap_or_else(PoisonError::into_inner);
         let problem = listings
             .values()
-            .find_map(|listing| listing.problem.clone());
+            .find_map(|listing| listing.problem());
         problem.map_or(Ok(()), Err)
     }
 

@@ -9,6 +9,7 @@ use crawlspace_cdx::surt::urlkey;
 use super::cursor::Cursor;
 use super::entry::Entry;
 use super::files::Files;
+use super::sought::Sought;
 use super::span::Span;
 use crate::Error;
 use crate::row::Row;
@@ -102,11 +103,10 @@ impl Lookup {
             )));
         };
         let key = key(url)?;
-        let split = format!("{} {moment}", String::from_utf8_lossy(&key));
         let order = Order::Closest(moment);
         let mut nearest: Option<(u64, Row)> = None;
         // Those before that moment, the last one first, and those after it.
-        for cursor in self.start(&self.url, Span::of_key(&key), order, Some(split.into()))? {
+        for cursor in self.start(&self.url, Span::of_key(&key), order)? {
             let mut rows = Rows {
                 lookup: self,
                 cursor: Some(cursor),
@@ -132,7 +132,7 @@ impl Lookup {
     }
 
     fn rows(&self, entry: &Arc<Entry>, span: Span) -> Result<Rows<'_>, Error> {
-        let cursor = self.start(entry, span, Order::Ascending, None)?.pop();
+        let cursor = self.start(entry, span, Order::Ascending)?.pop();
         Ok(Rows {
             lookup: self,
             cursor,
@@ -145,10 +145,9 @@ impl Lookup {
         entry: &Arc<Entry>,
         span: Span,
         order: Order,
-        split: Option<Vec<u8>>,
     ) -> Result<Vec<Cursor>, Error> {
         let entries: Arc<[_]> = Arc::new([Arc::clone(entry)]);
-        let mut files = Files::new(entries, Arc::new(span), order, split);
+        let mut files = Files::new(entries, Sought::of(span), order);
         let cursors = self.wait(files.cursors())?;
         cursors.ok_or_else(|| self.damaged(format!("{} is gone", entry.file.path().display())))
     }

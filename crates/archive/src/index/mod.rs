@@ -11,6 +11,7 @@ mod listings;
 mod lookup;
 mod package;
 mod scan;
+mod sought;
 mod span;
 
 pub use self::entry::Entry;
@@ -19,4 +20,5 @@ pub use self::folder::{Choice, Listing};
 pub use self::listings::Listings;
 pub use self::lookup::{Lookup, Rows};
 pub use self::package::{ArchivePart, Package};
+pub use self::sought::{Aliases, Sought};
 pub use self::span::{Position, Span, distance, shortest};

@@ -2,22 +2,25 @@
 //! records are read where they lie, and what is compressed as a whole is in memory, which is a secondary index as a
 //! rule. A package on a server is read by parts of it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use serde::Deserialize;
-use serde_json::Value;
 use tokio::runtime::Handle;
 
-use super::entry::Entry;
+use super::entry::{Entry, Spelled};
 use crate::net::Net;
 use crate::net::file::{First, RemoteVersion};
 use crate::sorted::file::{FileVersion, NamedFile};
+use crate::sorted::line::Shape;
 use crate::sorted::steps::elsewhere;
 use crate::source::SourceError;
+use crate::spelling::canonical;
 use crate::wacz::package::{Required, requires};
 use crate::wacz::{Location, Options, Wacz};
 use crate::zipnum::cluster::Cluster;
@@ -46,6 +49,8 @@ pub(super) struct Listed {
 /// A WACZ file as it was when it was read.
 #[derive(Debug)]
 pub struct Package {
+    /// A number that no other package has had.
+    number: u64,
     /// Where it, or the package that it is in or named by, was listed.
     listed: Listed,
     location: Location,
@@ -108,6 +113,11 @@ impl Package {
     /// Where the file is.
     pub fn location(&self) -> &Location {
         &self.location
+    }
+
+    /// The number that the package's rows have ([`Row::package`](crate::row::Row::package)).
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// The name of the package: of its file, or of the member of another package that it is.
@@ -304,7 +314,8 @@ impl Reading<'_> {
             }
             archives.insert(short.into(), place);
         }
-        let entries = indexes(location, medium, wacz)?;
+        let number = number();
+        let entries = indexes(location, medium, wacz, number)?;
         if entries.is_empty() && !archives.is_empty() {
             return Err(format!("{}: it has no index", wacz.file()));
         }
@@ -313,6 +324,7 @@ impl Reading<'_> {
             other => other.clone(),
         };
         self.found.push(Arc::new(Package {
+            number,
             listed: self.listed.clone(),
             location: location.clone(),
             members: members.to_vec(),
@@ -380,26 +392,29 @@ impl Reading<'_> {
     }
 
     fn broken(&mut self, location: &Location, why: String) {
-        let path = match location {
-            Location::File(path) => path.clone(),
-            url => PathBuf::from(url.to_string()),
-        };
         let medium = match location {
             Location::File(path) => version(path).map_or(Medium::None, Medium::Disk),
             Location::Url(_) => Medium::None,
         };
         self.found.push(Arc::new(Package {
+            number: number(),
             listed: self.listed.clone(),
             location: location.clone(),
             members: Vec::new(),
             medium,
-            entries: vec![entry(NamedFile::broken(path, why.clone()), None)],
+            entries: Vec::new(),
             archives: HashMap::new(),
             requires: OnceLock::new(),
             size: None,
             problem: Some(why),
         }));
     }
+}
+
+/// Returns the next number of a package.
+fn number() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 /// What `datapackage.json` says of a package of packages.
@@ -420,15 +435,13 @@ fn version(path: &Path) -> Option<FileVersion> {
     fs::metadata(path).ok().as_ref().map(FileVersion::of)
 }
 
-fn entry(file: NamedFile, cluster: Option<Cluster>) -> Arc<Entry> {
-    Arc::new(Entry {
-        file,
-        cluster: cluster.map(Arc::new),
-    })
-}
-
-/// The indexes of a package.
-fn indexes(location: &Location, medium: &Medium, wacz: &Wacz) -> Result<Vec<Arc<Entry>>, String> {
+/// Reads the indexes of a package.
+fn indexes(
+    location: &Location,
+    medium: &Medium,
+    wacz: &Wacz,
+    package: u64,
+) -> Result<Vec<Arc<Entry>>, String> {
     let shown = wacz.file();
     let failed = |error: crate::wacz::Error| error.to_string();
     let path = match location {
@@ -441,42 +454,51 @@ fn indexes(location: &Location, medium: &Medium, wacz: &Wacz) -> Result<Vec<Arc<
         Medium::None => NamedFile::broken(path.clone(), format!("{shown}: it is gone")),
     };
     let mut entries = Vec::new();
+    let mut add = |file: NamedFile, cluster: Option<Cluster>, spelled| {
+        let mut entry = Entry::new(file, cluster.map(Arc::new), spelled);
+        entry.package = package;
+        entries.push(Arc::new(entry));
+    };
     for index in wacz.indexes() {
         let name = index.name();
         let stem = name.strip_suffix(".gz").unwrap_or(name);
         let stem = stem.rsplit_once('.').map_or(stem, |(stem, _)| stem);
         let secondary = format!("{stem}.idx");
-        let place = if wacz.members().any(|(name, _)| name == secondary) {
-            wacz.place(name).map_err(failed)?
-        } else {
-            None
-        };
-        let Some(place) = place else {
-            let is_large = matches!(medium, Medium::Remote(..)) && !name.ends_with(".gz");
-            let place = if is_large {
-                wacz.place(name).map_err(failed)?
-            } else {
-                None
-            };
-            if let Some(place) = place.filter(|place| place.end - place.start > MAX_SORTED) {
-                entries.push(entry(part(place), None));
-                continue;
+        let place = wacz.place(name).map_err(failed)?;
+        let is_compressed = name.ends_with(".gz");
+        if let Some(place) = place.clone().filter(|_| is_compressed)
+            && wacz.members().any(|(name, _)| name == secondary)
+        {
+            let text = wacz.unpacked(&secondary, MAX_TEXT).map_err(failed)?;
+            let short = name.strip_prefix(INDEXES).unwrap_or(name);
+            match blocks(&text, short, place.end - place.start) {
+                Ok(text) => {
+                    let cluster = Cluster::of_part(&path, short, part(place));
+                    let file = NamedFile::made(path.clone(), text);
+                    add(file, Some(cluster), Spelled::Somehow);
+                    continue;
+                }
+                // It is a hint: without it all of the index is read.
+                Err(why) => {
+                    tracing::info!(package = %shown, %secondary, %why, "a secondary index is not used");
+                }
             }
-            let text = sorted(wacz, index)?;
-            entries.push(entry(NamedFile::made(path.clone(), text), None));
-            continue;
+        }
+        let is_large = |place: &Range<u64>| {
+            matches!(medium, Medium::Remote(..)) && !is_compressed && place.end - place.start > MAX_SORTED
         };
-        let text = wacz.unpacked(&secondary, MAX_TEXT).map_err(failed)?;
-        let name = name.strip_prefix(INDEXES).unwrap_or(name);
-        let text = blocks(&text, name, place.end - place.start)
-            .map_err(|why| format!("{shown}: {secondary}: {why}"))?;
-        let cluster = Cluster::of_part(&path, name, part(place));
-        entries.push(entry(NamedFile::made(path.clone(), text), Some(cluster)));
+        match place.filter(is_large) {
+            Some(place) => add(part(place), None, Spelled::Somehow),
+            None => {
+                let text = sorted(wacz, index)?;
+                add(NamedFile::made(path.clone(), text), None, Spelled::Here);
+            }
+        }
     }
     Ok(entries)
 }
 
-/// The lines of an index in order.
+/// Reads the lines of an index, gives them their urlkeys, and puts them in order.
 fn sorted(wacz: &Wacz, index: &crate::wacz::Member) -> Result<Vec<u8>, String> {
     let mut lines = wacz.lines(index).map_err(|error| error.to_string())?;
     let (mut all, mut size) = (Vec::<Box<[u8]>>::new(), 0);
@@ -488,47 +510,62 @@ fn sorted(wacz: &Wacz, index: &crate::wacz::Member) -> Result<Vec<u8>, String> {
                 "{name} has no secondary index (.idx), and is larger than {MAX_TEXT} bytes"
             ));
         }
-        if !line.is_empty() {
-            all.push(line.into());
+        let respelled = Shape::of(line).and_then(|shape| {
+            let (key, rest) = line.split_at(shape.key);
+            match canonical(key, &line[shape.second + 1..]) {
+                Cow::Owned(urlkey) => Some([&urlkey, rest].concat()),
+                Cow::Borrowed(_) => None,
+            }
+        });
+        match respelled {
+            Some(line) => all.push(line.into()),
+            None if line.is_empty() => {}
+            None => all.push(line.into()),
         }
     }
     all.sort_unstable();
+    all.dedup();
     let mut text = all.join(&b'\n');
     text.push(b'\n');
     Ok(text)
 }
 
-/// A secondary index as ZipNum has it. In packages, what is said of a block is JSON, and lines before the first one
+/// Reads a secondary index as ZipNum has it. In packages, what is said of a block is JSON, and lines before the first one
 /// say what it is.
+///
+/// # Errors
+/// When it is of no use: not in order, or its blocks are not all of the index. Why, in words.
 fn blocks(text: &[u8], part: &str, size: u64) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
+    let mut covered = 0;
+    let mut before: Box<[u8]> = Box::default();
     for line in text.split(|&byte| byte == b'\n') {
         if line.is_empty() || line.starts_with(b"!") {
             continue;
         }
         let shown = || String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
-        let (begin, offset, length) = match (Block::read(line), memchr::memmem::find(line, b" {")) {
-            (Some(block), _) => (block.begin, block.offset, block.length),
-            (None, Some(at)) => {
-                let json: Value = serde_json::from_slice(&line[at + 1..])
-                    .map_err(|error| format!("{:?}: {error}", shown()))?;
-                let (Some(offset), Some(length)) =
-                    (json["offset"].as_u64(), json["length"].as_u64())
-                else {
-                    return Err(format!("{:?} has no offset and length", shown()));
-                };
-                if json["filename"].as_str().is_some_and(|name| name != part) {
-                    return Err(format!("{:?} is about another file than {part}", shown()));
-                }
-                (line[..at].into(), offset, length)
-            }
-            (None, None) => return Err(format!("{:?} is about no block", shown())),
+        let Some(block) = Block::read(line) else {
+            return Err(format!("{:?} does not describe a block", shown()));
         };
-        if offset.checked_add(length).is_none_or(|end| end > size) {
-            return Err(format!("{:?} is behind the end of {part}", shown()));
+        if *block.part != *part && !block.part.is_empty() {
+            return Err(format!("{:?} is about another file than {part}", shown()));
         }
-        out.extend_from_slice(&begin);
-        out.extend_from_slice(format!("\t{part}\t{offset}\t{length}\n").as_bytes());
+        if block.length == 0 {
+            continue;
+        }
+        if block.offset != covered {
+            return Err(format!("{:?}: the block before it ends at byte {covered}", shown()));
+        }
+        if block.begin < before {
+            return Err(format!("{:?} is not in order", shown()));
+        }
+        covered = block.offset.saturating_add(block.length);
+        out.extend_from_slice(&block.begin);
+        out.extend_from_slice(format!("\t{part}\t{}\t{}\n", block.offset, block.length).as_bytes());
+        before = block.begin;
+    }
+    if covered != size {
+        return Err(format!("its blocks end at byte {covered}, and {part} at byte {size}"));
     }
     Ok(out)
 }
@@ -545,25 +582,17 @@ mod tests {
         let found = blocks(text, "index.cdx.gz", 15).unwrap();
         let expected = "com,a)/ 2016\tindex.cdx.gz\t0\t10\ncom,b)/ 2016\tindex.cdx.gz\t10\t5\n";
         assert_eq!(String::from_utf8(found).unwrap(), expected);
+        let repeated = [&text[..], b"com,b)/ 2016 {\"offset\": 15, \"length\": 0}"].concat();
+        assert_eq!(blocks(&repeated, "index.cdx.gz", 15).unwrap(), expected.as_bytes());
         for (text, size, why) in [
-            (
-                "com,a)/ 2016 {\"offset\": 0, \"length\": 10}",
-                9,
-                "behind the end",
-            ),
-            (
-                "com,a)/ 2016 {\"offset\": 18446744073709551615, \"length\": 10}",
-                9,
-                "behind the end",
-            ),
-            ("com,a)/ 2016 {\"offset\": \"0\"}", 9, "no offset"),
-            (
-                "com,a)/ 2016 {\"offset\": 0, \"length\": 1, \"filename\": \"x\"}",
-                9,
-                "another file",
-            ),
-            ("com,a)/ 2016 {", 9, "EOF"),
-            ("com,a)/", 9, "no block"),
+            ("com,a)/ 2016 {\"offset\": 0, \"length\": 10}", 9, "end at byte 10"),
+            ("com,a)/ 2016 {\"offset\": 0, \"length\": 8}", 9, "end at byte 8"),
+            ("com,a)/ 2016 {\"offset\": 18446744073709551615, \"length\": 10}", 9, "ends at byte 0"),
+            ("com,a)/ 2016 {\"offset\": \"0\"}", 9, "a block"),
+            ("com,a)/ 2016 {\"offset\": 0, \"length\": 1, \"filename\": \"x\"}", 9, "another file"),
+            ("b)/ 1\tindex.cdx.gz\t0\t1\na)/ 1\tindex.cdx.gz\t1\t8", 9, "not in order"),
+            ("com,a)/ 2016 {", 9, "a block"),
+            ("com,a)/", 9, "a block"),
         ] {
             let found = blocks(text.as_bytes(), "index.cdx.gz", size).unwrap_err();
             assert!(found.contains(why), "{text}: {found}");

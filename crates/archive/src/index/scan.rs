@@ -73,13 +73,40 @@ async fn scan(
         all: Vec::new(),
         broken,
     };
-    while let Some(begun) = files.cursors().await? {
+    let gaps = files.gaps.clone();
+    let tolerate = |error: SourceError, settled: bool| match (&gaps, error) {
+        (Some(_), SourceError::Changed(why)) if !settled => Err(SourceError::Changed(why)),
+        (Some(gaps), error) => {
+            gaps.add(error);
+            Ok(())
+        }
+        (None, error) => Err(error),
+    };
+    loop {
+        let begun = match files.cursors().await {
+            Ok(Some(begun)) => begun,
+            Ok(None) => break,
+            Err(error) => {
+                tolerate(error, files.settled)?;
+                continue;
+            }
+        };
+        let missed = gaps.as_ref().map_or(0, |gaps| gaps.len());
+        let mut found = false;
         for cursor in begun {
             cursors.all.push(Some(cursor));
             let last = cursors.all.len() - 1;
-            if !cursors.next(last).await? {
-                cursors.all.pop();
+            match cursors.next(last).await {
+                Ok(true) => found = true,
+                Ok(false) => _ = cursors.all.pop(),
+                Err(error) => {
+                    cursors.all.pop();
+                    tolerate(error, files.settled)?;
+                }
             }
+        }
+        if let Some(gaps) = gaps.as_ref().filter(|gaps| found || gaps.len() == missed) {
+            gaps.read();
         }
     }
     let mut tree = LoserTree::new(cursors.all.len(), |a, b| cursors.comes_first(a, b));
@@ -108,7 +135,7 @@ async fn scan(
                     full => full + line.len() * 2,
                 });
             }
-            if writer.push(line, cursor.shape()) {
+            if writer.push(line, cursor.shape(), cursor.package) {
                 left -= 1;
             } else {
                 cursors.broken.fetch_add(1, Memory::Relaxed);
@@ -120,11 +147,17 @@ async fn scan(
             pause().await;
         }
         if left > 0 {
-            cursors.next(tree.winner()).await?;
+            if let Err(error) = cursors.next(tree.winner()).await {
+                cursors.end(tree.winner());
+                tolerate(error, true)?;
+            }
             tree.replay(|a, b| cursors.comes_first(a, b));
         }
     }
-    Ok(())
+    match gaps.and_then(|gaps| gaps.only()) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
 }
 
 impl Cursors {
@@ -141,6 +174,13 @@ impl Cursors {
             self.broken.fetch_add(ended.broken(), Memory::Relaxed);
         }
         Ok(there)
+    }
+
+    /// Ends a cursor that cannot be read on.
+    fn end(&mut self, which: usize) {
+        if let Some(ended) = self.all.get_mut(which).and_then(Option::take) {
+            self.broken.fetch_add(ended.broken(), Memory::Relaxed);
+        }
     }
 
     fn comes_first(&self, one: usize, other: usize) -> bool {
@@ -184,6 +224,6 @@ fn push(block: &Block, rows: &Rows) {
     let mut line = block.begin.to_vec();
     line.extend_from_slice(format!(" {{{members}}}").as_bytes());
     if let Some(shape) = Shape::of(&line) {
-        rows.lock().push(&line, shape);
+        rows.lock().push(&line, shape, 0);
     }
 }

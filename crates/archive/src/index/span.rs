@@ -86,21 +86,12 @@ impl Span {
         }
     }
 
-    /// The beginning of the lines at that moment and later, if it is about one urlkey.
-    pub fn split(&self, keys: &KeyRange, moment: Timestamp) -> Option<Vec<u8>> {
-        let mut split = keys.from.clone();
-        split.extend_from_slice(moment.to_string().as_bytes());
-        self.one_key.then_some(split)
-    }
-
-    /// The key within that is nearest to another one.
-    pub fn nearest<'a>(&'a self, key: &'a [u8]) -> &'a [u8] {
-        let key = key.max(&self.from);
-        if self.to.is_empty() {
-            key
-        } else {
-            key.min(&self.to)
-        }
+    /// Returns the beginning of the lines at a moment and later, or that end of the span which is nearest to it. It is
+    /// about one key.
+    pub fn split(&self, moment: Timestamp) -> Vec<u8> {
+        let key = memchr::memchr(b' ', &self.from).map_or(&self.from[..], |end| &self.from[..=end]);
+        let split = [key, moment.to_string().as_bytes()].concat();
+        split.max(self.from.clone()).min(self.to.clone())
     }
 
     /// What comes before the split, and what does not.

@@ -1,5 +1,5 @@
-//! Whether a file is sorted, as far as samples of it tell. In one that is not, searches find nothing where there is
-//! something, and nobody notices.
+//! Samples of index files: whether they are sorted, and in a form that is read here. In others, searches find nothing
+//! where there is something, and nobody notices.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,8 +7,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crawlspace_cdx::{Format, Line, Read};
+
 use crate::sorted::file::FileVersion;
-use crate::sorted::line::Shape;
+use crate::sorted::line::{Shape, is_no_capture};
+use crate::spelling::canonical;
+use crate::zipnum::cluster::block::Block;
 
 /// Number of samples of a file, from its beginning to its end.
 const SAMPLES: u64 = 8;
@@ -49,13 +53,56 @@ fn version(path: &Path) -> Option<FileVersion> {
     fs::metadata(path).ok().as_ref().map(FileVersion::of)
 }
 
-/// What is wrong with the order of a file, in words. `None` when nothing is, or it cannot be read, which others tell.
-pub(crate) fn disorder(path: &Path) -> Option<String> {
-    let found = samples(path).ok().flatten()?;
-    Some(format!("{}: {found}", path.display()))
+/// What samples of an index file show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Inspection {
+    /// Why it cannot be searched.
+    pub flaw: Option<Flaw>,
+    /// Some keys are not spelled as here.
+    pub is_respelled: bool,
+    /// Its lines are those of a secondary index in JSON, as makers of packages write them.
+    pub is_hinted: bool,
 }
 
-fn samples(path: &Path) -> io::Result<Option<String>> {
+/// Why an index file cannot be searched, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// Its lines are not in order, so that all of it has to be read.
+    Unsorted(String),
+    /// It has another form than those that are read here.
+    Unread(String),
+}
+
+/// The columns of CDX, by the letters of its header; the first one may be `A` as well.
+const LETTERS: [&str; 6] = ["N", "b", "a", "m", "s", "k"];
+
+/// Inspects samples of a file. Nothing is wrong with one that cannot be read, which others tell.
+pub(crate) fn inspect(path: &Path, is_secondary: bool) -> Inspection {
+    let mut inspection = Inspection::default();
+    if let Some(flaw) = sampled(path, is_secondary, &mut inspection).ok().flatten() {
+        let said = |what: String| format!("{}: {what}", path.display());
+        inspection.flaw = Some(match flaw {
+            Flaw::Unsorted(what) => Flaw::Unsorted(said(what)),
+            Flaw::Unread(what) => Flaw::Unread(said(what)),
+        });
+    }
+    inspection
+}
+
+/// What the lines of a file are.
+#[derive(Default)]
+struct Seen {
+    lines: u64,
+    captures: u64,
+    /// Captures whose key is a URL.
+    urls: u64,
+}
+
+fn sampled(
+    path: &Path,
+    is_secondary: bool,
+    inspection: &mut Inspection,
+) -> io::Result<Option<Flaw>> {
     // To open some things is to wait for somebody at their other end.
     if !fs::metadata(path)?.is_file() {
         return Ok(None);
@@ -65,15 +112,16 @@ fn samples(path: &Path) -> io::Result<Option<String>> {
     let mut sample = vec![0; SAMPLE];
     let mut before: Vec<u8> = Vec::new();
     let mut read_to = 0;
+    let mut seen = Seen::default();
+    let mut unsorted = None;
     for number in 0..SAMPLES {
         let from = (size / SAMPLES * number).max(read_to);
         let length = file.read_at(&mut sample, from)?;
         read_to = from + length as u64;
         let text = &sample[..length];
         if from == 0 && text.starts_with(b"\xef\xbb\xbf") {
-            return Ok(Some(
-                "it begins with a byte order mark, which hides its first line".to_owned(),
-            ));
+            let what = "it begins with a byte order mark, which hides its first line";
+            return Ok(Some(Flaw::Unsorted(what.to_owned())));
         }
         let mut at = from;
         let lines = text.split_inclusive(|&byte| byte == b'\n');
@@ -81,16 +129,34 @@ fn samples(path: &Path) -> io::Result<Option<String>> {
             let begin = at;
             at += line.len() as u64;
             // What a sample begins and ends with may be parts of lines.
-            if n == 0 && from > 0 || !line.ends_with(b"\n") {
+            if n == 0 && from > 0 || !line.ends_with(b"\n") && at < size {
                 continue;
             }
             let line = line.trim_ascii_end();
+            if begin == 0 && let Some(flaw) = header(line).filter(|_| !is_secondary) {
+                return Ok(Some(flaw));
+            }
+            if is_no_capture(line) || is_secondary && line.starts_with(b"!") {
+                continue;
+            }
+            seen.lines += 1;
+            if is_secondary {
+                seen.captures += u64::from(Block::read(line).is_some());
+                inspection.is_hinted |= line.ends_with(b"}");
+                continue;
+            }
             let Some(shape) = Shape::of(line) else {
                 continue;
             };
+            let (key, rest) = (&line[..shape.key], &line[shape.second + 1..]);
+            let is_capture = rest.starts_with(b"{")
+                || matches!(Line::read(line, Format::Cdx), Ok(Read::Capture(_)));
+            seen.captures += u64::from(is_capture);
+            seen.urls += u64::from(key.starts_with(b"http://") || key.starts_with(b"https://"));
+            inspection.is_respelled |= *canonical(key, rest) != *key;
             let both = shape.both(line);
-            if both < &before[..] {
-                return Ok(Some(format!(
+            if both < &before[..] && unsorted.is_none() {
+                unsorted = Some(Flaw::Unsorted(format!(
                     "it is not sorted: the line at byte {begin} comes before one that is in front of it; sort it by \
                      LC_ALL=C sort"
                 )));
@@ -98,7 +164,36 @@ fn samples(path: &Path) -> io::Result<Option<String>> {
             before = both.to_vec();
         }
     }
-    Ok(None)
+    let unread = |what: &str| Ok(Some(Flaw::Unread(what.to_owned())));
+    match seen {
+        Seen { lines: 1.., captures: 0, .. } if is_secondary => {
+            unread("none of its lines describes a block: it is not a secondary index of a ZipNum cluster")
+        }
+        Seen { lines: 1.., captures: 0, .. } => unread(
+            "none of its lines is a capture: expected CDXJ, or CDX with 7 or 9 to 14 columns in the order N b a m s k",
+        ),
+        Seen { captures, urls, .. } if urls > 0 && urls == captures => {
+            unread("its keys are URLs, and urlkeys are expected: index the WARC files with an indexer that writes SURTs")
+        }
+        _ => Ok(unsorted),
+    }
+}
+
+/// What is wrong with a file by its first line, if that is the header of a CDX file.
+fn header(line: &[u8]) -> Option<Flaw> {
+    let letters = line.strip_prefix(b" CDX ").or_else(|| line.strip_prefix(b"CDX "))?;
+    let letters = String::from_utf8_lossy(letters).into_owned();
+    let given: Vec<&str> = letters.split_ascii_whitespace().collect();
+    let is_known = given
+        .iter()
+        .zip(LETTERS)
+        .all(|(given, known)| *given == known || known == "N" && *given == "A");
+    (!is_known || given.len() < LETTERS.len()).then(|| {
+        Flaw::Unread(format!(
+            "its header names the columns {letters:?}, and only columns in the order N b a m s k are read: index the \
+             WARC files with an indexer that writes CDXJ"
+        ))
+    })
 }
 
 #[cfg(test)]
@@ -109,7 +204,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.cdxj");
         std::fs::write(&path, text).unwrap();
-        disorder(&path)
+        match inspect(&path, false).flaw {
+            Some(Flaw::Unsorted(what) | Flaw::Unread(what)) => Some(what),
+            None => None,
+        }
     }
 
     fn line(n: u32) -> String {
@@ -119,7 +217,7 @@ mod tests {
     #[test]
     fn sorted_files_are() {
         assert_eq!(found(""), None);
-        assert_eq!(found(" CDX N b a m s k r M S V g\n\nnonsense\n"), None);
+        assert_eq!(found(" CDX N b a m s k r M S V g\n\n"), None);
         for count in [1, 10, 1_000, 20_000] {
             let text: String = (0..count).flat_map(|n| [line(n), line(n)]).collect();
             assert_eq!(found(&text), None, "{count}");
@@ -134,5 +232,47 @@ mod tests {
         assert!(found(&halves).unwrap().contains("not sorted"));
         let marked = format!("\u{feff}{}", line(1));
         assert!(found(&marked).unwrap().contains("byte order mark"));
+    }
+
+    #[test]
+    fn a_form_that_is_not_read_is_told() {
+        for (text, what) in [
+            (
+                " CDX a b a m s k r M V g u\nhttp://example.com/ 20200101000000 http://example.com/ text/html 200 D - - 1 a.warc.gz <urn:uuid:1>\n",
+                "its header names the columns \"a b a m s k r M V g u\"",
+            ),
+            ("nonsense\n", "none of its lines is a capture"),
+            ("<!DOCTYPE html>\n<p>not found</p>", "none of its lines is a capture"),
+            (
+                "http://example.com/ 20200101000000 {\"url\": \"http://example.com/\"}\n",
+                "its keys are URLs",
+            ),
+        ] {
+            let found = found(text).unwrap_or_default();
+            assert!(found.contains(what), "{text}: {found}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.idx");
+        for (text, flaw, is_hinted) in [
+            ("com,a)/ 2016\tx.gz\t0\t10\t1\n", false, false),
+            ("!meta 0 {\"format\": \"cdxj-gzip-1.0\"}\ncom,a)/ 2016 {\"offset\": 0, \"length\": 10}\n", false, true),
+            ("com,a)/ 2016 x.gz 0 10\n", true, false),
+            ("", false, false),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let found = inspect(&path, true);
+            assert_eq!((found.flaw.is_some(), found.is_hinted), (flaw, is_hinted), "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_of_other_makers_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.cdxj");
+        let line = "com,example)/a/ 20200101000000 {\"url\": \"http://example.com/a/\"}\n";
+        std::fs::write(&path, line).unwrap();
+        assert!(inspect(&path, false).is_respelled);
+        std::fs::write(&path, line.replace("/a/ ", "/a ")).unwrap();
+        assert_eq!(inspect(&path, false), Inspection::default());
     }
 }

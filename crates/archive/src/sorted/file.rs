@@ -169,7 +169,7 @@ impl NamedFile {
             Content::Part(version, _) => match self.as_it_is().await? {
                 Some(snapshot) if snapshot.version() != *version => {
                     let shown = self.path.display();
-                    Err(SourceError::Io(format!("{shown}: it has just changed")))
+                    Err(SourceError::Changed(format!("{shown}: it has just changed")))
                 }
                 snapshot => Ok(snapshot),
             },
@@ -475,6 +475,16 @@ impl FileVersion {
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
+    }
+
+    /// Device and number of the file.
+    pub(crate) fn file_id(&self) -> (u64, u64) {
+        self.file_id
+    }
+
+    /// The size of the file, in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
     }
 
     /// The version of what is no file of this machine and never changes: a number tells it from all others on the same

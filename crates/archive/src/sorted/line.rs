@@ -86,8 +86,8 @@ fn may_have_own(json: &[u8]) -> bool {
 pub struct Writer {
     members: Arc<str>,
     text: Vec<u8>,
-    /// Begin, end, and the [`Shape`] of each.
-    rows: Vec<(usize, usize, Shape)>,
+    /// Begin, end, the [`Shape`], and the number of the package of each.
+    rows: Vec<(usize, usize, Shape, u64)>,
     /// Urlkey and timestamp of the last row that was taken.
     last: Vec<u8>,
 }
@@ -112,7 +112,7 @@ impl Writer {
     #[inline]
     pub(crate) fn last(&self) -> &[u8] {
         match self.rows.last() {
-            Some((begin, end, shape)) => shape.both(&self.text[*begin..*end]),
+            Some((begin, end, shape, _)) => shape.both(&self.text[*begin..*end]),
             None => &self.last,
         }
     }
@@ -122,9 +122,10 @@ impl Writer {
         self.text.reserve(bytes);
     }
 
-    /// Makes a row of a line without its end. False when it is none.
+    /// Makes a row of a line without its end, from the package of this number, or 0. Returns false when the line is
+    /// invalid.
     #[inline]
-    pub fn push(&mut self, line: &[u8], shape: Shape) -> bool {
+    pub fn push(&mut self, line: &[u8], shape: Shape, package: u64) -> bool {
         let begin = self.text.len();
         let json = &line[shape.second + 1..];
         let written = match json {
@@ -140,7 +141,7 @@ impl Writer {
             _ => self.columns(line, shape),
         };
         if written {
-            self.rows.push((begin, self.text.len(), shape));
+            self.rows.push((begin, self.text.len(), shape, package));
         } else {
             self.text.truncate(begin);
         }
@@ -151,10 +152,10 @@ impl Writer {
     pub fn take(&mut self) -> Batch {
         self.last = self.last().to_vec();
         let text = Bytes::from(std::mem::take(&mut self.text));
-        let rows = self.rows.drain(..).filter_map(|(begin, end, shape)| {
+        let rows = self.rows.drain(..).filter_map(|(begin, end, shape, package)| {
             let key = u32::try_from(shape.key).ok()?;
             let second = u32::try_from(shape.second).ok()?;
-            Some(Row::in_parts(text.slice(begin..end), key, second))
+            Some(Row::in_parts(text.slice(begin..end), key, second).in_package(package))
         });
         rows.collect()
     }
@@ -225,7 +226,7 @@ mod tests {
     fn row(line: &str) -> Option<String> {
         let line = trimmed(line.as_bytes());
         let mut writer = Writer::new(Arc::from(r#""source": "a", "source_type": "file""#));
-        let made = writer.push(line, Shape::of(line)?);
+        let made = writer.push(line, Shape::of(line)?, 0);
         let rows = writer.take();
         assert_eq!(made, !rows.is_empty());
         let row = rows.first()?;

@@ -302,7 +302,7 @@ mod tests {
     /// Finds a row.
     fn find(rows: &Rows) {
         let line = b"a)/ 2016 {}";
-        assert!(rows.lock().push(line, Shape::of(line).unwrap()));
+        assert!(rows.lock().push(line, Shape::of(line).unwrap(), 0));
     }
 
     fn writer() -> Writer {

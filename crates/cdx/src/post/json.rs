@@ -18,11 +18,21 @@ enum Value {
     Object(Vec<(Text, Value)>),
     List(Vec<Value>),
     Scalar(Option<Text>),
+    Null,
 }
 
-/// All values that have a name, in their order: those of a list have the name of the list. A name that comes again
-/// gets a number. `None` when the body is not JSON.
-pub(super) fn flat(body: &[u8]) -> Option<Vec<(String, String)>> {
+/// How a program writes the values of JSON.
+#[derive(Clone, Copy)]
+pub(super) struct Manner {
+    /// The text of `null`.
+    pub null: &'static str,
+    /// Keeps names whose value is an empty text.
+    pub keeps_empty: bool,
+}
+
+/// Lists all values that have a name, in their order: those of a list have the name of the list. A name that comes
+/// again gets a number. Returns `None` when the body is not JSON.
+pub(super) fn flat(body: &[u8], manner: Manner) -> Option<Vec<(String, String)>> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let text = std::str::from_utf8(body).ok()?;
     let mut reader = Reader {
@@ -33,13 +43,18 @@ pub(super) fn flat(body: &[u8]) -> Option<Vec<(String, String)>> {
     if !reader.rest.is_empty() {
         return None;
     }
-    let mut values = Values::default();
+    let mut values = Values {
+        manner,
+        all: Vec::new(),
+        places: HashMap::new(),
+        times: HashMap::new(),
+    };
     values.take(&value, b"")?;
     Some(values.all)
 }
 
-#[derive(Default)]
 struct Values {
+    manner: Manner,
     all: Vec<(String, String)>,
     places: HashMap<String, usize>,
     times: HashMap<String, u64>,
@@ -52,6 +67,8 @@ impl Values {
                 .iter()
                 .try_for_each(|(name, value)| self.take(value, name)),
             Value::List(values) => values.iter().try_for_each(|value| self.take(value, name)),
+            Value::Null => self.take(&Value::Scalar(Some(self.manner.null.into())), name),
+            Value::Scalar(Some(value)) if value.is_empty() && !self.manner.keeps_empty => Some(()),
             Value::Scalar(value) => {
                 if !name.is_empty() {
                     let name = self.free(std::str::from_utf8(name).ok()?);
@@ -114,7 +131,7 @@ impl Reader<'_> {
             b'"' => Some(Value::Scalar(Some(self.text()?))),
             b't' => self.takes("true").then(|| scalar("true"))?,
             b'f' => self.takes("false").then(|| scalar("false"))?,
-            b'n' => self.takes("null").then(|| scalar("null"))?,
+            b'n' => self.takes("null").then_some(Value::Null),
             b'N' => self.takes("NaN").then(|| scalar("nan"))?,
             // They are read, but not written.
             b'I' => self.takes("Infinity").then_some(Value::Scalar(None)),

@@ -1,8 +1,11 @@
 //! Blocks: as lines of secondary indexes, and as gzip members.
 
+use std::borrow::Cow;
 use std::io::Read as _;
 
 use flate2::bufread::MultiGzDecoder;
+use memchr::memmem;
+use serde::Deserialize;
 
 use crate::sorted::line::trimmed;
 
@@ -24,9 +27,13 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// `None` when the line is none.
+    /// Reads a line in either form: columns, or urlkey, timestamp and JSON. Returns `None` when it is invalid.
     pub(crate) fn read(line: &[u8]) -> Option<Block> {
-        let mut columns = trimmed(line).split(|&byte| byte == b'\t');
+        let line = trimmed(line);
+        if line.ends_with(b"}") {
+            return Block::read_json(line);
+        }
+        let mut columns = line.split(|&byte| byte == b'\t');
         let key = columns.next()?;
         let part = std::str::from_utf8(columns.next()?).ok()?;
         let mut number = || std::str::from_utf8(columns.next()?).ok()?.parse().ok();
@@ -40,11 +47,40 @@ impl Block {
             lines: number(),
         })
     }
+
+    /// Reads a line as cdxj-indexer, wacz, js-wacz and Browsertrix Crawler write it.
+    fn read_json(line: &[u8]) -> Option<Block> {
+        #[derive(Deserialize)]
+        struct About<'a> {
+            offset: u64,
+            length: u64,
+            #[serde(borrow, default)]
+            filename: Cow<'a, str>,
+        }
+        let at = memmem::find(line, b" {")?;
+        let about: About<'_> = serde_json::from_slice(&line[at + 1..]).ok()?;
+        let mut begin = line[..at].to_vec();
+        if !begin.contains(&b' ') {
+            // A key alone comes before all lines of it.
+            begin.push(b' ');
+        }
+        (at > 0 && line[0] != b'!').then(|| Block {
+            begin: begin.into(),
+            part: about.filename.into(),
+            offset: about.offset,
+            length: about.length,
+            number: None,
+            lines: None,
+        })
+    }
 }
 
-/// How much of a line says where it belongs: what stands before the part.
+/// Returns how much of a line says where it belongs: what stands before the part, or before the JSON.
 pub(crate) fn begin_of(line: &[u8]) -> Option<usize> {
     Block::read(line)?;
+    if trimmed(line).ends_with(b"}") {
+        return Some(memmem::find(line, b" {")? + 1);
+    }
     Some(memchr::memchr(b'\t', line)? + 1)
 }
 

@@ -10,7 +10,7 @@ use super::Cluster;
 use super::block::Block;
 use crate::sorted::lines::{Lines, Pieces, Stretch};
 use crate::sorted::steps::spend;
-use crate::source::SourceError;
+use crate::source::{Gaps, SourceError};
 
 /// Minimum size of what is given at once of a block, in bytes.
 const PIECE: usize = 2 << 10;
@@ -34,6 +34,25 @@ pub(crate) struct Blocks {
     seen: u64,
     /// What is left of the block that is read.
     text: Bytes,
+    /// Collects blocks that cannot be read; without it the first one ends all.
+    gaps: Option<Arc<Gaps>>,
+    /// What is needed where the secondary index is a hint.
+    hint: Option<Box<Hint>>,
+}
+
+/// Reads the blocks around the span of a cluster whose secondary index may be off by some lines or blocks: only the text
+/// of a block says where it begins.
+#[derive(Debug)]
+struct Hint {
+    /// Lines of the secondary index in the other direction.
+    back: Lines<Stretch>,
+    /// Blocks before the first one that is read, in the direction of reading, the nearest one last.
+    passed: Vec<Block>,
+    /// The block that comes after those that were read to begin.
+    ahead: Option<Block>,
+    begun: bool,
+    /// Texts that were read ahead, the next one last.
+    ready: Vec<Bytes>,
 }
 
 impl Blocks {
@@ -41,10 +60,22 @@ impl Blocks {
     pub(crate) fn of(
         cluster: Arc<Cluster>,
         lines: Lines<Stretch>,
+        back: Lines<Stretch>,
         from: &[u8],
         to: &[u8],
     ) -> Blocks {
+        let hint = cluster.is_hinted().then(|| {
+            Box::new(Hint {
+                back,
+                passed: Vec::new(),
+                ahead: None,
+                begun: false,
+                ready: Vec::new(),
+            })
+        });
         Blocks {
+            gaps: None,
+            hint,
             cluster,
             lines,
             from: from.to_vec(),
@@ -61,6 +92,12 @@ impl Blocks {
     /// Only some of the blocks, by their number among those that the span is about.
     pub(crate) fn only(mut self, some: Range<u64>) -> Blocks {
         self.some = some;
+        self
+    }
+
+    /// Goes on where a block cannot be read, which `gaps` collects.
+    pub(crate) fn with_gaps(mut self, gaps: Option<&Arc<Gaps>>) -> Blocks {
+        self.gaps = gaps.cloned();
         self
     }
 
@@ -127,10 +164,21 @@ impl Blocks {
     /// direction of reading are left out.
     async fn more(&mut self) -> Result<bool, SourceError> {
         while self.text.is_empty() {
+            if let Some(mut hint) = self.hint.take() {
+                let there = self.more_by_hint(&mut hint).await;
+                self.hint = Some(hint);
+                match there? {
+                    Some(text) => self.text = text,
+                    None => return Ok(false),
+                }
+                continue;
+            }
             let Some(block) = self.next().await? else {
                 return Ok(false);
             };
-            let text = self.unpacked(&block).await?;
+            let Some(text) = self.readable(&block).await? else {
+                continue;
+            };
             self.text = match self.lines {
                 Lines::Forward(_) => text.slice(first_from(&text, &self.from)..),
                 Lines::Backward(_) if self.to.is_empty() => text,
@@ -140,16 +188,118 @@ impl Blocks {
         Ok(true)
     }
 
+    /// The next text of the span, in the direction of reading.
+    async fn more_by_hint(&mut self, hint: &mut Hint) -> Result<Option<Bytes>, SourceError> {
+        let forward = matches!(self.lines, Lines::Forward(_));
+        if !hint.begun {
+            hint.begun = true;
+            self.begin_by_hint(hint, forward).await?;
+        }
+        if let Some(text) = hint.ready.pop() {
+            return Ok(Some(text));
+        }
+        while !self.end {
+            let block = match hint.ahead.take() {
+                Some(block) => Some(block),
+                None if self.lines.next().await? => Block::read(self.lines.line()),
+                None => break,
+            };
+            let Some(block) = block else {
+                continue;
+            };
+            let Some(text) = self.readable(&block).await? else {
+                continue;
+            };
+            self.end = self.ends_with(&text, forward);
+            let text = self.within(text);
+            if !text.is_empty() {
+                return Ok(Some(text));
+            }
+        }
+        self.end = true;
+        Ok(None)
+    }
+
+    /// Finds the first block with lines of the span: the one that the secondary index says, and those before it as long as
+    /// texts do not show that no line of the span can be there.
+    async fn begin_by_hint(&mut self, hint: &mut Hint, forward: bool) -> Result<(), SourceError> {
+        while self.lines.next().await? {
+            let line = self.lines.line();
+            let Some(block) = Block::read(line) else {
+                continue;
+            };
+            let is_before = if forward {
+                line < &self.from[..]
+            } else {
+                !self.to.is_empty() && line >= &self.to[..]
+            };
+            if is_before {
+                hint.passed.push(block);
+                continue;
+            }
+            match forward {
+                // What is looked for may be at the end of the block before.
+                true => hint.ahead = Some(block),
+                false => hint.passed.push(block),
+            }
+            break;
+        }
+        while let Some(block) = hint.before().await? {
+            let Some(text) = self.readable(&block).await? else {
+                continue;
+            };
+            let is_enough = if forward {
+                !text.is_empty() && first_line(&text) < &self.from[..]
+            } else {
+                !self.to.is_empty() && first_from(&text, &self.to) < text.len()
+            };
+            self.end |= self.ends_with(&text, forward);
+            hint.ready.push(self.within(text));
+            if is_enough {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether no block behind one with this text has a line of the span.
+    fn ends_with(&self, text: &[u8], forward: bool) -> bool {
+        let first = first_line(text);
+        match forward {
+            true => !self.to.is_empty() && !first.is_empty() && first >= &self.to[..],
+            false => !first.is_empty() && first < &self.from[..],
+        }
+    }
+
+    /// The part of a text that is in the span.
+    fn within(&self, text: Bytes) -> Bytes {
+        let begin = first_from(&text, &self.from);
+        let end = match &self.to[..] {
+            b"" => text.len(),
+            to => first_from(&text, to),
+        };
+        text.slice(begin..end.max(begin))
+    }
+
+    /// The text of a block; `None` for one that cannot be read and is a gap.
+    async fn readable(&self, block: &Block) -> Result<Option<Bytes>, SourceError> {
+        match (self.unpacked(block).await, &self.gaps) {
+            (Err(SourceError::Changed(why)), _) => Err(SourceError::Changed(why)),
+            (Err(error), Some(gaps)) => {
+                gaps.add(error);
+                Ok(None)
+            }
+            (text, _) => text.map(Some),
+        }
+    }
+
     async fn unpacked(&self, block: &Block) -> Result<Bytes, SourceError> {
         let mut last = None;
         for part in self.cluster.parts.files(&block.part).await? {
             let file = part.file();
             let text = match file.snapshot().await {
                 Ok(Some(snapshot)) => self.cluster.unpacked.text(&snapshot, block).await,
-                Ok(None) => Err(SourceError::Io(format!(
-                    "{}: there is no such file",
-                    file.path().display()
-                ))),
+                Ok(None) => Err(self.cluster.lost(file.path())),
                 Err(error) => Err(error),
             };
             part.note(text.is_ok());
@@ -161,6 +311,21 @@ impl Blocks {
         }
         let nowhere = || SourceError::Io(format!("part {:?} is in no file", block.part));
         Err(last.unwrap_or_else(nowhere))
+    }
+}
+
+impl Hint {
+    /// The block before all that were read, in the direction of reading.
+    async fn before(&mut self) -> Result<Option<Block>, SourceError> {
+        if let Some(block) = self.passed.pop() {
+            return Ok(Some(block));
+        }
+        while self.back.next().await? {
+            if let Some(block) = Block::read(self.back.line()) {
+                return Ok(Some(block));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -185,6 +350,11 @@ impl Pieces for Blocks {
         into.extend_from_slice(&self.text.split_off(self.text.len() - bytes));
         Ok(there)
     }
+}
+
+fn first_line(text: &[u8]) -> &[u8] {
+    let end = memchr::memchr(b'\n', text).unwrap_or(text.len());
+    &text[..end]
 }
 
 /// Where the first line begins that does not come before `key`, in lines that are in order.

@@ -25,6 +25,7 @@ use self::parts::Parts;
 use self::unpack::Unpacked;
 use crate::net::Net;
 use crate::sorted::file::NamedFile;
+use crate::source::SourceError;
 use crate::wacz::Location;
 
 /// What belongs to a secondary index.
@@ -33,6 +34,10 @@ pub(crate) struct Cluster {
     index: PathBuf,
     parts: Parts,
     unpacked: Unpacked,
+    /// The secondary index is a hint: makers of packages write other keys than that of the first line, or repeat lines.
+    hinted: bool,
+    /// Its part was listed together with the index, so that a missing one means that both have changed.
+    listed: bool,
 }
 
 impl Cluster {
@@ -45,6 +50,29 @@ impl Cluster {
             },
             parts: Parts::new(index, net),
             unpacked: Unpacked::default(),
+            hinted: false,
+            listed: false,
+        }
+    }
+
+    /// Takes the secondary index for a hint.
+    pub(crate) fn hinted(mut self) -> Cluster {
+        self.hinted = true;
+        self
+    }
+
+    /// Returns whether the secondary index is a hint.
+    pub(crate) fn is_hinted(&self) -> bool {
+        self.hinted
+    }
+
+    /// Returns the error of a part that is not there.
+    fn lost(&self, path: &Path) -> SourceError {
+        let what = format!("{}: there is no such file", path.display());
+        if self.listed {
+            SourceError::Changed(what)
+        } else {
+            SourceError::Io(what)
         }
     }
 
@@ -54,6 +82,8 @@ impl Cluster {
             index: index.to_owned(),
             parts: Parts::only(index, name, part),
             unpacked: Unpacked::default(),
+            hinted: true,
+            listed: true,
         }
     }
 }

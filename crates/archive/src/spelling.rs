@@ -1,0 +1,343 @@
+//! Spellings of urlkeys: how the programs that write indexes spell the key of a capture.
+//!
+//! A capture has one urlkey here, [`urlkey`] of its URL. Some programs spell keys otherwise, so a capture may lie under
+//! another key in an index. [`SPELLINGS`] lists the spellings that are read: [`keys`] returns the keys under which
+//! captures of a URL may lie, [`canonical`] the urlkey of a line.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use crawlspace_cdx::post::{append, form_decoded};
+use crawlspace_cdx::surt::urlkey;
+use memchr::memmem::Finder;
+use serde::Deserialize;
+use url::Url;
+
+/// A way in which a family of programs spells urlkeys.
+pub struct Spelling {
+    /// The programs that use it.
+    pub programs: &'static str,
+    /// Spells the key of a URL; `None` where the program has no key for it.
+    pub key: fn(&str) -> Option<String>,
+    /// Where the rule is written down.
+    pub source: &'static str,
+}
+
+/// The known spellings. The first one is that of this project.
+pub static SPELLINGS: [Spelling; 2] = [
+    Spelling {
+        programs: "pywb, cdxj-indexer, wacz, OutbackCDX",
+        key: |url| urlkey(url).ok(),
+        source: "Python package surt 0.3.1, surt.surt()",
+    },
+    Spelling {
+        programs: "warcio for JavaScript, Browsertrix Crawler, ArchiveWeb.page, js-wacz",
+        key: |url| Some(warcio_js(url)),
+        source: "npm package warcio 2.4.11, getSurt()",
+    },
+];
+
+/// Returns the key of a URL as warcio for JavaScript spells it: the host as the URL Standard parses it, reversed, the
+/// path in lower case, and the parameters sorted as text. Anything but an HTTP URL is its own key.
+pub fn warcio_js(url: &str) -> String {
+    spelled_by_js(url).unwrap_or_else(|| url.to_owned())
+}
+
+fn spelled_by_js(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once(':')?;
+    if !matches!(scheme, "http" | "https") {
+        return None;
+    }
+    // The pattern there sees the URL before it is put into lower case.
+    let rest = match rest.strip_prefix("//www") {
+        Some(named) => match named.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix('.') {
+            Some(host) => format!("//{host}"),
+            None => rest.to_owned(),
+        },
+        None => rest.to_owned(),
+    };
+    let url = Url::parse(&format!("{scheme}:{rest}").to_lowercase()).ok()?;
+    let mut key = String::with_capacity(url.as_str().len() + 8);
+    for (n, label) in url.host_str()?.rsplit('.').enumerate() {
+        if n > 0 {
+            key.push(',');
+        }
+        key.push_str(label);
+    }
+    if let Some(port) = url.port() {
+        key.push_str(&format!(":{port}"));
+    }
+    key.push(')');
+    key.push_str(url.path());
+    if let Some(query) = url.query().filter(|query| !query.is_empty()) {
+        let mut parameters: Vec<&str> = query.split('&').collect();
+        parameters.sort_unstable();
+        key.push('?');
+        key.push_str(&parameters.join("&"));
+    }
+    Some(key)
+}
+
+/// Returns the keys under which captures of a URL may lie, [`urlkey`] first, without repetitions. The URL with and
+/// without a slash at the end of its path has one urlkey here and two elsewhere, so both count.
+///
+/// ```
+/// use crawlspace_archive::spelling::keys;
+/// assert_eq!(keys("http://example.com/a/?b"), ["com,example)/a?b", "com,example)/a/?b"]);
+/// assert_eq!(keys("http://example.com/"), ["com,example)/"]);
+/// ```
+pub fn keys(url: &str) -> Vec<String> {
+    let end = url.find(['?', '#']).unwrap_or(url.len());
+    let (path, rest) = url.split_at(end);
+    let other = match path.strip_suffix('/') {
+        Some(path) => format!("{path}{rest}"),
+        None => format!("{path}/{rest}"),
+    };
+    let mut keys: Vec<String> = Vec::with_capacity(3);
+    for spelling in &SPELLINGS {
+        for url in [url, &other] {
+            match (spelling.key)(url) {
+                Some(key) if !keys.contains(&key) => keys.push(key),
+                _ => {}
+            }
+        }
+    }
+    keys
+}
+
+/// Returns the urlkey of a line: that of its URL if the line's own key is a known spelling of it, and the line's own key
+/// otherwise.
+///
+/// ```
+/// use crawlspace_archive::spelling::canonical;
+/// let json = br#"{"url": "http://example.com/a/"}"#;
+/// assert_eq!(&canonical(b"com,example)/a/", json)[..], b"com,example)/a");
+/// assert_eq!(&canonical(b"com,other)/a/", json)[..], b"com,other)/a/");
+/// ```
+pub fn canonical<'a>(key: &'a [u8], rest: &[u8]) -> Cow<'a, [u8]> {
+    if is_canonical(key) && !is_peculiar(rest) {
+        return Cow::Borrowed(key);
+    }
+    match respelled(key, rest) {
+        Some(other) if other.as_bytes() != key => Cow::Owned(other.into_bytes()),
+        _ => Cow::Borrowed(key),
+    }
+}
+
+/// What of a line says which URL it is about.
+#[derive(Deserialize)]
+struct About<'a> {
+    #[serde(borrow)]
+    url: Cow<'a, str>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default, rename = "requestBody")]
+    body: Option<Cow<'a, str>>,
+}
+
+/// Returns the urlkey of a line whose own key may be another one; `None` when the own key is of no known spelling.
+#[cold]
+fn respelled(key: &[u8], rest: &[u8]) -> Option<String> {
+    let about: About<'_> = if rest.starts_with(b"{") {
+        serde_json::from_slice(rest).ok()?
+    } else {
+        let column = rest.split(|byte| *byte == b' ').next()?;
+        About {
+            url: String::from_utf8_lossy(column),
+            method: None,
+            body: None,
+        }
+    };
+    let key = std::str::from_utf8(key).ok()?;
+    let is_own = |url: &str| urlkey(url).is_ok_and(|own| own == key);
+    if let (Some(method), Some(body)) = (&about.method, &about.body) {
+        let sent = append(&about.url, method, body);
+        if is_own(&sent) {
+            return None;
+        }
+        let (js, own) = js_request(&about.url, method, body);
+        if key == js {
+            return own;
+        }
+    }
+    if key == warcio_js(&about.url) {
+        return urlkey(&about.url).ok();
+    }
+    None
+}
+
+/// Returns the key of a request with a body as warcio for JavaScript spells it, and its urlkey. `body` is what the field
+/// `requestBody` has.
+pub(crate) fn js_request(url: &str, method: &str, body: &str) -> (String, Option<String>) {
+    let decoded = uri_decoded(body);
+    let mut sent = append(url, method, &decoded);
+    if decoded.is_empty() {
+        // The sign stands there in front of an empty body, too.
+        sent.push('&');
+    }
+    let own = urlkey(&append(url, method, &form_decoded(body)));
+    (warcio_js(&sent), own.ok())
+}
+
+/// Undoes escapes as `decodeURI` of ECMAScript does (ECMA-262, section 19.2.6.1): those of reserved characters stay, and
+/// nothing is left of a text with an invalid one.
+fn uri_decoded(text: &str) -> String {
+    fn decoded(text: &str) -> Option<String> {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = rest.find('%') {
+            out.push_str(&rest[..at]);
+            rest = &rest[at..];
+            let byte = |n: usize| u8::from_str_radix(rest.get(3 * n + 1..3 * n + 3)?, 16).ok();
+            let first = byte(0)?;
+            let length = match first {
+                0..=0x7f => 1,
+                0xc2..=0xdf => 2,
+                0xe0..=0xef => 3,
+                0xf0..=0xf4 => 4,
+                _ => return None,
+            };
+            let mut bytes = Vec::with_capacity(length);
+            for n in 0..length {
+                if rest.as_bytes().get(3 * n) != Some(&b'%') {
+                    return None;
+                }
+                bytes.push(byte(n)?);
+            }
+            let (escaped, after) = rest.split_at(3 * length);
+            let text = std::str::from_utf8(&bytes).ok()?;
+            out.push_str(if b";/?:@&=+$,#".contains(&first) { escaped } else { text });
+            rest = after;
+        }
+        out.push_str(rest);
+        Some(out)
+    }
+    decoded(text).unwrap_or_default()
+}
+
+/// Whether all spellings agree on a key, as far as it shows: it has nothing that any of them changes.
+fn is_canonical(key: &[u8]) -> bool {
+    let Some(end) = memchr::memchr(b')', key) else {
+        return false;
+    };
+    let (host, rest) = key.split_at(end);
+    let Some(path_and_query) = rest.get(1..).filter(|rest| rest.starts_with(b"/")) else {
+        return false;
+    };
+    is_plain_host(host) && {
+        let end = memchr::memchr(b'?', path_and_query).unwrap_or(path_and_query.len());
+        let (path, query) = path_and_query.split_at(end);
+        is_plain_path(path) && is_plain_query(query)
+    }
+}
+
+fn is_plain_host(host: &[u8]) -> bool {
+    static PUNYCODE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"xn--"));
+    let name = memchr::memchr(b':', host).map_or(host, |colon| &host[..colon]);
+    let (mut letters, mut last) = (false, b',');
+    for byte in name {
+        let plain = matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_')
+            || (*byte == b',' && last != b',');
+        if !plain {
+            return false;
+        }
+        letters |= byte.is_ascii_lowercase();
+        last = *byte;
+    }
+    let label = name.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+    let port = &host[name.len()..];
+    letters
+        && last != b','
+        && PUNYCODE.find(name).is_none()
+        // The pattern that removes it there is case-sensitive.
+        && !label.strip_prefix(b"www").is_some_and(|rest| rest.iter().all(u8::is_ascii_digit))
+        && port.iter().skip(1).all(u8::is_ascii_digit)
+        && port != b":0"
+}
+
+fn is_plain_path(path: &[u8]) -> bool {
+    let mut last = 0;
+    for byte in path {
+        let plain = matches!(byte, 0x21..=0x7e)
+            && !matches!(byte, b'%' | b'A'..=b'Z' | b'(' | b'\\')
+            && !(last == b'/' && matches!(byte, b'/' | b'.'));
+        if !plain {
+            return false;
+        }
+        last = *byte;
+    }
+    path.len() == 1 || last != b'/'
+}
+
+fn is_plain_query(query: &[u8]) -> bool {
+    static SESSION: LazyLock<[Finder<'static>; 3]> =
+        LazyLock::new(|| [b"sid=" as &[u8], b"sessionid", b"cfid="].map(Finder::new));
+    let Some((_, query)) = query.split_first() else {
+        return true;
+    };
+    let plain = |byte: &u8| matches!(byte, 0x21..=0x7e) && !matches!(byte, b'%' | b'A'..=b'Z');
+    !query.is_empty()
+        && query.iter().all(plain)
+        && SESSION.iter().all(|session| session.find(query).is_none())
+        && {
+            let parameters = query.split(|byte| *byte == b'&');
+            parameters.is_sorted_by_key(|one| {
+                let mut parts = one.splitn(2, |byte| *byte == b'=');
+                (parts.next(), parts.next())
+            })
+        }
+}
+
+/// Whether the URL of a line may have a key that its spelling hides: one with backslashes, with steps up, or not in
+/// ASCII, and that of a request with a body.
+fn is_peculiar(rest: &[u8]) -> bool {
+    static SIGNS: LazyLock<[Finder<'static>; 2]> =
+        LazyLock::new(|| [b"/.." as &[u8], b"\"requestBody\""].map(Finder::new));
+    memchr::memchr(b'\\', rest).is_some()
+        || !rest.is_ascii()
+        || SIGNS.iter().any(|sign| sign.find(rest).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// URLs, with the keys that warcio for JavaScript 2.4.11 and the Python package surt 0.3.1 wrote for them.
+    fn vectors() -> Vec<(String, String, Option<String>)> {
+        serde_json::from_str(include_str!("spelling/keys.json")).unwrap()
+    }
+
+    #[test]
+    fn keys_are_those_of_the_makers() {
+        let mut wrong = Vec::new();
+        for (url, js, surt) in vectors() {
+            if warcio_js(&url) != js {
+                wrong.push(format!("js: {url:?}: {:?}, not {js:?}", warcio_js(&url)));
+            }
+            if surt.is_some() && urlkey(&url).ok() != surt {
+                wrong.push(format!("surt: {url:?}: {:?}, not {surt:?}", urlkey(&url)));
+            }
+        }
+        assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    }
+
+    #[test]
+    fn a_line_has_the_urlkey_of_its_url_whoever_wrote_it() {
+        let mut wrong = Vec::new();
+        for (url, js, surt) in vectors() {
+            let Ok(own) = urlkey(&url) else { continue };
+            let json = serde_json::json!({ "url": url }).to_string();
+            for key in [Some(&js), Some(&own), surt.as_ref()].into_iter().flatten() {
+                if key.contains(' ') {
+                    continue;
+                }
+                let found = canonical(key.as_bytes(), json.as_bytes());
+                if *found != *own.as_bytes() {
+                    let found = String::from_utf8_lossy(&found);
+                    wrong.push(format!("{url:?} under {key:?}: {found:?}, not {own:?}"));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    }
+}
