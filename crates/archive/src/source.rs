@@ -163,6 +163,11 @@ impl Gaps {
         self.lock().read += 1;
     }
 
+    /// Forgets everything: the query begins again.
+    pub fn clear(&self) {
+        *self.lock() = Counts::default();
+    }
+
     /// Returns how many parts could not be read.
     pub fn len(&self) -> u64 {
         self.lock().failed

@@ -19,8 +19,9 @@ pub(crate) const CLASSES: [u64; 17] = [
 ];
 
 /// Words of errors, as [`SourceError::word`] has them.
-pub(crate) const ERRORS: [&str; 10] =
-    words("timeout skipped forbidden connection status answer too-large io unsupported busy");
+pub(crate) const ERRORS: [&str; 11] = words(
+    "timeout skipped forbidden connection status answer too-large io incomplete unsupported busy",
+);
 
 /// Figures of one source.
 #[derive(Debug, Default)]
@@ -137,7 +138,9 @@ impl Figures {
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             *last = Some((Timestamp::now(), error.to_string()));
         }
-        if error.fault() == Fault::Source || matches!(error, SourceError::Io(_)) {
+        if error.fault() == Fault::Source
+            || matches!(error, SourceError::Io(_) | SourceError::Incomplete(_))
+        {
             self.is_failing.store(true, Relaxed);
         }
     }
@@ -240,6 +243,7 @@ mod tests {
             SourceError::Answer(text()),
             SourceError::TooLarge(text()),
             SourceError::Io(text()),
+            SourceError::Incomplete(text()),
             SourceError::Unsupported(text()),
             SourceError::Busy,
         ];

@@ -82,18 +82,13 @@ pub(crate) fn similar(query: &Query) -> Vec<Arc<Query>> {
         (format!("{place}?"), MatchType::Prefix),
     ];
     let asks = asks.into_iter().filter_map(|(url, match_type)| {
-        let keys = surt::range(&url, match_type).ok()?;
-        let is_another = Some(&keys) != exact.as_ref();
-        is_another.then(|| {
-            Arc::new(Query {
-                url,
-                match_type,
-                keys,
-                similar_to: Some(Arc::clone(&wanted)),
-                limit: Some(query.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS)),
-                ..query.clone()
-            })
-        })
+        let mut similar = Query {
+            similar_to: Some(Arc::clone(&wanted)),
+            limit: Some(query.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS)),
+            ..query.clone()
+        };
+        similar.aim(url, match_type).ok()?;
+        (Some(&similar.keys) != exact.as_ref()).then(|| Arc::new(similar))
     });
     asks.collect()
 }

@@ -21,7 +21,7 @@ use super::operations::SORTED;
 use super::query::Query;
 use super::reason::Reason;
 use crate::source::{Lookup, Source};
-use crawlspace_archive::source::{Batch, Batches, Fault, Limits, SourceError};
+use crawlspace_archive::source::{Batch, Batches, Fault, Gaps, Limits, SourceError};
 
 /// Number of rows from which on they are sorted on a thread that may block.
 const INLINE_SORT: usize = 10_000;
@@ -273,35 +273,45 @@ impl Member {
                 (Some(batch), false) => {
                     let sorted = self.sorted(batch, rows.batches, lookup, &mut came);
                     let (sorted, kept) = sorted.await?;
-                    Ok((sorted, Coming::Sorted(kept)))
+                    Ok((sorted, Coming::Sorted(kept), rows.gaps))
                 }
-                (batch, _) => Ok((batch.unwrap_or_default(), Coming::Ordered(rows.batches))),
+                (batch, _) => {
+                    let coming = Coming::Ordered(rows.batches);
+                    Ok((batch.unwrap_or_default(), coming, rows.gaps))
+                }
             }
         };
         let outcome = timeout(self.limits.first, first).await;
-        let outcome = outcome.unwrap_or_else(|_| Err(self.late(came)));
+        let outcome = outcome.unwrap_or(Err(SourceError::Timeout));
         let count = match &outcome {
-            Ok((batch, _)) => batch.len() as u64,
+            Ok((batch, ..)) => batch.len() as u64,
             Err(_) => 0,
         };
         let reported = outcome.as_ref().map(|_| ());
         self.figures.record(reported, started.elapsed(), count);
-        let (batch, batches) = match outcome {
+        let (batch, batches, gaps) = match outcome {
             Ok(found) => found,
             Err(error) => {
-                self.judge(&error, &lookup.query);
+                // A source that was at work when its time was over is slow for this query, and not out of order.
+                if error == SourceError::Timeout && came.is_some() {
+                    self.breaker.not_asked();
+                } else {
+                    self.judge(&error, &lookup.query);
+                }
                 report.add(&self.name, error);
                 return None;
             }
         };
         report.answered();
         self.answers();
+        self.report_gaps(gaps.as_ref(), report);
         match batches {
             _ if batch.is_empty() => None,
             Coming::Sorted(kept) => Some(kept_rows(batch, kept)),
             Coming::Ordered(batches) => {
                 let rest = Rest {
                     batches,
+                    gaps,
                     until: tokio::time::Instant::now() + self.limits.total,
                     silence: self.limits.silence,
                 };
@@ -321,18 +331,11 @@ impl Member {
         outcome
     }
 
-    /// Why there are no first rows in time. A source that was still at work when its time was over is asked too much.
-    fn late(&self, came: Option<tokio::time::Instant>) -> SourceError {
-        let limit = self.limits.first;
-        match came {
-            Some(came) if came.elapsed() < limit / 4 => {
-                let seconds = limit.as_secs_f64();
-                let what = format!(
-                    "it was still looking for rows, or for all that have to be sorted, after {seconds} s"
-                );
-                SourceError::TooLarge(what)
-            }
-            _ => SourceError::Timeout,
+    /// Reports the parts of the source that failed since it was reported last.
+    fn report_gaps(&self, gaps: Option<&Arc<Gaps>>, report: &Report) {
+        if let Some(error) = gaps.and_then(|gaps| gaps.report()) {
+            self.figures.failed(&error);
+            report.add(&self.name, error);
         }
     }
 
@@ -366,7 +369,9 @@ impl Member {
         let more = stream::unfold(rest, move |mut rest| {
             let (member, report) = (Arc::clone(&member), report.clone());
             async move {
-                match member.more(&mut rest).await {
+                let more = member.more(&mut rest).await;
+                member.report_gaps(rest.gaps.as_ref(), &report);
+                match more {
                     Ok(batch) => batch.map(|batch| (batch, rest)),
                     Err(error) => {
                         report.add(&member.name, error);
@@ -438,6 +443,7 @@ enum Coming {
 /// What is still to come of a source.
 struct Rest {
     batches: Batches,
+    gaps: Option<Arc<Gaps>>,
     until: tokio::time::Instant,
     silence: Duration,
 }

@@ -7,11 +7,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crawlspace_cdx::Filter;
-use crawlspace_cdx::surt::{KeyRange, MatchType};
+use crawlspace_cdx::surt::{self, BadUrl, KeyRange, MatchType};
 
 use self::given::Given;
 pub(crate) use self::wayback::{FilterSubject, Layout, Progress, ShownFilter, WaybackQuery};
 
+use crawlspace_archive::index::Aliases;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::timestamp::Timestamp;
 
@@ -24,6 +25,8 @@ pub struct Query {
     pub match_type: MatchType,
     /// Their urlkeys.
     pub keys: KeyRange,
+    /// Keys of other spellings under which their captures may lie.
+    pub(crate) aliases: Aliases,
     /// The first second that counts.
     pub from: Option<Timestamp>,
     /// The last second that counts.
@@ -112,6 +115,18 @@ impl Query {
             given.take(name, value);
         }
         given.read(point)
+    }
+
+    /// Makes the query one about other URLs.
+    ///
+    /// # Errors
+    /// When it is no URL.
+    pub(crate) fn aim(&mut self, url: String, match_type: MatchType) -> Result<(), BadUrl> {
+        self.keys = surt::range(&url, match_type)?;
+        self.aliases = Aliases::of(&url, match_type);
+        self.url = url;
+        self.match_type = match_type;
+        Ok(())
     }
 
     /// The query for this URL, with nothing else said.

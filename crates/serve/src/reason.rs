@@ -28,6 +28,8 @@ pub(crate) enum Reason {
     Busy,
     /// A file or database here cannot be read.
     Unreadable,
+    /// Parts of the source are missing from the answer.
+    Incomplete,
     /// The source cannot be asked a question of this kind.
     Unsupported,
     /// The record is not where it should be.
@@ -54,6 +56,7 @@ impl fmt::Display for Reason {
             Reason::Limit => "limit exceeded",
             Reason::Busy => "busy, try again later",
             Reason::Unreadable => "unreadable",
+            Reason::Incomplete => "incomplete, parts cannot be read",
             Reason::Unsupported => "unsupported query",
             Reason::NotFound => "not found",
             Reason::BadRecord => "invalid record",
@@ -74,7 +77,8 @@ impl From<&SourceError> for Reason {
             SourceError::Status(status) => Reason::Status(*status),
             SourceError::Answer(_) => Reason::BadAnswer,
             SourceError::TooLarge(_) => Reason::Limit,
-            SourceError::Io(_) => Reason::Unreadable,
+            SourceError::Io(_) | SourceError::Changed(_) => Reason::Unreadable,
+            SourceError::Incomplete(_) => Reason::Incomplete,
             SourceError::Unsupported(_) => Reason::Unsupported,
             SourceError::Busy => Reason::Busy,
         }

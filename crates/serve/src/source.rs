@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use super::memory::Full;
 use crate::query::Query;
 use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::{Batches, SourceError};
+use crawlspace_archive::source::{Batches, Gaps, SourceError};
 
 /// Where rows come from: a file, a server, …
 ///
@@ -92,6 +92,19 @@ pub struct Rows {
     pub ordered: bool,
     /// The rows.
     pub batches: Batches,
+    /// Collects parts of the source that fail while the rows come.
+    pub gaps: Option<Arc<Gaps>>,
+}
+
+impl Rows {
+    /// Rows of a source that answers as a whole, or fails.
+    pub fn whole(ordered: bool, batches: Batches) -> Rows {
+        Rows {
+            ordered,
+            batches,
+            gaps: None,
+        }
+    }
 }
 
 impl From<Full> for SourceError {

@@ -114,12 +114,15 @@ impl Listings {
         if let Some(listing) = self.cached(&name).filter(|listing| listing.seen >= asked) {
             return Ok(listing);
         }
+        self.mark_stale(&name);
+        self.look_apart(name, turn).await
+    }
+
+    fn mark_stale(&self, name: &str) {
         let mut listings = self.listings.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(listing) = listings.get_mut(&name) {
+        if let Some(listing) = listings.get_mut(name) {
             listing.is_stale = true;
         }
-        drop(listings);
-        self.look_apart(name, turn).await
     }
 
     fn name_of(&self, collection: &Arc<str>) -> Arc<str> {

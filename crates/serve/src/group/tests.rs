@@ -62,10 +62,7 @@ impl Source for Scripted {
                 return Some((outcome, (steps, running)));
             }
         });
-        let rows = Rows {
-            ordered: self.ordered,
-            batches: batches.boxed(),
-        };
+        let rows = Rows::whole(self.ordered, batches.boxed());
         async { Ok(rows) }.boxed()
     }
 }

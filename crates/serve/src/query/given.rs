@@ -9,6 +9,7 @@ use crawlspace_cdx::{Collapse, Dialect, Filter, Limits};
 
 use super::{BadQuery, Output, PAGE, Query, RowFilter, Selection, absolute};
 use crate::words::words;
+use crawlspace_archive::index::Aliases;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::timestamp::Timestamp;
 
@@ -100,6 +101,7 @@ impl<'a> Given<'a> {
         Ok(Query {
             url: absolute(&url).into_owned(),
             match_type,
+            aliases: Aliases::of(&url, match_type),
             keys,
             from: moment("from", self.get("from"), Timestamp::earliest)?,
             to: moment("to", self.get("to"), Timestamp::latest)?,

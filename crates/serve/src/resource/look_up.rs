@@ -1,5 +1,7 @@
 //! What a request other than `GET` is looked up by.
 
+use crawlspace_archive::index::Aliases;
+use crawlspace_cdx::surt::MatchType;
 use crawlspace_cdx::{post, surt};
 use futures_util::StreamExt;
 use http::Method;
@@ -41,6 +43,10 @@ impl ClientRequest {
         let url = post::lookup_url(&query.url, self.method.as_str(), media, &body);
         query.keys =
             surt::range(&url, query.match_type).map_err(|bad| BadQuery(format!("url: {bad}")))?;
+        query.aliases = match query.match_type {
+            MatchType::Exact => Aliases::of_request(&query.url, self.method.as_str(), media, &body),
+            match_type => Aliases::of(&url, match_type),
+        };
         Ok(())
     }
 }

@@ -95,7 +95,7 @@ impl Source for RedisSource {
             }
             let span = Span::of(&lookup.query.keys, lookup.query.from, lookup.query.to);
             let split = match lookup.order {
-                Order::Closest(moment) => span.split(&lookup.query.keys, moment),
+                Order::Closest(moment) if span.one_key => Some(span.split(moment)),
                 _ => None,
             };
             let order = match (lookup.order, &split) {
@@ -111,10 +111,7 @@ impl Source for RedisSource {
                     Err(error) => Some((Err(error), None)),
                 }
             });
-            Ok(Rows {
-                ordered: order == lookup.order,
-                batches: batches.boxed(),
-            })
+            Ok(Rows::whole(order == lookup.order, batches.boxed()))
         }
         .boxed()
     }
@@ -263,7 +260,7 @@ impl Asking {
     ) -> Asking {
         let (earlier, later) = match split {
             Some(split) => {
-                let (earlier, later) = span.halves(span.nearest(&split));
+                let (earlier, later) = span.halves(&split);
                 (Some(Side::back(&earlier)), Some(Side::ahead(&later)))
             }
             None if order == Order::Descending => (None, Some(Side::back(&span))),
@@ -299,7 +296,7 @@ impl Asking {
                 continue;
             }
             let Some(found) = self.pop() else { break };
-            if self.writer.push(&found.line, found.shape) {
+            if self.writer.push(&found.line, found.shape, 0) {
                 self.left -= 1;
             } else {
                 self.inner.broken.fetch_add(1, Memory::Relaxed);

@@ -84,10 +84,7 @@ impl Asking {
                 Err(error) => Some((Err(error), None)),
             }
         });
-        Rows {
-            ordered,
-            batches: batches.boxed(),
-        }
+        Rows::whole(ordered, batches.boxed())
     }
 
     /// The next rows; `None` at the end. A batch may be empty.

@@ -17,19 +17,19 @@ mod zipnum_tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering as Memory};
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
 
 use super::Identity;
 use crate::source::{Blocks, Lookup, Rows, Source};
-use crawlspace_archive::index::{Choice, Files, Listing, Listings, Span};
+use crawlspace_archive::index::{Choice, Files, Listing, Listings, Sought};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::sorted::disorder::Disorder;
 use crawlspace_archive::sorted::line::Writer;
-use crawlspace_archive::source::{Batches, SourceError};
+use crawlspace_archive::source::{Batch, Batches, Gaps, SourceError};
 
 /// A CDX or CDXJ file, a folder of them, a ZipNum cluster, or WACZ files.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FileSource {
     identity: Identity,
     listings: Arc<Listings>,
@@ -54,29 +54,65 @@ impl FileSource {
         }
     }
 
-    async fn ask(&self, lookup: &Lookup) -> Result<Rows, SourceError> {
+    /// Asks all files; when one of them turns out to have changed since it was listed, those of a new listing.
+    async fn ask(&self, lookup: &Arc<Lookup>) -> Result<Rows, SourceError> {
         let listing = self.listing(lookup).await?;
-        let span = Arc::new(Span::of(
-            &lookup.query.keys,
-            lookup.query.from,
-            lookup.query.to,
-        ));
-        let (order, split) = match lookup.order {
-            Order::Closest(moment) => match span.split(&lookup.query.keys, moment) {
-                Some(split) => (lookup.order, Some(split)),
-                None => (Order::Ascending, None),
-            },
-            order => (order, None),
-        };
-        // Rows of a file that is not sorted are put in order like those of a server, as far as they are found.
-        let is_sorted = listing.is_sorted() && self.disorder.problem().is_none();
-        let ordered = order == lookup.order && is_sorted;
-        let files = Files::new(listing.entries, span, order, split);
-        let at_most = lookup.at_most.filter(|_| ordered);
+        let gaps = Arc::new(Gaps::default());
+        let (ordered, batches) = self.scan_all(listing, lookup, &gaps, false);
+        let state = (batches, Some((self.clone(), Arc::clone(lookup), Arc::clone(&gaps))));
+        let batches = stream::unfold(state, move |(mut batches, mut again)| async move {
+            let mut batch = batches.next().await?;
+            if let (Err(SourceError::Changed(_)), Some((source, lookup, gaps))) = (&batch, &again) {
+                match source.listings.listing_again(&lookup.collection).await {
+                    Ok(listing) => {
+                        gaps.clear();
+                        let (same, new) = source.scan_all(listing, lookup, gaps, true);
+                        if same == ordered {
+                            batches = new;
+                            batch = Ok(Batch::new());
+                        }
+                    }
+                    Err(error) => batch = Err(error),
+                }
+                again = None;
+            } else if batch.as_ref().is_ok_and(|batch| !batch.is_empty()) {
+                again = None;
+            }
+            Some((batch, (batches, again)))
+        });
         Ok(Rows {
             ordered,
-            batches: self.scan(files, at_most),
+            batches: batches.boxed(),
+            gaps: Some(gaps),
         })
+    }
+
+    /// Scans all files of a listing: whether the rows come in the order of the look-up, and the rows.
+    fn scan_all(
+        &self,
+        listing: Listing,
+        lookup: &Lookup,
+        gaps: &Arc<Gaps>,
+        settled: bool,
+    ) -> (bool, Batches) {
+        let query = &lookup.query;
+        let sought = Sought::new(&query.keys, &query.aliases, query.from, query.to);
+        let order = match lookup.order {
+            Order::Closest(_) if !sought.span.one_key => Order::Ascending,
+            order => order,
+        };
+        let disorder = self.disorder.problem();
+        for failure in listing.failures.iter().chain(&disorder) {
+            gaps.add(SourceError::Io(failure.clone()));
+        }
+        // Rows of a file that is not sorted are put in order like those of a server.
+        let is_sorted = listing.is_sorted() && disorder.is_none();
+        let ordered = order == lookup.order && is_sorted;
+        let at_most = lookup.at_most.filter(|_| ordered);
+        let files = Files::new(listing.entries, sought, order)
+            .at_most(at_most)
+            .with_gaps(Arc::clone(gaps), settled);
+        (ordered, self.scan(files, at_most))
     }
 
     pub(super) async fn listing(&self, lookup: &Lookup) -> Result<Listing, SourceError> {

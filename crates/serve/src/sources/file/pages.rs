@@ -8,7 +8,7 @@ use futures_util::{FutureExt, StreamExt};
 
 use super::super::file::FileSource;
 use crate::source::{self, Lookup, Rows};
-use crawlspace_archive::index::{Files, Span};
+use crawlspace_archive::index::{Aliases, Files, Sought};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::SourceError;
 
@@ -46,6 +46,7 @@ impl source::Blocks for FileSource {
             Ok(Rows {
                 ordered: true,
                 batches: self.scan(files, lookup.at_most),
+                gaps: None,
             })
         }
         .boxed()
@@ -61,6 +62,7 @@ impl source::Blocks for FileSource {
             Ok(Rows {
                 ordered: true,
                 batches: files.blocks_as_rows(self.writer()),
+                gaps: None,
             })
         }
         .boxed()
@@ -75,11 +77,8 @@ impl FileSource {
                 "not one cluster alone: blocks of each have numbers of their own".to_owned(),
             ));
         }
-        let span = Arc::new(Span::of(
-            &lookup.query.keys,
-            lookup.query.from,
-            lookup.query.to,
-        ));
-        Ok(Files::new(listing.entries, span, Order::Ascending, None).only(some))
+        let query = &lookup.query;
+        let sought = Sought::new(&query.keys, &Aliases::None, query.from, query.to);
+        Ok(Files::new(listing.entries, sought, Order::Ascending).only(some))
     }
 }

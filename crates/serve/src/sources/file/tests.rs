@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use crawlspace_cdx::surt::{MatchType, range};
+use crawlspace_cdx::surt::MatchType;
 use futures_util::StreamExt;
 use redis_tests::Rng;
 use tokio::runtime::Runtime;
@@ -17,7 +17,7 @@ use crate::source::{Lookup, Source};
 use crawlspace_archive::row::Row;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::sorted::line::{Shape, Writer, trimmed};
-use crawlspace_archive::source::Limits;
+use crawlspace_archive::source::{Limits, SourceError};
 use crawlspace_archive::timestamp::{Timestamp, compare};
 
 const MEMBERS: &str = r#""source": "a", "source_type": "file""#;
@@ -34,9 +34,7 @@ pub(crate) fn identity() -> Identity {
 
 pub(crate) fn query(url: &str, match_type: MatchType) -> Query {
     let mut query = Query::of_url("http://x/").unwrap();
-    query.url = url.to_owned();
-    query.match_type = match_type;
-    query.keys = range(url, match_type).unwrap();
+    query.aim(url.to_owned(), match_type).unwrap();
     query
 }
 
@@ -65,6 +63,22 @@ pub(crate) fn ask(source: &dyn Source, lookup: &Arc<Lookup>) -> (Vec<Row>, bool)
     })
 }
 
+/// Why a look-up fails as a whole.
+pub(crate) fn failure(source: &dyn Source, lookup: &Arc<Lookup>) -> Option<SourceError> {
+    runtime().block_on(async {
+        let mut rows = match source.rows(Arc::clone(lookup)).await {
+            Ok(rows) => rows,
+            Err(error) => return Some(error),
+        };
+        while let Some(batch) = rows.batches.next().await {
+            if let Err(error) = batch {
+                return Some(error);
+            }
+        }
+        None
+    })
+}
+
 /// What a look-up should find in these texts.
 pub(crate) fn naive(texts: &[Vec<u8>], lookup: &Lookup) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -79,7 +93,7 @@ pub(crate) fn naive(texts: &[Vec<u8>], lookup: &Lookup) -> Vec<Row> {
                 continue;
             };
             let mut writer = Writer::new(MEMBERS.into());
-            if !writer.push(line, shape) {
+            if !writer.push(line, shape, 0) {
                 continue;
             }
             let row = writer.take().remove(0);

@@ -52,10 +52,7 @@ impl LiveSource {
 impl Source for LiveSource {
     fn rows(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<Rows, SourceError>> {
         let batch = self.row(&lookup).map(|row| Ok(vec![row]));
-        let rows = Rows {
-            ordered: true,
-            batches: stream::iter(batch).boxed(),
-        };
+        let rows = Rows::whole(true, stream::iter(batch).boxed());
         std::future::ready(Ok(rows)).boxed()
     }
 }

@@ -157,10 +157,7 @@ impl MementoSource {
                 // The same memento is the closest one, and the first, and what not.
                 batch.dedup();
                 let batches = stream::iter([Ok(batch)]).boxed();
-                return Ok(Rows {
-                    ordered: true,
-                    batches,
-                });
+                return Ok(Rows::whole(true, batches));
             }
             if reading.found() || answer.status == 404 {
                 // There are some, outside of what was asked for.
@@ -187,10 +184,7 @@ impl Source for MementoSource {
 }
 
 fn none() -> Rows {
-    Rows {
-        ordered: true,
-        batches: stream::empty().boxed(),
-    }
+    Rows::whole(true, stream::empty().boxed())
 }
 
 /// The links of a header.

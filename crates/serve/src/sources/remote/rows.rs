@@ -48,10 +48,7 @@ pub(super) async fn rows(
             Err(error) => {
                 sort(&mut first, order);
                 let batches = stream::iter([Ok(first), Err(error)]).boxed();
-                return Ok(Rows {
-                    ordered: true,
-                    batches,
-                });
+                return Ok(Rows::whole(true, batches));
             }
         }
         if !first.is_empty() && Instant::now() >= until {
@@ -67,10 +64,7 @@ pub(super) async fn rows(
             sort(&mut first, order);
         }
         let batches = stream::iter((!first.is_empty()).then_some(Ok(first)));
-        return Ok(Rows {
-            ordered: true,
-            batches: batches.boxed(),
-        });
+        return Ok(Rows::whole(true, batches.boxed()));
     }
     let checked = in_order.then_some(order);
     let mut last = first.last().cloned();
@@ -84,10 +78,7 @@ pub(super) async fn rows(
         }
         Ok(batch)
     });
-    Ok(Rows {
-        ordered: in_order,
-        batches: stream::iter([Ok(first)]).chain(rest).boxed(),
-    })
+    Ok(Rows::whole(in_order, stream::iter([Ok(first)]).chain(rest).boxed()))
 }
 
 fn sort(rows: &mut Batch, order: Order) {
