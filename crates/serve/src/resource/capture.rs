@@ -21,6 +21,8 @@ pub struct Extent {
     pub offset: u64,
     /// The record's size in the file in bytes, when that is known.
     pub length: Option<u64>,
+    /// The number of the package that the row was read from, or 0: of files with the same name, that of the package.
+    pub package: u64,
 }
 
 /// A row, taken apart.
@@ -46,6 +48,8 @@ pub struct Capture {
     pub upstream: Option<Url>,
     /// Where the resource itself is; empty when the row does not say.
     pub load_url: String,
+    /// The method and the body of the request, where they are a part of the key; empty otherwise.
+    pub request: (String, String),
     /// Where its record is.
     pub extent: Option<Extent>,
     /// Where the record is that it refers to, when the row says so.
@@ -75,10 +79,16 @@ impl Capture {
             load_url: Some(named(&line, "live_url"))
                 .filter(|url| !url.is_empty())
                 .unwrap_or_else(|| named(&line, "load_url")),
-            extent: extent(&line, [&Field::Filename, &Field::Offset, &Field::Length]),
+            request: (named(&line, "method"), named(&line, "requestBody")),
+            extent: extent(
+                &line,
+                [&Field::Filename, &Field::Offset, &Field::Length],
+                row.package(),
+            ),
             original: extent(
                 &line,
                 [&Field::OrigFilename, &Field::OrigOffset, &Field::OrigLength],
+                row.package(),
             ),
         })
     }
@@ -110,7 +120,8 @@ impl Capture {
         let uri = header.uri().unwrap_or_default();
         let same = uri == self.url
             || match surt::urlkey(&uri) {
-                Ok(key) if self.url.is_empty() => key == self.urlkey,
+                // A recorder may store the look-up URL of a request with a body.
+                Ok(key) if self.url.is_empty() || key == self.urlkey => key == self.urlkey,
                 Ok(key) => surt::urlkey(&self.url).is_ok_and(|own| own == key),
                 Err(_) => false,
             };
@@ -189,7 +200,11 @@ fn named(line: &Line<'_>, name: &str) -> String {
     text(line, &Field::Other(name.as_bytes().into()))
 }
 
-fn extent(line: &Line<'_>, [filename, offset, length]: [&Field; 3]) -> Option<Extent> {
+fn extent(
+    line: &Line<'_>,
+    [filename, offset, length]: [&Field; 3],
+    package: u64,
+) -> Option<Extent> {
     let filename = String::from_utf8(value(line, filename)?.into_owned()).ok()?;
     let offset = decimal(&value(line, offset)?)?;
     let length = value(line, length).and_then(|value| decimal(&value));
@@ -197,6 +212,7 @@ fn extent(line: &Line<'_>, [filename, offset, length]: [&Field; 3]) -> Option<Ex
         filename,
         offset,
         length: length.filter(|length| *length > 0),
+        package,
     })
 }
 
@@ -229,6 +245,7 @@ mod tests {
             filename: filename.to_owned(),
             offset,
             length,
+            package: 0,
         };
         assert_eq!(row.extent, Some(extent("a/b.warc.gz", 12, Some(34))));
         assert_eq!(row.original, Some(extent("c.warc.gz", 5, None)));

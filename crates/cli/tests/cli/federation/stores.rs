@@ -8,7 +8,7 @@ use redis_tests::archive::collection::{Collection, Shape};
 use redis_tests::{FileHost, Manners, ObjectStore, Rng, Terms, assert_contains, but, with};
 use tempfile::TempDir;
 
-use crate::federation::packages::{FIELDS, config, pack, same, shelf};
+use crate::federation::packages::{FIELDS, TIMES, config, pack, same, shelf};
 use crate::pywb::both_ways::encoded;
 use crate::serving::Stage;
 
@@ -267,18 +267,23 @@ fn packages_in_stores_answer_as_what_is_in_them() {
         );
         store.put(&format!("/bucket/crawls/{file}.wacz"), &read(path).unwrap());
     }
-    let list = serde_json::json!({"resources": [
-        {"path": "north.wacz"}, {"path": "s3://bucket/crawls/south.wacz"},
-        {"path": "s3://secrets/a.wacz"},
-    ]});
-    store.put(
-        "/bucket/crawls/collection.json",
-        list.to_string().as_bytes(),
-    );
+    let whole = [("north.wacz"), ("s3://bucket/crawls/south.wacz")];
+    let put = |paths: &[&str]| {
+        let paths: Vec<_> = paths.iter().map(|path| serde_json::json!({ "path": path })).collect();
+        let list = serde_json::json!({ "resources": paths });
+        store.put("/bucket/crawls/collection.json", list.to_string().as_bytes());
+    };
+    put(&whole);
     store.put("/secrets/a.wacz", b"");
     let config = config(&index, &shelf, "s3://bucket/crawls/collection.json");
     let stage = Stage::start_where(&config, &store.variables());
     same(&stage, FIELDS);
+    put(&[whole[0], whole[1], "s3://secrets/a.wacz"]);
+    let stage = Stage::start_where(&config, &store.variables());
+    let answer = stage.get("/w/index?url=http://example.com/1");
+    assert_eq!(answer.text().lines().count(), TIMES.len());
+    let said = answer.field("source-errors");
+    assert_eq!(said, Some(r#"{"w":"incomplete, parts cannot be read"}"#));
     // What a list names in another bucket is not asked for, though the key would open it.
     let asked = store.host().requests();
     assert!(asked.iter().all(|one| !one.path.contains("secrets")));

@@ -21,7 +21,7 @@ use super::record::LoadError;
 use super::stored::Stored;
 use crate::config::Loader;
 use crate::packages::Packages;
-use crawlspace_archive::index::{ArchivePart, Listing, Listings};
+use crawlspace_archive::index::{ArchivePart, Listing, Listings, Package};
 use crawlspace_archive::net::Net;
 use crawlspace_archive::net::file::RemoteVersion;
 use crawlspace_archive::source::{Limits, SourceError};
@@ -111,7 +111,7 @@ impl Archives {
             let what = format!("invalid file name {name:?}: a name below a folder is expected");
             return Err(LoadError::Unfit(what));
         }
-        let places = self.places(loader, name, collection).await?;
+        let places = self.places(loader, extent, collection).await?;
         let mut failed = LoadError::Missing("the file is unknown to this loader".to_owned());
         for place in places.iter().take(MAX_LOCATIONS) {
             match self.read(place, extent, accept).await {
@@ -122,13 +122,13 @@ impl Archives {
         Err(failed)
     }
 
-    /// Packages that those which have a file say that they need, and a package of another name beside them, as far as
+    /// Lists packages that those which have a file say that they need, and packages of other names beside them, as far as
     /// they are not among those that the loaders have; each with the size that it should have.
     pub(super) async fn beside(
         &self,
         loaders: &[Loader],
         filename: &str,
-        other: Option<&str>,
+        others: &[&str],
         collection: &str,
     ) -> Vec<(Location, Option<u64>)> {
         let (mut there, mut wanted) = (HashSet::new(), Vec::<(Location, _)>::new());
@@ -149,7 +149,7 @@ impl Archives {
                     Arc::default()
                 });
                 let named = requires.iter().map(|one| (&*one.filename, one.size));
-                for (name, size) in named.chain(other.map(|name| (name, None))) {
+                for (name, size) in named.chain(others.iter().map(|name| (*name, None))) {
                     let at = package.location().join(name);
                     if let (true, Ok(at)) = (is_name(name), at) {
                         wanted.push((at, size));
@@ -174,9 +174,10 @@ impl Archives {
     async fn places(
         &self,
         loader: &Loader,
-        name: &str,
+        extent: &Extent,
         collection: &str,
     ) -> Result<Vec<FileLocation>, LoadError> {
+        let name = &*extent.filename;
         let named = |text: &str| text.replace("{coll}", collection);
         match loader {
             Loader::Live => Err(LoadError::Unfit("the row has no live_url".to_owned())),
@@ -191,7 +192,9 @@ impl Archives {
             Loader::Packages(location) => {
                 let listing = self.listing(location, collection).await?;
                 let (mut places, mut failed) = (Vec::new(), None);
-                for package in listing.packages.iter() {
+                let own = |package: &&Arc<Package>| package.number() == extent.package;
+                let others = listing.packages.iter().filter(|package| !own(package));
+                for package in listing.packages.iter().filter(own).chain(others) {
                     match package.archive(name).await {
                         Ok(None) => {}
                         Ok(Some(ArchivePart::File(path, part))) => {

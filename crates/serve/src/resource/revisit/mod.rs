@@ -5,7 +5,8 @@ mod response;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlspace_cdx::surt::{self, KeyRange};
+use crawlspace_archive::index::Aliases;
+use crawlspace_cdx::surt::{self, KeyRange, MatchType};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
@@ -68,6 +69,8 @@ struct Wanted {
     closest: Option<Timestamp>,
     /// When it was captured, where the revisit or the dedupe index says that.
     exact: Option<Timestamp>,
+    /// It answered a request with a body, which is a part of its key.
+    sent: bool,
 }
 
 impl Originals<'_> {
@@ -136,6 +139,7 @@ impl Originals<'_> {
                 uri,
                 closest: date.or(own_date),
                 exact: date,
+                sent: false,
             });
         }
         // Without a digest there is no telling which of the captures of the same URL it is.
@@ -144,6 +148,16 @@ impl Originals<'_> {
                 uri: own,
                 closest: own_date,
                 exact: None,
+                sent: false,
+            });
+        }
+        // A payload that answered a request with a body comes again in answers to others.
+        if let (Some(first), Some(_), Some(_)) = (lookups.first(), date, &revisit.digest) {
+            lookups.push(Wanted {
+                uri: first.uri.clone(),
+                closest: date,
+                exact: date,
+                sent: true,
             });
         }
         let mut tries = MAX_TRIES;
@@ -205,6 +219,7 @@ impl Originals<'_> {
                 uri,
                 closest: date,
                 exact: date,
+                sent: false,
             });
         }
         if let Some(wanted) = &of_index {
@@ -218,9 +233,11 @@ impl Originals<'_> {
             return failed.map_or(Ok(None), Err);
         };
         let name = &collection.name;
+        let container = revisit.container();
+        let others: Vec<&str> = [&container, &file].into_iter().flatten().map(|it| &**it).collect();
         let beside = self
             .archives
-            .beside(self.loaders, filename, file.as_deref(), name);
+            .beside(self.loaders, filename, &others, name);
         for (package, size) in beside.await {
             for wanted in of_index.iter().chain(lookups) {
                 match self.look_into(&package, size, wanted, revisit, tries).await {
@@ -345,7 +362,9 @@ impl Originals<'_> {
                 let Ok(candidate) = Capture::of(row) else {
                     continue;
                 };
-                if !revisit.may_be_of(&candidate, wanted.exact)
+                let is_sent = memchr::memmem::find(row.urlkey(), b"__wb_method=").is_some();
+                if wanted.sent && !is_sent
+                    || !revisit.may_be_of(&candidate, wanted.exact)
                     || self.own_hides(row.urlkey(), row.timestamp())
                 {
                     continue;
@@ -447,13 +466,21 @@ impl Wanted {
     fn query(&self, revisit: &Revisit<'_>) -> Result<Query, LoadError> {
         let unfit = |bad: BadQuery| LoadError::Unfit(bad.to_string());
         let mut query = Query::of_url(&self.uri).map_err(unfit)?;
+        if self.sent {
+            let place = self.uri.split(['?', '#']).next().unwrap_or_default();
+            let aimed = query.aim(format!("{place}?"), MatchType::Prefix);
+            aimed.map_err(|bad| LoadError::Unfit(bad.to_string()))?;
+            (query.from, query.to) = (self.exact, self.exact);
+            return Ok(query);
+        }
         if revisit.header.uri().as_deref() == Some(&*self.uri) {
             // It may say more than the URL: what was posted.
-            let key = revisit.capture.urlkey.as_bytes();
+            let (key, (method, body)) = (&revisit.capture.urlkey, &revisit.capture.request);
             query.keys = KeyRange {
-                from: [key, b" "].concat(),
-                to: [key, b"!"].concat(),
+                from: format!("{key} ").into(),
+                to: format!("{key}!").into(),
             };
+            query.aliases = Aliases::of_row(&self.uri, key, method, body);
         }
         query.order = Order::Closest(self.closest.unwrap_or_else(Timestamp::now));
         Ok(query)
@@ -475,6 +502,13 @@ fn no_loader() -> LoadError {
 }
 
 impl Revisit<'_> {
+    /// The package that has the original, by its name, where the revisit says that.
+    fn container(&self) -> Option<String> {
+        let container = self.header.text("WARC-Refers-To-Container")?;
+        let name = container.trim_matches(['<', '>']).rsplit('/').next()?;
+        Some(name.to_owned()).filter(|name| !name.is_empty())
+    }
+
     /// Whether a capture may be the original.
     fn may_be_of(&self, candidate: &Capture, exact: Option<Timestamp>) -> bool {
         // The live web has no originals, but what is there now.
