@@ -50,7 +50,10 @@ fn spelled_by_js(url: &str) -> Option<String> {
     }
     // The pattern there sees the URL before it is put into lower case.
     let rest = match rest.strip_prefix("//www") {
-        Some(named) => match named.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix('.') {
+        Some(named) => match named
+            .trim_start_matches(|c: char| c.is_ascii_digit())
+            .strip_prefix('.')
+        {
             Some(host) => format!("//{host}"),
             None => rest.to_owned(),
         },
@@ -150,7 +153,8 @@ fn respelled(key: &[u8], rest: &[u8]) -> Option<String> {
     };
     let key = std::str::from_utf8(key).ok()?;
     let is_own = |url: &str| urlkey(url).is_ok_and(|own| own == key);
-    if let (Some(method), Some(body)) = (&about.method, &about.body) {
+    if let Some(method) = about.method.as_deref().filter(|method| *method != "GET") {
+        let body = about.body.as_deref().unwrap_or_default();
         let sent = append(&about.url, method, body);
         if is_own(&sent) {
             return None;
@@ -206,7 +210,11 @@ fn uri_decoded(text: &str) -> String {
             }
             let (escaped, after) = rest.split_at(3 * length);
             let text = std::str::from_utf8(&bytes).ok()?;
-            out.push_str(if b";/?:@&=+$,#".contains(&first) { escaped } else { text });
+            out.push_str(if b";/?:@&=+$,#".contains(&first) {
+                escaped
+            } else {
+                text
+            });
             rest = after;
         }
         out.push_str(rest);
@@ -292,7 +300,7 @@ fn is_plain_query(query: &[u8]) -> bool {
 /// ASCII, and that of a request with a body.
 fn is_peculiar(rest: &[u8]) -> bool {
     static SIGNS: LazyLock<[Finder<'static>; 2]> =
-        LazyLock::new(|| [b"/.." as &[u8], b"\"requestBody\""].map(Finder::new));
+        LazyLock::new(|| [b"/.." as &[u8], b"\"method\""].map(Finder::new));
     memchr::memchr(b'\\', rest).is_some()
         || !rest.is_ascii()
         || SIGNS.iter().any(|sign| sign.find(rest).is_some())
@@ -318,7 +326,12 @@ mod tests {
                 wrong.push(format!("surt: {url:?}: {:?}, not {surt:?}", urlkey(&url)));
             }
         }
-        assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(
+            wrong.is_empty(),
+            "{} differ:\n{}",
+            wrong.len(),
+            wrong.join("\n")
+        );
     }
 
     #[test]
@@ -338,6 +351,11 @@ mod tests {
                 }
             }
         }
-        assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(
+            wrong.is_empty(),
+            "{} differ:\n{}",
+            wrong.len(),
+            wrong.join("\n")
+        );
     }
 }

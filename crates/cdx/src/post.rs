@@ -12,6 +12,7 @@
 //! | anything else | base64, as `__wb_post_data` |
 
 mod escape;
+pub mod js;
 mod json;
 mod multipart;
 
@@ -23,20 +24,18 @@ use json::Manner;
 
 /// Limit of what is kept of a body, in characters.
 pub(crate) const MAX_APPENDIX: usize = 4096;
-/// Limit of what Browsertrix Crawler and ArchiveWeb.page keep of a body, in characters.
-const MAX_RECORDED: usize = 512;
 
-/// How programs write the values of JSON: `pywb` 2.10, `cdxj-indexer` 1.5.0, `warcio` for JavaScript 2.4.11.
+/// How pywb 2.10 writes the values of JSON.
 const PYWB: Manner = Manner {
     null: "null",
     keeps_empty: true,
+    keeps_nameless: false,
+    has_floats: false,
 };
+/// How cdxj-indexer 1.5.0 and wacz 0.6.0 do it.
 const CDXJ_INDEXER: Manner = Manner {
     null: "None",
-    ..PYWB
-};
-const WARCIO_JS: Manner = Manner {
-    keeps_empty: false,
+    has_floats: true,
     ..PYWB
 };
 
@@ -62,43 +61,24 @@ pub fn lookup_url(url: &str, method: &str, content_type: Option<&str>, body: &[u
     append(url, &method, &appendix)
 }
 
-/// Returns the look-up URL of a request as cdxj-indexer writes it, where pywb writes another one: JSON with `null`.
+/// Returns the look-up URL of a request as cdxj-indexer 1.5.0 and wacz 0.6.0 write it. It differs from that of pywb where
+/// JSON has `null` or a number such as `1.0`, and where a body is empty.
+///
+/// ```
+/// use crawlspace_cdx::post::lookup_url_of_indexer;
+/// let json = Some("application/json");
+/// let found = lookup_url_of_indexer("http://a.com/", "POST", json, br#"{"b": null}"#);
+/// assert_eq!(found, "http://a.com/?__wb_method=POST&b=None");
+/// ```
 pub fn lookup_url_of_indexer(
     url: &str,
     method: &str,
     content_type: Option<&str>,
     body: &[u8],
-) -> Option<String> {
-    memchr::memmem::find(body, b"null")?;
+) -> String {
     let mut appendix = appendix(content_type.unwrap_or_default(), body, CDXJ_INDEXER);
     cut(&mut appendix, MAX_APPENDIX);
-    Some(append(url, &method.to_ascii_uppercase(), &appendix))
-}
-
-/// Returns what warcio for JavaScript 2.4.11 writes of a body into `requestBody`: whole, and cut as recorders cut it
-/// before they write the key.
-pub fn appendices_of_js(content_type: Option<&str>, body: &[u8]) -> Vec<String> {
-    let content_type = content_type.unwrap_or_default();
-    let whole = match content_type.split(';').next().unwrap_or_default() {
-        "application/x-www-form-urlencoded" => String::from_utf8_lossy(body).into_owned(),
-        "application/json" | "text/plain" => json::flat(body, WARCIO_JS).map_or_else(String::new, |values| {
-            let bytes = |(name, value): (String, String)| (name, value.into_bytes());
-            pairs(values.into_iter().map(bytes))
-        }),
-        "multipart/form-data" => multipart::Form::read(content_type, body).map_or_else(String::new, pairs),
-        _ => {
-            let mut data = String::from("__wb_post_data=");
-            push_base64(body, &mut data);
-            data
-        }
-    };
-    let mut short = whole.clone();
-    cut(&mut short, MAX_RECORDED);
-    if short == whole {
-        vec![whole]
-    } else {
-        vec![whole, short]
-    }
+    append(url, &method.to_ascii_uppercase(), &appendix)
 }
 
 /// Returns the look-up URL of a request whose body is an appendix already, as the field `requestBody` of CDXJ has it.

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::span::{Position, Span, distance};
-use crate::spelling::canonical;
 use crate::sorted::Order;
 use crate::sorted::line::{Shape, is_no_capture};
 use crate::sorted::lines::{Lines, Pieces, Stretch};
 use crate::source::SourceError;
+use crate::spelling::canonical;
 use crate::zipnum::cluster::Blocks;
 
 /// Limit of captures at the same distance from the moment asked for that are put into order, in bytes.

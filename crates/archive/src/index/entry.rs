@@ -51,12 +51,19 @@ impl Entry {
 
     /// Returns whether a version of the file has been inspected.
     pub(super) fn was_inspected(&self, version: FileVersion) -> bool {
-        *self.inspected.lock().unwrap_or_else(PoisonError::into_inner) == Some(version)
+        *self
+            .inspected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            == Some(version)
     }
 
     /// Notes that a version of the file was inspected, with the same outcome.
     pub(super) fn note_inspected(&self, version: FileVersion) {
-        *self.inspected.lock().unwrap_or_else(PoisonError::into_inner) = Some(version);
+        *self
+            .inspected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(version);
     }
 
     /// Returns whether another entry of the same file would be read in the same way.
@@ -78,7 +85,11 @@ impl Entry {
         let mut entry = Entry::plain(path.clone());
         if is_clustered {
             let cluster = Cluster::new(&Location::File(path), net);
-            let cluster = if found.is_hinted { cluster.hinted() } else { cluster };
+            let cluster = if found.is_hinted {
+                cluster.hinted()
+            } else {
+                cluster
+            };
             entry.cluster = Some(Arc::new(cluster));
         }
         if found.is_respelled {

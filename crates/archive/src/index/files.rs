@@ -173,10 +173,18 @@ impl Files {
         let mut add = |direction, span: &Arc<Span>| {
             let lines = found.lines(direction, span, self.gaps.as_ref());
             let mut cursor = Cursor::new(lines, span, order, wanted.clone());
-            if text.cluster.as_ref().is_some_and(|cluster| cluster.is_hinted()) {
+            if text
+                .cluster
+                .as_ref()
+                .is_some_and(|cluster| cluster.is_hinted())
+            {
                 cursor = cursor.without_repetitions();
             }
-            into.push(if text.unsorted { cursor.unsorted() } else { cursor });
+            into.push(if text.unsorted {
+                cursor.unsorted()
+            } else {
+                cursor
+            });
         };
         match order {
             Order::Descending => add(Backward, span),
@@ -200,11 +208,20 @@ impl Files {
     ) -> Result<Found, SourceError> {
         let end = text.file.size();
         let bounds = if text.unsorted {
-            Bounds { after: 0, until: end }
+            Bounds {
+                after: 0,
+                until: end,
+            }
         } else if order == Order::Descending && span.to.is_empty() {
-            Bounds { after: end, until: end }
+            Bounds {
+                after: end,
+                until: end,
+            }
         } else {
-            let begin_of = text.cluster.as_ref().map_or(capture as BeginOf, |_| secondary);
+            let begin_of = text
+                .cluster
+                .as_ref()
+                .map_or(capture as BeginOf, |_| secondary);
             search(&text.file, begin_of, key).await?
         };
         Ok(Found {
@@ -225,7 +242,8 @@ impl Files {
             let found = self.find(text, &span, &span.from, Order::Ascending).await?;
             let wanted = Wanted::Respelled(Arc::clone(&self.sought.span));
             let forward = found.lines(Forward, &span, self.gaps.as_ref());
-            let mut cursor = Cursor::new(forward, &span, Order::Ascending, wanted).without_repetitions();
+            let mut cursor =
+                Cursor::new(forward, &span, Order::Ascending, wanted).without_repetitions();
             while cursor.next().await? {
                 size += cursor.line().len() + 1;
                 lines.push(cursor.line().into());

@@ -83,7 +83,10 @@ impl Listing {
     /// its blocks begin.
     pub fn is_one_cluster(&self) -> bool {
         match &*self.entries {
-            [only] => only.cluster.as_ref().is_some_and(|cluster| !cluster.is_hinted()),
+            [only] => only
+                .cluster
+                .as_ref()
+                .is_some_and(|cluster| !cluster.is_hinted()),
             others => others.is_empty() && self.failures.is_empty(),
         }
     }
@@ -93,7 +96,10 @@ impl Listing {
         match &*self.failures {
             [] => self.problem.clone(),
             [only] => Some(only.clone()),
-            [first, more @ ..] => Some(format!("{first}; and {} more parts cannot be read", more.len())),
+            [first, more @ ..] => Some(format!(
+                "{first}; and {} more parts cannot be read",
+                more.len()
+            )),
         }
     }
 
@@ -136,15 +142,18 @@ impl Listing {
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => walk.folder(path, &metadata, 0),
             Ok(metadata) if metadata.is_file() => {
-                walk.files.push((path.to_owned(), FileVersion::of(&metadata)));
+                walk.files
+                    .push((path.to_owned(), FileVersion::of(&metadata)));
             }
             Ok(_) => {
                 let shown = path.display();
-                walk.failures.push(format!("{shown}: it is neither a file nor a folder"));
+                walk.failures
+                    .push(format!("{shown}: it is neither a file nor a folder"));
             }
             Err(error) => walk.failed(path, &error),
         }
-        walk.files.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        walk.files
+            .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         if choice == Choice::Packages {
             let listed = walk.files.into_iter().map(|(path, _)| Listed {
                 location: Location::File(path),
@@ -162,7 +171,11 @@ impl Listing {
         for (path, version) in walk.files {
             let entry = known.get(&*path).copied();
             if let Some(entry) = entry {
-                if entry.file.file_id().is_some_and(|open| open != version.file_id()) {
+                if entry
+                    .file
+                    .file_id()
+                    .is_some_and(|open| open != version.file_id())
+                {
                     entry.file.evict();
                 } else if entry.was_inspected(version) && !entry.unsorted {
                     entries.push(Arc::clone(entry));

@@ -119,7 +119,10 @@ impl Listings {
     }
 
     fn mark_stale(&self, name: &str) {
-        let mut listings = self.listings.write().unwrap_or_else(PoisonError::into_inner);
+        let mut listings = self
+            .listings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(listing) = listings.get_mut(name) {
             listing.is_stale = true;
         }
@@ -174,7 +177,8 @@ impl Listings {
         } else {
             REFRESH_REMOTE
         };
-        !listing.is_stale && age < self.look || age < most && listing.is_remote() && !listing.is_superseded() && !listing.is_stale
+        !listing.is_stale && age < self.look
+            || age < most && listing.is_remote() && !listing.is_superseded() && !listing.is_stale
     }
 
     /// Whether what it leads to is there; where that depends on the collection, for those that were asked for.
@@ -186,9 +190,7 @@ impl Listings {
             std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
         }
         let listings = self.listings.read().unwrap_or_else(PoisonError::into_inner);
-        let problem = listings
-            .values()
-            .find_map(|listing| listing.problem());
+        let problem = listings.values().find_map(|listing| listing.problem());
         problem.map_or(Ok(()), Err)
     }
 

@@ -140,12 +140,7 @@ impl Lookup {
         })
     }
 
-    fn start(
-        &self,
-        entry: &Arc<Entry>,
-        span: Span,
-        order: Order,
-    ) -> Result<Vec<Cursor>, Error> {
+    fn start(&self, entry: &Arc<Entry>, span: Span, order: Order) -> Result<Vec<Cursor>, Error> {
         let entries: Arc<[_]> = Arc::new([Arc::clone(entry)]);
         let mut files = Files::new(entries, Sought::of(span), order);
         let cursors = self.wait(files.cursors())?;

@@ -485,7 +485,9 @@ fn indexes(
             }
         }
         let is_large = |place: &Range<u64>| {
-            matches!(medium, Medium::Remote(..)) && !is_compressed && place.end - place.start > MAX_SORTED
+            matches!(medium, Medium::Remote(..))
+                && !is_compressed
+                && place.end - place.start > MAX_SORTED
         };
         match place.filter(is_large) {
             Some(place) => add(part(place), None, Spelled::Somehow),
@@ -554,7 +556,10 @@ fn blocks(text: &[u8], part: &str, size: u64) -> Result<Vec<u8>, String> {
             continue;
         }
         if block.offset != covered {
-            return Err(format!("{:?}: the block before it ends at byte {covered}", shown()));
+            return Err(format!(
+                "{:?}: the block before it ends at byte {covered}",
+                shown()
+            ));
         }
         if block.begin < before {
             return Err(format!("{:?} is not in order", shown()));
@@ -565,7 +570,9 @@ fn blocks(text: &[u8], part: &str, size: u64) -> Result<Vec<u8>, String> {
         before = block.begin;
     }
     if covered != size {
-        return Err(format!("its blocks end at byte {covered}, and {part} at byte {size}"));
+        return Err(format!(
+            "its blocks end at byte {covered}, and {part} at byte {size}"
+        ));
     }
     Ok(out)
 }
@@ -583,14 +590,37 @@ mod tests {
         let expected = "com,a)/ 2016\tindex.cdx.gz\t0\t10\ncom,b)/ 2016\tindex.cdx.gz\t10\t5\n";
         assert_eq!(String::from_utf8(found).unwrap(), expected);
         let repeated = [&text[..], b"com,b)/ 2016 {\"offset\": 15, \"length\": 0}"].concat();
-        assert_eq!(blocks(&repeated, "index.cdx.gz", 15).unwrap(), expected.as_bytes());
+        assert_eq!(
+            blocks(&repeated, "index.cdx.gz", 15).unwrap(),
+            expected.as_bytes()
+        );
         for (text, size, why) in [
-            ("com,a)/ 2016 {\"offset\": 0, \"length\": 10}", 9, "end at byte 10"),
-            ("com,a)/ 2016 {\"offset\": 0, \"length\": 8}", 9, "end at byte 8"),
-            ("com,a)/ 2016 {\"offset\": 18446744073709551615, \"length\": 10}", 9, "ends at byte 0"),
+            (
+                "com,a)/ 2016 {\"offset\": 0, \"length\": 10}",
+                9,
+                "end at byte 10",
+            ),
+            (
+                "com,a)/ 2016 {\"offset\": 0, \"length\": 8}",
+                9,
+                "end at byte 8",
+            ),
+            (
+                "com,a)/ 2016 {\"offset\": 18446744073709551615, \"length\": 10}",
+                9,
+                "ends at byte 0",
+            ),
             ("com,a)/ 2016 {\"offset\": \"0\"}", 9, "a block"),
-            ("com,a)/ 2016 {\"offset\": 0, \"length\": 1, \"filename\": \"x\"}", 9, "another file"),
-            ("b)/ 1\tindex.cdx.gz\t0\t1\na)/ 1\tindex.cdx.gz\t1\t8", 9, "not in order"),
+            (
+                "com,a)/ 2016 {\"offset\": 0, \"length\": 1, \"filename\": \"x\"}",
+                9,
+                "another file",
+            ),
+            (
+                "b)/ 1\tindex.cdx.gz\t0\t1\na)/ 1\tindex.cdx.gz\t1\t8",
+                9,
+                "not in order",
+            ),
             ("com,a)/ 2016 {", 9, "a block"),
             ("com,a)/", 9, "a block"),
         ] {

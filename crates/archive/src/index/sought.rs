@@ -66,11 +66,9 @@ impl Aliases {
         add(&mut urlkeys, urlkey(&looked_up).ok());
         // A recorder may have stored the look-up URL itself.
         add(&mut keys, Some(warcio_js(&looked_up)));
-        if let Some(none) = post::lookup_url_of_indexer(url, method, media, body) {
-            add(&mut urlkeys, urlkey(&none).ok());
-            add(&mut keys, urlkey(&none).ok());
-        }
-        for appendix in post::appendices_of_js(media, body) {
+        let indexed = post::lookup_url_of_indexer(url, method, media, body);
+        add(&mut urlkeys, urlkey(&indexed).ok());
+        for appendix in post::js::appendices(media, body) {
             let (key, own) = js_request(url, method, &appendix);
             add(&mut keys, Some(key));
             add(&mut urlkeys, own);
@@ -132,7 +130,10 @@ fn ranges(url: &str, below: bool) -> Vec<KeyRange> {
             }
             if !below {
                 // `WWW.` in capitals is a part of the name in one spelling.
-                ranges.push(range(format!("{dot}{name},www"), format!("{dot}{name},wwx")));
+                ranges.push(range(
+                    format!("{dot}{name},www"),
+                    format!("{dot}{name},wwx"),
+                ));
             }
         }
         if host.matches(':').count() > 1 {
@@ -195,5 +196,64 @@ impl Sought {
     /// Returns whether captures of one URL are meant.
     pub(super) fn is_exact(&self) -> bool {
         !self.urlkeys.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request: method, URL, media type, body and whether that is in base64; and the keys of its answer by warcio for
+    /// JavaScript 2.4.11, by cdxj-indexer 1.5.0, and as pywb 2.10 looks it up. Left out are keys of methods that an
+    /// indexer ignores, and of values that only one language writes so.
+    type Request = (
+        String,
+        String,
+        Option<String>,
+        String,
+        bool,
+        Option<String>,
+        Option<String>,
+        Option<String>,
+    );
+
+    #[test]
+    fn requests_with_a_body_are_looked_for_under_the_keys_of_all_makers() {
+        let text = include_str!("sought/requests.json");
+        let requests: Vec<Request> = serde_json::from_str(text).unwrap();
+        assert!(requests.len() > 200);
+        for (method, url, media, body, is_base64, js, cdxj, pywb) in requests {
+            let bytes = match is_base64 {
+                true => data_encoding::BASE64.decode(body.as_bytes()).unwrap(),
+                false => body.clone().into_bytes(),
+            };
+            let found = Aliases::of_request(&url, &method, media.as_deref(), &bytes);
+            let Aliases::One { keys, urlkeys } = found else {
+                panic!("{url}: aliases of one URL");
+            };
+            for key in [js, cdxj, pywb].into_iter().flatten() {
+                let is_found = keys.contains(&key) || urlkeys.first() == Some(&key);
+                assert!(is_found, "{method} {url} {media:?} {body:?}: {key:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_of_a_host_have_its_keys_in_all_spellings() {
+        for (url, key) in [
+            ("http://example.com/a/", "com,example)//a/b"),
+            ("http://example.com/", ",com,example)/"),
+            ("http://example.com/", "ftp://example.com/f"),
+            ("http://example.com/", "com,example,www)/"),
+            ("http://[::1]:8080/", "[::1]:8080)/x"),
+            ("urn:pageinfo:http://a.com/", "urn:pageinfo:http://a.com/b/"),
+        ] {
+            let Aliases::Many(ranges) = Aliases::of(url, MatchType::Prefix) else {
+                panic!("{url}: aliases of many URLs");
+            };
+            let key = key.as_bytes();
+            let has = |range: &KeyRange| key >= &range.from[..] && key < &range.to[..];
+            assert!(ranges.iter().any(has), "{url}: {ranges:?}");
+        }
     }
 }

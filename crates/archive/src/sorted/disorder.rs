@@ -133,7 +133,9 @@ fn sampled(
                 continue;
             }
             let line = line.trim_ascii_end();
-            if begin == 0 && let Some(flaw) = header(line).filter(|_| !is_secondary) {
+            if begin == 0
+                && let Some(flaw) = header(line).filter(|_| !is_secondary)
+            {
                 return Ok(Some(flaw));
             }
             if is_no_capture(line) || is_secondary && line.starts_with(b"!") {
@@ -166,22 +168,32 @@ fn sampled(
     }
     let unread = |what: &str| Ok(Some(Flaw::Unread(what.to_owned())));
     match seen {
-        Seen { lines: 1.., captures: 0, .. } if is_secondary => {
-            unread("none of its lines describes a block: it is not a secondary index of a ZipNum cluster")
-        }
-        Seen { lines: 1.., captures: 0, .. } => unread(
+        Seen {
+            lines: 1..,
+            captures: 0,
+            ..
+        } if is_secondary => unread(
+            "none of its lines describes a block: it is not a secondary index of a ZipNum cluster",
+        ),
+        Seen {
+            lines: 1..,
+            captures: 0,
+            ..
+        } => unread(
             "none of its lines is a capture: expected CDXJ, or CDX with 7 or 9 to 14 columns in the order N b a m s k",
         ),
-        Seen { captures, urls, .. } if urls > 0 && urls == captures => {
-            unread("its keys are URLs, and urlkeys are expected: index the WARC files with an indexer that writes SURTs")
-        }
+        Seen { captures, urls, .. } if urls > 0 && urls == captures => unread(
+            "its keys are URLs, and urlkeys are expected: index the WARC files with an indexer that writes SURTs",
+        ),
         _ => Ok(unsorted),
     }
 }
 
 /// What is wrong with a file by its first line, if that is the header of a CDX file.
 fn header(line: &[u8]) -> Option<Flaw> {
-    let letters = line.strip_prefix(b" CDX ").or_else(|| line.strip_prefix(b"CDX "))?;
+    let letters = line
+        .strip_prefix(b" CDX ")
+        .or_else(|| line.strip_prefix(b"CDX "))?;
     let letters = String::from_utf8_lossy(letters).into_owned();
     let given: Vec<&str> = letters.split_ascii_whitespace().collect();
     let is_known = given
@@ -242,7 +254,10 @@ mod tests {
                 "its header names the columns \"a b a m s k r M V g u\"",
             ),
             ("nonsense\n", "none of its lines is a capture"),
-            ("<!DOCTYPE html>\n<p>not found</p>", "none of its lines is a capture"),
+            (
+                "<!DOCTYPE html>\n<p>not found</p>",
+                "none of its lines is a capture",
+            ),
             (
                 "http://example.com/ 20200101000000 {\"url\": \"http://example.com/\"}\n",
                 "its keys are URLs",
@@ -255,13 +270,21 @@ mod tests {
         let path = dir.path().join("x.idx");
         for (text, flaw, is_hinted) in [
             ("com,a)/ 2016\tx.gz\t0\t10\t1\n", false, false),
-            ("!meta 0 {\"format\": \"cdxj-gzip-1.0\"}\ncom,a)/ 2016 {\"offset\": 0, \"length\": 10}\n", false, true),
+            (
+                "!meta 0 {\"format\": \"cdxj-gzip-1.0\"}\ncom,a)/ 2016 {\"offset\": 0, \"length\": 10}\n",
+                false,
+                true,
+            ),
             ("com,a)/ 2016 x.gz 0 10\n", true, false),
             ("", false, false),
         ] {
             std::fs::write(&path, text).unwrap();
             let found = inspect(&path, true);
-            assert_eq!((found.flaw.is_some(), found.is_hinted), (flaw, is_hinted), "{text}");
+            assert_eq!(
+                (found.flaw.is_some(), found.is_hinted),
+                (flaw, is_hinted),
+                "{text}"
+            );
         }
     }
 

@@ -169,7 +169,9 @@ impl NamedFile {
             Content::Part(version, _) => match self.as_it_is().await? {
                 Some(snapshot) if snapshot.version() != *version => {
                     let shown = self.path.display();
-                    Err(SourceError::Changed(format!("{shown}: it has just changed")))
+                    Err(SourceError::Changed(format!(
+                        "{shown}: it has just changed"
+                    )))
                 }
                 snapshot => Ok(snapshot),
             },

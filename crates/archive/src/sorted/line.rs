@@ -152,11 +152,14 @@ impl Writer {
     pub fn take(&mut self) -> Batch {
         self.last = self.last().to_vec();
         let text = Bytes::from(std::mem::take(&mut self.text));
-        let rows = self.rows.drain(..).filter_map(|(begin, end, shape, package)| {
-            let key = u32::try_from(shape.key).ok()?;
-            let second = u32::try_from(shape.second).ok()?;
-            Some(Row::in_parts(text.slice(begin..end), key, second).in_package(package))
-        });
+        let rows = self
+            .rows
+            .drain(..)
+            .filter_map(|(begin, end, shape, package)| {
+                let key = u32::try_from(shape.key).ok()?;
+                let second = u32::try_from(shape.second).ok()?;
+                Some(Row::in_parts(text.slice(begin..end), key, second).in_package(package))
+            });
         rows.collect()
     }
 

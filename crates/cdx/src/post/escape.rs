@@ -47,6 +47,19 @@ pub(super) fn push_plus(text: &[u8], into: &mut String) {
     }
 }
 
+/// Appends a text as the URL Standard writes forms (section 5.2): only letters, digits and `*-._` as themselves.
+pub(super) fn push_form(text: &str, into: &mut String) {
+    for piece in text.split_inclusive(['*', '~']) {
+        let (piece, last) = match piece.as_bytes() {
+            [.., b'*'] => (&piece[..piece.len() - 1], "*"),
+            [.., b'~'] => (&piece[..piece.len() - 1], "%7E"),
+            _ => (piece, ""),
+        };
+        push_plus(piece.as_bytes(), into);
+        into.push_str(last);
+    }
+}
+
 /// Appends bytes in base64 (RFC 4648, section 4).
 pub(super) fn push_base64(bytes: &[u8], into: &mut String) {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

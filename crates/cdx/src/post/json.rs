@@ -18,6 +18,8 @@ enum Value {
     Object(Vec<(Text, Value)>),
     List(Vec<Value>),
     Scalar(Option<Text>),
+    /// A number with a fraction of nothing, without it.
+    Whole(Text),
     Null,
 }
 
@@ -28,6 +30,10 @@ pub(super) struct Manner {
     pub null: &'static str,
     /// Keeps names whose value is an empty text.
     pub keeps_empty: bool,
+    /// Keeps values without a name: a value that is all of the JSON, and those of a list that is.
+    pub keeps_nameless: bool,
+    /// Writes numbers with a fraction of nothing with `.0`.
+    pub has_floats: bool,
 }
 
 /// Lists all values that have a name, in their order: those of a list have the name of the list. A name that comes
@@ -68,9 +74,13 @@ impl Values {
                 .try_for_each(|(name, value)| self.take(value, name)),
             Value::List(values) => values.iter().try_for_each(|value| self.take(value, name)),
             Value::Null => self.take(&Value::Scalar(Some(self.manner.null.into())), name),
+            Value::Whole(number) => {
+                let end: &[u8] = if self.manner.has_floats { b".0" } else { b"" };
+                self.take(&Value::Scalar(Some([number, end].concat())), name)
+            }
             Value::Scalar(Some(value)) if value.is_empty() && !self.manner.keeps_empty => Some(()),
             Value::Scalar(value) => {
-                if !name.is_empty() {
+                if !name.is_empty() || self.manner.keeps_nameless {
                     let name = self.free(std::str::from_utf8(name).ok()?);
                     self.put(name, String::from_utf8(value.clone()?).ok()?);
                 }
@@ -136,9 +146,7 @@ impl Reader<'_> {
             // They are read, but not written.
             b'I' => self.takes("Infinity").then_some(Value::Scalar(None)),
             b'-' if self.takes("-Infinity") => Some(Value::Scalar(None)),
-            _ => self
-                .number()
-                .map(|number| Value::Scalar(number.map(String::into_bytes))),
+            _ => self.number(),
         }
     }
 
@@ -265,8 +273,7 @@ impl Reader<'_> {
         })
     }
 
-    /// `Some(None)` when it is too large to be written.
-    fn number(&mut self) -> Option<Option<String>> {
+    fn number(&mut self) -> Option<Value> {
         let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let text = self.rest;
         let sign = usize::from(text.starts_with(b"-"));
@@ -294,22 +301,24 @@ impl Reader<'_> {
         let number = std::str::from_utf8(number).ok()?;
         if end == integer {
             return match number {
-                "-0" => Some(Some("0".to_owned())),
-                _ => (whole <= MAX_DIGITS).then(|| Some(number.to_owned())),
+                "-0" => Some(Value::Scalar(Some(b"0".to_vec()))),
+                _ => (whole <= MAX_DIGITS).then(|| Value::Scalar(Some(number.into()))),
             };
         }
-        Some(written(number.parse().ok()?))
+        let number: f64 = number.parse().ok()?;
+        if number.fract() == 0.0 && number.is_finite() {
+            let whole = format!("{number:.0}");
+            let whole = if whole == "-0" { "0" } else { &whole };
+            return Some(Value::Whole(whole.into()));
+        }
+        Some(Value::Scalar(written(number).map(String::into_bytes)))
     }
 }
 
-/// A number with a fraction, without it where it is nothing.
+/// Writes a number with a fraction; `None` when it is too large to be written.
 fn written(number: f64) -> Option<String> {
     if number.is_infinite() {
         return None;
-    }
-    if number.fract() == 0.0 {
-        let whole = format!("{number:.0}");
-        return Some(if whole == "-0" { "0".to_owned() } else { whole });
     }
     // The shortest digits that mean it, in scientific notation below 0.0001.
     if number.abs() >= 1e-4 {

@@ -188,7 +188,11 @@ fn packages_come_and_go_and_damaged_ones_are_missed() {
         redis_tests::until("a damaged one is reported", || {
             let answer = stage.get("/w/index?url=http://example.com/1");
             assert_eq!(answer.status, 200, "{}", answer.text());
-            assert_eq!(answer.text().lines().count(), 1, "rows of the others are there");
+            assert_eq!(
+                answer.text().lines().count(),
+                1,
+                "rows of the others are there"
+            );
             let said = answer.field("source-errors");
             said.is_some_and(|said| {
                 assert_eq!(answer.field("cache-control"), Some("no-store"));

@@ -269,9 +269,15 @@ fn packages_in_stores_answer_as_what_is_in_them() {
     }
     let whole = [("north.wacz"), ("s3://bucket/crawls/south.wacz")];
     let put = |paths: &[&str]| {
-        let paths: Vec<_> = paths.iter().map(|path| serde_json::json!({ "path": path })).collect();
+        let paths: Vec<_> = paths
+            .iter()
+            .map(|path| serde_json::json!({ "path": path }))
+            .collect();
         let list = serde_json::json!({ "resources": paths });
-        store.put("/bucket/crawls/collection.json", list.to_string().as_bytes());
+        store.put(
+            "/bucket/crawls/collection.json",
+            list.to_string().as_bytes(),
+        );
     };
     put(&whole);
     store.put("/secrets/a.wacz", b"");

@@ -234,10 +234,12 @@ impl Originals<'_> {
         };
         let name = &collection.name;
         let container = revisit.container();
-        let others: Vec<&str> = [&container, &file].into_iter().flatten().map(|it| &**it).collect();
-        let beside = self
-            .archives
-            .beside(self.loaders, filename, &others, name);
+        let others: Vec<&str> = [&container, &file]
+            .into_iter()
+            .flatten()
+            .map(|it| &**it)
+            .collect();
+        let beside = self.archives.beside(self.loaders, filename, &others, name);
         for (package, size) in beside.await {
             for wanted in of_index.iter().chain(lookups) {
                 match self.look_into(&package, size, wanted, revisit, tries).await {

@@ -59,7 +59,10 @@ impl FileSource {
         let listing = self.listing(lookup).await?;
         let gaps = Arc::new(Gaps::default());
         let (ordered, batches) = self.scan_all(listing, lookup, &gaps, false);
-        let state = (batches, Some((self.clone(), Arc::clone(lookup), Arc::clone(&gaps))));
+        let state = (
+            batches,
+            Some((self.clone(), Arc::clone(lookup), Arc::clone(&gaps))),
+        );
         let batches = stream::unfold(state, move |(mut batches, mut again)| async move {
             let mut batch = batches.next().await?;
             if let (Err(SourceError::Changed(_)), Some((source, lookup, gaps))) = (&batch, &again) {

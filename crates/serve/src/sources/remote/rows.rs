@@ -78,7 +78,10 @@ pub(super) async fn rows(
         }
         Ok(batch)
     });
-    Ok(Rows::whole(in_order, stream::iter([Ok(first)]).chain(rest).boxed()))
+    Ok(Rows::whole(
+        in_order,
+        stream::iter([Ok(first)]).chain(rest).boxed(),
+    ))
 }
 
 fn sort(rows: &mut Batch, order: Order) {
