@@ -68,17 +68,30 @@ impl Collapse {
         let value = line
             .field(&self.field)
             .ok_or_else(|| UnknownField(self.field.name().into()))?;
+        Ok(self.is_new_value(&value))
+    }
+
+    /// Compares a value of the [`field`](Collapse::field) with the value before, as [`is_new`](Collapse::is_new) does
+    /// with lines.
+    ///
+    /// ```
+    /// use crawlspace_cdx::Collapse;
+    /// let mut years = Collapse::parse(b"timestamp:4").unwrap();
+    /// assert!(years.is_new_value(b"20240102030405"));
+    /// assert!(!years.is_new_value(b"20241231235959"));
+    /// ```
+    pub fn is_new_value(&mut self, value: &[u8]) -> bool {
         let value = &value[..self.bytes.min(value.len())];
         match &mut self.last {
-            Some(last) if last == value => Ok(false),
+            Some(last) if last == value => false,
             Some(last) => {
                 last.clear();
                 last.extend_from_slice(value);
-                Ok(true)
+                true
             }
             None => {
                 self.last = Some(value.to_vec());
-                Ok(true)
+                true
             }
         }
     }

@@ -30,7 +30,7 @@ pub(crate) struct Operations {
     originals: Option<OriginalsByDigest>,
     clamp: Option<(String, String)>,
     collapse_time: Option<CollapseTime>,
-    collapse: Option<Collapse>,
+    collapse: Vec<Collapse>,
     /// The last row so far of those with the same value, when that is the one that stays.
     held: Option<Row>,
 }
@@ -56,11 +56,7 @@ impl Operations {
             collapse_time: query
                 .collapse_time
                 .map(|digits| CollapseTime { digits, last: None }),
-            // It was read before.
-            collapse: query
-                .collapse
-                .as_ref()
-                .and_then(|spec| Collapse::parse(spec.as_bytes()).ok()),
+            collapse: query.collapse.clone(),
             held: None,
             query: Arc::clone(query),
         })
@@ -119,10 +115,15 @@ impl Operations {
                 return None;
             }
         }
-        let is_new = match &mut self.collapse {
-            Some(collapse) => collapse.is_new(&line).unwrap_or(true),
-            None => true,
-        };
+        let as_shown = self.query.collapse_as_shown;
+        let is_new = self.collapse.iter_mut().all(|collapse| {
+            if as_shown {
+                let value = shown::value(&line, collapse.field());
+                collapse.is_new_value(&value)
+            } else {
+                collapse.is_new(&line).unwrap_or(true)
+            }
+        });
         drop(line);
         let row = resolved.unwrap_or(row);
         if !self.query.collapse_to_last {

@@ -6,8 +6,8 @@ mod wayback;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crawlspace_cdx::Filter;
 use crawlspace_cdx::surt::{self, BadUrl, KeyRange, MatchType};
+use crawlspace_cdx::{Collapse, Filter};
 
 use self::given::Given;
 pub(crate) use self::wayback::{FilterSubject, Layout, Progress, ShownFilter, WaybackQuery};
@@ -43,12 +43,14 @@ pub struct Query {
     pub(crate) shown_filters: Vec<ShownFilter>,
     /// Filters by tags, which a tag space answers.
     pub tag_filters: Vec<String>,
-    /// Only these fields, in that order.
+    /// Only these fields, in that order; a field may be there more than once.
     pub fields: Option<Vec<String>>,
     /// How rows are written.
     pub output: Output,
-    /// `collapse` or `collapseToLast`: a field, or the first bytes of one.
-    pub collapse: Option<String>,
+    /// `collapse`, in the order of the request, or `collapseToLast`. A row that one of them drops is dropped.
+    pub collapse: Vec<Collapse>,
+    /// Compares values for `collapse` as the Internet Archive's dialect shows them.
+    pub(crate) collapse_as_shown: bool,
     /// Whether of rows with the same value the last one stays, not the first.
     pub collapse_to_last: bool,
     /// `collapseTime`: the number of digits of the timestamp that are compared, with the status, as pywb does it.
@@ -100,9 +102,21 @@ pub(crate) fn absolute(url: &str) -> Cow<'_, str> {
     }
 }
 
+/// Writes a regular expression, in Java's syntax, that matches exactly this text.
+pub(crate) fn literally(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len() + 4);
+    for c in text.chars() {
+        if c.is_ascii() && !c.is_ascii_alphanumeric() {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
 impl Query {
-    /// Reads parameters, in the order of the request. Of one that is there more than once the last counts, but for
-    /// `filter`. Unknown ones are named in [`ignored`](Query::ignored), since other servers of this kind have more.
+    /// Reads parameters, in the order of the request. Of a parameter that is there more than once the last one counts;
+    /// `filter` and `collapse` all count. Unknown ones are named in [`ignored`](Query::ignored), since other servers of this kind have more.
     ///
     /// # Errors
     /// When `url` is missing, a parameter is wrong, or one is there that asks for other rows than it would get.
@@ -140,7 +154,7 @@ impl Query {
     /// Whether what sources give is put into another order, or needs all of it to be seen from the first capture on:
     /// then sources are asked for rows in ascending order.
     pub(crate) fn needs_ascending(&self) -> bool {
-        self.collapse.is_some() || self.collapse_time.is_some() || self.resolve_revisits
+        !self.collapse.is_empty() || self.collapse_time.is_some() || self.resolve_revisits
     }
 
     /// How many rows a page has, where pages are of rows.
@@ -298,6 +312,7 @@ mod tests {
         );
         assert_eq!(order("url=a.com&sort=reverse"), "descending");
         assert_eq!(order("url=a.com&sort=closest"), "ascending");
+        assert_eq!(order("url=a.com&sort=regular"), "ascending");
         assert_eq!(order("url=a.com&reverse=true"), "descending");
         assert_eq!(order("url=a.com&reverse=false"), "ascending");
     }
@@ -314,6 +329,55 @@ mod tests {
     }
 
     #[test]
+    fn months_and_days_of_zero_are_before_the_first() {
+        for (from, to, first, last) in [
+            ("10101000000", "2016", "10101001000000", "20161231235959"),
+            ("20160000", "20160000", "20160101000000", "20151231235959"),
+            ("20160300", "20160300", "20160301000000", "20160229235959"),
+            ("201600", "2016000", "20160101000000", "20151231235959"),
+            (
+                "20160015",
+                "20160100120000",
+                "20160101000000",
+                "20151231235959",
+            ),
+        ] {
+            let query = parse(&format!("url=a.com&from={from}&to={to}")).unwrap();
+            let text = |moment: Option<Timestamp>| moment.unwrap().to_string();
+            assert_eq!(
+                (text(query.from), text(query.to)),
+                (first.into(), last.into()),
+                "{from} {to}"
+            );
+        }
+        assert_eq!(
+            parse("url=a.com&to=00000000")
+                .unwrap()
+                .to
+                .unwrap()
+                .to_string(),
+            "00000101000000"
+        );
+    }
+
+    #[test]
+    fn a_limit_of_zero_is_none_in_ascending_order() {
+        for (text, limit) in [
+            ("limit=0", None),
+            ("limit=0&sort=regular", None),
+            ("limit=0&closest=2016", Some(0)),
+            ("limit=0&sort=reverse", Some(0)),
+            ("limit=1", Some(1)),
+        ] {
+            assert_eq!(
+                parse(&format!("url=a.com&{text}")).unwrap().limit,
+                limit,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
     fn tags_are_told_from_other_filters() {
         let query = parse("url=a.com&filter=status:200&filter=!tag.coll:7&filter=").unwrap();
         assert_eq!(query.tag_filters, ["!tag.coll:7"]);
@@ -322,9 +386,9 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_there_once() {
+    fn fields_stay_as_they_are_listed() {
         let fields = parse("url=a.com&fl=url,status,,url").unwrap().fields;
-        assert_eq!(fields.unwrap(), ["url", "status"]);
+        assert_eq!(fields.unwrap(), ["url", "status", "url"]);
     }
 
     #[test]
@@ -334,6 +398,8 @@ mod tests {
             ("url=", "url"),
             ("url=a.com&matchType=some", "matchType"),
             ("url=a.com&from=x", "from"),
+            ("url=a.com&from=201600x", "from"),
+            ("url=a.com&to=20161300", "to"),
             ("url=a.com&to=20161301", "to"),
             ("url=a.com&closest=-1", "closest"),
             ("url=a.com&sort=up", "sort"),
@@ -352,7 +418,6 @@ mod tests {
             ("url=a.com&nosource=maybe", "nosource"),
             ("url=a.com&allowFuzzy=maybe", "allowFuzzy"),
             ("url=a.com&resumeKey=com%2Ca)/", "resumeKey"),
-            ("url=a.com&showResumeKey=true", "resumeKey"),
             ("url=a.com&collapseTime=x", "collapseTime"),
             ("url=a.com&resolveRevisits=maybe", "resolveRevisits"),
             ("url=a.com&page=x", "page"),
@@ -367,6 +432,8 @@ mod tests {
     fn what_has_no_effect_is_named_once() {
         let query = parse("url=a.com&colour=blue&colour=red&fastLatest=1&showResumeKey=false");
         assert_eq!(query.unwrap().ignored, ["colour", "fastLatest"]);
+        let query = parse("url=a.com&showResumeKey=true&resumeKey=");
+        assert_eq!(query.unwrap().ignored, ["showResumeKey"]);
         let many: String = (0..100).map(|n| format!("&x{n}=1")).collect();
         let query = parse(&format!("url=a.com{many}")).unwrap();
         assert_eq!(query.ignored.len(), given::MAX_IGNORED);

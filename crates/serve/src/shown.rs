@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
+use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::{Field, Format, Line, Read};
+use crawlspace_warc::digest::{Algorithm, Digest};
+use data_encoding::BASE32;
 
 use crate::query::{FilterSubject, ShownFilter};
 use crate::words::words;
@@ -25,14 +28,13 @@ pub(crate) const FIELDS: [Field; 7] = [
 /// Media type of a revisit in an index.
 const REVISIT: &[u8] = b"warc/revisit";
 
-/// The value of a field: a digest without its algorithm, a moment in
-/// seconds, `-` for the status of a revisit and for what is missing. It
-/// has no spaces and is not empty.
+/// Returns the value of a field: SHA-1 digests in base 32, others as they are, both without the algorithm; timestamps in
+/// 14 digits; `-` for the status of a revisit and for missing values. It has no spaces and is not empty.
 pub(crate) fn value<'a>(line: &Line<'a>, field: &Field) -> Cow<'a, [u8]> {
     let own = |field: &Field| line.field(field).unwrap_or_default();
     let value = match field {
         Field::Status if own(&Field::Mime)[..] == *REVISIT => Cow::Borrowed(&b""[..]),
-        Field::Digest => without_algorithm(own(field)),
+        Field::Digest => bare(own(field)),
         Field::Timestamp => in_seconds(own(field)),
         _ => own(field),
     };
@@ -45,7 +47,18 @@ pub(crate) fn value<'a>(line: &Line<'a>, field: &Field) -> Cow<'a, [u8]> {
     value
 }
 
-/// `ABC` of `sha1:ABC`.
+/// Writes SHA-1 digests in base 32, and leaves the algorithm of all digests out.
+fn bare(digest: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    match Digest::parse(&digest) {
+        Some(Digest {
+            algorithm: Algorithm::Sha1,
+            value,
+        }) => Cow::Owned(BASE32.encode(&value).into_bytes()),
+        _ => without_algorithm(digest),
+    }
+}
+
+/// `ABC` of `md5:ABC`.
 fn without_algorithm(digest: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     let Some(colon) = memchr::memchr(b':', &digest) else {
         return digest;
@@ -59,8 +72,13 @@ fn without_algorithm(digest: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     }
 }
 
-/// A moment without parts of a second, which some programs that read it do not expect.
+/// Writes a timestamp in 14 digits, which is what programs expect: without parts of a second, and of a shorter one the
+/// first second.
 fn in_seconds(digits: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    if digits.len() < 14 {
+        let first = Timestamp::earliest(&digits);
+        return first.map_or(digits, |first| first.to_string().into_bytes().into());
+    }
     match digits {
         Cow::Borrowed(digits) => Cow::Borrowed(digits.get(..14).unwrap_or(digits)),
         Cow::Owned(mut digits) => {
@@ -116,7 +134,7 @@ mod tests {
     use super::*;
 
     fn shown(json: &str) -> String {
-        let text = format!("com,a)/ 2016 {json}");
+        let text = format!("com,a)/ 201602 {json}");
         let Ok(Read::Capture(line)) = Line::read(text.as_bytes(), Format::Cdxj) else {
             panic!("{text}")
         };
@@ -127,17 +145,37 @@ mod tests {
     #[test]
     fn values_are_columns() {
         for (json, expected) in [
-            ("{}", "com,a)/ 2016 - - - - -"),
+            ("{}", "com,a)/ 20160201000000 - - - - -"),
             (
                 r#"{"url": "http://a.com/ b", "mime": "text/html; charset=x", "status": 200, "digest": "sha1:ABC", "length": "7"}"#,
-                "com,a)/ 2016 http://a.com/%20b text/html;%20charset=x 200 ABC 7",
+                "com,a)/ 20160201000000 http://a.com/%20b text/html;%20charset=x 200 ABC 7",
             ),
             (
                 r#"{"url": "u", "mime": "warc/revisit", "status": "200", "digest": "ABC", "length": ""}"#,
-                "com,a)/ 2016 u warc/revisit - ABC -",
+                "com,a)/ 20160201000000 u warc/revisit - ABC -",
             ),
         ] {
             assert_eq!(shown(json), expected);
+        }
+    }
+
+    #[test]
+    fn digests_are_in_base_32() {
+        let base32 = "B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A";
+        let hex = "0e973b59f476007fd10f87f347c3956065516fc0";
+        for (digest, expected) in [
+            (base32.to_owned(), base32),
+            (format!("sha1:{base32}"), base32),
+            (format!("SHA-1:{}", base32.to_lowercase()), base32),
+            (hex.to_owned(), base32),
+            (format!("sha1:{hex}"), base32),
+            (hex.to_uppercase(), base32),
+            (format!("md5:{}", &hex[..32]), &hex[..32]),
+            (format!("sha256:{hex}"), hex),
+            ("sha1:short".to_owned(), "short"),
+        ] {
+            let shown = shown(&format!("{{\"digest\": \"{digest}\"}}"));
+            assert_eq!(shown.split(' ').nth(5), Some(expected), "{digest}");
         }
     }
 }

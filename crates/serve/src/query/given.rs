@@ -15,6 +15,8 @@ use crawlspace_archive::timestamp::Timestamp;
 
 /// Maximum number of filters of a query.
 pub(super) const MAX_FILTERS: usize = 32;
+/// Maximum number of `collapse` of a query.
+const MAX_COLLAPSES: usize = 8;
 /// Maximum number of parameters without an effect that are named, and maximum length of such a name, in characters.
 pub(super) const MAX_IGNORED: usize = 20;
 pub(super) const MAX_IGNORED_NAME: usize = 60;
@@ -27,9 +29,10 @@ pub(super) const LIMITS: Limits = Limits {
     compiled_bytes: 1024 * 1024,
 };
 
-/// Parameters that have a value; others are `filter`, of which there may be several, and other names of these.
-const NAMES: [&str; 27] = words(
-    "url matchType from to closest sort reverse limit fields fl output collapse collapseToLast collapseTime \
+/// Parameters that have a value; others are `filter` and `collapse`, of which there may be several, and other names of
+/// these.
+const NAMES: [&str; 26] = words(
+    "url matchType from to closest sort reverse limit fields fl output collapseToLast collapseTime \
      omitSelfRedirects offset content_type nosource compress allowFuzzy resumeKey resolveRevisits page pageSize \
      showNumPages showPagedIndex sources",
 );
@@ -39,6 +42,7 @@ const NAMES: [&str; 27] = words(
 pub(super) struct Given<'a> {
     values: HashMap<&'static str, &'a str>,
     filters: Vec<&'a str>,
+    collapses: Vec<&'a str>,
     ignored: Vec<String>,
 }
 
@@ -46,12 +50,11 @@ impl<'a> Given<'a> {
     pub(super) fn take(&mut self, name: &str, value: &'a str) {
         let known = match name {
             "filter" => return self.filters.push(value),
+            "collapse" | "collapseToFirst" => return self.collapses.push(value),
             // What a TimeMap is written with.
             "memento_format" => return,
             "showResumeKey" if switch(name, value) == Ok(false) => return,
-            "showResumeKey" => "resumeKey",
             "from_ts" => "from",
-            "collapseToFirst" => "collapse",
             name => name,
         };
         match NAMES.iter().find(|name| **name == known) {
@@ -98,16 +101,20 @@ impl<'a> Given<'a> {
             digits => moment("closest", digits, Timestamp::latest)?,
         };
         let (tag_filters, filters) = self.filters()?;
+        let order = self.order(closest)?;
         Ok(Query {
             url: absolute(&url).into_owned(),
             match_type,
             aliases: Aliases::of(&url, match_type),
             keys,
-            from: moment("from", self.get("from"), Timestamp::earliest)?,
-            to: moment("to", self.get("to"), Timestamp::latest)?,
-            order: self.order(closest)?,
+            from: self.from()?,
+            to: self.to()?,
+            order,
             closest,
-            limit: self.number("limit")?,
+            // pywb takes 0 for no limit, but not where it sorts rows.
+            limit: self
+                .number("limit")?
+                .filter(|&limit| limit > 0 || order != Order::Ascending),
             filters,
             shown_filters: Vec::new(),
             tag_filters,
@@ -115,7 +122,7 @@ impl<'a> Given<'a> {
             output: match self.get("output") {
                 "" | "cdxj" => Output::Cdxj,
                 "json" => Output::Json,
-                "text" => Output::Text,
+                "text" | "txt" => Output::Text,
                 "link" => Output::Link,
                 other => {
                     return bad(format!(
@@ -124,6 +131,7 @@ impl<'a> Given<'a> {
                 }
             },
             collapse: self.collapse()?,
+            collapse_as_shown: false,
             collapse_to_last: !self.get("collapseToLast").is_empty(),
             collapse_time: match self.number("collapseTime")? {
                 Some(0) | None => None,
@@ -160,7 +168,7 @@ impl<'a> Given<'a> {
     fn order(&self, closest: Option<Timestamp>) -> Result<Order, BadQuery> {
         let reverse = self.switch("reverse")?;
         Ok(match (closest, self.get("sort")) {
-            (_, sort) if !matches!(sort, "" | "default" | "closest" | "reverse") => {
+            (_, sort) if !matches!(sort, "" | "default" | "regular" | "closest" | "reverse") => {
                 return bad(format!(
                     "sort={sort}: known are default, reverse and closest"
                 ));
@@ -201,30 +209,42 @@ impl<'a> Given<'a> {
         let names = [self.get("fields"), self.get("fl")]
             .into_iter()
             .find(|names| !names.is_empty())?;
-        let mut fields: Vec<String> = Vec::new();
-        for name in names.split(',').filter(|name| !name.is_empty()) {
-            if !fields.iter().any(|field| field == name) {
-                fields.push(name.to_owned());
-            }
-        }
-        Some(fields)
+        let names = names.split(',').filter(|name| !name.is_empty());
+        Some(names.map(str::to_owned).collect())
     }
 
-    fn collapse(&self) -> Result<Option<String>, BadQuery> {
-        let (name, field) = match (self.get("collapse"), self.get("collapseToLast")) {
-            ("", "") => return Ok(None),
-            (first, "") => ("collapse", first),
-            ("", last) => ("collapseToLast", last),
-            _ => {
-                return bad(
-                    "collapse and collapseToLast exclude each other: one of them has to go",
-                );
-            }
+    fn collapse(&self) -> Result<Vec<Collapse>, BadQuery> {
+        let parsed = |name: &str, field: &str| {
+            Collapse::parse(field.as_bytes())
+                .map_err(|why| BadQuery(format!("{name}={field}: {why}")))
         };
-        match Collapse::parse(field.as_bytes()) {
-            Ok(_) => Ok(Some(field.to_owned())),
-            Err(why) => bad(format!("{name}={field}: {why}")),
+        let mut firsts = self.collapses.iter().filter(|field| !field.is_empty());
+        match self.get("collapseToLast") {
+            _ if self.collapses.len() > MAX_COLLAPSES => {
+                bad(format!("collapse: more than {MAX_COLLAPSES} of them"))
+            }
+            "" => firsts.map(|field| parsed("collapse", field)).collect(),
+            last if firsts.next().is_none() => Ok(vec![parsed("collapseToLast", last)?]),
+            _ => bad("collapse and collapseToLast exclude each other: leave one of them out"),
         }
+    }
+
+    /// Reads `from`. pywb compares timestamps as text, so that a month or day of `00` lies before the first one.
+    fn from(&self) -> Result<Option<Timestamp>, BadQuery> {
+        let digits = self.get("from");
+        let digits = before_zero(digits).unwrap_or(digits);
+        moment("from", digits, Timestamp::earliest)
+    }
+
+    /// Reads `to`; a month or day of `00` as [`from`](Given::from) does.
+    fn to(&self) -> Result<Option<Timestamp>, BadQuery> {
+        let digits = self.get("to");
+        let Some(begin) = before_zero(digits) else {
+            return moment("to", digits, Timestamp::latest);
+        };
+        let begin = moment("to", begin, Timestamp::earliest)?;
+        // There is nothing before the year 0.
+        Ok(begin.map(|begin| Timestamp::from_seconds(begin.seconds() - 1).unwrap_or(begin)))
     }
 
     /// The URL and what matches it, which a `*` at one of its ends can say.
@@ -283,6 +303,14 @@ fn long_name(filter: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{signs}{long}:{rest}"))
 }
 
+/// Returns the digits before a month or day of `00`, if there is one.
+fn before_zero(digits: &str) -> Option<&str> {
+    let mut parts = [4, 6].into_iter();
+    let at = parts.find(|&at| digits.get(at..at + 2) == Some("00"))?;
+    let is_whole = digits.len() <= 14 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.get(..at).filter(|_| is_whole)
+}
+
 /// A moment of fewer digits than a year has is padded as one of fewer digits than a date has.
 fn moment(
     name: &str,
@@ -304,7 +332,7 @@ fn moment(
     match padded(year.as_bytes()) {
         Some(moment) => Ok(Some(moment)),
         None => bad(format!(
-            "{name}={digits}: a moment is 1 to 14 digits of yyyyMMddHHmmss"
+            "{name}={digits}: no such date; give 1 to 14 digits of yyyyMMddHHmmss, as in {name}=20160229"
         )),
     }
 }

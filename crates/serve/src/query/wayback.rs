@@ -1,5 +1,6 @@
 //! Queries in the words of the Internet Archive's CDX server.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crawlspace_cdx::{Dialect, Field, Filter};
 use data_encoding::BASE64URL_NOPAD;
 
 use super::given::{Given, LIMITS, MAX_FILTERS, bad, number, switch};
-use super::{BadQuery, Query};
+use super::{BadQuery, Query, literally};
 use crate::operations::SORTED;
 use crate::shown::FIELDS;
 
@@ -68,11 +69,12 @@ pub(crate) enum FilterSubject {
 }
 
 impl WaybackQuery {
-    /// Reads parameters, in the order of the request; `columns` are those of a row where the request names none. Of one that is there more than once the last counts, but for
-    /// `filter`. What has no effect is named in the query's `ignored`.
+    /// Reads parameters, in the order of the request; `columns` are those of a row where the request names none. Of a
+    /// parameter that is there more than once the last one counts; `filter` and `collapse` all count. Parameters without
+    /// an effect are named in the query's `ignored`.
     ///
     /// # Errors
-    /// When `url` is missing, or a parameter is wrong or does not go with another one.
+    /// When `url` is missing, or a parameter is wrong or excludes another one.
     pub(crate) fn parse<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
         point: Option<&str>,
@@ -80,7 +82,7 @@ impl WaybackQuery {
     ) -> Result<WaybackQuery, BadQuery> {
         let (mut given, mut filters) = (Given::default(), Vec::new());
         let (mut limit, mut output, mut fields) = ("", "", "");
-        let (mut show, mut after, mut collapse) = ("", "", None);
+        let (mut show, mut after) = ("", "");
         for (name, value) in parameters {
             match name {
                 "limit" => limit = value,
@@ -90,13 +92,6 @@ impl WaybackQuery {
                 "filter" => filters.push(value),
                 "showResumeKey" => show = value,
                 "resumeKey" => after = value,
-                "collapse" if collapse.is_some_and(|other| other != value) => {
-                    return bad(format!("collapse={value}: a query has one of them"));
-                }
-                "collapse" => {
-                    collapse = Some(value);
-                    given.take(name, value);
-                }
                 // Answers are never compressed, and the last rows are always found quickly.
                 "gzip" | "fastLatest" => {}
                 "resolveRevisits" if switch(name, value) == Ok(false) => {}
@@ -111,7 +106,7 @@ impl WaybackQuery {
                 limit: None,
                 columns: named(fields, columns)?,
                 json: match output {
-                    "" | "text" | "cdx" => false,
+                    "" | "text" | "txt" | "cdx" => false,
                     "json" => true,
                     other => return bad(format!("output={other}: known are text and json")),
                 },
@@ -121,8 +116,14 @@ impl WaybackQuery {
             },
         };
         read.query.shown_filters = shown(&filters)?;
+        read.query.collapse_as_shown = true;
         read.query.default_page = PAGE;
         match limit.strip_prefix('-') {
+            Some(_) if !after.is_empty() => {
+                return bad(
+                    "resumeKey: does not work with a negative limit; leave one of them out",
+                );
+            }
             Some(digits) => read.take_last(number("limit", digits)?)?,
             None => read.take_first(number("limit", limit)?, after)?,
         }
@@ -133,11 +134,15 @@ impl WaybackQuery {
     fn take_first(&mut self, limit: Option<u64>, after: &str) -> Result<(), BadQuery> {
         self.layout.limit = limit;
         self.query.limit = limit;
+        let can_resume = self.query.order == Order::Ascending && self.query.page.is_none();
+        if !after.is_empty() && !can_resume {
+            return bad(
+                "resumeKey: works only in ascending order and without page; leave out sort, closest, reverse and page",
+            );
+        }
+        self.layout.show_resume_key &= can_resume;
         if !self.layout.show_resume_key && after.is_empty() {
             return Ok(());
-        }
-        if self.query.order != Order::Ascending || self.query.page.is_some() {
-            return bad("resumeKey: goes with rows in ascending order, and without page");
         }
         // One more shows whether there is more.
         self.query.limit = limit.map(|limit| limit.saturating_add(1));
@@ -193,13 +198,30 @@ fn named(fields: &str, columns: &[&str]) -> Result<Vec<(String, Field)>, BadQuer
     names.map(column).collect()
 }
 
+/// Writes a filter with a prefix of pywb's in the Internet Archive's words: `=field:text` and `!=field:text` as regular
+/// expressions, `!~` as `~!`.
+fn as_ia(filter: &str) -> Cow<'_, str> {
+    if let Some(rest) = filter.strip_prefix("!~") {
+        return Cow::Owned(format!("~!{rest}"));
+    }
+    let (negated, rest) = match filter.strip_prefix('!') {
+        Some(rest) => ("!", rest),
+        None => ("", filter),
+    };
+    let exact = rest.strip_prefix('=').filter(|rest| !is_tag(rest));
+    match exact.and_then(|rest| rest.split_once(':')) {
+        Some((field, text)) => Cow::Owned(format!("{negated}{field}:{}", literally(text))),
+        None => Cow::Borrowed(filter),
+    }
+}
+
 fn shown(filters: &[&str]) -> Result<Vec<ShownFilter>, BadQuery> {
     if filters.len() > MAX_FILTERS {
         return bad(format!("filter: more than {MAX_FILTERS} of them"));
     }
     let given = filters.iter().filter(|text| !text.is_empty());
     let read = given.map(|text| {
-        let filter = Filter::parse(text.as_bytes(), Dialect::Ia, LIMITS)
+        let filter = Filter::parse(as_ia(text).as_bytes(), Dialect::Ia, LIMITS)
             .map_err(|why| BadQuery(format!("filter={text}: {why}")))?;
         let reads = match (filter.field(), filter.column()) {
             (_, Some(number)) if number < FIELDS.len() => FilterSubject::Column(number),
@@ -444,10 +466,19 @@ mod tests {
             ("url=a.com&filter=statuscode:(", "filter"),
             ("url=a.com&filter=99:1", "filter"),
             ("url=a.com&fl=a%20b", "fl"),
-            ("url=a.com&collapse=digest&collapse=urlkey", "collapse"),
+            ("url=a.com&collapse=digest&collapse=:", "collapse"),
+            (
+                "url=a.com&collapse=digest&collapseToLast=urlkey",
+                "collapse",
+            ),
             ("url=a.com&resumeKey=com", "resumeKey"),
-            ("url=a.com&showResumeKey=true&sort=reverse", "resumeKey"),
-            ("url=a.com&showResumeKey=true&page=0", "resumeKey"),
+            ("url=a.com&resumeKey=com&limit=-1", "resumeKey"),
+            ("url=a.com&resumeKey=com&sort=reverse", "resumeKey"),
+            (
+                "url=a.com&resumeKey=com&sort=closest&closest=2024",
+                "resumeKey",
+            ),
+            ("url=a.com&resumeKey=com&page=0", "resumeKey"),
             ("url=a.com&showResumeKey=maybe", "showResumeKey"),
         ] {
             let BadQuery(message) = parse(text).unwrap_err();
@@ -469,6 +500,16 @@ mod tests {
         assert_eq!(read.query.ignored, ["resolveRevisits"]);
         let read = parse("url=a.com&limit=5&showResumeKey=true").unwrap();
         assert_eq!((read.layout.limit, read.query.limit), (Some(5), Some(6)));
+        for text in [
+            "sort=closest&closest=2024&limit=1",
+            "sort=reverse&limit=1",
+            "page=0&limit=1",
+            "limit=-1",
+        ] {
+            let read = parse(&format!("url=a.com&showResumeKey=true&{text}")).unwrap();
+            assert!(!read.layout.show_resume_key, "{text}");
+            assert_eq!(read.query.limit, Some(1), "{text}");
+        }
         let read =
             parse("url=a.com&filter=!mimetype:warc/revisit&filter=offset:7&filter=4:200").unwrap();
         let reads = read.query.shown_filters.iter().map(|one| one.reads);
@@ -477,13 +518,36 @@ mod tests {
             reads.collect::<Vec<_>>(),
             [mime, FilterSubject::Row, status]
         );
-        for text in ["filter=2024.*", "filter=!~=x:2024", "filter=8:200"] {
+        for text in [
+            "filter=2024.*",
+            "filter=!~=x:2024",
+            "filter=8:200",
+            "filter==2024",
+        ] {
             let read = parse(&format!("url=a.com&{text}")).unwrap();
             assert_eq!(
                 read.query.shown_filters[0].reads,
                 FilterSubject::Shown,
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn prefixes_of_pywb_are_read() {
+        for (filter, ia) in [
+            ("=statuscode:200", "statuscode:200"),
+            ("!=mimetype:text/html", "!mimetype:text\\/html"),
+            ("=original:é.x:y", "original:é\\.x\\:y"),
+            ("=4:200", "4:200"),
+            ("!~original:a.b", "~!original:a.b"),
+            ("~original:a.b", "~original:a.b"),
+            ("!original:a.b", "!original:a.b"),
+            ("=2024", "=2024"),
+            // Refused.
+            ("!=tag.coll:7", "!=tag.coll:7"),
+        ] {
+            assert_eq!(as_ia(filter), ia, "{filter}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! What `/<coll>/cdx` answers, in the dialect of the Internet Archive.
 
 use redis_tests::http::Answer;
-use redis_tests::rows;
+use redis_tests::{assert_contains, rows};
 use tempfile::TempDir;
 
 use crate::federation::as_pywb::cluster;
@@ -77,10 +77,24 @@ fn queries_mean_what_they_mean_there() {
         "filter=digest:AAA", "2014 2015";
         "filter=digest:sha1:AAA", "";
         "filter=~digest:A", "2014 2015";
+        "filter=!~digest:A", "2016 2017 2018";
+        "filter==statuscode:200", "2014 2017";
+        "filter=!=statuscode:200", "2015 2016 2018";
+        "filter==mimetype:warc/revisit", "2015 2018";
+        "filter==mimetype:warc.revisit", "";
+        "filter==4:404", "2016";
         "filter=original:http://example.com/&filter=4:404", "2016";
         "filter=filename:b.*", "2017 2018";
         "collapse=digest", "2014 2016";
         "collapse=timestamp:3", "2014";
+        "collapse=digest&collapse=statuscode", "2014 2016";
+        "collapse=statuscode&collapse=digest", "2014 2016";
+        "collapse=statuscode", "2014 2015 2016 2017 2018";
+        "collapse=timestamp:3&collapse=digest", "2014";
+        "collapseToLast=digest", "2015 2018";
+        "sort=regular&limit=1", "2014";
+        "from=10101000000&to=20160000", "2014 2015";
+        "from=20160000&to=20170200", "2016 2017";
         "sort=reverse&limit=2", "2018 2017";
         "from=2015&to=2016", "2015 2016";
         "matchType=prefix&filter=digest:C.*", "2015";
@@ -96,6 +110,78 @@ fn queries_mean_what_they_mean_there() {
         "url=example.com&fl=timestamp,digest,nothing,filename&limit=-1",
     );
     assert_eq!(fields, "20180101000000 BBB - b.warc.gz\n");
+    let fields = ask(
+        &stage,
+        "url=example.com&fl=digest,digest&limit=-1&output=txt",
+    );
+    assert_eq!(fields, "BBB BBB\n");
+}
+
+#[test]
+fn resume_keys_are_left_out_where_there_are_none() {
+    let (_dir, stage) = archive();
+    for (more, expected) in rows![
+        // As waybackpy looks for the nearest capture.
+        "sort=closest&closest=20160101&limit=1", "2016";
+        "sort=reverse&limit=1", "2018";
+        "page=0&pageSize=2", "2014 2015";
+        "limit=-1", "2018";
+    ] {
+        let query = format!("url=example.com&fl=timestamp&{more}");
+        let text = ask(&stage, &format!("{query}&showResumeKey=true"));
+        let years: Vec<&str> = text.lines().map(|line| &line[..4]).collect();
+        assert_eq!(years.join(" "), expected, "{more}");
+        let refused = stage.get(format!("/web/cdx?{query}&resumeKey=x"));
+        assert_eq!(refused.status, 400, "{more}");
+        assert_contains(refused.text(), "resumeKey");
+    }
+    let index = stage.get("/web/index?url=example.com&limit=1&showResumeKey=true");
+    assert_eq!((index.status, index.text().lines().count()), (200, 1));
+    assert_eq!(index.field("ignored-parameters"), Some("showResumeKey"));
+    let index = stage.get("/web/index?url=example.com&resumeKey=x");
+    assert_eq!(index.status, 400);
+    assert_contains(index.text(), "resumeKey");
+}
+
+#[test]
+fn digests_are_those_of_web_archive_org() {
+    const HEX: &str = "0e973b59f476007fd10f87f347c3956065516fc0";
+    const BASE32: &str = "B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A";
+    let dir = tempfile::tempdir().unwrap();
+    let mut lines = String::new();
+    for (year, digest) in [
+        (2014, format!("sha1:{HEX}")),
+        (2015, HEX.to_owned()),
+        (2016, format!("sha1:{BASE32}")),
+        (2017, BASE32.to_owned()),
+        (2018, "sha256:ab".to_owned()),
+    ] {
+        lines += &format!(
+            "com,example)/ {year} {{\"url\": \"http://example.com/\", \"digest\": \"{digest}\"}}\n"
+        );
+    }
+    std::fs::write(dir.path().join("index.cdxj"), lines).unwrap();
+    let stage = Stage::start(&format!(
+        "collections: {{web: {}/index.cdxj}}\n",
+        dir.path().display()
+    ));
+    let rows = ask(&stage, "url=example.com&fl=timestamp,digest");
+    let expected = format!(
+        "20140101000000 {BASE32}\n20150101000000 {BASE32}\n20160101000000 {BASE32}\n\
+         20170101000000 {BASE32}\n20180101000000 ab\n"
+    );
+    assert_eq!(rows, expected);
+    for (more, expected) in rows![
+        format!("filter=digest:{BASE32}"), 4;
+        format!("filter==digest:{BASE32}"), 4;
+        format!("filter=!=digest:{BASE32}"), 1;
+        format!("filter=digest:{HEX}"), 0;
+        "collapse=digest".to_owned(), 2;
+        "filter=timestamp:20150101000000".to_owned(), 1;
+    ] {
+        let rows = ask(&stage, &format!("url=example.com&{more}"));
+        assert_eq!(rows.lines().count(), expected, "{more}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use crawlspace_cdx::{Field, Format, Line, Read};
 
 use crate::config::Dialect;
-use crate::query::RowFilter;
+use crate::query::{RowFilter, literally};
 
 /// The names that fields have with pywb, and with the two others.
 const NAMES: [(&[u8], &str, &str); 5] = [
@@ -76,18 +76,6 @@ fn is_simple(pattern: &str) -> bool {
         };
     }
     true
-}
-
-/// A regular expression for exactly this text.
-fn literally(text: &str) -> String {
-    let mut pattern = String::with_capacity(text.len() + 4);
-    for c in text.chars() {
-        if !c.is_ascii_alphanumeric() {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern
 }
 
 #[cfg(test)]
