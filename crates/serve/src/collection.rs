@@ -1,5 +1,6 @@
 //! A collection: steps that are tried one after the other.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -214,9 +215,8 @@ impl Collection {
     /// When there is no answer at all; sources that are missing from it are in the report.
     pub(crate) async fn rows(&self, query: &Arc<Query>, report: &Report) -> Result<Rows, Failure> {
         for step in &self.steps {
-            let mut rows = self.step(step, query, report).await?;
-            if let Some(first) = next(&mut rows).await? {
-                return Ok(stream::once(async { Ok(first) }).chain(rows).boxed());
+            if let Some(rows) = some(self.step(step, query, report).await?).await? {
+                return Ok(rows);
             }
         }
         match report.unanswered() {
@@ -245,21 +245,20 @@ impl Collection {
 
     async fn or_similar(
         &self,
-        mut rows: Rows,
+        rows: Rows,
         step: &Step,
         query: &Arc<Query>,
     ) -> Result<Rows, Failure> {
-        if let Some(first) = next(&mut rows).await? {
-            return Ok(stream::once(async { Ok(first) }).chain(rows).boxed());
+        if let Some(rows) = some(rows).await? {
+            return Ok(rows);
         }
         for similar in fuzzy::similar(query) {
             // What is missing was reported, and what cannot answer this is not missed.
-            let mut rows = match self.exactly(step, &similar, &Report::default()).await {
+            let rows = match self.exactly(step, &similar, &Report::default()).await {
                 Err(Failure::TooMany) => continue,
                 rows => rows?,
             };
-            if let Some(first) = next(&mut rows).await? {
-                let rows = stream::once(async { Ok(first) }).chain(rows);
+            if let Some(rows) = some(rows).await? {
                 let marked = rows.map(|batch: Result<Batch, Failure>| {
                     let rows = batch?.into_iter();
                     Ok(rows.map(|row| row.with(r#""is_fuzzy": "1""#)).collect())
@@ -281,7 +280,8 @@ impl Collection {
         // Blocks are in the order of time.
         let ascending = query.needs_ascending() || part != Part::All;
         let lookup = self.lookup(query, ascending, wanted.map(|n| n.saturating_add(skipped)));
-        let mut rows: Rows = step.group.ask(&lookup, &part, report).await.map(Ok).boxed();
+        let found = step.group.ask(&lookup, &part, report).await;
+        let mut rows: Rows = found.map(|batch| Ok(readable(batch))).boxed();
         if matches!(part, Part::Index(_)) {
             return Ok(self::part(rows, skipped, wanted));
         }
@@ -529,6 +529,19 @@ impl Step {
     }
 }
 
+/// Replaces bytes in the JSON of rows that are not UTF-8 by U+FFFD, so that filters and all outputs can read it. Urlkeys
+/// keep their bytes, by which rows are sorted.
+fn readable(mut batch: Batch) -> Batch {
+    for row in &mut batch {
+        if let Cow::Owned(json) = String::from_utf8_lossy(row.json()) {
+            let columns = &row.line()[..row.line().len() - row.json().len()];
+            let line = [columns, json.as_bytes()].concat();
+            *row = Row::new(line.into()).unwrap_or_else(|| row.clone());
+        }
+    }
+    batch
+}
+
 /// The rows that may be seen.
 fn visible(rows: Rows, access: Access, query: &Arc<Query>) -> Rows {
     let state = Some((rows, access, Arc::clone(query), false));
@@ -605,4 +618,13 @@ pub(crate) async fn next(rows: &mut Rows) -> Result<Option<Batch>, Failure> {
             other => return Ok(other),
         }
     }
+}
+
+/// Returns the rows, or `None` when there are none.
+///
+/// # Errors
+/// When the access point cannot be asked.
+pub(crate) async fn some(mut rows: Rows) -> Result<Option<Rows>, Failure> {
+    let first = next(&mut rows).await?;
+    Ok(first.map(|first| stream::once(async { Ok(first) }).chain(rows).boxed()))
 }

@@ -9,10 +9,10 @@ use hyper::body::Incoming;
 
 use super::body::Body;
 use super::output::{refusal, respond, with_errors, with_ignored};
-use super::reply::page;
+use super::reply::{JSON, page};
 use super::{RequestTarget, only_read};
 use crate::Federation;
-use crate::collection::{Collection, Failure, Rows, next};
+use crate::collection::{Collection, Failure, Rows, next, some};
 use crate::group::Report;
 use crate::memory::Reservation;
 use crate::query::{Layout, Progress, Query, WaybackQuery};
@@ -21,7 +21,6 @@ use crawlspace_archive::row::{Row, quote};
 use crawlspace_cdx::Field;
 
 const TEXT: &str = "text/plain; charset=utf-8";
-const JSON: &str = "application/json";
 
 /// Whether a path below a collection is that of a CDX server: as the Internet Archive has it, with the address of the
 /// collection before it, and shorter.
@@ -107,11 +106,11 @@ async fn answer_with(
     }
     // An empty body is how clients know the page after the last one. One of blocks that no row was wanted of is none.
     if layout.json && query.page.is_some() {
-        match next(&mut rows).await? {
-            Some(first) => rows = stream::once(async { Ok(first) }).chain(rows).boxed(),
-            None if collection.has_blocks(query).await => {}
+        rows = match some(rows).await? {
+            Some(rows) => rows,
+            None if collection.has_blocks(query).await => stream::empty().boxed(),
             None => return Ok(with_errors(page(StatusCode::OK, media, ""), report)),
-        }
+        };
     }
     Ok(respond(text(rows, Writer::new(layout)), media, report))
 }
@@ -219,17 +218,13 @@ impl Writer {
         }
         for (n, (_, field)) in self.columns.iter().enumerate() {
             let value = shown::value(&line, field);
-            match (self.json, n) {
-                (true, 0) => quote(&value, into),
-                (true, _) => {
-                    into.extend_from_slice(b", ");
-                    quote(&value, into);
-                }
-                (false, 0) => into.extend_from_slice(&value),
-                (false, _) => {
-                    into.push(b' ');
-                    into.extend_from_slice(&value);
-                }
+            if n > 0 {
+                into.extend_from_slice(if self.json { b", " } else { b" " });
+            }
+            if self.json {
+                quote(&value, into);
+            } else {
+                into.extend_from_slice(String::from_utf8_lossy(&value).as_bytes());
             }
         }
         into.push(if self.json { b']' } else { b'\n' });

@@ -7,22 +7,37 @@ use hyper::body::Incoming;
 
 use super::body::Body;
 use super::output::{Writer, refusal, respond, rows_as_text, with_errors, with_ignored};
-use super::reply::json;
+use super::reply::{JSON, message, page};
 use super::timemap::{self, TimeMap};
 use super::{RequestTarget, only_read};
-use crate::collection::{Failure, Pages};
+use crate::collection::{Failure, Pages, some};
 use crate::group::Report;
 use crate::query::{Output, Query};
+
+/// The answer to a query without rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NoRows {
+    /// 200 and an empty body, as pywb's warcserver does.
+    Empty,
+    /// 404, or 400 after the last page, as Common Crawl's server does.
+    NotFound,
+}
 
 pub(super) async fn answer(
     asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
+    no_rows: NoRows,
 ) -> Response<Body> {
     if let Some(refused) = only_read(request.method()) {
         return refused;
     }
     match parameters(request.uri().query().unwrap_or(""), asked) {
-        Ok(query) => with_ignored(answer_to(asked, request, &query).await, &query),
+        Ok(query) => {
+            let report = Report::default();
+            let answer = answer_to(asked, request, &query, &report, no_rows).await;
+            let answer = answer.unwrap_or_else(|failure| with_errors(refusal(&failure), &report));
+            with_ignored(answer, &query)
+        }
         Err(failure) => refusal(&failure),
     }
 }
@@ -31,24 +46,31 @@ async fn answer_to(
     asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
     query: &Arc<Query>,
-) -> Response<Body> {
-    let report = Report::default();
+    report: &Report,
+    no_rows: NoRows,
+) -> Result<Response<Body>, Failure> {
     if query.show_num_pages {
-        return match asked.collection.pages(query, &report).await {
-            Ok(pages) => with_errors(number_of(pages), &report),
-            Err(failure) => with_errors(refusal(&failure), &report),
+        let pages = asked.collection.pages(query, report).await?;
+        return Ok(with_errors(number_of(pages, query.output), report));
+    }
+    let mut rows = asked.collection.rows(query, report).await?;
+    if matches!(no_rows, NoRows::NotFound) {
+        rows = match some(rows).await? {
+            Some(rows) => rows,
+            None => return Ok(with_errors(not_found(asked, query).await, report)),
         };
     }
-    let rows = match asked.collection.rows(query, &report).await {
-        Ok(rows) => rows,
-        Err(failure) => return with_errors(refusal(&failure), &report),
-    };
     if query.output == Output::Link {
         let timemap = TimeMap::of_index(asked, request, query);
-        return respond(timemap::text(rows, timemap), timemap::MEDIA, &report);
+        return Ok(respond(
+            timemap::text(rows, timemap),
+            timemap::MEDIA,
+            report,
+        ));
     }
     let writer = Writer::new(query.output, query.fields.clone());
-    rows_as_text(rows, writer.without_source(query.no_source), &report)
+    let writer = writer.without_source(query.no_source);
+    Ok(rows_as_text(rows, writer, report))
 }
 
 /// The query that a query string asks.
@@ -59,13 +81,33 @@ pub(super) fn parameters(text: &str, asked: &RequestTarget<'_>) -> Result<Arc<Qu
     asked.collection.prepare(query)
 }
 
+/// Answers a query without rows with 404. Clients that ask for one page after the other end at a 400; a page of blocks
+/// without rows is not the end.
+async fn not_found(asked: &RequestTarget<'_>, query: &Arc<Query>) -> Response<Body> {
+    match query.page {
+        Some(number @ 1..) if !asked.collection.has_blocks(query).await => {
+            let text = format!("page={number}: is after the last page; pages count from 0");
+            message(StatusCode::BAD_REQUEST, &text)
+        }
+        _ => {
+            let text = format!("No Captures found for: {}", query.url);
+            message(StatusCode::NOT_FOUND, &text)
+        }
+    }
+}
+
 /// How many pages there are. `blocks` is what pages are counted in, as in pywb; where that is rows, `rows` says it too.
-fn number_of(pages: Pages) -> Response<Body> {
+/// With `output=json` the media type is that of rows, which clients of pywb and Common Crawl expect.
+fn number_of(pages: Pages, output: Output) -> Response<Body> {
     let number = pages.count.div_ceil(pages.size);
     let mut value =
         serde_json::json!({ "pages": number, "pageSize": pages.size, "blocks": pages.count });
     if let (false, Some(members)) = (pages.of_blocks, value.as_object_mut()) {
         members.insert("rows".to_owned(), pages.count.into());
     }
-    json(StatusCode::OK, &value)
+    let media = match output {
+        Output::Json => Writer::new(output, None).media(),
+        _ => JSON,
+    };
+    page(StatusCode::OK, media, format!("{value}\n"))
 }

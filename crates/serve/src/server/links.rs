@@ -70,6 +70,11 @@ impl BaseUrl {
         BaseUrl { base }
     }
 
+    /// The base with this text at its end.
+    pub(crate) fn with(&self, end: &str) -> String {
+        format!("{}{end}", self.base)
+    }
+
     /// The index API with that query string.
     pub(crate) fn index(&self, query: &str) -> String {
         format!(

@@ -2,6 +2,7 @@
 
 mod body;
 mod cdx;
+mod common_crawl;
 mod gzip;
 mod index;
 mod indexes;
@@ -54,6 +55,7 @@ use super::reload::Current;
 use crawlspace_archive::net::via::{Cycle, Via};
 
 use self::body::Body;
+use self::index::NoRows;
 use self::output::{refusal, with_errors, with_ignored};
 pub use self::plain::serve_metrics;
 use self::record::Form;
@@ -315,6 +317,11 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
     let found = found.or_else(|| cdx::at_root(&federation, &path));
     let found = found.or_else(|| records::at_root(&federation, &path));
     let Some((collection, rest)) = found else {
+        // Boxed to keep the type of every answer small.
+        let found = common_crawl::answer(&federation, &request, &name, rest).boxed();
+        if let Some(answer) = found.await {
+            return answer;
+        }
         let text = format!("there is no collection {name:?}; / lists those that there are");
         return nothing(request.headers(), &path, &text);
     };
@@ -345,7 +352,10 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
         (_, Some(parts), _) => (Api::Replay, resource::replay(&asked, request, parts).await),
         (_, _, Some(parts)) => (Api::TimeMap, timemap::answer(&asked, &request, parts).await),
         (("list_sources", ""), ..) => (Api::Other, listing::answer(&asked, &request)),
-        (("index", ""), ..) => (Api::Index, index::answer(&asked, &request).await),
+        (("index", ""), ..) => (
+            Api::Index,
+            index::answer(&asked, &request, NoRows::Empty).await,
+        ),
         (("resource", ""), ..) => {
             let query = request.uri().query().unwrap_or("").to_owned();
             let answer = resource::answer(&asked, request, Form::Record, &query);

@@ -5,6 +5,9 @@ use http::{Response, StatusCode};
 
 use super::body::{Body, whole};
 
+/// The media type of JSON.
+pub(super) const JSON: &str = "application/json";
+
 /// A JSON object with a `message` for people.
 pub(super) fn message(status: StatusCode, text: &str) -> Response<Body> {
     json(status, &serde_json::json!({ "message": text }))
@@ -14,7 +17,7 @@ pub(super) fn message(status: StatusCode, text: &str) -> Response<Body> {
 pub(super) fn json(status: StatusCode, value: &serde_json::Value) -> Response<Body> {
     let mut text = value.to_string();
     text.push('\n');
-    page(status, "application/json", text)
+    page(status, JSON, text)
 }
 
 /// A text of that media type.

@@ -4,6 +4,7 @@ mod access;
 mod as_pywb;
 mod cdx_dialect;
 mod chain;
+mod common_crawl;
 mod dedupe_urls;
 mod disclosure;
 mod doppelganger;
