@@ -166,7 +166,8 @@ impl Writer {
     /// A line of JSON without the members that this source gives rows itself.
     #[cold]
     fn rewrite(&mut self, line: &[u8], shape: Shape, json: &[u8]) -> bool {
-        let Some(members) = members(json) else {
+        let json = String::from_utf8_lossy(json);
+        let Some(members) = members(json.as_bytes()) else {
             return false;
         };
         self.text.extend_from_slice(shape.both(line));

@@ -1,5 +1,7 @@
 //! Rows as text, and answers with them or with why there are none.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use http::header::{
@@ -45,8 +47,12 @@ pub(super) struct Writer {
 const SOURCE: [&str; 3] = ["source", "source-coll", "source_type"];
 
 impl Writer {
-    /// A writer of that format; with `fields` only these, in that order.
-    pub(crate) fn new(output: Output, fields: Option<Vec<String>>) -> Writer {
+    /// A writer of that format; with `fields` only these, in that order. JSON has each of them once.
+    pub(crate) fn new(output: Output, mut fields: Option<Vec<String>>) -> Writer {
+        if let (Some(fields), true) = (&mut fields, output != Output::Text) {
+            let mut seen = HashSet::new();
+            fields.retain(|name| seen.insert(name.clone()));
+        }
         Writer {
             output,
             fields,
@@ -71,12 +77,14 @@ impl Writer {
 
     /// Appends a row and the end of its line. A row with invalid JSON is left out where its JSON matters.
     pub(crate) fn write(&self, row: &Row, into: &mut Vec<u8>) {
-        match (self.output, &self.fields) {
-            (Output::Cdxj, None) if !self.no_source => {
-                into.extend_from_slice(row.line());
+        let is_as_stored =
+            self.fields.is_none() && !self.no_source && !has_numeric_status(row.json());
+        match self.output {
+            Output::Cdxj if is_as_stored => {
+                into.extend_from_slice(String::from_utf8_lossy(row.line()).as_bytes());
                 into.push(b'\n');
             }
-            (Output::Json, None) if !self.no_source && !names_itself(row.json()) => {
+            Output::Json if is_as_stored && !names_itself(row.json()) => {
                 into.extend_from_slice(b"{\"urlkey\": ");
                 quote(row.urlkey(), into);
                 into.extend_from_slice(b", \"timestamp\": ");
@@ -111,7 +119,16 @@ impl Writer {
         let members = members
             .into_iter()
             .filter(|(name, _)| !own(name) && !is_left_out(name));
-        all.extend(members.map(|(name, value)| (name, value.get().to_owned())));
+        all.extend(members.map(|(name, value)| {
+            let value = value.get();
+            let is_number = name == "status" && is_integer(value);
+            let value = if is_number {
+                quoted(value)
+            } else {
+                value.to_owned()
+            };
+            (name, value)
+        }));
 
         let chosen = self.fields.as_ref().map(|fields| {
             let chosen = fields.iter().map(|name| {
@@ -165,6 +182,21 @@ impl Writer {
             _ => format!("{key} {time} {{{members}}}"),
         })
     }
+}
+
+/// Returns true if the JSON may have a status that is a number. The writer makes it a string, as pywb does.
+fn has_numeric_status(json: &[u8]) -> bool {
+    const NAME: &[u8] = b"\"status\"";
+    memchr::memmem::find_iter(json, NAME).any(|at| {
+        let mut value = json[at + NAME.len()..].iter();
+        let first = value.find(|byte| !matches!(byte, b' ' | b'\t' | b':'));
+        first.is_some_and(|&byte| byte == b'-' || byte.is_ascii_digit())
+    })
+}
+
+fn is_integer(json: &str) -> bool {
+    let digits = json.strip_prefix('-').unwrap_or(json);
+    digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether the JSON has members of the names that the columns before it have.
@@ -304,14 +336,14 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    const LINE: &str = r#"com,a)/ 2016 {"url": "http://a.com/", "status": 200, "x": null}"#;
+    const LINE: &str = r#"com,a)/ 2016 {"url": "http://a.com/", "status": "200", "x": null}"#;
 
     #[test]
     fn each_format_has_its_own_way() {
         assert_eq!(written(Output::Cdxj, "", LINE), format!("{LINE}\n"));
         assert_eq!(
             written(Output::Json, "", LINE),
-            "{\"urlkey\": \"com,a)/\", \"timestamp\": \"2016\", \"url\": \"http://a.com/\", \"status\": 200, \"x\": null}\n"
+            "{\"urlkey\": \"com,a)/\", \"timestamp\": \"2016\", \"url\": \"http://a.com/\", \"status\": \"200\", \"x\": null}\n"
         );
         assert_eq!(
             written(Output::Text, "", LINE),
@@ -327,7 +359,7 @@ mod tests {
     fn only_the_fields_that_are_asked_for_in_their_order() {
         assert_eq!(
             written(Output::Cdxj, "timestamp,statuscode,url,nothing", LINE),
-            "com,a)/ 2016 {\"statuscode\": 200, \"url\": \"http://a.com/\"}\n"
+            "com,a)/ 2016 {\"statuscode\": \"200\", \"url\": \"http://a.com/\"}\n"
         );
         assert_eq!(
             written(Output::Json, "timestamp,urlkey", LINE),
@@ -337,6 +369,51 @@ mod tests {
             written(Output::Text, "url,nothing,timestamp", LINE),
             "http://a.com/ - 2016\n"
         );
+        assert_eq!(
+            written(Output::Text, "url,url", LINE),
+            "http://a.com/ http://a.com/\n"
+        );
+        assert_eq!(
+            written(Output::Json, "url,timestamp,url", LINE),
+            "{\"url\": \"http://a.com/\", \"timestamp\": \"2016\"}\n"
+        );
+    }
+
+    #[test]
+    fn a_status_is_a_string() {
+        for (value, expected) in [
+            ("200", "\"200\""),
+            ("-1", "\"-1\""),
+            ("2.5", "2.5"),
+            ("null", "null"),
+            ("\"200\"", "\"200\""),
+        ] {
+            let line = format!("k 2016 {{\"x\": \"status\", \"status\" : {value}, \"length\": 7}}");
+            let object = format!("\"x\": \"status\", \"status\": {expected}, \"length\": 7}}\n");
+            let same = |text: String| text.replace("\" :", "\":");
+            let cdxj = same(written(Output::Cdxj, "", &line));
+            assert_eq!(cdxj, format!("k 2016 {{{object}"), "{value}");
+            let json = same(written(Output::Json, "", &line));
+            let head = "{\"urlkey\": \"k\", \"timestamp\": \"2016\", ";
+            assert_eq!(json, format!("{head}{object}"), "{value}");
+        }
+    }
+
+    #[test]
+    fn urlkeys_are_written_in_utf_8() {
+        let row = Row::new(Bytes::from_static(b"com,a)/\xe9 2016 {\"a\": \"b\"}")).unwrap();
+        for (output, expected) in [
+            (Output::Cdxj, "com,a)/\u{fffd} 2016 {\"a\": \"b\"}\n"),
+            (
+                Output::Json,
+                "{\"urlkey\": \"com,a)/\u{fffd}\", \"timestamp\": \"2016\", \"a\": \"b\"}\n",
+            ),
+            (Output::Text, "com,a)/\u{fffd} 2016 b\n"),
+        ] {
+            let mut out = Vec::new();
+            Writer::new(output, None).write(&row, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 
     #[test]

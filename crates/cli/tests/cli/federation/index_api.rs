@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use redis_tests::http::Answer;
-use redis_tests::{assert_starts, rows};
+use redis_tests::{assert_contains, assert_starts, rows};
 use tempfile::TempDir;
 
 use crate::serving::Stage;
@@ -125,6 +125,85 @@ fn each_output_has_its_media_type() {
     let pages: serde_json::Value = serde_json::from_str(&pages.text()).unwrap();
     assert_eq!(pages["pages"], 3);
     assert_eq!(pages["pageSize"], 2);
+    for (output, media) in [("", "application/json"), ("&output=json", "text/x-ndjson")] {
+        let query = format!("url=example.com/*&showNumPages=true{output}");
+        let pages = ask(&stage, &format!("/both/index?{query}"));
+        assert_eq!(pages.media_type(), media);
+    }
+}
+
+#[test]
+fn words_of_pywb_and_its_clients_are_known() {
+    let (_dir, stage) = archive();
+    let all = stage.get("/both/index?url=example.com").text();
+    for more in [
+        "limit=0",
+        "sort=regular",
+        "from=10101000000",
+        "showResumeKey=true",
+    ] {
+        let answer = stage.get(format!("/both/index?url=example.com&{more}"));
+        assert_eq!((answer.status, answer.text()), (200, all.clone()), "{more}");
+    }
+    let twice = stage.get("/both/index?url=example.com&output=txt&fl=timestamp,timestamp&limit=1");
+    assert_eq!(twice.text(), "20140101000000 20140101000000\n");
+    let none = stage.get("/both/index?url=example.com&to=20140100").text();
+    assert_eq!(none, "");
+}
+
+#[test]
+fn bytes_that_are_not_utf_8_are_replaced_in_every_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut lines =
+        b"com,example)/ 2014 {\"url\": \"http://example.com/\xe9\", \"status\": \"200\"}\n"
+            .to_vec();
+    // With a member that the source sets itself.
+    lines.extend(b"com,example)/ 2015 {\"url\": \"http://example.com/\xe9\", \"source\": \"x\"}\n");
+    lines.extend(b"com,example)/ 20160101000000 http://example.com/\xe9 text/html 200 ABC - - 7 8 a.warc.gz\n");
+    lines.extend(b"com,example)/\xe9 2017 {\"url\": \"http://example.com/\xe9\"}\n");
+    lines.extend(b"com,example)/\xea 2018 {\"url\": \"http://example.com/\xea\"}\n");
+    std::fs::write(dir.path().join("index.cdx"), lines).unwrap();
+    let config = format!("collections: {{web: {}/index.cdx}}\n", dir.path().display());
+    let stage = Stage::start(&config);
+    let query = "url=example.com&matchType=prefix";
+    for target in [
+        format!("/web/index?{query}"),
+        format!("/web/index?{query}&output=json"),
+        format!("/web/index?{query}&output=text"),
+        format!("/web/index?{query}&filter=url:example"),
+        format!("/web/index?{query}&fl=url&output=json"),
+        format!("/web/cdx?{query}"),
+        format!("/web?{query}"),
+    ] {
+        let text = String::from_utf8(stage.get(&target).body).expect(&target);
+        assert_eq!(text.lines().count(), 5, "{target}: {text}");
+        for line in text.lines() {
+            assert_contains(line, "http://example.com/\u{fffd}");
+        }
+    }
+    let json = stage.get(format!("/web/index?{query}&output=json")).text();
+    for line in json.lines() {
+        serde_json::from_str::<serde_json::Value>(line).expect(line);
+    }
+    let table = stage.get(format!("/web/cdx?{query}&output=json"));
+    let table: Vec<Vec<String>> = serde_json::from_slice(&table.body).unwrap();
+    assert_eq!(table.len(), 6);
+    // Keys of urlkeys that are not UTF-8 lead to the next row.
+    let mut found = String::new();
+    let mut key = String::new();
+    loop {
+        let page = stage.get(format!(
+            "/web/cdx?{query}&limit=1&fl=timestamp&showResumeKey=true{key}"
+        ));
+        let text = page.text();
+        let mut lines = text.lines();
+        found.extend(lines.next().map(|line| &line[..4]));
+        match lines.nth(1) {
+            Some(next) => key = format!("&resumeKey={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(found, "20142015201620172018");
 }
 
 #[test]
