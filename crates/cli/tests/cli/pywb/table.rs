@@ -26,8 +26,6 @@ pub enum Accepted {
     /// Where nothing is found, pywb looks for similar URLs, by rules for certain web sites and for certain
     /// parameters. Here an exact query is exact.
     Fuzzy,
-    /// `limit=0` asks for no rows. In pywb it asks for all of them, unless with `closest`, where it is none.
-    LimitZero,
     /// pywb's parameter `s` is once the status and once the length, and the length wins.
     FieldNamedTwice,
     /// A source that nobody knows is refused; pywb gives no rows.
@@ -35,7 +33,7 @@ pub enum Accepted {
     /// Half of a number of two digits, as in `2018022`: here it means all that it can be the beginning of, the days
     /// 20 to 29. In pywb it means the 20th as the first, and the 21st as the last.
     HalfNumber,
-    /// The number of pages is JSON and says so, where pywb says that it is CDXJ.
+    /// The number of pages is JSON and says so, where pywb says that it is CDXJ, without `output=json`.
     PagesAreJson,
     /// A TimeMap names the timegate, the TimeMap and the first and last memento (RFC 7089, section 5). pywb's index
     /// lists mementos alone, with the URL of the original in the place of that of the memento.
