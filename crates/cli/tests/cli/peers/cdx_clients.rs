@@ -101,3 +101,96 @@ fn each_capture_comes_once() {
         }
     }
 }
+
+/// Captures of two pages, two of which have equal payloads.
+const CRAWL: &str = "\
+com,example)/ 20240101000000 {\"url\": \"http://example.com/\", \"mime\": \"text/html\", \"status\": \"200\", \"digest\": \"sha1:0e973b59f476007fd10f87f347c3956065516fc0\", \"length\": \"10\", \"offset\": \"1\", \"filename\": \"a.warc.gz\"}
+com,example)/ 20240201000000 {\"url\": \"http://example.com/\", \"mime\": \"text/html\", \"status\": \"200\", \"digest\": \"B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A\", \"length\": \"11\", \"offset\": \"2\", \"filename\": \"a.warc.gz\"}
+com,example)/a 20240301000000 {\"url\": \"http://example.com/a\", \"mime\": \"text/html\", \"status\": \"404\", \"digest\": \"sha1:DDDD\", \"length\": \"12\", \"offset\": \"3\", \"filename\": \"a.warc.gz\"}
+";
+
+/// Asks a collection in the words of the Wayback Machine's and of Common Crawl's clients.
+const WORDS: &str = r"
+import sys
+root = sys.argv[1]
+
+from waybackpy import WaybackMachineCDXServerAPI
+def wayback(**words):
+    api = WaybackMachineCDXServerAPI(url='http://example.com/', user_agent='tests', **words)
+    api.endpoint = root + '/CC-MAIN-2024-10/cdx'
+    return api
+times = lambda captures: ' '.join(one.timestamp[:6] for one in captures)
+print(times([wayback().near(wayback_machine_timestamp='20240103000000'), wayback().oldest(), wayback().newest()]))
+print(times(wayback(collapses=['digest', 'statuscode']).snapshots()))
+print(times(wayback(filters=['=statuscode:200'], sort='reverse').snapshots()))
+
+import requests
+import cdx_toolkit
+[crawl] = requests.get(root + '/collinfo.json').json()
+fetcher = cdx_toolkit.CDXFetcher(source=crawl['cdx-api'])
+print(' '.join(one['status'] for one in fetcher.iter('example.com/*')), list(fetcher.iter('example.org/*')))
+
+import comcrawl.utils.search as comcrawl
+comcrawl.URL_TEMPLATE = root + '/CC-MAIN-{index}-index?url={url}&output=json'
+print([len(comcrawl.search_single_index('2024-10', url)) for url in ['example.com/*', 'example.org/*']])
+";
+
+/// Counts the captures that cmoncrawl finds.
+const CMONCRAWL: &str = r"
+import asyncio, sys
+from cmoncrawl.aggregator.gateway_query import GatewayAggregator
+from cmoncrawl.common.types import MatchType
+
+async def count():
+    crawl = sys.argv[1] + '/CC-MAIN-2024-10-index'
+    words = dict(urls=['example.com'], match_type=MatchType.PREFIX, cc_servers=[crawl], max_retry=1)
+    async with GatewayAggregator(**words) as captures:
+        return len([one async for one in captures])
+print(asyncio.run(count()))
+";
+
+/// Runs a program against a server that has a crawl of Common Crawl's name.
+fn asked_by(program: &str, name: &str, packages: &[&str]) -> Option<String> {
+    let python = python(name, packages)?;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("index.cdxj"), CRAWL).unwrap();
+    let index = dir.path().join("index.cdxj");
+    let stage = Stage::start(&format!(
+        "collections: {{CC-MAIN-2024-10: {}}}\n",
+        index.display()
+    ));
+    let mut client = Command::new(&python);
+    client
+        .args(["-c", program, &stage.url()])
+        .env("CDXT_DEFAULT_MIN_RETRY_INTERVAL", "0")
+        .env("NO_PROXY", "*");
+    Some(run(&mut client).unwrap())
+}
+
+#[test]
+fn clients_of_the_wayback_machine_and_of_common_crawl_find_captures() {
+    let packages = [
+        "waybackpy==3.*",
+        "comcrawl==1.*",
+        "cdx_toolkit==0.9.*",
+        "setuptools<81",
+    ];
+    let Some(found) = asked_by(WORDS, "crawl-clients", &packages) else {
+        return;
+    };
+    let expected = [
+        "202401 202401 202402",
+        "202401",
+        "202402 202401",
+        "200 200 404 []",
+        "[3, 0]",
+    ];
+    assert_eq!(found.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn cmoncrawl_finds_captures() {
+    if let Some(found) = asked_by(CMONCRAWL, "cmoncrawl", &["CmonCrawl==1.1.*"]) {
+        assert_eq!(found.trim(), "3");
+    }
+}
