@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::directory::Reading;
 use crate::net::Net;
 use crate::sorted::disorder::{Flaw, Inspection};
 use crate::sorted::file::{FileVersion, NamedFile};
@@ -23,6 +24,8 @@ pub struct Entry {
     pub(super) unsorted: bool,
     /// The version that these were found out of.
     pub(super) inspected: Mutex<Option<FileVersion>>,
+    /// What reading all of it has shown.
+    pub(super) reading: Reading,
 }
 
 /// How keys are spelled in a file.
@@ -46,7 +49,31 @@ impl Entry {
             package: 0,
             unsorted: false,
             inspected: Mutex::default(),
+            reading: Reading::default(),
         }
+    }
+
+    /// Returns the version of a file that was inspected; `None` of one that is always the same.
+    pub(super) fn version(&self) -> Option<FileVersion> {
+        *self
+            .inspected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the version that a file has now; `None` of one that is always the same.
+    pub(super) fn current_version(&self) -> Option<FileVersion> {
+        self.version()?;
+        let metadata = std::fs::metadata(self.file.path()).ok()?;
+        Some(FileVersion::of(&metadata))
+    }
+
+    /// Returns whether all of it can be read on this machine without much ado: a sorted file, or the index of a package.
+    pub(super) fn is_here_to_read(&self) -> bool {
+        let cluster = self.cluster.as_ref();
+        !self.unsorted
+            && !self.file.is_remote()
+            && cluster.is_none_or(|cluster| cluster.is_part_of_file())
     }
 
     /// Returns whether a version of the file has been inspected.

@@ -2,9 +2,12 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::cursor::{Cursor, Text, Wanted};
+use super::directory::{Known, hash};
 use super::entry::{Entry, Spelled};
+use super::folder::Listing;
 use super::sought::Sought;
 use super::span::Span;
 use crate::sorted::Order;
@@ -38,6 +41,15 @@ pub struct Files {
     at_most: Option<u64>,
     /// How much of [`MAX_KEPT`] is left.
     room: usize,
+    /// What is known of the entries, and the hashes of the urlkeys that are meant.
+    known: Arc<[Known]>,
+    hashes: Vec<u64>,
+    /// An entry was skipped, since it is known to have no line.
+    skipped: bool,
+    /// Blocks are read once.
+    passing: bool,
+    /// How long a read on a server may take, where other files answer as well.
+    patience: Option<Duration>,
 }
 
 impl Files {
@@ -59,6 +71,11 @@ impl Files {
             settled: false,
             at_most: None,
             room: MAX_KEPT,
+            known: Arc::new([]),
+            hashes: Vec::new(),
+            skipped: false,
+            passing: false,
+            patience: None,
             entries,
             sought,
             order,
@@ -81,6 +98,26 @@ impl Files {
         self
     }
 
+    /// Looks for lines in all files of a listing, but those that are known not to have any.
+    pub fn of(listing: &Listing, sought: Sought, order: Order) -> Files {
+        let mut files = Files::new(Arc::clone(&listing.entries), sought, order);
+        files.known = Arc::clone(&listing.known);
+        files.hashes = files.sought.urlkeys.iter().map(|key| hash(key)).collect();
+        files
+    }
+
+    /// Reads blocks without caching them.
+    pub(super) fn passing(mut self) -> Files {
+        self.passing = true;
+        self
+    }
+
+    /// Expects the first row within this time, so that of many files none may take all of it.
+    pub fn within(mut self, first: Duration) -> Files {
+        self.patience = (self.entries.len() > 1).then(|| first / 4);
+        self
+    }
+
     /// Expects that no more rows than these are used.
     pub fn at_most(mut self, rows: Option<u64>) -> Files {
         self.at_most = rows;
@@ -92,14 +129,13 @@ impl Files {
         if self.sought.span.is_empty() {
             return Ok(None);
         }
-        let Some(entry) = self.entries.get(self.next).map(Arc::clone) else {
+        let Some((entry, is_here)) = self.next_entry() else {
             return Ok(None);
         };
-        self.next += 1;
         let text = self.open(&entry).await?;
         let mut cursors = Vec::with_capacity(2);
         let span = Arc::clone(&self.sought.span);
-        if entry.spelled == Spelled::Here {
+        if is_here || entry.spelled == Spelled::Here {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
         } else if self.sought.is_exact() {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
@@ -128,6 +164,24 @@ impl Files {
         Ok(Some(cursors.into_iter().map(number).collect()))
     }
 
+    /// The next entry that may have lines of the query, and whether all of its keys are spelled as here.
+    fn next_entry(&mut self) -> Option<(Arc<Entry>, bool)> {
+        while let Some(entry) = self.entries.get(self.next) {
+            let known = self.known.get(self.next);
+            self.next += 1;
+            if !self.hashes.is_empty() && known.is_some_and(|known| known.lacks(&self.hashes)) {
+                self.skipped = true;
+                continue;
+            }
+            return Some((Arc::clone(entry), known.is_some_and(|known| known.is_here)));
+        }
+        // A file that is known to have nothing was read.
+        if let Some(gaps) = self.gaps.as_ref().filter(|_| self.skipped) {
+            gaps.read();
+        }
+        None
+    }
+
     /// The blocks of the next cluster, in ascending order.
     pub(super) async fn blocks(&mut self) -> Result<Option<Blocks>, SourceError> {
         let span = Arc::clone(&self.sought.span);
@@ -149,7 +203,7 @@ impl Files {
             return Err(SourceError::Changed(format!("{shown}: it is gone")));
         };
         Ok(Opened {
-            file,
+            file: file.with_patience(self.patience),
             cluster: entry.cluster.clone(),
             unsorted: entry.unsorted,
         })
@@ -230,6 +284,8 @@ impl Files {
             piece: self.piece,
             bounds,
             some: self.some.clone(),
+            passing: self.passing,
+            patience: self.patience,
         })
     }
 
@@ -296,6 +352,8 @@ struct Found {
     piece: usize,
     bounds: Bounds,
     some: Range<u64>,
+    passing: bool,
+    patience: Option<Duration>,
 }
 
 impl Found {
@@ -318,7 +376,13 @@ impl Found {
         };
         let stretch = Stretch::of(self.file.clone(), self.begin(direction));
         let back = Lines::of(stretch, other, self.piece / 2);
-        Blocks::of(Arc::clone(cluster), lines, back, &span.from, &span.to).only(self.some.clone())
+        let blocks = Blocks::of(Arc::clone(cluster), lines, back, &span.from, &span.to);
+        let blocks = blocks.only(self.some.clone()).with_patience(self.patience);
+        if self.passing {
+            blocks.passing()
+        } else {
+            blocks
+        }
     }
 
     fn begin(&self, direction: Direction) -> u64 {

@@ -8,10 +8,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
+use super::directory::{Known, known_of};
 use super::entry::Entry;
 use super::package::{Listed, Package};
 use crate::net::Net;
@@ -26,6 +27,8 @@ const MAX_DEPTH: usize = 16;
 const MAX_FILES: usize = 100_000;
 /// Size up to which all of a file that is not sorted is read for each query, in bytes. A larger one has failed.
 const MAX_UNSORTED: u64 = 64 << 20;
+/// Time until which the packages of a list are opened before it is used for the first time.
+const MAX_FIRST: Duration = Duration::from_secs(2);
 /// Maximum number of packages on servers that are opened at a time.
 const MAX_AT_ONCE: usize = 8;
 
@@ -34,6 +37,8 @@ const MAX_AT_ONCE: usize = 8;
 pub struct Listing {
     /// In the order of their names.
     pub entries: Arc<[Arc<Entry>]>,
+    /// What is known of the entries.
+    pub(super) known: Arc<[Known]>,
     /// The packages that these are in, if that is where they are.
     pub packages: Arc<[Arc<Package>]>,
     /// Why parts cannot be read: folders, files, packages, entries of lists.
@@ -207,6 +212,7 @@ impl Listing {
             });
         }
         Listing {
+            known: known_of(&entries),
             entries: entries.into(),
             problem,
             ..Listing::with(Vec::new(), walk.failures)
@@ -278,7 +284,10 @@ impl Listing {
             let all = packages.iter().all(is_current);
             all.then(|| packages.iter().copied().cloned().collect())
         };
-        let read = |one: &Listed| known(one).unwrap_or_else(|| Package::read(one, net));
+        // What is late the first time is read later on, while the others answer.
+        let is_first = before.is_none() && listed.len() > 1;
+        let until = is_first.then(|| Instant::now() + MAX_FIRST);
+        let read = |one: &Listed| known(one).unwrap_or_else(|| Package::read(one, net, until));
         let is_remote = |one: &Listed| matches!(one.location, Location::Url(_));
         let packages = match listed.iter().filter(|one| is_remote(one)).count() {
             0 | 1 => listed.iter().flat_map(read).collect(),
@@ -289,9 +298,10 @@ impl Listing {
 
     fn with(packages: Vec<Arc<Package>>, mut failures: Vec<String>) -> Listing {
         let entries = packages.iter().flat_map(|one| one.entries.iter().cloned());
-        let entries = entries.collect();
+        let entries: Arc<[_]> = entries.collect();
         failures.extend(packages.iter().filter_map(|one| one.problem.clone()));
         Listing {
+            known: known_of(&entries),
             entries,
             packages: packages.into(),
             failures: failures.into(),

@@ -4,6 +4,7 @@
 //! each finds of its [`Span`]. [`Lookup`] asks the index of some jobs.
 
 mod cursor;
+mod directory;
 mod entry;
 mod files;
 mod folder;

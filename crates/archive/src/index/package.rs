@@ -9,9 +9,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use serde::Deserialize;
 use tokio::runtime::Handle;
+use tokio::time::timeout_at;
 
 use super::entry::{Entry, Spelled};
 use crate::net::Net;
@@ -89,16 +91,23 @@ pub enum ArchivePart {
 struct Reading<'a> {
     listed: &'a Listed,
     net: Option<&'a Arc<Net>>,
+    /// When a server that has not answered is late.
+    until: Option<Instant>,
     found: Vec<Arc<Package>>,
 }
 
 impl Package {
     /// Reads what is at a place: one package, or those that are in it or named by it. One that is damaged has an index
     /// that cannot be read, so that it is missed.
-    pub(super) fn read(listed: &Listed, net: Option<&Arc<Net>>) -> Vec<Arc<Package>> {
+    pub(super) fn read(
+        listed: &Listed,
+        net: Option<&Arc<Net>>,
+        until: Option<Instant>,
+    ) -> Vec<Arc<Package>> {
         let mut reading = Reading {
             listed,
             net,
+            until,
             found: Vec::new(),
         };
         reading.at(&listed.location, 0);
@@ -255,7 +264,17 @@ impl Reading<'_> {
                 None => Err(format!("{location}: it is gone")),
             },
             (Location::Url(url), Some(net)) => {
-                let version = Handle::current().block_on(net.file(url).version(First::End));
+                let (file, until) = (net.file(url), self.until);
+                let asked = async move {
+                    let asked = file.version(First::End);
+                    match until {
+                        Some(until) => timeout_at(until.into(), asked)
+                            .await
+                            .unwrap_or(Err(SourceError::Timeout)),
+                        None => asked.await,
+                    }
+                };
+                let version = Handle::current().block_on(asked);
                 let version = version.map_err(|error| match error {
                     SourceError::Io(why) => why,
                     other => format!("{location}: {other}"),

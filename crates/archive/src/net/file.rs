@@ -38,6 +38,8 @@ const END: u64 = 4 * PAGE;
 const MAX_WHOLE: u64 = 16 << 20;
 /// Time after which a server is asked whether a file is still the same.
 const RECHECK: Duration = Duration::from_secs(30);
+/// Time for which a file whose server was late is not read among others.
+const AVOIDED_FOR: Duration = Duration::from_secs(5);
 /// Pauses before the retries of a request.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 /// Limits of a request.
@@ -74,6 +76,8 @@ pub struct RemoteVersion {
     fetching: Mutex<HashMap<(u64, u64), WeakShared<Fetch>>>,
     /// Where the last fetch ended, and how much further the next one goes if it begins there.
     ahead: Mutex<(u64, u64)>,
+    /// When the server did not send a part in the time that a reader had for it.
+    late: Mutex<Option<Instant>>,
 }
 
 type Fetch = BoxFuture<'static, Result<Bytes, SourceError>>;
@@ -180,6 +184,7 @@ impl RemoteFile {
             validators: answer.validators.clone(),
             fetching: Mutex::default(),
             ahead: Mutex::default(),
+            late: Mutex::default(),
         });
         let from = answer.part.from;
         let bytes = collect(answer).await.map_err(|error| self.named(error))?;
@@ -352,6 +357,28 @@ impl RemoteVersion {
         known
             .as_ref()
             .is_some_and(|(last, _)| std::ptr::eq(last.as_ptr(), self))
+    }
+
+    /// Reads as [`read`](RemoteVersion::read) does, but gives up after some time. A server that was late is not asked
+    /// again for a while.
+    ///
+    /// # Errors
+    /// [`SourceError::Timeout`], or those of reading.
+    pub(crate) async fn read_within(
+        self: &Arc<Self>,
+        patience: Duration,
+        from: u64,
+        length: usize,
+    ) -> Result<Bytes, SourceError> {
+        let is_late = |since: Instant| since.elapsed() < AVOIDED_FOR;
+        if lock(&self.late).is_some_and(is_late) {
+            return Err(SourceError::Timeout);
+        }
+        let read = tokio::time::timeout(patience, self.read(from, length)).await;
+        read.unwrap_or_else(|_| {
+            *lock(&self.late) = Some(Instant::now());
+            Err(SourceError::Timeout)
+        })
     }
 
     /// Bytes from an offset on, as far as the file goes, if all of them are kept.

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -17,8 +17,8 @@ use crate::sorted::pivots::Pivots;
 use crate::sorted::steps::{may_wait, outcome, spend, until_it_may_wait};
 use crate::source::SourceError;
 
-/// Maximum number of files kept open for later queries, over all sources: descriptors belong to the process.
-const MAX_OPEN: usize = 512;
+/// Maximum number of open files, over all sources and queries: descriptors belong to the process.
+pub const MAX_OPEN: usize = 512;
 /// A change of a file within this time after another one may leave its times as they are, in seconds.
 const TICK: i64 = 2;
 /// Devices that no file of this machine is on: those of files on servers, and of text in memory.
@@ -70,7 +70,8 @@ enum Medium {
 /// A file of this machine.
 #[derive(Debug)]
 struct Disk {
-    file: File,
+    /// Closed while others need the descriptor.
+    file: Mutex<Option<Arc<File>>>,
     /// Whether its file system can tell what is in memory.
     tells: AtomicBool,
 }
@@ -98,6 +99,8 @@ pub(crate) struct FileVersion {
 pub(crate) struct Snapshot {
     opened: Arc<Opened>,
     state: Arc<FileState>,
+    /// How long a part of a file on a server may take, where other files answer as well.
+    patience: Option<Duration>,
 }
 
 impl NamedFile {
@@ -157,6 +160,15 @@ impl NamedFile {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns whether it is on a server.
+    pub(crate) fn is_remote(&self) -> bool {
+        match &self.content {
+            Content::Remote(..) => true,
+            Content::Fixed(opened) => matches!(opened.medium, Medium::Remote(_)),
+            Content::Whole | Content::Part(..) | Content::Broken(_) => false,
+        }
     }
 
     /// The file as it is now; `None` when it is gone, or no file.
@@ -246,6 +258,12 @@ impl NamedFile {
         if let Some(opened) = own.upgrade()
             && lock(&opened.state).version.file_id == (metadata.dev(), metadata.ino())
         {
+            if let Medium::Disk(disk) = &opened.medium {
+                let before = lock(&disk.file).replace(Arc::new(file));
+                if before.is_none() {
+                    keep(&opened);
+                }
+            }
             return Ok(Some((opened, metadata)));
         }
         let part = match &self.content {
@@ -265,7 +283,7 @@ impl NamedFile {
 impl Medium {
     fn of(file: File) -> Medium {
         Medium::Disk(Disk {
-            file,
+            file: Mutex::new(Some(Arc::new(file))),
             tells: AtomicBool::new(true),
         })
     }
@@ -311,13 +329,18 @@ impl Opened {
         Snapshot {
             opened: Arc::clone(self),
             state: Arc::clone(&lock(&self.state)),
+            patience: None,
         }
     }
 
     /// `None` when no name leads to it any more.
     fn snapshot(self: &Arc<Opened>) -> io::Result<Option<Snapshot>> {
-        let Medium::Disk(Disk { file, .. }) = &self.medium else {
+        let Medium::Disk(disk) = &self.medium else {
             return Ok(Some(self.as_it_was()));
+        };
+        // A closed one is opened by its name.
+        let Some(file) = disk.opened() else {
+            return Ok(None);
         };
         // Asking an open file about itself does not wait for a disk.
         let metadata = file.metadata()?;
@@ -344,11 +367,18 @@ impl Opened {
         Snapshot {
             opened: Arc::clone(self),
             state: Arc::clone(&state),
+            patience: None,
         }
     }
 }
 
 impl Snapshot {
+    /// Limits how long a part of a file on a server may take.
+    pub(crate) fn with_patience(mut self, patience: Option<Duration>) -> Snapshot {
+        self.patience = patience;
+        self
+    }
+
     pub(crate) fn size(&self) -> u64 {
         let part = self.opened.part.as_ref();
         part.map_or(self.state.version.size, |part| part.end - part.start)
@@ -364,6 +394,21 @@ impl Snapshot {
 
     pub(crate) fn version(&self) -> FileVersion {
         self.state.version
+    }
+
+    /// Opens a file again that was closed while this query went on. It has to be the same one.
+    fn reopen(&self, disk: &Disk) -> Result<Arc<File>, SourceError> {
+        let path = &self.opened.path;
+        let file = File::open(path).map_err(|error| failed(path, &error))?;
+        let metadata = file.metadata().map_err(|error| failed(path, &error))?;
+        if FileVersion::of(&metadata).file_id != self.state.version.file_id {
+            let what = format!("{}: it has just changed", path.display());
+            return Err(SourceError::Changed(what));
+        }
+        let file = Arc::new(file);
+        *lock(&disk.file) = Some(Arc::clone(&file));
+        keep(&self.opened);
+        Ok(file)
     }
 
     /// Appends up to so many bytes from there on; how many. 0 means that the file has become shorter.
@@ -396,22 +441,38 @@ impl Snapshot {
                 let read = match version.kept(offset, bytes) {
                     Some(read) => read,
                     None => {
-                        let version = Arc::clone(version);
-                        outcome(async move { version.read(offset, bytes).await }).await?
+                        let (version, patience) = (Arc::clone(version), self.patience);
+                        let read = async move {
+                            match patience {
+                                Some(patience) => {
+                                    version.read_within(patience, offset, bytes).await
+                                }
+                                None => version.read(offset, bytes).await,
+                            }
+                        };
+                        outcome(read).await?
                     }
                 };
                 into.extend_from_slice(&read);
                 return Ok(read.len());
             }
         };
+        let opened = disk.opened();
+        let file = match opened {
+            Some(file) => file,
+            None => {
+                until_it_may_wait().await;
+                self.reopen(disk)?
+            }
+        };
         let before = into.len();
         into.resize(before + bytes, 0);
         let room = &mut into[before..];
-        let read = match disk.read_in_memory(offset, room) {
+        let read = match disk.read_in_memory(&file, offset, room) {
             Some(read) => Ok(read),
             None => {
                 until_it_may_wait().await;
-                let read = disk.read(offset, room);
+                let read = read(&file, offset, room);
                 read.map_err(|error| failed(&self.opened.path, &error))
             }
         };
@@ -421,24 +482,29 @@ impl Snapshot {
 }
 
 impl Disk {
+    /// The file, unless it was closed.
+    fn opened(&self) -> Option<Arc<File>> {
+        lock(&self.file).clone()
+    }
+
     /// Reads what is in memory; `None` when that has to be waited for, or may be.
-    fn read_in_memory(&self, offset: u64, room: &mut [u8]) -> Option<usize> {
+    fn read_in_memory(&self, file: &File, offset: u64, room: &mut [u8]) -> Option<usize> {
         if may_wait() || !self.tells.load(Ordering::Relaxed) {
             return None;
         }
-        let read = in_memory(&self.file, offset, room);
+        let read = in_memory(file, offset, room);
         if !matches!(read, Ok(_) | Err(Errno::AGAIN | Errno::INTR)) {
             self.tells.store(false, Ordering::Relaxed);
         }
         read.ok()
     }
+}
 
-    fn read(&self, offset: u64, room: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.file.read_at(room, offset) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read,
-            }
+fn read(file: &File, offset: u64, room: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match file.read_at(room, offset) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
         }
     }
 }
@@ -484,6 +550,11 @@ impl FileVersion {
         self.file_id
     }
 
+    /// Returns whether the last change is so long ago that another one would show in the times of the file.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.modified.0.max(self.changed.0).saturating_add(TICK) < now()
+    }
+
     /// The size of the file, in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
@@ -518,14 +589,19 @@ fn failed(path: &Path, error: &io::Error) -> SourceError {
     SourceError::Io(format!("{}: {error}", path.display()))
 }
 
-/// Keeps a file open. When [`MAX_OPEN`] are, the half that was used longest ago is evicted.
+/// Keeps a file open. When [`MAX_OPEN`] are, the half that was used longest ago is closed, also those that a query reads:
+/// it opens them again.
 fn keep(opened: &Arc<Opened>) {
     opened.used.store(tick(), Ordering::Relaxed);
     let mut all = all();
     if all.len() >= MAX_OPEN {
-        // Those that are gone go first. Half at a time, so that it is seldom.
+        // Half at a time, so that it is seldom.
         all.sort_by_key(|one| std::cmp::Reverse(one.used.load(Ordering::Relaxed)));
-        all.truncate(MAX_OPEN / 2);
+        for evicted in all.drain(MAX_OPEN / 2..) {
+            if let Medium::Disk(disk) = &evicted.medium {
+                *lock(&disk.file) = None;
+            }
+        }
     }
     all.push(Arc::clone(opened));
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -38,6 +39,10 @@ pub(crate) struct Blocks {
     gaps: Option<Arc<Gaps>>,
     /// What is needed where the secondary index is a hint.
     hint: Option<Box<Hint>>,
+    /// Texts are not cached.
+    passing: bool,
+    /// How long a read on a server may take.
+    patience: Option<Duration>,
 }
 
 /// Reads the blocks around the span of a cluster whose secondary index may be off by some lines or blocks: only the text
@@ -76,6 +81,8 @@ impl Blocks {
         Blocks {
             gaps: None,
             hint,
+            passing: false,
+            patience: None,
             cluster,
             lines,
             from: from.to_vec(),
@@ -92,6 +99,18 @@ impl Blocks {
     /// Only some of the blocks, by their number among those that the span is about.
     pub(crate) fn only(mut self, some: Range<u64>) -> Blocks {
         self.some = some;
+        self
+    }
+
+    /// Limits how long a read on a server may take.
+    pub(crate) fn with_patience(mut self, patience: Option<Duration>) -> Blocks {
+        self.patience = patience;
+        self
+    }
+
+    /// Reads each block without caching it.
+    pub(crate) fn passing(mut self) -> Blocks {
+        self.passing = true;
         self
     }
 
@@ -298,7 +317,11 @@ impl Blocks {
         for part in self.cluster.parts.files(&block.part).await? {
             let file = part.file();
             let text = match file.snapshot().await {
-                Ok(Some(snapshot)) => self.cluster.unpacked.text(&snapshot, block).await,
+                Ok(Some(snapshot)) => {
+                    let snapshot = snapshot.with_patience(self.patience);
+                    let unpacked = &self.cluster.unpacked;
+                    unpacked.text(&snapshot, block, !self.passing).await
+                }
                 Ok(None) => Err(self.cluster.lost(file.path())),
                 Err(error) => Err(error),
             };

@@ -66,6 +66,11 @@ impl Cluster {
         self.hinted
     }
 
+    /// Returns whether all of it is in one file of this machine, which was listed with the index.
+    pub(crate) fn is_part_of_file(&self) -> bool {
+        self.listed && self.parts.is_local()
+    }
+
     /// Returns the error of a part that is not there.
     fn lost(&self, path: &Path) -> SourceError {
         let what = format!("{}: there is no such file", path.display());

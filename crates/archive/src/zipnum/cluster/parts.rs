@@ -115,6 +115,12 @@ impl Parts {
         }
     }
 
+    /// Returns whether its fixed parts are files of this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        let mut parts = self.fixed.iter().flat_map(|files| files.values().flatten());
+        parts.all(|part| !part.file().is_remote())
+    }
+
     /// The files that have a part, of which any will do. Those where something failed lately come last.
     ///
     /// # Errors

@@ -57,11 +57,16 @@ const FAILURE_CACHED_FOR: Duration = Duration::from_secs(10);
 type Which = (u64, u64, FileVersion);
 
 impl Unpacked {
-    /// The text of a block, which is whole lines.
+    /// Returns the text of a block, which is whole lines, and caches it with `cached`.
     ///
     /// # Errors
     /// When the block is damaged, or cannot be read.
-    pub(crate) async fn text(&self, file: &Snapshot, block: &Block) -> Result<Bytes, SourceError> {
+    pub(crate) async fn text(
+        &self,
+        file: &Snapshot,
+        block: &Block,
+        cached: bool,
+    ) -> Result<Bytes, SourceError> {
         let which = (block.offset, block.length, file.version());
         if let Some(text) = self.cached(&which) {
             spend(0).await;
@@ -77,8 +82,10 @@ impl Unpacked {
         }
         let text = unpack(file, block).await;
         let text = text.inspect_err(|error| self.note(which, error))?;
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.put(which, text.clone());
+        if cached {
+            let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+            cache.put(which, text.clone());
+        }
         Ok(text)
     }
 

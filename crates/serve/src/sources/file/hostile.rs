@@ -6,10 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crawlspace_cdx::surt::MatchType;
+use futures_util::StreamExt;
 use redis_tests::Rng;
 
 use super::FileSource;
-use super::tests::{ask, failure, identity, lookup, query};
+use super::tests::{ask, failure, identity, lookup, query, runtime};
 use crate::source::{Lookup, Source};
 use crawlspace_archive::index::Choice;
 use crawlspace_archive::index::Listings;
@@ -214,14 +215,36 @@ fn only_so_many_files_stay_open() {
     for _ in 0..5 {
         assert_eq!(count(&source), 700);
     }
-    let open = fs::read_dir("/proc/self/fd").unwrap().filter(|entry| {
-        let target = entry
-            .as_ref()
-            .ok()
-            .and_then(|entry| fs::read_link(entry.path()).ok());
-        target.is_some_and(|target| target.starts_with(folder.path()))
+    let open = || {
+        let open = fs::read_dir("/proc/self/fd").unwrap().filter(|entry| {
+            let target = entry
+                .as_ref()
+                .ok()
+                .and_then(|entry| fs::read_link(entry.path()).ok());
+            target.is_some_and(|target| target.starts_with(folder.path()))
+        });
+        open.count()
+    };
+    assert!(open() <= 512);
+    // A query that has rows of all files does not keep all of them open, and reads them to the end.
+    for number in 0..700 {
+        let place = folder.path().join(format!("{number:03}.cdxj"));
+        let line = |n: u32| format!("com,a)/{n:04} 2016{:010} {{}}\n", 101_000_000 + number);
+        fs::write(place, (0..500).map(line).collect::<String>()).unwrap();
+    }
+    let all = lookup(query("http://a.com/", MatchType::Domain), Order::Ascending);
+    runtime().block_on(async {
+        let mut batches = source.rows(all).await.unwrap().batches;
+        let (mut rows, mut most) = (0, 0);
+        while let Some(batch) = batches.next().await {
+            if rows == 0 {
+                most = open();
+            }
+            rows += batch.unwrap().len();
+        }
+        assert_eq!(rows, 700 * 500);
+        assert!((1..=512).contains(&most), "{most} are open");
     });
-    assert!(open.count() <= 512);
 }
 
 #[test]

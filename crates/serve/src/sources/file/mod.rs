@@ -112,8 +112,9 @@ impl FileSource {
         let is_sorted = listing.is_sorted() && disorder.is_none();
         let ordered = order == lookup.order && is_sorted;
         let at_most = lookup.at_most.filter(|_| ordered);
-        let files = Files::new(listing.entries, sought, order)
+        let files = Files::of(&listing, sought, order)
             .at_most(at_most)
+            .within(self.identity.limits.first)
             .with_gaps(Arc::clone(gaps), settled);
         (ordered, self.scan(files, at_most))
     }
