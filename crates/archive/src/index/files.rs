@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cursor::{Cursor, Text, Wanted};
-use super::directory::{Known, hash};
+use super::directory::{Known, Probe};
 use super::entry::{Entry, Spelled};
 use super::folder::Listing;
 use super::sought::Sought;
@@ -41,9 +41,9 @@ pub struct Files {
     at_most: Option<u64>,
     /// How much of [`MAX_KEPT`] is left.
     room: usize,
-    /// What is known of the entries, and the hashes of the urlkeys that are meant.
+    /// What is known of the entries, and the urlkeys that are meant.
     known: Arc<[Known]>,
-    hashes: Vec<u64>,
+    probes: Vec<Probe>,
     /// An entry was skipped, since it is known to have no line.
     skipped: bool,
     /// Blocks are read once.
@@ -72,7 +72,7 @@ impl Files {
             at_most: None,
             room: MAX_KEPT,
             known: Arc::new([]),
-            hashes: Vec::new(),
+            probes: Vec::new(),
             skipped: false,
             passing: false,
             patience: None,
@@ -102,7 +102,12 @@ impl Files {
     pub fn of(listing: &Listing, sought: Sought, order: Order) -> Files {
         let mut files = Files::new(Arc::clone(&listing.entries), sought, order);
         files.known = Arc::clone(&listing.known);
-        files.hashes = files.sought.urlkeys.iter().map(|key| hash(key)).collect();
+        files.probes = files
+            .sought
+            .urlkeys
+            .iter()
+            .map(|key| Probe::new(key))
+            .collect();
         files
     }
 
@@ -169,7 +174,7 @@ impl Files {
         while let Some(entry) = self.entries.get(self.next) {
             let known = self.known.get(self.next);
             self.next += 1;
-            if !self.hashes.is_empty() && known.is_some_and(|known| known.lacks(&self.hashes)) {
+            if !self.probes.is_empty() && known.is_some_and(|known| known.lacks(&self.probes)) {
                 self.skipped = true;
                 continue;
             }

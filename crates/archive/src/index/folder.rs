@@ -138,27 +138,7 @@ impl Listing {
                 };
             }
         };
-        let mut walk = Walk {
-            choice,
-            files: Vec::new(),
-            folders: HashSet::new(),
-            failures: Vec::new(),
-        };
-        match fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => walk.folder(path, &metadata, 0),
-            Ok(metadata) if metadata.is_file() => {
-                walk.files
-                    .push((path.to_owned(), FileVersion::of(&metadata)));
-            }
-            Ok(_) => {
-                let shown = path.display();
-                walk.failures
-                    .push(format!("{shown}: it is neither a file nor a folder"));
-            }
-            Err(error) => walk.failed(path, &error),
-        }
-        walk.files
-            .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let mut walk = Walk::of(path, choice);
         if choice == Choice::Packages {
             let listed = walk.files.into_iter().map(|(path, _)| Listed {
                 location: Location::File(path),
@@ -327,6 +307,48 @@ impl Listing {
     }
 }
 
+/// What checking the index files at a path of this machine has shown, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Files in a form that is not read: their sources fail.
+    pub errors: Vec<String>,
+    /// What cannot be read at the moment, and files that are slow to search.
+    pub warnings: Vec<String>,
+}
+
+impl Checked {
+    /// Checks the index files at a path.
+    pub fn of(path: &Path, choice: Choice) -> Checked {
+        let Walk {
+            files, failures, ..
+        } = Walk::of(path, choice);
+        let mut checked = Checked {
+            errors: Vec::new(),
+            warnings: failures,
+        };
+        if choice == Choice::Packages {
+            if !is_list(&Location::File(path.to_owned())) {
+                let listed = files.into_iter().map(|(path, _)| Listed {
+                    location: Location::File(path),
+                    hash: None,
+                });
+                let packages = listed.flat_map(|listed| Package::read(&listed, None, None));
+                let problems = packages.filter_map(|package| package.problem.clone());
+                checked.warnings.extend(problems);
+            }
+            return checked;
+        }
+        for (path, _) in files {
+            match inspect(&path, choice.is_clustered(&path)).flaw {
+                Some(Flaw::Unread(why)) => checked.errors.push(why),
+                Some(Flaw::Unsorted(why)) => checked.warnings.push(why),
+                None => {}
+            }
+        }
+        checked
+    }
+}
+
 /// Whether a list of packages is there, by its name.
 fn is_list(location: &Location) -> bool {
     let name = location.name();
@@ -376,6 +398,31 @@ struct Walk {
 }
 
 impl Walk {
+    /// Finds the files at a path, in the order of their names.
+    fn of(path: &Path, choice: Choice) -> Walk {
+        let mut walk = Walk {
+            choice,
+            files: Vec::new(),
+            folders: HashSet::new(),
+            failures: Vec::new(),
+        };
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => walk.folder(path, &metadata, 0),
+            Ok(metadata) if metadata.is_file() => {
+                let version = FileVersion::of(&metadata);
+                walk.files.push((path.to_owned(), version));
+            }
+            Ok(_) => {
+                let what = format!("{}: it is neither a file nor a folder", path.display());
+                walk.failures.push(what);
+            }
+            Err(error) => walk.failed(path, &error),
+        }
+        walk.files
+            .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        walk
+    }
+
     fn folder(&mut self, path: &Path, metadata: &fs::Metadata, depth: usize) {
         if depth > MAX_DEPTH || !self.folders.insert(file_id(metadata)) {
             return;

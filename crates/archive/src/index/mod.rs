@@ -17,7 +17,7 @@ mod span;
 
 pub use self::entry::Entry;
 pub use self::files::Files;
-pub use self::folder::{Choice, Listing};
+pub use self::folder::{Checked, Choice, Listing};
 pub use self::listings::Listings;
 pub use self::lookup::{Lookup, Rows};
 pub use self::package::{ArchivePart, Package};

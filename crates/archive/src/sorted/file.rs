@@ -86,7 +86,7 @@ struct FileState {
 }
 
 /// What changes when a file does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileVersion {
     file_id: (u64, u64),
     size: u64,

@@ -1,7 +1,7 @@
 //! Blocks as text.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,38 +11,62 @@ use crate::sorted::file::{FileVersion, Snapshot};
 use crate::sorted::steps::{spend, until_it_may_wait};
 use crate::source::SourceError;
 
-/// Limit of unpacked text that is cached of a cluster, in bytes.
-const MAX_CACHED: usize = 16 << 20;
+/// Limit of unpacked text that is cached, over all clusters, in bytes.
+const MAX_CACHED: usize = 256 << 20;
 
-/// Blocks that were unpacked lately.
+/// Blocks of a cluster that were found to be damaged. Texts of blocks are cached for all clusters together.
 #[derive(Debug, Default)]
 pub(super) struct Unpacked {
-    cache: Mutex<Cache>,
     failed: Mutex<VecDeque<Failed>>,
 }
 
-/// Texts of blocks, the one that was asked for last first. Each is there once.
+/// Texts of blocks, and when each was used last. Each is there once.
 #[derive(Debug, Default)]
-struct Cache(VecDeque<(Which, Bytes)>);
+struct Cache {
+    texts: HashMap<Which, (Bytes, u64)>,
+    size: usize,
+    uses: u64,
+}
+
+static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
+
+fn cache() -> MutexGuard<'static, Cache> {
+    CACHE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Cache {
     fn get(&mut self, which: &Which) -> Option<Bytes> {
-        let found = self.0.iter().position(|(other, _)| other == which)?;
-        let (which, text) = self.0.remove(found)?;
-        self.0.push_front((which, text.clone()));
-        Some(text)
+        self.uses += 1;
+        let (text, used) = self.texts.get_mut(which)?;
+        *used = self.uses;
+        Some(text.clone())
     }
 
-    /// Evicts what was not asked for longest when there is too much. Another query may have unpacked the same block at
-    /// the same time.
+    /// Adds a text. Where there is too much then, those that were not used for longest are evicted, a quarter of all at
+    /// once.
     fn put(&mut self, which: Which, text: Bytes) {
-        self.0.retain(|(other, _)| *other != which);
-        self.0.push_front((which, text));
-        let mut size = 0;
-        self.0.retain(|(_, text)| {
-            size += text.len();
-            size <= MAX_CACHED
-        });
+        if text.len() > MAX_CACHED / 4 {
+            return;
+        }
+        self.uses += 1;
+        self.size += text.len();
+        if let Some((before, _)) = self.texts.insert(which, (text, self.uses)) {
+            // Another query has unpacked the same block at the same time.
+            self.size -= before.len();
+        }
+        if self.size <= MAX_CACHED {
+            return;
+        }
+        let mut oldest: Vec<(u64, Which)> = self.texts.iter().map(|(which, (_, used))| (*used, *which)).collect();
+        oldest.sort_unstable_by_key(|(used, _)| *used);
+        for (_, which) in oldest {
+            if self.size <= MAX_CACHED / 4 * 3 {
+                break;
+            }
+            if let Some((text, _)) = self.texts.remove(&which) {
+                self.size -= text.len();
+            }
+        }
     }
 }
 
@@ -68,13 +92,15 @@ impl Unpacked {
         cached: bool,
     ) -> Result<Bytes, SourceError> {
         let which = (block.offset, block.length, file.version());
-        if let Some(text) = self.cached(&which) {
+        let known = cache().get(&which);
+        if let Some(text) = known {
             spend(0).await;
             return Ok(text);
         }
         until_it_may_wait().await;
         // Another query may have unpacked it meanwhile.
-        if let Some(text) = self.cached(&which) {
+        let known = cache().get(&which);
+        if let Some(text) = known {
             return Ok(text);
         }
         if let Some(error) = self.failure(&which) {
@@ -83,15 +109,9 @@ impl Unpacked {
         let text = unpack(file, block).await;
         let text = text.inspect_err(|error| self.note(which, error))?;
         if cached {
-            let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-            cache.put(which, text.clone());
+            cache().put(which, text.clone());
         }
         Ok(text)
-    }
-
-    fn cached(&self, which: &Which) -> Option<Bytes> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.get(which)
     }
 
     /// Why there is no such block, if that was found out just now.
@@ -155,29 +175,23 @@ mod tests {
     use crate::sorted::steps::wait;
 
     #[test]
-    fn what_was_not_asked_for_longest_is_evicted_and_nothing_is_cached_twice() {
+    fn texts_that_were_not_used_for_longest_are_evicted_and_none_is_cached_twice() {
         let file = NamedFile::made(PathBuf::from("part"), Vec::new());
         let version = wait(file.snapshot()).unwrap().unwrap().version();
-        let text = Bytes::from(vec![0; MAX_CACHED / 4]);
+        let text = Bytes::from(vec![0; MAX_CACHED / 8]);
         let mut cache = Cache::default();
         for _ in 0..3 {
-            for block in 0..4 {
+            for block in 0..8 {
                 cache.put((block, 1, version), text.clone());
             }
         }
-        assert_eq!(cache.0.len(), 4);
+        assert_eq!((cache.texts.len(), cache.size), (8, MAX_CACHED));
         assert!(cache.get(&(0, 1, version)).is_some());
-        cache.put((4, 1, version), text.clone());
-        let found = (0..5).map(|block| cache.get(&(block, 1, version)).is_some());
-        assert_eq!(
-            found.collect::<Vec<_>>(),
-            [true, false, true, true, true],
-            "the second was not asked for longest"
-        );
-        cache.put((5, 1, version), Bytes::from(vec![0; MAX_CACHED + 1]));
-        assert!(
-            cache.0.is_empty(),
-            "one block above the limit is not cached"
-        );
+        cache.put((8, 1, version), text.clone());
+        let found = (0..9).map(|block| cache.get(&(block, 1, version)).is_some());
+        let expected = [true, false, false, false, true, true, true, true, true];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+        cache.put((9, 1, version), Bytes::from(vec![0; MAX_CACHED / 4 + 1]));
+        assert_eq!(cache.texts.len(), 6, "one that is too large is not cached");
     }
 }

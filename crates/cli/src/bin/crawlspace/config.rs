@@ -4,7 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
-use crawlspace_serve::config::{self, Secrets};
+use crawlspace_archive::index::{Checked, Choice};
+use crawlspace_archive::wacz::Location;
+use crawlspace_serve::config::{self, Secrets, SourceKind};
 
 use crate::terminal::{complain, say};
 
@@ -34,8 +36,9 @@ pub(crate) struct Show {
 
 /// Check a configuration: OK, or what is wrong with it.
 ///
-/// Each error has its file, line and column. Whether paths and servers are there is not looked at: a source may come
-/// later.
+/// Each error of the configuration has its file, line and column. Index files and packages of this machine are checked: one
+/// in a form that is not read is an error, and one that is missing or damaged is a warning, because a source may come
+/// later. Servers are not asked.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace config check config.yaml")]
@@ -87,11 +90,43 @@ impl Check {
                         writeln!(out, "{}: {} access rules", collection.name, rules.len())?;
                     }
                 }
+                if !are_read(&config) {
+                    return Ok(false);
+                }
                 writeln!(out, "OK").map(|()| true)
             }
             None => Ok(false),
         }
     }
+}
+
+/// Checks the index files of all sources. Returns whether all of them are in a form that is read.
+fn are_read(config: &config::Config) -> bool {
+    let mut all = true;
+    for collection in &config.collections {
+        let sources = collection.steps.iter().flat_map(|step| &step.sources);
+        for source in sources {
+            let (location, choice) = match &source.kind {
+                SourceKind::File { path } => (path, Choice::All),
+                SourceKind::ZipNum { path } => (path, Choice::Clusters),
+                SourceKind::Wacz { path } => (path, Choice::Packages),
+                _ => continue,
+            };
+            let Location::File(path) = location else {
+                continue;
+            };
+            let path = path.to_string_lossy().replace("{coll}", &collection.name);
+            let checked = Checked::of(Path::new(&path), choice);
+            for warning in checked.warnings {
+                say(format_args!("{}: {warning} (warning)", source.name));
+            }
+            for error in checked.errors {
+                say(format_args!("{}: {error}", source.name));
+                all = false;
+            }
+        }
+    }
+    all
 }
 
 impl File {

@@ -38,6 +38,32 @@ fn everything_that_is_wrong_is_told_and_nothing_is_served() {
 }
 
 #[test]
+fn index_files_in_a_form_that_is_not_read_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let wget = " CDX a b a m s k r M V g u\nhttp://example.com/ 20200101000000 http://example.com/ text/html 200 D - - 1 a.warc.gz <urn:uuid:1>\n";
+    let good = "com,example)/ 20200101000000 {\"url\": \"http://example.com/\"}\n";
+    for (name, text, status, what) in [
+        ("wget.cdx", wget, 1, "its header names the columns"),
+        ("page.cdxj", "<!DOCTYPE html>\n", 1, "none of its lines is a capture"),
+        ("x.idx", "com,example)/ 20200101000000 x.gz 0 10\n", 1, "none of its lines describes a block"),
+        ("good.cdxj", good, 0, ""),
+        ("empty.cdxj", "", 0, ""),
+        ("broken.wacz", "PK no zip", 0, "(warning)"),
+        ("none.cdxj", "-", 0, "none.cdxj: No such file or directory"),
+    ] {
+        if text != "-" {
+            write(name, text);
+        }
+        write("config.yaml", &format!("collections: {{c: {{index: ./{name}, resource: ./}}}}\n"));
+        let checked = crawlspace(folder.path(), "config check config.yaml");
+        assert_eq!(checked.status, status, "{name}: {}", checked.errors);
+        assert_contains(&checked.errors, what);
+        assert_eq!(checked.out.ends_with("OK\n"), status == 0, "{name}: {}", checked.out);
+    }
+}
+
+#[test]
 fn what_is_shown_is_the_same_configuration_and_hides_passwords() {
     let folder = tempfile::tempdir().unwrap();
     let text =
