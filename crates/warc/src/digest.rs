@@ -59,6 +59,8 @@ impl Digest {
         let (algorithm, value) =
             match colon.and_then(|at| Some((text.get(..at)?, text.get(at + 1..)?))) {
                 Some((name, value)) => (Algorithm::named(name)?, value),
+                // Only the length tells: warcio for JavaScript leaves the name out.
+                None if text.len() == Algorithm::Sha256.size() * 2 => (Algorithm::Sha256, text),
                 None => (Algorithm::Sha1, text),
             };
         let size = algorithm.size();
@@ -183,6 +185,9 @@ mod tests {
             assert!(digest.is_well_put(text.as_bytes()));
             let bare = text.trim_end_matches('=');
             assert_eq!(Digest::parse(bare.as_bytes()).as_ref(), Some(&digest));
+            let hexadecimal = HEXLOWER_PERMISSIVE.encode(&digest.value);
+            let nameless = Digest::parse(hexadecimal.as_bytes());
+            assert_eq!(nameless.is_some(), algorithm == Algorithm::Sha256);
         }
         for none in [
             "",

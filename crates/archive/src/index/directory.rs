@@ -28,6 +28,8 @@ const MAX_KEYS: usize = 4 << 20;
 const MAX_ALONE: u64 = 16 << 20;
 /// Size up to which a file among others is read, in bytes.
 const MAX_SIZE: u64 = 512 << 20;
+/// Number of files that are searched without a filter if they may grow.
+const FEW: usize = 16;
 /// Half bits of a filter for each urlkey: one of 750 other urlkeys is taken for one that the file has.
 const HALF_BITS: usize = 31;
 /// Time that is worked at a stretch. As long again, others have the processor.
@@ -137,6 +139,34 @@ impl Known {
     }
 }
 
+/// Returns which of the first 64 files may have a urlkey, a bit for each.
+///
+/// Filters are rarely in the caches of the processor. One word of each is loaded first, by loads that do not wait for each
+/// other, and the whole bucket only where that word fits.
+pub(super) fn candidates(known: &[Known], probes: &[Probe]) -> u64 {
+    let mut all = 0;
+    for probe in probes {
+        let mut first = [u32::MAX; 64];
+        for (known, word) in known.iter().zip(&mut first) {
+            if let Some(filter) = &known.filter {
+                let bucket = filter.get(probe.bucket(filter.len()));
+                *word = bucket.map_or(0, |Bucket(words)| words[0]);
+            }
+        }
+        let fits = first.iter().rev().fold(0, |fits, word| {
+            fits << 1 | u64::from(word & probe.bits[0] != 0)
+        });
+        all |= fits;
+    }
+    let mut candidates = 0;
+    for (n, known) in known.iter().take(64).enumerate() {
+        if all >> n & 1 == 1 && !known.lacks(probes) {
+            candidates |= 1 << n;
+        }
+    }
+    candidates
+}
+
 /// What is known of an entry, and of which version of its file.
 #[derive(Debug, Default)]
 pub(super) struct Reading(Mutex<State>);
@@ -168,12 +198,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Returns what is known of entries of this machine; those of which nothing is known are read in the background.
 pub(super) fn known_of(entries: &[Arc<Entry>]) -> Arc<[Known]> {
-    let is_alone = entries.len() == 1;
+    let (is_alone, are_few) = (entries.len() == 1, entries.len() <= FEW);
+    // What is appended to one of few files is found at once.
+    let useful = |known: &Known, version: Option<FileVersion>| Known {
+        filter: known
+            .filter
+            .clone()
+            .filter(|_| version.is_none() || !are_few),
+        ..*known
+    };
     let known = entries.iter().map(|entry| {
         let version = entry.version();
         let mut state = lock(&entry.reading.0);
         match &*state {
-            State::Done(seen, known) if *seen == version => return known.clone(),
+            State::Done(seen, known) if *seen == version => return useful(known, version),
             State::Waiting(seen) if *seen == version => return Known::default(),
             _ => {}
         }
@@ -297,6 +335,28 @@ mod tests {
             assert!(found < 250, "{count}: {found} of 50000");
             let bytes = known.size() as u64;
             assert!(count < 1000 || bytes <= count * 2, "{count}: {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn candidates_are_the_files_that_do_not_lack_a_key() {
+        let keys = |file: u64| (0..20).map(move |n| n * 7 + file % 11);
+        let known: Vec<Known> = (0..150)
+            .map(|file| match file % 10 {
+                3 => Known::default(),
+                _ => Known::of(keys(file).map(|n| hash(&key(n))).collect(), true),
+            })
+            .collect();
+        for wanted in [vec![0], vec![5, 8], vec![1_000_000]] {
+            let probes: Vec<_> = wanted.iter().map(|n| Probe::new(&key(*n))).collect();
+            for begin in [0, 64, 128] {
+                let some = &known[begin..];
+                let found = candidates(some, &probes);
+                for n in 0..64 {
+                    let expected = some.get(n).is_some_and(|known| !known.lacks(&probes));
+                    assert_eq!(found >> n & 1 == 1, expected, "{wanted:?} {begin} {n}");
+                }
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cursor::{Cursor, Text, Wanted};
-use super::directory::{Known, Probe};
+use super::directory::{Known, Probe, candidates};
 use super::entry::{Entry, Spelled};
 use super::folder::Listing;
 use super::sought::Sought;
@@ -44,6 +44,8 @@ pub struct Files {
     /// What is known of the entries, and the urlkeys that are meant.
     known: Arc<[Known]>,
     probes: Vec<Probe>,
+    /// Which of 64 entries may have one of these urlkeys.
+    candidates: u64,
     /// An entry was skipped, since it is known to have no line.
     skipped: bool,
     /// Blocks are read once.
@@ -73,6 +75,7 @@ impl Files {
             room: MAX_KEPT,
             known: Arc::new([]),
             probes: Vec::new(),
+            candidates: 0,
             skipped: false,
             passing: false,
             patience: None,
@@ -172,12 +175,24 @@ impl Files {
     /// The next entry that may have lines of the query, and whether all of its keys are spelled as here.
     fn next_entry(&mut self) -> Option<(Arc<Entry>, bool)> {
         while let Some(entry) = self.entries.get(self.next) {
+            if self.next % 64 == 0 && !self.probes.is_empty() {
+                let known = self.known.get(self.next..).unwrap_or_default();
+                self.candidates = candidates(known, &self.probes);
+            }
             let known = self.known.get(self.next);
-            self.next += 1;
-            if !self.probes.is_empty() && known.is_some_and(|known| known.lacks(&self.probes)) {
+            let may_have = self.candidates >> (self.next % 64) & 1 == 1;
+            if !self.probes.is_empty() && known.is_some() && !may_have {
                 self.skipped = true;
+                // The next one that may have it, if any of these 64.
+                let left = self
+                    .candidates
+                    .checked_shr(self.next as u32 % 64 + 1)
+                    .unwrap_or(0);
+                let step = 1 + left.trailing_zeros() as usize;
+                self.next += step.min(64 - self.next % 64);
                 continue;
             }
+            self.next += 1;
             return Some((Arc::clone(entry), known.is_some_and(|known| known.is_here)));
         }
         // A file that is known to have nothing was read.

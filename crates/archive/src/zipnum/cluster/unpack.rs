@@ -57,7 +57,11 @@ impl Cache {
         if self.size <= MAX_CACHED {
             return;
         }
-        let mut oldest: Vec<(u64, Which)> = self.texts.iter().map(|(which, (_, used))| (*used, *which)).collect();
+        let mut oldest: Vec<(u64, Which)> = self
+            .texts
+            .iter()
+            .map(|(which, (_, used))| (*used, *which))
+            .collect();
         oldest.sort_unstable_by_key(|(used, _)| *used);
         for (_, which) in oldest {
             if self.size <= MAX_CACHED / 4 * 3 {

@@ -1,8 +1,10 @@
 //! WACZ files as they lie: indexes and records out of them.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crawlspace_archive::wacz::package::Required;
 use crawlspace_archive::wacz::{Index, Writer};
@@ -200,6 +202,85 @@ fn packages_come_and_go_and_damaged_ones_are_missed() {
             })
         });
     }
+}
+
+#[test]
+fn whole_packages_answer_while_others_come_grow_break_and_vanish() {
+    const ANSWERS: usize = 400;
+    let mut shelf = shelf();
+    let index = shelf.write_index("index.cdxj");
+    let folder = shelf.path().join("packages");
+    std::fs::create_dir_all(&folder).unwrap();
+    let stable = ["north", "south"].map(|name| folder.join(name).with_extension("wacz"));
+    pack(
+        &shelf,
+        &index,
+        "north.warc.gz",
+        Index::Blocks(2),
+        &stable[0],
+    );
+    pack(&shelf, &index, "south.warc.gz", Index::Plain, &stable[1]);
+    let whole = std::fs::read(&stable[0]).unwrap();
+    let stage = serve(&index, &shelf, &folder);
+    until_captures(&stage, "the packages are there", TIMES.len());
+    let ended = AtomicBool::new(false);
+    // Ends the other thread also where an assertion fails.
+    struct End<'a>(&'a AtomicBool);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let rounds = std::thread::scope(|scope| {
+        let changes = scope.spawn(|| {
+            let mut rounds = 0;
+            while !ended.load(Ordering::Relaxed) {
+                let path = |n: usize| folder.join(format!("other-{n}.wacz"));
+                // A slow copy, to its end.
+                for quarter in 1..=4 {
+                    std::fs::write(path(0), &whole[..whole.len() * quarter / 4]).unwrap();
+                    std::thread::yield_now();
+                }
+                // Damage, and a whole one in its place at once.
+                std::fs::write(path(1), &whole[..whole.len() / 2]).unwrap();
+                std::fs::copy(&stable[1], path(2)).unwrap();
+                std::fs::rename(path(2), path(1)).unwrap();
+                // A stable one is replaced by the same, now and then.
+                if rounds % 32 == 0 {
+                    std::fs::write(folder.join("new"), &whole).unwrap();
+                    std::fs::rename(folder.join("new"), &stable[0]).unwrap();
+                }
+                std::fs::remove_file(path(0)).unwrap();
+                std::fs::remove_file(path(1)).unwrap();
+                rounds += 1;
+            }
+            rounds
+        });
+        let end = End(&ended);
+        for n in 0..ANSWERS {
+            let page = n % 4;
+            let answer = stage.get(&format!("/w/index?url=http://example.com/{page}"));
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let times: HashSet<String> = answer
+                .text()
+                .lines()
+                .filter_map(|row| Some(row.split(' ').nth(1)?.to_owned()))
+                .collect();
+            assert!(
+                TIMES.iter().all(|time| times.contains(*time)),
+                "{}",
+                answer.text()
+            );
+            let time = TIMES[n % 3];
+            let record = stage.get(&format!(
+                "/w/resource?url=http://example.com/{page}&closest={time}"
+            ));
+            assert_eq!(record.status, 200, "{page} at {time}: {}", record.text());
+        }
+        drop(end);
+        changes.join().unwrap()
+    });
+    assert!(rounds > 0);
 }
 
 #[test]

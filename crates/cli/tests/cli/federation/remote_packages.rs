@@ -9,7 +9,7 @@ use redis_tests::archive as zip;
 use redis_tests::{FileHost, Manners, assert_contains, but, until};
 use serde_json::json;
 
-use crate::federation::packages::{FIELDS, config, pack, same, shelf, until_captures};
+use crate::federation::packages::{FIELDS, TIMES, config, pack, same, shelf, until_captures};
 use crate::federation::shelf::Shelf;
 use crate::serving::Stage;
 
@@ -66,6 +66,56 @@ fn packages_on_servers_answer_as_what_is_in_them() {
     let asked = host.requests();
     let ranged = asked.iter().filter(|one| one.path.contains(".wacz"));
     assert!(ranged.clone().all(|one| one.status == 206));
+}
+
+#[test]
+fn an_entry_of_a_list_that_fails_or_hangs_is_missing_and_the_others_answer() {
+    let mut shelf = shelf();
+    let (index, north, south) = packed(&mut shelf);
+    let host = FileHost::start();
+    let silent = but!(tagged("s"), silent_after: Some(10));
+    host.put("/north.wacz", &north, tagged("n"));
+    host.put("/south.wacz", &south, tagged("s"));
+    host.put("/hangs.wacz", &north, silent);
+    host.put("/empty.wacz", b"", tagged("e"));
+    let said = r#"{"w":"incomplete, parts cannot be read"}"#;
+    for (wrong, why) in [
+        ("hangs.wacz", "timeout"),
+        ("none.wacz", "HTTP status 404"),
+        ("empty.wacz", "empty.wacz"),
+    ] {
+        let list = list(&[(wrong, ""), ("north.wacz", ""), ("south.wacz", "")]);
+        host.put("/list.json", &list, tagged(wrong));
+        let stage = Stage::start(&config(&index, &shelf, &host.url("/list.json")));
+        for page in 0..3 {
+            let answer = stage.get(&format!("/w/index?url=http://example.com/{page}"));
+            assert_eq!(answer.status, 200, "{wrong}: {}", answer.text());
+            let rows = if page == 0 {
+                TIMES.len() + 1
+            } else {
+                TIMES.len()
+            };
+            assert_eq!(answer.text().lines().count(), rows, "{wrong}");
+            assert_eq!(answer.field("source-errors"), Some(said), "{wrong}");
+            assert_eq!(answer.field("cache-control"), Some("no-store"), "{wrong}");
+        }
+        let status = redis_tests::http::get(stage.operator(), "/_status").text();
+        assert_contains(&status, wrong);
+        assert_contains(&status, why);
+    }
+    // One that hangs once it is open delays the others by a part of the timeout.
+    let list = list(&[("south.wacz", ""), ("north.wacz", "")]);
+    host.put("/list.json", &list, tagged("l"));
+    let stage = Stage::start(&config(&index, &shelf, &host.url("/list.json")));
+    until_captures(&stage, "both are open", TIMES.len());
+    host.put(
+        "/north.wacz",
+        &north,
+        but!(tagged("n"), silent_after: Some(10)),
+    );
+    let answer = stage.get("/w/index?url=http://example.com/3");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert!(answer.text().lines().count() >= TIMES.len() - 1);
 }
 
 #[test]

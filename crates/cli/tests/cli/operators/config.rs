@@ -45,8 +45,18 @@ fn index_files_in_a_form_that_is_not_read_are_errors() {
     let good = "com,example)/ 20200101000000 {\"url\": \"http://example.com/\"}\n";
     for (name, text, status, what) in [
         ("wget.cdx", wget, 1, "its header names the columns"),
-        ("page.cdxj", "<!DOCTYPE html>\n", 1, "none of its lines is a capture"),
-        ("x.idx", "com,example)/ 20200101000000 x.gz 0 10\n", 1, "none of its lines describes a block"),
+        (
+            "page.cdxj",
+            "<!DOCTYPE html>\n",
+            1,
+            "none of its lines is a capture",
+        ),
+        (
+            "x.idx",
+            "com,example)/ 20200101000000 x.gz 0 10\n",
+            1,
+            "none of its lines describes a block",
+        ),
         ("good.cdxj", good, 0, ""),
         ("empty.cdxj", "", 0, ""),
         ("broken.wacz", "PK no zip", 0, "(warning)"),
@@ -55,11 +65,19 @@ fn index_files_in_a_form_that_is_not_read_are_errors() {
         if text != "-" {
             write(name, text);
         }
-        write("config.yaml", &format!("collections: {{c: {{index: ./{name}, resource: ./}}}}\n"));
+        write(
+            "config.yaml",
+            &format!("collections: {{c: {{index: ./{name}, resource: ./}}}}\n"),
+        );
         let checked = crawlspace(folder.path(), "config check config.yaml");
         assert_eq!(checked.status, status, "{name}: {}", checked.errors);
         assert_contains(&checked.errors, what);
-        assert_eq!(checked.out.ends_with("OK\n"), status == 0, "{name}: {}", checked.out);
+        assert_eq!(
+            checked.out.ends_with("OK\n"),
+            status == 0,
+            "{name}: {}",
+            checked.out
+        );
     }
 }
 

@@ -28,6 +28,9 @@ use crawlspace_archive::sorted::disorder::Disorder;
 use crawlspace_archive::sorted::line::Writer;
 use crawlspace_archive::source::{Batch, Batches, Gaps, SourceError};
 
+/// How often files are listed again for one query, since they change all the time.
+const LISTED_AGAIN: u32 = 4;
+
 /// A CDX or CDXJ file, a folder of them, a ZipNum cluster, or WACZ files.
 #[derive(Clone, Debug)]
 pub struct FileSource {
@@ -59,30 +62,35 @@ impl FileSource {
         let listing = self.listing(lookup).await?;
         let gaps = Arc::new(Gaps::default());
         let (ordered, batches) = self.scan_all(listing, lookup, &gaps, false);
-        let state = (
-            batches,
-            Some((self.clone(), Arc::clone(lookup), Arc::clone(&gaps))),
-        );
-        let batches = stream::unfold(state, move |(mut batches, mut again)| async move {
-            let mut batch = batches.next().await?;
-            if let (Err(SourceError::Changed(_)), Some((source, lookup, gaps))) = (&batch, &again) {
-                match source.listings.listing_again(&lookup.collection).await {
-                    Ok(listing) => {
-                        gaps.clear();
-                        let (same, new) = source.scan_all(listing, lookup, gaps, true);
-                        if same == ordered {
-                            batches = new;
-                            batch = Ok(Batch::new());
+        let again = Again {
+            source: self.clone(),
+            lookup: Arc::clone(lookup),
+            gaps: Arc::clone(&gaps),
+            left: LISTED_AGAIN,
+        };
+        let batches = stream::unfold(
+            (batches, Some(again)),
+            move |(mut batches, again)| async move {
+                let batch = batches.next().await?;
+                match (batch, again) {
+                    (Err(SourceError::Changed(_)), Some(mut again)) => {
+                        let (same, new) = match again.scan().await {
+                            Ok(scanned) => scanned,
+                            Err(error) => return Some((Err(error), (batches, None))),
+                        };
+                        // The order of the rows was promised.
+                        if same != ordered {
+                            let what = "its files changed while they were read".to_owned();
+                            return Some((Err(SourceError::Io(what)), (new, None)));
                         }
+                        let again = (again.left > 0).then_some(again);
+                        Some((Ok(Batch::new()), (new, again)))
                     }
-                    Err(error) => batch = Err(error),
+                    (Ok(batch), again) if batch.is_empty() => Some((Ok(batch), (batches, again))),
+                    (batch, _) => Some((batch, (batches, None))),
                 }
-                again = None;
-            } else if batch.as_ref().is_ok_and(|batch| !batch.is_empty()) {
-                again = None;
-            }
-            Some((batch, (batches, again)))
-        });
+            },
+        );
         Ok(Rows {
             ordered,
             batches: batches.boxed(),
@@ -130,6 +138,27 @@ impl FileSource {
 
     pub(super) fn writer(&self) -> Writer {
         Writer::new(Arc::clone(&self.identity.members))
+    }
+}
+
+/// Scans the files of a new listing, where the last one turned out to be out of date.
+struct Again {
+    source: FileSource,
+    lookup: Arc<Lookup>,
+    gaps: Arc<Gaps>,
+    left: u32,
+}
+
+impl Again {
+    async fn scan(&mut self) -> Result<(bool, Batches), SourceError> {
+        self.left -= 1;
+        let listings = &self.source.listings;
+        let listing = listings.listing_again(&self.lookup.collection).await?;
+        self.gaps.clear();
+        let settled = self.left == 0;
+        Ok(self
+            .source
+            .scan_all(listing, &self.lookup, &self.gaps, settled))
     }
 }
 

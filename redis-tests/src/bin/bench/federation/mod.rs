@@ -1,8 +1,9 @@
 //! `crawlspace serve` against pywb's index and resource server: F1 to F5, U1; its WACZ files against plain files: U2; with
-//! access rules and without: U3.
+//! access rules and without: U3; with one file and with many: U4.
 
 mod closest;
 mod corpus;
+mod folders;
 mod hanging;
 mod lookups;
 mod packages;
@@ -31,6 +32,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("U1", &|| lookups::measure(plan, &corpus, peer)),
         ("U2", &|| packages::measure(plan, &corpus)),
         ("U3", &|| rules::measure(plan, &corpus)),
+        ("U4", &|| folders::measure(plan, &corpus)),
     ]);
     let peer = match peer {
         Some(_) => {

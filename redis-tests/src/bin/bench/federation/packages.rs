@@ -86,6 +86,25 @@ fn pack(corpus: &Corpus) -> (u64, Vec<String>) {
         )
     };
     let urls: Vec<String> = lines.iter().step_by(10).filter_map(url).collect();
+    let (packed, secondary) = blocks(&lines);
+    let plain = lines.join("\n") + "\n";
+    std::fs::write(corpus.path("package.cdxj"), plain).expect("the folder is writable");
+    let records = read(corpus.path("warcs/records.warc.gz"));
+    let members: [(&str, &[u8]); 4] = [
+        ("archive/records.warc.gz", &records),
+        ("indexes/index.cdx.gz", &packed),
+        ("indexes/index.idx", secondary.as_bytes()),
+        (
+            "datapackage.json",
+            b"{\"profile\": \"data-package\", \"resources\": []}",
+        ),
+    ];
+    store_in(&corpus.path("package.wacz"), &members);
+    (lines.len() as u64, urls)
+}
+
+/// Compresses an index in blocks: the blocks, and their secondary index.
+pub(super) fn blocks(lines: &[&str]) -> (Vec<u8>, String) {
     let (mut packed, mut secondary) = (Vec::new(), String::new());
     let name = "index.cdx.gz";
     let _ = writeln!(
@@ -110,18 +129,5 @@ fn pack(corpus: &Corpus) -> (u64, Vec<String>) {
         );
         packed.extend(member);
     }
-    let plain = lines.join("\n") + "\n";
-    std::fs::write(corpus.path("package.cdxj"), plain).expect("the folder is writable");
-    let records = read(corpus.path("warcs/records.warc.gz"));
-    let members: [(&str, &[u8]); 4] = [
-        ("archive/records.warc.gz", &records),
-        ("indexes/index.cdx.gz", &packed),
-        ("indexes/index.idx", secondary.as_bytes()),
-        (
-            "datapackage.json",
-            b"{\"profile\": \"data-package\", \"resources\": []}",
-        ),
-    ];
-    store_in(&corpus.path("package.wacz"), &members);
-    (lines.len() as u64, urls)
+    (packed, secondary)
 }
