@@ -13,4 +13,5 @@ pub(crate) mod pivots;
 pub(crate) mod search;
 pub(crate) mod steps;
 
+pub use self::file::MAX_OPEN;
 pub use self::order::Order;

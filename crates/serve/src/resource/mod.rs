@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 pub(crate) use self::attempts::Attempts;
 use self::loader::Archives;
+pub(crate) use self::open_files::MAX_IDLE as MAX_OPEN_RECORDS;
 pub(crate) use self::search::{Found, Outcome, query, search};
 use crate::packages::Packages;
 use crawlspace_archive::net::Net;

@@ -15,7 +15,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::record::LoadError;
 
 /// Maximum number of files kept open while they are not read.
-const MAX_IDLE: usize = 256;
+pub(crate) const MAX_IDLE: usize = 256;
 
 /// Open files by their path. A path that leads to another file than it did is opened again.
 #[derive(Default)]

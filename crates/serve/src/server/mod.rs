@@ -86,6 +86,15 @@ pub struct Options {
     pub operator: bool,
 }
 
+impl Options {
+    /// Returns how many descriptors the process may need: a connection each, open index and WARC files, and some for other
+    /// servers and the process itself.
+    pub fn descriptors(&self) -> u64 {
+        let files = crawlspace_archive::sorted::MAX_OPEN + crate::resource::MAX_OPEN_RECORDS;
+        (self.connections + files + 128) as u64
+    }
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {

@@ -2,11 +2,12 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// As many as the system lets one have: each connection is one, each file and request of a source, and each index that
-/// is merged.
-pub(crate) fn allow_more() {
+/// Raises the limit to what the system allows, and returns it; `None` when there is none. Each connection takes a
+/// descriptor, each file and request of a source, and each index that is merged.
+pub(crate) fn allow_more() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Those that there are will have to do, then.
+    // Where that fails, those that there are have to do.
     let _ = setrlimit(Resource::Nofile, limit);
+    getrlimit(Resource::Nofile).current
 }

@@ -73,7 +73,7 @@ impl Serve {
             .with_max_level(level)
             .with_writer(io::stderr)
             .init();
-        open_files::allow_more();
+        let descriptors = open_files::allow_more();
         memory::limit(self.memory.saturating_mul(1 << 20));
         let warn = |warning| tracing::warn!(%warning, "the configuration");
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -113,6 +113,15 @@ impl Serve {
                 allow_origin: self.allow_origin,
                 ..server::Options::default()
             };
+            if let Some(allowed) = descriptors.filter(|allowed| *allowed < options.descriptors()) {
+                let needed = options.descriptors();
+                tracing::warn!(
+                    allowed,
+                    needed,
+                    "the limit of open files is too low for this number of connections: raise it (ulimit -n, LimitNOFILE=) \
+                     or lower --connections"
+                );
+            }
             // Said before anything can take its place: what does gets the address from it.
             let address = for_operator.local_addr()?;
             current.federation().net.refuse_operators(address);
