@@ -147,11 +147,11 @@ impl Files {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
         } else if self.sought.is_exact() {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
-            for span in self.sought.others.clone() {
+            for span in self.sought.others().to_vec() {
                 let wanted = Wanted::Of(Arc::clone(&self.sought.urlkeys));
                 self.push(&text, &span, wanted, &mut cursors).await?;
             }
-        } else if entry.spelled == Spelled::Probably || self.sought.others.is_empty() {
+        } else if entry.spelled == Spelled::Probably || self.sought.others().is_empty() {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
         } else {
             let respelled = match (self.respelled(&text).await, &self.gaps) {
@@ -314,7 +314,7 @@ impl Files {
         let mut lines: Vec<Box<[u8]>> = Vec::new();
         let mut size = 0;
         let most = self.at_most.and_then(|most| usize::try_from(most).ok());
-        for span in self.sought.others.clone() {
+        for span in self.sought.others().to_vec() {
             let found = self.find(text, &span, &span.from, Order::Ascending).await?;
             let wanted = Wanted::Respelled(Arc::clone(&self.sought.span));
             let forward = found.lines(Forward, &span, self.gaps.as_ref());

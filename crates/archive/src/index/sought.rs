@@ -3,7 +3,7 @@
 //! An index is sorted by the keys that its maker spelled ([`spelling`](crate::spelling)). Captures of one URL lie under
 //! a few known keys. Captures of many URLs may lie anywhere among the keys of their host, in another order.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crawlspace_cdx::post;
 use crawlspace_cdx::surt::{KeyRange, MatchType, urlkey};
@@ -21,6 +21,13 @@ pub enum Aliases {
     /// The urlkeys of the query are all keys.
     #[default]
     None,
+    /// Those of a URL, which are found when they are needed.
+    Of {
+        /// The URL.
+        url: String,
+        /// Which URLs match.
+        match_type: MatchType,
+    },
     /// Keys of one URL.
     One {
         /// The keys, without the urlkey of the query.
@@ -33,8 +40,16 @@ pub enum Aliases {
 }
 
 impl Aliases {
-    /// Finds the aliases of a URL.
+    /// Stands for the aliases of a URL.
     pub fn of(url: &str, match_type: MatchType) -> Aliases {
+        Aliases::Of {
+            url: url.to_owned(),
+            match_type,
+        }
+    }
+
+    /// Finds the aliases of a URL.
+    fn found(url: &str, match_type: MatchType) -> Aliases {
         match match_type {
             MatchType::Exact => {
                 let mut keys = spelling::keys(url);
@@ -153,10 +168,11 @@ fn ranges(url: &str, below: bool) -> Vec<KeyRange> {
 pub struct Sought {
     /// The span of the urlkeys.
     pub span: Arc<Span>,
-    /// Spans of keys in other spellings.
-    pub(super) others: Vec<Arc<Span>>,
     /// The urlkeys of captures that are meant; empty where the span says it.
     pub(super) urlkeys: Arc<[Box<[u8]>]>,
+    aliases: Aliases,
+    moments: (Option<Timestamp>, Option<Timestamp>),
+    others: OnceLock<Vec<Arc<Span>>>,
 }
 
 impl Sought {
@@ -167,20 +183,22 @@ impl Sought {
         first: Option<Timestamp>,
         last: Option<Timestamp>,
     ) -> Sought {
-        let span_of = |keys: &KeyRange| Arc::new(Span::of(keys, first, last));
         let mut sought = Sought::of(Span::of(keys, first, last));
-        match aliases {
-            Aliases::None => {}
-            Aliases::One { keys, urlkeys } => {
-                let exact = |key: &String| KeyRange {
-                    from: format!("{key} ").into(),
-                    to: format!("{key}!").into(),
-                };
-                sought.others = keys.iter().map(|key| span_of(&exact(key))).collect();
-                sought.urlkeys = urlkeys.iter().map(|key| key.as_bytes().into()).collect();
+        sought.moments = (first, last);
+        sought.urlkeys = match aliases {
+            Aliases::One { urlkeys, .. } => {
+                urlkeys.iter().map(|key| key.as_bytes().into()).collect()
             }
-            Aliases::Many(ranges) => sought.others = ranges.iter().map(span_of).collect(),
-        }
+            Aliases::Of {
+                match_type: MatchType::Exact,
+                ..
+            } => {
+                let key = keys.from.strip_suffix(b" ").unwrap_or(&keys.from);
+                Arc::new([key.into()])
+            }
+            Aliases::None | Aliases::Of { .. } | Aliases::Many(_) => Arc::new([]),
+        };
+        sought.aliases = aliases.clone();
         sought
     }
 
@@ -188,9 +206,32 @@ impl Sought {
     pub(crate) fn of(span: Span) -> Sought {
         Sought {
             span: Arc::new(span),
-            others: Vec::new(),
             urlkeys: Arc::new([]),
+            aliases: Aliases::None,
+            moments: (None, None),
+            others: OnceLock::new(),
         }
+    }
+
+    /// Returns the spans of keys in other spellings.
+    pub(super) fn others(&self) -> &[Arc<Span>] {
+        let (first, last) = self.moments;
+        let span_of = |keys: &KeyRange| Arc::new(Span::of(keys, first, last));
+        let spans = |aliases: &Aliases| match aliases {
+            Aliases::One { keys, .. } => {
+                let exact = |key: &String| KeyRange {
+                    from: format!("{key} ").into(),
+                    to: format!("{key}!").into(),
+                };
+                keys.iter().map(|key| span_of(&exact(key))).collect()
+            }
+            Aliases::Many(ranges) => ranges.iter().map(span_of).collect(),
+            Aliases::None | Aliases::Of { .. } => Vec::new(),
+        };
+        self.others.get_or_init(|| match &self.aliases {
+            Aliases::Of { url, match_type } => spans(&Aliases::found(url, *match_type)),
+            aliases => spans(aliases),
+        })
     }
 
     /// Returns whether captures of one URL are meant.
@@ -248,7 +289,7 @@ mod tests {
             ("http://[::1]:8080/", "[::1]:8080)/x"),
             ("urn:pageinfo:http://a.com/", "urn:pageinfo:http://a.com/b/"),
         ] {
-            let Aliases::Many(ranges) = Aliases::of(url, MatchType::Prefix) else {
+            let Aliases::Many(ranges) = Aliases::found(url, MatchType::Prefix) else {
                 panic!("{url}: aliases of many URLs");
             };
             let key = key.as_bytes();
