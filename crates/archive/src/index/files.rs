@@ -92,7 +92,7 @@ impl Files {
         self
     }
 
-    /// Goes on where a file cannot be read, which `gaps` collects. With `settled`, files that have changed since they
+    /// Continues where a file cannot be read, which `gaps` collects. With `settled`, files that have changed since they
     /// were listed are such failures; otherwise they are an error as long as no row was found, so that they can be
     /// listed again.
     pub fn with_gaps(mut self, gaps: Arc<Gaps>, settled: bool) -> Files {
@@ -175,7 +175,7 @@ impl Files {
     /// The next entry that may have lines of the query, and whether all of its keys are spelled as here.
     fn next_entry(&mut self) -> Option<(Arc<Entry>, bool)> {
         while let Some(entry) = self.entries.get(self.next) {
-            if self.next % 64 == 0 && !self.probes.is_empty() {
+            if self.next.is_multiple_of(64) && !self.probes.is_empty() {
                 let known = self.known.get(self.next..).unwrap_or_default();
                 self.candidates = candidates(known, &self.probes);
             }

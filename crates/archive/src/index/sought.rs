@@ -264,9 +264,10 @@ mod tests {
         let requests: Vec<Request> = serde_json::from_str(text).unwrap();
         assert!(requests.len() > 200);
         for (method, url, media, body, is_base64, js, cdxj, pywb) in requests {
-            let bytes = match is_base64 {
-                true => data_encoding::BASE64.decode(body.as_bytes()).unwrap(),
-                false => body.clone().into_bytes(),
+            let bytes = if is_base64 {
+                data_encoding::BASE64.decode(body.as_bytes()).unwrap()
+            } else {
+                body.clone().into_bytes()
             };
             let found = Aliases::of_request(&url, &method, media.as_deref(), &bytes);
             let Aliases::One { keys, urlkeys } = found else {

@@ -114,7 +114,7 @@ impl Blocks {
         self
     }
 
-    /// Goes on where a block cannot be read, which `gaps` collects.
+    /// Continues where a block cannot be read, which `gaps` collects.
     pub(crate) fn with_gaps(mut self, gaps: Option<&Arc<Gaps>>) -> Blocks {
         self.gaps = gaps.cloned();
         self
@@ -256,10 +256,11 @@ impl Blocks {
                 hint.passed.push(block);
                 continue;
             }
-            match forward {
+            if forward {
                 // What is looked for may be at the end of the block before.
-                true => hint.ahead = Some(block),
-                false => hint.passed.push(block),
+                hint.ahead = Some(block);
+            } else {
+                hint.passed.push(block);
             }
             break;
         }
@@ -284,10 +285,12 @@ impl Blocks {
     /// Returns whether no block behind one with this text has a line of the span.
     fn ends_with(&self, text: &[u8], forward: bool) -> bool {
         let first = first_line(text);
-        match forward {
-            true => !self.to.is_empty() && !first.is_empty() && first >= &self.to[..],
-            false => !first.is_empty() && first < &self.from[..],
-        }
+        !first.is_empty()
+            && if forward {
+                !self.to.is_empty() && first >= &self.to[..]
+            } else {
+                first < &self.from[..]
+            }
     }
 
     /// The part of a text that is in the span.

@@ -259,7 +259,7 @@ fn whole_packages_answer_while_others_come_grow_break_and_vanish() {
         let end = End(&ended);
         for n in 0..ANSWERS {
             let page = n % 4;
-            let answer = stage.get(&format!("/w/index?url=http://example.com/{page}"));
+            let answer = stage.get(format!("/w/index?url=http://example.com/{page}"));
             assert_eq!(answer.status, 200, "{}", answer.text());
             let times: HashSet<String> = answer
                 .text()
@@ -272,7 +272,7 @@ fn whole_packages_answer_while_others_come_grow_break_and_vanish() {
                 answer.text()
             );
             let time = TIMES[n % 3];
-            let record = stage.get(&format!(
+            let record = stage.get(format!(
                 "/w/resource?url=http://example.com/{page}&closest={time}"
             ));
             assert_eq!(record.status, 200, "{page} at {time}: {}", record.text());

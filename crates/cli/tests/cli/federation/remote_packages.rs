@@ -88,7 +88,7 @@ fn an_entry_of_a_list_that_fails_or_hangs_is_missing_and_the_others_answer() {
         host.put("/list.json", &list, tagged(wrong));
         let stage = Stage::start(&config(&index, &shelf, &host.url("/list.json")));
         for page in 0..3 {
-            let answer = stage.get(&format!("/w/index?url=http://example.com/{page}"));
+            let answer = stage.get(format!("/w/index?url=http://example.com/{page}"));
             assert_eq!(answer.status, 200, "{wrong}: {}", answer.text());
             let rows = if page == 0 {
                 TIMES.len() + 1

@@ -30,9 +30,12 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
         let [one, many] = ["one", "many"].map(|name| corpus.path(&format!("{name}-{is_packed}")));
         write(&one, 1, is_packed);
         write(&many, count, is_packed);
-        let source = |path: &Path| match is_packed {
-            true => format!("wacz+{}", path.display()),
-            false => format!("{{index: {0}, resource: {0}}}", path.display()),
+        let source = |path: &Path| {
+            if is_packed {
+                format!("wacz+{}", path.display())
+            } else {
+                format!("{{index: {0}, resource: {0}}}", path.display())
+            }
         };
         let config = format!(
             "collections:\n  one: {}\n  many: {}\n",
