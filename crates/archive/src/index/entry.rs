@@ -95,7 +95,10 @@ impl Entry {
 
     /// Returns whether another entry of the same file would be read in the same way.
     pub(super) fn is_like(&self, other: &Entry) -> bool {
-        let hinted = |entry: &Entry| entry.cluster.as_ref().map(|cluster| cluster.is_hinted());
+        fn hinted(entry: &Entry) -> Option<(bool, &str)> {
+            let cluster = entry.cluster.as_ref()?;
+            Some((cluster.is_hinted(), cluster.part()))
+        }
         self.spelled == other.spelled
             && self.unsorted == other.unsorted
             && hinted(self) == hinted(other)
@@ -113,7 +116,7 @@ impl Entry {
         if is_clustered {
             let cluster = Cluster::new(&Location::File(path), net);
             let cluster = if found.is_hinted {
-                cluster.hinted()
+                cluster.hinted(found.part.as_deref())
             } else {
                 cluster
             };

@@ -12,7 +12,7 @@ use crawlspace_cdx::{Format, Line, Read};
 use crate::sorted::file::FileVersion;
 use crate::sorted::line::{Shape, is_no_capture};
 use crate::spelling::canonical;
-use crate::zipnum::cluster::block::Block;
+use crate::zipnum::cluster::block::{Block, part_of_header};
 
 /// Number of samples of a file, from its beginning to its end.
 const SAMPLES: u64 = 8;
@@ -62,6 +62,8 @@ pub(crate) struct Inspection {
     pub is_respelled: bool,
     /// Its lines are those of a secondary index in JSON, as makers of packages write them.
     pub is_hinted: bool,
+    /// The name of the file that has its blocks, where its first line says that.
+    pub part: Option<Box<str>>,
 }
 
 /// Why an index file cannot be searched, in words.
@@ -137,6 +139,9 @@ fn sampled(
                 && let Some(flaw) = header(line).filter(|_| !is_secondary)
             {
                 return Ok(Some(flaw));
+            }
+            if is_secondary && begin == 0 {
+                inspection.part = part_of_header(line);
             }
             if is_no_capture(line) || is_secondary && line.starts_with(b"!") {
                 continue;

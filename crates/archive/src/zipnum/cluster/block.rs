@@ -75,6 +75,20 @@ impl Block {
     }
 }
 
+/// Reads the first line of a secondary index (`!meta 0 {"filename": …}`): the name of the file that has the blocks, without
+/// the folder that it had when it was made.
+pub(crate) fn part_of_header(line: &[u8]) -> Option<Box<str>> {
+    #[derive(Deserialize)]
+    struct About<'a> {
+        #[serde(borrow)]
+        filename: Cow<'a, str>,
+    }
+    let at = memmem::find(line, b" {").filter(|_| line.starts_with(b"!meta "))?;
+    let about: About<'_> = serde_json::from_slice(&line[at + 1..]).ok()?;
+    let name = about.filename.rsplit(['/', '\\']).next()?;
+    (!name.is_empty()).then(|| name.into())
+}
+
 /// Returns how much of a line says where it belongs: what stands before the part, or before the JSON.
 pub(crate) fn begin_of(line: &[u8]) -> Option<usize> {
     Block::read(line)?;

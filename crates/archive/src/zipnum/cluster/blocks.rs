@@ -317,7 +317,11 @@ impl Blocks {
 
     async fn unpacked(&self, block: &Block) -> Result<Bytes, SourceError> {
         let mut last = None;
-        for part in self.cluster.parts.files(&block.part).await? {
+        let part = match &*block.part {
+            "" => self.cluster.part(),
+            part => part,
+        };
+        for part in self.cluster.parts.files(part).await? {
             let file = part.file();
             let text = match file.snapshot().await {
                 Ok(Some(snapshot)) => {

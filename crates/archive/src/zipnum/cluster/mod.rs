@@ -36,6 +36,8 @@ pub(crate) struct Cluster {
     unpacked: Unpacked,
     /// The secondary index is a hint: makers of packages write other keys than that of the first line, or repeat lines.
     hinted: bool,
+    /// The part of blocks whose lines name none.
+    part: Box<str>,
     /// Its part was listed together with the index, so that a missing one means that both have changed.
     listed: bool,
 }
@@ -51,14 +53,21 @@ impl Cluster {
             parts: Parts::new(index, net),
             unpacked: Unpacked::default(),
             hinted: false,
+            part: Box::default(),
             listed: false,
         }
     }
 
-    /// Takes the secondary index for a hint.
-    pub(crate) fn hinted(mut self) -> Cluster {
+    /// Takes the secondary index for a hint. Lines of it that name no file are about `part`.
+    pub(crate) fn hinted(mut self, part: Option<&str>) -> Cluster {
         self.hinted = true;
+        self.part = part.unwrap_or_default().into();
         self
+    }
+
+    /// Returns the part of blocks whose lines name none; empty if that is not known.
+    pub(crate) fn part(&self) -> &str {
+        &self.part
     }
 
     /// Returns whether the secondary index is a hint.
@@ -88,6 +97,7 @@ impl Cluster {
             parts: Parts::only(index, name, part),
             unpacked: Unpacked::default(),
             hinted: true,
+            part: name.into(),
             listed: true,
         }
     }
