@@ -160,6 +160,8 @@ fn ranges(url: &str, below: bool) -> Vec<KeyRange> {
         let name = &scheme[..scheme.len() - 1];
         ranges.push(range(scheme.to_owned(), format!("{name};")));
     }
+    // A URL whose scheme is in capitals is a key as it is.
+    ranges.push(range("H".to_owned(), "I".to_owned()));
     ranges
 }
 
@@ -287,6 +289,7 @@ mod tests {
             ("http://example.com/", ",com,example)/"),
             ("http://example.com/", "ftp://example.com/f"),
             ("http://example.com/", "com,example,www)/"),
+            ("http://example.com/", "HTTP://EXAMPLE.com/"),
             ("http://[::1]:8080/", "[::1]:8080)/x"),
             ("urn:pageinfo:http://a.com/", "urn:pageinfo:http://a.com/b/"),
         ] {

@@ -353,7 +353,9 @@ impl Stored {
 /// Whether a record is about something on a web server.
 fn is_web(header: &Header) -> bool {
     let uri = header.target_uri().unwrap_or_default();
-    uri.starts_with(b"http:") || uri.starts_with(b"https:")
+    let scheme = uri.split(|byte| *byte == b':').next().unwrap_or_default();
+    // The letters of a scheme may be of either case (RFC 3986, section 3.1).
+    scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https")
 }
 
 /// An identifier that is the same whenever it is made of the same.
