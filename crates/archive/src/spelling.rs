@@ -173,14 +173,25 @@ fn respelled(key: &[u8], rest: &[u8]) -> Option<String> {
 /// Returns the key of a request with a body as warcio for JavaScript spells it, and its urlkey. `body` is what the field
 /// `requestBody` has.
 pub(crate) fn js_request(url: &str, method: &str, body: &str) -> (String, Option<String>) {
+    let own = urlkey(&append(url, method, &form_decoded(body)));
+    (warcio_js(&js_sent(url, method, body)), own.ok())
+}
+
+/// Returns the key of a request with a body as ArchiveWeb.page spells it: that of the URL as a browser writes it.
+pub(crate) fn js_stored(url: &str, method: &str, body: &str) -> Option<String> {
+    let stored = Url::parse(&js_sent(url, method, body)).ok()?;
+    Some(warcio_js(stored.as_str()))
+}
+
+/// Returns the URL that warcio for JavaScript makes of a request with a body.
+fn js_sent(url: &str, method: &str, body: &str) -> String {
     let decoded = uri_decoded(body);
     let mut sent = append(url, method, &decoded);
     if decoded.is_empty() {
         // The sign stands there in front of an empty body, too.
         sent.push('&');
     }
-    let own = urlkey(&append(url, method, &form_decoded(body)));
-    (warcio_js(&sent), own.ok())
+    sent
 }
 
 /// Undoes escapes as `decodeURI` of ECMAScript does (ECMA-262, section 19.2.6.1): those of reserved characters stay, and

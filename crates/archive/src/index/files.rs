@@ -143,7 +143,8 @@ impl Files {
         let text = self.open(&entry).await?;
         let mut cursors = Vec::with_capacity(2);
         let span = Arc::clone(&self.sought.span);
-        if is_here || entry.spelled == Spelled::Here {
+        let has_own = is_here || entry.spelled == Spelled::Here;
+        if has_own && self.sought.urlkeys.len() <= 1 {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
         } else if self.sought.is_exact() {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;

@@ -9,7 +9,7 @@ use crawlspace_cdx::post;
 use crawlspace_cdx::surt::{KeyRange, MatchType, urlkey};
 
 use super::span::Span;
-use crate::spelling::{self, js_request, warcio_js};
+use crate::spelling::{self, js_request, js_stored, warcio_js};
 use crate::timestamp::Timestamp;
 
 /// Schemes whose URLs are keys as they are in one spelling, and have a host in another one.
@@ -85,8 +85,10 @@ impl Aliases {
         add(&mut urlkeys, urlkey(&indexed).ok());
         for appendix in post::js::appendices(media, body) {
             let (key, own) = js_request(url, method, &appendix);
-            add(&mut keys, Some(key));
             add(&mut urlkeys, own);
+            // Another family has the same key for another body (`a+b` in JSON), so that a line may keep it.
+            add(&mut urlkeys, Some(key));
+            add(&mut urlkeys, js_stored(url, method, &appendix));
         }
         let own = urlkeys.first().cloned();
         for key in &urlkeys {
@@ -101,6 +103,7 @@ impl Aliases {
         let mut keys = spelling::keys(url);
         if !method.is_empty() {
             keys = vec![js_request(url, method, body).0];
+            keys.extend(js_stored(url, method, body).filter(|key| *key != keys[0]));
         }
         keys.retain(|other| other != key);
         Aliases::One {

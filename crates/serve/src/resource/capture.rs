@@ -8,7 +8,9 @@ use url::Url;
 use super::digest::Digest;
 use super::record::{LoadError, Record};
 use super::stored::header::Fields;
+use crawlspace_archive::index::Aliases;
 use crawlspace_archive::row::Row;
+use crawlspace_archive::spelling::warcio_js;
 use crawlspace_warc::http::Head;
 use crawlspace_warc::{Header, Rules, decimal, end_of_header};
 
@@ -122,7 +124,9 @@ impl Capture {
             || match surt::urlkey(&uri) {
                 // A recorder may store the look-up URL of a request with a body.
                 Ok(key) if self.url.is_empty() || key == self.urlkey => key == self.urlkey,
-                Ok(key) => surt::urlkey(&self.url).is_ok_and(|own| own == key),
+                Ok(key) => {
+                    surt::urlkey(&self.url).is_ok_and(|own| own == key) || self.is_request(&uri)
+                }
                 Err(_) => false,
             };
         if !same {
@@ -137,6 +141,13 @@ impl Capture {
             return differs(format!("it is of {date}"));
         }
         Ok(())
+    }
+
+    /// Returns whether a URL has the request of the row in it, as ArchiveWeb.page stores it.
+    fn is_request(&self, uri: &str) -> bool {
+        let (method, body) = &self.request;
+        let aliases = Aliases::of_row(&self.url, &self.urlkey, method, body);
+        matches!(aliases, Aliases::One { keys, .. } if !method.is_empty() && keys.contains(&warcio_js(uri)))
     }
 
     /// Whether a record sends on to the URL that it is the record of, as far as urlkeys tell URLs apart. Whoever
