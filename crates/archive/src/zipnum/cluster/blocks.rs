@@ -229,10 +229,10 @@ impl Blocks {
             let Some(text) = self.readable(&block).await? else {
                 continue;
             };
-            self.end = self.ends_with(&text, forward);
-            let text = self.within(text);
-            if !text.is_empty() {
-                return Ok(Some(text));
+            let (lines, before, behind) = self.cut(&text);
+            self.end = if forward { behind } else { before };
+            if !lines.is_empty() {
+                return Ok(Some(lines));
             }
         }
         self.end = true;
@@ -268,13 +268,10 @@ impl Blocks {
             let Some(text) = self.readable(&block).await? else {
                 continue;
             };
-            let is_enough = if forward {
-                !text.is_empty() && first_line(&text) < &self.from[..]
-            } else {
-                !self.to.is_empty() && first_from(&text, &self.to) < text.len()
-            };
-            self.end |= self.ends_with(&text, forward);
-            hint.ready.push(self.within(text));
+            let (lines, before, behind) = self.cut(&text);
+            let (is_enough, ends) = if forward { (before, behind) } else { (behind, before) };
+            self.end |= ends;
+            hint.ready.push(lines);
             if is_enough {
                 break;
             }
@@ -282,25 +279,15 @@ impl Blocks {
         Ok(())
     }
 
-    /// Returns whether no block behind one with this text has a line of the span.
-    fn ends_with(&self, text: &[u8], forward: bool) -> bool {
-        let first = first_line(text);
-        !first.is_empty()
-            && if forward {
-                !self.to.is_empty() && first >= &self.to[..]
-            } else {
-                first < &self.from[..]
-            }
-    }
-
-    /// The part of a text that is in the span.
-    fn within(&self, text: Bytes) -> Bytes {
-        let begin = first_from(&text, &self.from);
+    /// Cuts the lines of the span out of the text of a block: they, whether there are lines before them, and behind them.
+    fn cut(&self, text: &Bytes) -> (Bytes, bool, bool) {
+        let begin = first_from(text, &self.from);
         let end = match &self.to[..] {
             b"" => text.len(),
-            to => first_from(&text, to),
+            to => first_from(text, to),
         };
-        text.slice(begin..end.max(begin))
+        let lines = text.slice(begin..end.max(begin));
+        (lines, begin > 0, end < text.len())
     }
 
     /// The text of a block; `None` for one that cannot be read and is a gap.
@@ -380,11 +367,6 @@ impl Pieces for Blocks {
         into.extend_from_slice(&self.text.split_off(self.text.len() - bytes));
         Ok(there)
     }
-}
-
-fn first_line(text: &[u8]) -> &[u8] {
-    let end = memchr::memchr(b'\n', text).unwrap_or(text.len());
-    &text[..end]
 }
 
 /// Where the first line begins that does not come before `key`, in lines that are in order.
