@@ -269,7 +269,11 @@ impl Blocks {
                 continue;
             };
             let (lines, before, behind) = self.cut(&text);
-            let (is_enough, ends) = if forward { (before, behind) } else { (behind, before) };
+            let (is_enough, ends) = if forward {
+                (before, behind)
+            } else {
+                (behind, before)
+            };
             self.end |= ends;
             hint.ready.push(lines);
             if is_enough {

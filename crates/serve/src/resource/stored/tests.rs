@@ -74,7 +74,10 @@ fn assert_valid(bytes: &[u8]) {
     record.finish().unwrap_or_else(|error| failed(error));
     assert!(reader.next().unwrap().is_none());
     let block = &bytes[header_end(bytes)..bytes.len() - END.len()];
-    let is_web = |uri: &[u8]| uri.starts_with(b"http:") || uri.starts_with(b"https:");
+    let is_web = |uri: &[u8]| {
+        let uri = uri.to_ascii_lowercase();
+        uri.starts_with(b"http:") || uri.starts_with(b"https:")
+    };
     let is_http = header.target_uri().is_some_and(is_web);
     let is_http = is_http && header.get("WARC-Type") == Some(b"response");
     let payload = match http::end_of_head(block) {
