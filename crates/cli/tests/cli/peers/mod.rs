@@ -6,6 +6,7 @@
 mod access;
 mod cdx_clients;
 mod crawls;
+mod makers;
 mod site;
 mod warcprox;
 
