@@ -81,8 +81,11 @@ fn spelled_by_js(url: &str) -> Option<String> {
     Some(key)
 }
 
-/// Returns the keys under which captures of a URL may lie, [`urlkey`] first, without repetitions. The URL with and
-/// without a slash at the end of its path has one urlkey here and two elsewhere, so both count.
+/// Returns the keys under which captures of a URL may lie, [`urlkey`] first, without repetitions.
+///
+/// URLs that have one urlkey here may have several keys elsewhere. Of those, the keys of the URL with and without a slash
+/// at the end of its path count, with a tilde as it is and escaped, and with escapes in capitals and in small letters: warcio
+/// for JavaScript writes escapes in capitals where it made them itself.
 ///
 /// ```
 /// use crawlspace_archive::spelling::keys;
@@ -97,15 +100,46 @@ pub fn keys(url: &str) -> Vec<String> {
         None => format!("{path}/{rest}"),
     };
     let mut keys: Vec<String> = Vec::with_capacity(3);
+    let mut add = |key: Option<String>| {
+        if let Some(key) = key.filter(|key| !keys.contains(key)) {
+            keys.push(key);
+        }
+    };
     for spelling in &SPELLINGS {
         for url in [url, &other] {
-            match (spelling.key)(url) {
-                Some(key) if !keys.contains(&key) => keys.push(key),
-                _ => {}
+            add((spelling.key)(url));
+        }
+    }
+    for url in [url, &other] {
+        let key = warcio_js(url);
+        let lower = with_escapes(&key, char::to_ascii_lowercase);
+        let upper = with_escapes(&key, char::to_ascii_uppercase);
+        for key in [Some(key), lower, upper].into_iter().flatten() {
+            let plain = key.replace("%7e", "~").replace("%7E", "~");
+            let escaped = plain.replace('~', "%7e");
+            for key in [key, plain, escaped] {
+                add(Some(key));
             }
         }
     }
     keys
+}
+
+/// Changes the letters of the escapes in a key; `None` where there are no escapes.
+fn with_escapes(key: &str, change: fn(&char) -> char) -> Option<String> {
+    let mut left = 0;
+    key.contains('%').then(|| {
+        key.chars()
+            .map(|c| {
+                left = if c == '%' { 2 } else { left };
+                if c == '%' || left == 0 {
+                    return c;
+                }
+                left -= 1;
+                change(&c)
+            })
+            .collect()
+    })
 }
 
 /// Returns the urlkey of a line: that of its URL if the line's own key is a known spelling of it, and the line's own key
@@ -343,6 +377,20 @@ mod tests {
             wrong.len(),
             wrong.join("\n")
         );
+    }
+
+    #[test]
+    fn keys_of_other_forms_of_a_url_count() {
+        for (url, stored) in [
+            ("http://example.com/~user", "http://example.com/%7Euser"),
+            ("http://example.com/%7euser", "http://example.com/~user/"),
+            ("http://example.com/\u{e9}", "http://example.com/%C3%A9"),
+            ("http://example.com/%c3%a9?a", "http://example.com/\u{e9}?a"),
+        ] {
+            let keys = keys(url);
+            assert!(keys.contains(&warcio_js(stored)), "{url}: {keys:?}");
+            assert_eq!(keys[0], urlkey(url).unwrap());
+        }
     }
 
     #[test]

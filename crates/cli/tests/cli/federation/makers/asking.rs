@@ -160,13 +160,20 @@ impl<'a> Expected<'a> {
         like: impl Fn(&Row) -> T,
         what: &str,
     ) {
+        // A long answer is not shown whole.
+        let shown = &found[..found.len().min(20)];
         let mut left = found.iter().peekable();
         for row in &self.may {
             let is_there = left.next_if_eq(&&like(row)).is_some();
             let must = self.must.iter().any(|one| std::ptr::eq(*one, *row));
-            assert!(is_there || !must, "{what}: no {:?} in {found:?}", like(row));
+            assert!(
+                is_there || !must,
+                "{what}: no {:?} among {} rows: {shown:?}",
+                like(row),
+                found.len()
+            );
         }
-        assert_eq!(left.next(), None, "{what}: one too many of {found:?}");
+        assert_eq!(left.next(), None, "{what}: one too many of {shown:?}");
     }
 }
 

@@ -125,7 +125,7 @@ fn no_line_is_lost_at_the_edges_of_blocks() {
                 let expected = Expected::new(&all, row, maker.family);
                 asked(&mut client, n % WAYS, row, &expected, &name);
             }
-            let page = rows.len() / 4 + 1;
+            let page = rows.len() / 2 + 1;
             let host = "http://example.com/";
             scan(&mut client, host, MatchType::Prefix, rows, page, &name);
             let part = "http://example.com/p/000";
@@ -144,7 +144,7 @@ fn at_edges<'a>(maker: &Maker, rows: &'a [Row]) -> Vec<&'a Row> {
     let mut sorted: Vec<&Row> = rows.iter().collect();
     let place = |row: &&Row| (row.keys[maker.family as usize].clone(), row.time.clone());
     sorted.sort_by_cached_key(place);
-    let is_near = |n: usize| (n + 2) % maker.block < 5 || n.is_multiple_of(31);
+    let is_near = |n: usize| (n + 2) % maker.block < 5 || n.is_multiple_of(61);
     let near = sorted.iter().enumerate().filter(|(n, _)| is_near(*n));
     near.map(|(_, row)| *row).collect()
 }
