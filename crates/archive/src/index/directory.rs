@@ -365,7 +365,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.cdxj");
         let line = |n: u64| {
-            let path = format!("page/{n:05}{}", if n % 3 == 0 { "/" } else { "" });
+            let path = format!("page/{n:05}{}", if n.is_multiple_of(3) { "/" } else { "" });
             format!(
                 "com,example)/{path} 20200101000000 {{\"url\": \"http://example.com/{path}\"}}\n"
             )
