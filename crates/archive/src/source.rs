@@ -145,7 +145,7 @@ struct Counts {
     /// Number of parts that were read.
     read: u64,
     failed: u64,
-    /// How many failures were reported.
+    /// Number of failures that were reported.
     reported: u64,
     first: Option<SourceError>,
 }

@@ -19,7 +19,7 @@ pub struct Spelling {
     pub programs: &'static str,
     /// Spells the key of a URL; `None` where the program has no key for it.
     pub key: fn(&str) -> Option<String>,
-    /// Where the rule is written down.
+    /// The place where the rule is written down.
     pub source: &'static str,
 }
 
@@ -161,7 +161,7 @@ pub fn canonical<'a>(key: &'a [u8], rest: &[u8]) -> Cow<'a, [u8]> {
     }
 }
 
-/// What of a line says which URL it is about.
+/// The fields of a line that say which URL it is about.
 #[derive(Deserialize)]
 struct About<'a> {
     #[serde(borrow)]
@@ -268,7 +268,7 @@ fn uri_decoded(text: &str) -> String {
     decoded(text).unwrap_or_default()
 }
 
-/// Whether all spellings agree on a key, as far as it shows: it has nothing that any of them changes.
+/// Returns whether all spellings agree on a key, as far as it shows: it has nothing that any of them changes.
 fn is_canonical(key: &[u8]) -> bool {
     let Some(end) = memchr::memchr(b')', key) else {
         return false;
@@ -341,7 +341,7 @@ fn is_plain_query(query: &[u8]) -> bool {
         }
 }
 
-/// Whether the URL of a line may have a key that its spelling hides: one with backslashes, with steps up, or not in
+/// Returns whether the URL of a line may have a key that its spelling hides: one with backslashes, with steps up, not in
 /// ASCII, and that of a request with a body.
 fn is_peculiar(rest: &[u8]) -> bool {
     static SIGNS: LazyLock<[Finder<'static>; 2]> =

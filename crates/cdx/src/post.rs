@@ -25,14 +25,14 @@ use json::Manner;
 /// Limit of what is kept of a body, in characters.
 pub(crate) const MAX_APPENDIX: usize = 4096;
 
-/// How pywb 2.10 writes the values of JSON.
+/// The manner of pywb 2.10.
 const PYWB: Manner = Manner {
     null: "null",
     keeps_empty: true,
     keeps_nameless: false,
     has_floats: false,
 };
-/// How cdxj-indexer 1.5.0 and wacz 0.6.0 do it.
+/// The manner of cdxj-indexer 1.5.0 and wacz 0.6.0.
 const CDXJ_INDEXER: Manner = Manner {
     null: "None",
     has_floats: true,

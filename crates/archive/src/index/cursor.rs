@@ -15,7 +15,7 @@ use crate::zipnum::cluster::Blocks;
 /// Limit of captures at the same distance from the moment asked for that are put into order, in bytes.
 const MAX_RUN: usize = 4 << 20;
 
-/// Which lines of a span a query is about, by their urlkeys.
+/// The lines of a span that a query is about, by their urlkeys.
 #[derive(Clone, Debug)]
 pub(super) enum Wanted {
     /// All lines: their keys are urlkeys.

@@ -1,4 +1,4 @@
-//! Which files can have a urlkey: a filter of each file of this machine, so that a query for one URL opens few files.
+//! Filters that say which files can have a urlkey, so that a query for one URL opens few of the files of this machine.
 //!
 //! A filter is made in the background, once a file has been listed. Until then, and where it would take too much memory,
 //! a file is searched. Files that change have no filter until the new version was read. Filters take 15.5 bits for
@@ -37,7 +37,7 @@ const SLICE: Duration = Duration::from_millis(5);
 
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// What reading all of a file has shown.
+/// Knowledge that reading all of a file has given.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     filter: Option<Arc<[Bucket]>>,
@@ -91,7 +91,7 @@ impl Probe {
         }
     }
 
-    /// Returns the number of the bucket, among so many.
+    /// Returns the number of the bucket among `buckets`.
     #[inline]
     fn bucket(self, buckets: usize) -> usize {
         (self.upper.wrapping_mul(buckets as u64) >> 32) as usize
@@ -167,7 +167,7 @@ pub(super) fn candidates(known: &[Known], probes: &[Probe]) -> u64 {
     candidates
 }
 
-/// What is known of an entry, and of which version of its file.
+/// Knowledge of an entry, and the version of its file that it is about.
 #[derive(Debug, Default)]
 pub(super) struct Reading(Mutex<State>);
 

@@ -16,7 +16,7 @@ pub struct Entry {
     pub(crate) file: NamedFile,
     /// The cluster that it is the secondary index of, if it is one.
     pub(crate) cluster: Option<Arc<Cluster>>,
-    /// How keys are spelled in it, as long as it has not been read.
+    /// The spelling of its keys, as long as it has not been read.
     pub(super) spelled: Spelled,
     /// The number of the package that it is in, or 0.
     pub(crate) package: u64,
@@ -24,19 +24,19 @@ pub struct Entry {
     pub(super) unsorted: bool,
     /// The version that these were found out of.
     pub(super) inspected: Mutex<Option<FileVersion>>,
-    /// What reading all of it has shown.
+    /// The result of reading all of it.
     pub(super) reading: Reading,
 }
 
-/// How keys are spelled in a file.
+/// The spelling of the keys in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelled {
-    /// As here: every line was seen.
+    /// Keys as here: every line was seen.
     Here,
-    /// As here, as is usual in files of its kind: lines of one URL are looked for under other keys, too, and lines of many
+    /// Keys as here, as is usual in files of this kind: lines of one URL are looked for under other keys, too, and lines of many
     /// are taken as they are.
     Probably,
-    /// In any way.
+    /// Keys of any spelling.
     Somehow,
 }
 

@@ -39,18 +39,18 @@ pub struct Files {
     /// A file that has changed or is gone is a failure like any other one.
     pub(super) settled: bool,
     at_most: Option<u64>,
-    /// How much of [`MAX_KEPT`] is left.
+    /// The rest of [`MAX_KEPT`].
     room: usize,
-    /// What is known of the entries, and the urlkeys that are meant.
+    /// Knowledge of the entries, and the urlkeys that are meant.
     known: Arc<[Known]>,
     probes: Vec<Probe>,
-    /// Which of 64 entries may have one of these urlkeys.
+    /// A bit for each of 64 entries that may have one of these urlkeys.
     candidates: u64,
     /// An entry was skipped, since it is known to have no line.
     skipped: bool,
     /// Blocks are read once.
     passing: bool,
-    /// How long a read on a server may take, where other files answer as well.
+    /// The time limit of a read on a server, where other files answer as well.
     patience: Option<Duration>,
 }
 

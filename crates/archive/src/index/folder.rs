@@ -37,13 +37,13 @@ const MAX_AT_ONCE: usize = 8;
 pub struct Listing {
     /// In the order of their names.
     pub entries: Arc<[Arc<Entry>]>,
-    /// What is known of the entries.
+    /// Knowledge of the entries.
     pub(super) known: Arc<[Known]>,
     /// The packages that these are in, if that is where they are.
     pub packages: Arc<[Arc<Package>]>,
     /// Why parts cannot be read: folders, files, packages, entries of lists.
     pub failures: Arc<[String]>,
-    /// What else is wrong, in words.
+    /// Another problem, in words.
     problem: Option<String>,
     /// When the folder was listed.
     pub(crate) seen: Instant,
@@ -63,7 +63,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// Whether a file is a secondary index, by its name.
+    /// Returns whether a file is a secondary index, by its name.
     fn is_clustered(self, path: &Path) -> bool {
         self != Choice::All || is_secondary(path)
     }
@@ -84,7 +84,7 @@ impl Listing {
         !self.entries.iter().any(|entry| entry.unsorted)
     }
 
-    /// Whether blocks have numbers: there is no more than one file, and it is a cluster whose secondary index says where
+    /// Returns whether blocks have numbers: there is no more than one file, and it is a cluster whose secondary index says where
     /// its blocks begin.
     pub fn is_one_cluster(&self) -> bool {
         match &*self.entries {
@@ -307,12 +307,12 @@ impl Listing {
     }
 }
 
-/// What checking the index files at a path of this machine has shown, in words.
+/// The result of checking the index files at a path of this machine, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Files in a form that is not read: their sources fail.
     pub errors: Vec<String>,
-    /// What cannot be read at the moment, and files that are slow to search.
+    /// Files that cannot be read at the moment, and files that are slow to search.
     pub warnings: Vec<String>,
 }
 

@@ -21,7 +21,7 @@ pub enum Aliases {
     /// The urlkeys of the query are all keys.
     #[default]
     None,
-    /// Those of a URL, which are found when they are needed.
+    /// Keys of a URL, which are found when they are needed.
     Of {
         /// The URL.
         url: String,

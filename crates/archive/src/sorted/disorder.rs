@@ -1,5 +1,5 @@
 //! Samples of index files: whether they are sorted, and in a form that is read here. In others, searches find nothing
-//! where there is something, and nobody notices.
+//! where there is something, and no error says so.
 
 use std::fs::{self, File};
 use std::io;
@@ -53,12 +53,12 @@ fn version(path: &Path) -> Option<FileVersion> {
     fs::metadata(path).ok().as_ref().map(FileVersion::of)
 }
 
-/// What samples of an index file show.
+/// The result of inspecting samples of an index file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inspection {
     /// Why it cannot be searched.
     pub flaw: Option<Flaw>,
-    /// Some keys are not spelled as here.
+    /// Marks a file with keys that are not spelled as here.
     pub is_respelled: bool,
     /// Its lines are those of a secondary index in JSON, as makers of packages write them.
     pub is_hinted: bool,
@@ -71,7 +71,7 @@ pub(crate) struct Inspection {
 pub(crate) enum Flaw {
     /// Its lines are not in order, so that all of it has to be read.
     Unsorted(String),
-    /// It has another form than those that are read here.
+    /// Another form than those that are read here.
     Unread(String),
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn inspect(path: &Path, is_secondary: bool) -> Inspection {
     inspection
 }
 
-/// What the lines of a file are.
+/// Counts of the lines of a file.
 #[derive(Default)]
 struct Seen {
     lines: u64,
@@ -194,7 +194,7 @@ fn sampled(
     }
 }
 
-/// What is wrong with a file by its first line, if that is the header of a CDX file.
+/// Returns the flaw of a file by its first line, if that is the header of a CDX file.
 fn header(line: &[u8]) -> Option<Flaw> {
     let letters = line
         .strip_prefix(b" CDX ")

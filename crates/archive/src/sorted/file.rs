@@ -99,7 +99,7 @@ pub(crate) struct FileVersion {
 pub(crate) struct Snapshot {
     opened: Arc<Opened>,
     state: Arc<FileState>,
-    /// How long a part of a file on a server may take, where other files answer as well.
+    /// The time limit of a part of a file on a server, where other files answer as well.
     patience: Option<Duration>,
 }
 

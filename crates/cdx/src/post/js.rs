@@ -4,7 +4,7 @@ use super::escape::{push_base64, push_form};
 use super::json::{self, Manner};
 use super::{MAX_APPENDIX, PYWB};
 
-/// How it writes the values of JSON.
+/// Its manner of writing the values of JSON.
 const MANNER: Manner = Manner {
     keeps_empty: false,
     keeps_nameless: true,

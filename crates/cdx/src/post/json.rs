@@ -23,7 +23,7 @@ enum Value {
     Null,
 }
 
-/// How a program writes the values of JSON.
+/// The manner in which a program writes the values of JSON.
 #[derive(Clone, Copy)]
 pub(super) struct Manner {
     /// The text of `null`.

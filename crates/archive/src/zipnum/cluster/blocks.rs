@@ -37,11 +37,11 @@ pub(crate) struct Blocks {
     text: Bytes,
     /// Collects blocks that cannot be read; without it the first one ends all.
     gaps: Option<Arc<Gaps>>,
-    /// What is needed where the secondary index is a hint.
+    /// The state of reading where the secondary index is a hint.
     hint: Option<Box<Hint>>,
     /// Texts are not cached.
     passing: bool,
-    /// How long a read on a server may take.
+    /// The time limit of a read on a server.
     patience: Option<Duration>,
 }
 

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Raises the limit to what the system allows, and returns it; `None` when there is none. Each connection takes a
+/// Raises the limit to the maximum that the system allows, and returns it; `None` means no limit. Each connection takes a
 /// descriptor, each file and request of a source, and each index that is merged.
 pub(crate) fn allow_more() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);

@@ -194,7 +194,7 @@ fn before_another(folder: &Path, dir: &Path) -> Stage {
     Stage::start(&config)
 }
 
-/// Whether the folder is a failed source in all collections.
+/// Returns whether the folder is a failed source in all collections.
 fn is_failed(stage: &Stage) -> bool {
     let ask = |collection: &str| stage.get(format!("/{collection}/index?url=http://example.com/"));
     ["wacz", "cdx"].iter().all(|kind| {

@@ -69,7 +69,7 @@ struct Wanted {
     closest: Option<Timestamp>,
     /// When it was captured, where the revisit or the dedupe index says that.
     exact: Option<Timestamp>,
-    /// It answered a request with a body, which is a part of its key.
+    /// Marks an answer to a request with a body, which is a part of its key.
     sent: bool,
 }
 

@@ -38,7 +38,7 @@ fn orders() -> [Order; 3] {
     [Order::Ascending, Order::Descending, Order::Closest(moment)]
 }
 
-/// Whether a source has failed because of what it reads.
+/// Returns whether a source has failed because of the files that it reads.
 fn is_missing(source: &FileSource) -> bool {
     let all = lookup(query("http://a.com/", MatchType::Exact), Order::Ascending);
     matches!(failure(source, &all), Some(SourceError::Io(_)))

@@ -28,7 +28,7 @@ use crawlspace_archive::sorted::disorder::Disorder;
 use crawlspace_archive::sorted::line::Writer;
 use crawlspace_archive::source::{Batch, Batches, Gaps, SourceError};
 
-/// How often files are listed again for one query, since they change all the time.
+/// Maximum number of times that files are listed again for one query because they have changed.
 const LISTED_AGAIN: u32 = 4;
 
 /// A CDX or CDXJ file, a folder of them, a ZipNum cluster, or WACZ files.

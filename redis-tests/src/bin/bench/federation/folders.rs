@@ -97,7 +97,7 @@ fn url(file: u64, capture: u64) -> String {
     format!("http://site{site}.example.com/{file}/page-{capture:05}")
 }
 
-/// Writes so many indexes into a folder: packages, or CDXJ files.
+/// Writes `count` indexes into a folder: packages, or CDXJ files.
 fn write(folder: &Path, count: u64, is_packed: bool) {
     std::fs::create_dir_all(folder).expect("the folder is writable");
     for file in 0..count {

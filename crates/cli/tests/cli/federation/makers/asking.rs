@@ -113,7 +113,7 @@ pub fn by_urlkey(rows: &[Row]) -> BTreeMap<&str, Vec<&Row>> {
     all
 }
 
-/// Whether two URLs are the same but for a slash at the end of the path.
+/// Returns whether two URLs are the same but for a slash at the end of the path.
 fn is_same(one: &str, other: &str) -> bool {
     let trimmed = |url: &str| {
         let end = url.find('?').unwrap_or(url.len());

@@ -40,9 +40,9 @@ pub enum Family {
 #[derive(Clone, Copy, Debug)]
 pub enum Packs {
     Always,
-    /// From this number of lines on.
+    /// The number of lines from which on a maker does so.
     Lines(usize),
-    /// From this number of bytes on.
+    /// The number of bytes from which on a maker does so.
     Bytes(usize),
 }
 
