@@ -24,9 +24,7 @@ use crate::spelling::canonical;
 const MAX_MEMORY: usize = 256 << 20;
 /// Maximum number of urlkeys of a file that has a filter.
 const MAX_KEYS: usize = 4 << 20;
-/// Size up to which a file that stands alone is read, in bytes: its filter saves little.
-const MAX_ALONE: u64 = 16 << 20;
-/// Size up to which a file among others is read, in bytes.
+/// Size up to which a file is read, in bytes.
 const MAX_SIZE: u64 = 512 << 20;
 /// Number of files that are searched without a filter if they may grow.
 const FEW: usize = 16;
@@ -175,8 +173,16 @@ pub(super) struct Reading(Mutex<State>);
 enum State {
     #[default]
     New,
-    Waiting(Option<FileVersion>),
-    Done(Option<FileVersion>, Known),
+    Waiting {
+        version: Option<FileVersion>,
+        is_alone: bool,
+    },
+    Done {
+        version: Option<FileVersion>,
+        /// It was read to know its spelling alone.
+        is_alone: bool,
+        known: Known,
+    },
 }
 
 impl Drop for Reading {
@@ -187,7 +193,7 @@ impl Drop for Reading {
 }
 
 fn release(state: &mut State) {
-    if let State::Done(_, known) = std::mem::take(state) {
+    if let State::Done { known, .. } = std::mem::take(state) {
         USED.fetch_sub(known.size(), Ordering::Relaxed);
     }
 }
@@ -211,19 +217,26 @@ pub(super) fn known_of(entries: &[Arc<Entry>]) -> Arc<[Known]> {
         let version = entry.version();
         let mut state = lock(&entry.reading.0);
         match &*state {
-            State::Done(seen, known) if *seen == version => return useful(known, version),
-            State::Waiting(seen) if *seen == version => return Known::default(),
+            // What was read alone has no filter, which it needs among others.
+            State::Done {
+                version: seen,
+                is_alone: alone,
+                known,
+            } if *seen == version && (is_alone || !alone) => {
+                return useful(known, version);
+            }
+            State::Waiting { version: seen, .. } if *seen == version => return Known::default(),
             _ => {}
         }
         let size = version.map_or(0, |version| version.size());
         let is_eligible = entry.is_here_to_read()
-            && size <= if is_alone { MAX_ALONE } else { MAX_SIZE }
+            && size <= MAX_SIZE
             // One that is being written would be read again and again.
             && version.is_none_or(|version| version.is_settled())
             && USED.load(Ordering::Relaxed) < MAX_MEMORY;
         if is_eligible {
             release(&mut state);
-            *state = State::Waiting(version);
+            *state = State::Waiting { version, is_alone };
             drop(state);
             enqueue(entry);
         }
@@ -265,22 +278,31 @@ fn run() {
         };
         if let Some(entry) = entry.upgrade() {
             // A file that cannot be read now is searched, which says why.
-            let known = catch_unwind(AssertUnwindSafe(|| read(&entry))).unwrap_or_default();
-            finish(&entry, known.unwrap_or_default());
+            let is_alone = matches!(
+                *lock(&entry.reading.0),
+                State::Waiting { is_alone: true, .. }
+            );
+            let known = catch_unwind(AssertUnwindSafe(|| read(&entry, is_alone)));
+            finish(&entry, known.unwrap_or_default().unwrap_or_default());
         }
     }
 }
 
 fn finish(entry: &Entry, known: Known) {
     let mut state = lock(&entry.reading.0);
-    if let State::Waiting(version) = *state {
+    if let State::Waiting { version, is_alone } = *state {
         USED.fetch_add(known.size(), Ordering::Relaxed);
-        *state = State::Done(version, known);
+        *state = State::Done {
+            version,
+            is_alone,
+            known,
+        };
     }
 }
 
-/// Reads all of an entry; `None` when that fails, when it has changed, or when there is too much of it.
-fn read(entry: &Arc<Entry>) -> Option<Known> {
+/// Reads all of an entry; `None` when that fails, when it has changed, or when there is too much of it. One that stands
+/// alone needs no filter.
+fn read(entry: &Arc<Entry>, is_alone: bool) -> Option<Known> {
     let version = entry.version();
     let entries: Arc<[_]> = Arc::new([Arc::clone(entry)]);
     let files = Files::new(entries, Sought::of(Span::all()), Order::Ascending);
@@ -295,7 +317,7 @@ fn read(entry: &Arc<Entry>) -> Option<Known> {
                 let urlkey = canonical(key, &line[shape.second + 1..]);
                 let mut add = |key: &[u8]| {
                     let hash = hash(key);
-                    if hashes.last() != Some(&hash) {
+                    if !is_alone && hashes.last() != Some(&hash) {
                         hashes.push(hash);
                     }
                 };
@@ -314,7 +336,16 @@ fn read(entry: &Arc<Entry>) -> Option<Known> {
             }
         }
     }
-    (entry.current_version() == version).then(|| Known::of(hashes, is_here))
+    let known = || {
+        if is_alone {
+            return Known {
+                filter: None,
+                is_here,
+            };
+        }
+        Known::of(hashes, is_here)
+    };
+    (entry.current_version() == version).then(known)
 }
 
 #[cfg(test)]
@@ -371,7 +402,10 @@ mod tests {
             )
         };
         std::fs::write(&path, (0..2000).map(line).collect::<String>()).unwrap();
-        let known = read(&Arc::new(Entry::plain(path))).unwrap();
+        let entry = Arc::new(Entry::plain(path));
+        let alone = read(&entry, true).unwrap();
+        assert!(!alone.is_here && alone.size() == 0);
+        let known = read(&entry, false).unwrap();
         assert!(!known.is_here);
         let has = |key: &str| !known.lacks(&[Probe::new(key.as_bytes())]);
         assert!((0..2000).all(|n| has(&format!("com,example)/page/{n:05}"))));
