@@ -93,6 +93,52 @@ fn spelled_by_js(url: &str) -> Option<String> {
 /// assert_eq!(keys("http://example.com/"), ["com,example)/"]);
 /// ```
 pub fn keys(url: &str) -> Vec<String> {
+    if let Ok(own) = urlkey(url)
+        && let Some(others) = others_of_plain(url, &own)
+    {
+        return std::iter::once(own).chain(others).collect();
+    }
+    keys_of_any(url)
+}
+
+/// Returns the keys of a URL without its urlkey, `own`, where these follow from it at once; `None` for a URL that has
+/// something which any spelling changes.
+///
+/// Nearly all URLs are plain, and to parse one costs as much as to look it up.
+pub(crate) fn others_of_plain(url: &str, own: &str) -> Option<Option<String>> {
+    let (_, rest) = url
+        .split_once("://")
+        .filter(|(scheme, _)| matches!(*scheme, "http" | "https"))?;
+    let (host, path_and_query) = rest.split_at(rest.find('/')?);
+    let (name, path_and_query_of_key) = own.split_once(')')?;
+    let is_plain_byte = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    // A key that is as long and canonical has the same labels.
+    let is_plain = host.bytes().all(is_plain_byte)
+        && host.len() == name.len()
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && is_canonical(own.as_bytes())
+        && path_and_query
+            .bytes()
+            .all(|byte| is_plain_byte(byte) || b"/_?&=,:;".contains(&byte));
+    if !is_plain {
+        return None;
+    }
+    let end = path_and_query.find('?').unwrap_or(path_and_query.len());
+    let (path, query) = path_and_query.split_at(end);
+    let bare = path.strip_suffix('/').unwrap_or(path);
+    // By one spelling they are sorted as text, by another one by their names.
+    if !query.get(1..).unwrap_or_default().split('&').is_sorted() {
+        return None;
+    }
+    let own_path = if bare.is_empty() { "/" } else { bare };
+    if path_and_query_of_key.strip_prefix(own_path) != Some(query) {
+        return None;
+    }
+    let is_root = bare.is_empty();
+    Some((!is_root).then(|| [name, ")", bare, "/", query].concat()))
+}
+
+fn keys_of_any(url: &str) -> Vec<String> {
     let end = url.find(['?', '#']).unwrap_or(url.len());
     let (path, rest) = url.split_at(end);
     let other = match path.strip_suffix('/') {
@@ -377,6 +423,41 @@ mod tests {
             wrong.len(),
             wrong.join("\n")
         );
+    }
+
+    #[test]
+    fn keys_of_plain_urls_are_those_of_any_url() {
+        let hosts =
+            "http:// https:// HTTP:// ftp:// www. www2. example a 0x1 xn--a . .. :80 com 1 @";
+        let paths = "/ / / // /. ~ %7e %41 A ; jsessionid=1 , : - _ # \\";
+        let queries = "? ? & & a=1 b = id= id2= sid=";
+        let all = [hosts, paths, queries].join(" ");
+        let parts: Vec<&str> = all.split(' ').collect();
+        let mut state = 1_u64;
+        let mut next = |below: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        let mut plain = 0;
+        for n in 0..60_000 {
+            let mut url = String::new();
+            if n % 2 == 0 {
+                url.push_str("http://example.com/");
+            }
+            for _ in 0..1 + next(7) {
+                url.push_str(parts[next(parts.len())]);
+            }
+            if let Ok(own) = urlkey(&url)
+                && let Some(other) = others_of_plain(&url, &own)
+            {
+                plain += 1;
+                let keys: Vec<String> = std::iter::once(own).chain(other).collect();
+                assert_eq!(keys, keys_of_any(&url), "{url:?}");
+            }
+        }
+        assert!(plain > 2_000, "{plain}");
     }
 
     #[test]

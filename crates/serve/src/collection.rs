@@ -1,6 +1,5 @@
 //! A collection: steps that are tried one after the other.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -533,7 +532,8 @@ impl Step {
 /// keep their bytes, by which rows are sorted.
 fn readable(mut batch: Batch) -> Batch {
     for row in &mut batch {
-        if let Cow::Owned(json) = String::from_utf8_lossy(row.json()) {
+        if std::str::from_utf8(row.json()).is_err() {
+            let json = String::from_utf8_lossy(row.json());
             let columns = &row.line()[..row.line().len() - row.json().len()];
             let line = [columns, json.as_bytes()].concat();
             *row = Row::new(line.into()).unwrap_or_else(|| row.clone());

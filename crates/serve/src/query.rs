@@ -26,7 +26,7 @@ pub struct Query {
     /// Their urlkeys.
     pub keys: KeyRange,
     /// Keys of other spellings under which their captures may lie.
-    pub(crate) aliases: Aliases,
+    pub(crate) aliases: Arc<Aliases>,
     /// The first second that counts.
     pub from: Option<Timestamp>,
     /// The last second that counts.
@@ -137,7 +137,7 @@ impl Query {
     /// When it is no URL.
     pub(crate) fn aim(&mut self, url: String, match_type: MatchType) -> Result<(), BadUrl> {
         self.keys = surt::range(&url, match_type)?;
-        self.aliases = Aliases::of(&url, match_type);
+        self.aliases = Arc::new(Aliases::of(&url, match_type));
         self.url = url;
         self.match_type = match_type;
         Ok(())

@@ -47,6 +47,8 @@ pub(crate) struct Cursor {
     distance: u64,
     /// Number of invalid lines that were skipped.
     broken: u64,
+    /// The result of [`Cursor::next`], where that was called before its time.
+    ahead: Option<Result<bool, SourceError>>,
     /// Captures at the same distance, where lines are read backward but these are wanted in the order of time.
     run: Option<Box<Run>>,
 }
@@ -84,6 +86,7 @@ impl Cursor {
             shape: Shape::default(),
             distance: 0,
             broken: 0,
+            ahead: None,
             run: turned.then(Box::default),
         }
     }
@@ -156,12 +159,40 @@ impl Cursor {
     /// Continues to the next line of the query; false at the end, after which it must not be called again.
     #[inline]
     pub(crate) async fn next(&mut self) -> Result<bool, SourceError> {
+        if let Some(there) = self.ahead.take() {
+            return there;
+        }
         let Some(mut run) = self.run.take() else {
             return self.advance().await;
         };
         let there = run.next(self).await?;
         self.run = Some(run);
         Ok(there)
+    }
+
+    /// Returns whether the text that was read for the first line shows that a later span has no lines.
+    ///
+    /// Keys of one URL are neighbours as a rule, so that most of them are looked up by one read.
+    pub(super) async fn shows_no(&mut self, later: &Span) -> bool {
+        if self.unsorted || later.from < self.span.from || matches!(self.lines, Lines::Backward(_))
+        {
+            return false;
+        }
+        if self.ahead.is_none() {
+            self.ahead = Some(self.next().await);
+        }
+        let Lines::Forward(lines) = &self.lines else {
+            return false;
+        };
+        let mut text = lines.rest();
+        while let Some(end) = memchr::memchr(b'\n', text) {
+            match later.position(&text[..end]) {
+                Position::Before => text = &text[end + 1..],
+                Position::Within => return false,
+                Position::After => return true,
+            }
+        }
+        false
     }
 
     /// Continues to the next line in the direction in which lines are read.
@@ -244,7 +275,7 @@ impl Cursor {
 impl Run {
     async fn next(&mut self, back: &mut Cursor) -> Result<bool, SourceError> {
         if self.lines.is_empty() {
-            self.fill(back).await?;
+            Box::pin(self.fill(back)).await?;
         }
         let Some((head, shape)) = self.lines.pop() else {
             return Ok(false);
@@ -292,14 +323,14 @@ impl Pieces for Text {
     async fn after(&mut self, bytes: usize, into: &mut Vec<u8>) -> Result<bool, SourceError> {
         match self {
             Text::File(file) => file.after(bytes, into).await,
-            Text::Blocks(blocks) => blocks.after(bytes, into).await,
+            Text::Blocks(blocks) => Box::pin(blocks.after(bytes, into)).await,
         }
     }
 
     async fn before(&mut self, bytes: usize, into: &mut Vec<u8>) -> Result<bool, SourceError> {
         match self {
             Text::File(file) => file.before(bytes, into).await,
-            Text::Blocks(blocks) => blocks.before(bytes, into).await,
+            Text::Blocks(blocks) => Box::pin(blocks.before(bytes, into)).await,
         }
     }
 }

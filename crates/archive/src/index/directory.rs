@@ -130,6 +130,11 @@ impl Known {
         }
     }
 
+    /// Returns whether there is a filter to ask.
+    pub(super) fn has_filter(&self) -> bool {
+        self.filter.is_some()
+    }
+
     fn size(&self) -> usize {
         self.filter
             .as_ref()
@@ -175,12 +180,9 @@ enum State {
     New,
     Waiting {
         version: Option<FileVersion>,
-        is_alone: bool,
     },
     Done {
         version: Option<FileVersion>,
-        /// It was read to know its spelling alone.
-        is_alone: bool,
         known: Known,
     },
 }
@@ -202,30 +204,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns what is known of entries of this machine; those of which nothing is known are read in the background.
+/// Returns what is known of entries of this machine. Where there are several packages or many files, those of which
+/// nothing is known are read in the background.
 pub(super) fn known_of(entries: &[Arc<Entry>]) -> Arc<[Known]> {
     let (is_alone, are_few) = (entries.len() == 1, entries.len() <= FEW);
-    // What is appended to one of few files is found at once.
-    let useful = |known: &Known, version: Option<FileVersion>| Known {
-        filter: known
-            .filter
-            .clone()
-            .filter(|_| version.is_none() || !are_few),
-        ..*known
-    };
     let known = entries.iter().map(|entry| {
         let version = entry.version();
+        // What is appended to one of few files is found at once.
+        if is_alone || are_few && version.is_some() {
+            return Known::default();
+        }
         let mut state = lock(&entry.reading.0);
         match &*state {
-            // What was read alone has no filter, which it needs among others.
             State::Done {
                 version: seen,
-                is_alone: alone,
                 known,
-            } if *seen == version && (is_alone || !alone) => {
-                return useful(known, version);
-            }
-            State::Waiting { version: seen, .. } if *seen == version => return Known::default(),
+            } if *seen == version => return known.clone(),
+            State::Waiting { version: seen } if *seen == version => return Known::default(),
             _ => {}
         }
         let size = version.map_or(0, |version| version.size());
@@ -236,7 +231,7 @@ pub(super) fn known_of(entries: &[Arc<Entry>]) -> Arc<[Known]> {
             && USED.load(Ordering::Relaxed) < MAX_MEMORY;
         if is_eligible {
             release(&mut state);
-            *state = State::Waiting { version, is_alone };
+            *state = State::Waiting { version };
             drop(state);
             enqueue(entry);
         }
@@ -278,11 +273,7 @@ fn run() {
         };
         if let Some(entry) = entry.upgrade() {
             // A file that cannot be read now is searched, which says why.
-            let is_alone = matches!(
-                *lock(&entry.reading.0),
-                State::Waiting { is_alone: true, .. }
-            );
-            let known = catch_unwind(AssertUnwindSafe(|| read(&entry, is_alone)));
+            let known = catch_unwind(AssertUnwindSafe(|| read(&entry)));
             finish(&entry, known.unwrap_or_default().unwrap_or_default());
         }
     }
@@ -290,19 +281,14 @@ fn run() {
 
 fn finish(entry: &Entry, known: Known) {
     let mut state = lock(&entry.reading.0);
-    if let State::Waiting { version, is_alone } = *state {
+    if let State::Waiting { version } = *state {
         USED.fetch_add(known.size(), Ordering::Relaxed);
-        *state = State::Done {
-            version,
-            is_alone,
-            known,
-        };
+        *state = State::Done { version, known };
     }
 }
 
-/// Reads all of an entry; `None` when that fails, when it has changed, or when there is too much of it. One that stands
-/// alone needs no filter.
-fn read(entry: &Arc<Entry>, is_alone: bool) -> Option<Known> {
+/// Reads all of an entry; `None` when that fails, when it has changed, or when there is too much of it.
+fn read(entry: &Arc<Entry>) -> Option<Known> {
     let version = entry.version();
     let entries: Arc<[_]> = Arc::new([Arc::clone(entry)]);
     let files = Files::new(entries, Sought::of(Span::all()), Order::Ascending);
@@ -317,7 +303,7 @@ fn read(entry: &Arc<Entry>, is_alone: bool) -> Option<Known> {
                 let urlkey = canonical(key, &line[shape.second + 1..]);
                 let mut add = |key: &[u8]| {
                     let hash = hash(key);
-                    if !is_alone && hashes.last() != Some(&hash) {
+                    if hashes.last() != Some(&hash) {
                         hashes.push(hash);
                     }
                 };
@@ -336,16 +322,7 @@ fn read(entry: &Arc<Entry>, is_alone: bool) -> Option<Known> {
             }
         }
     }
-    let known = || {
-        if is_alone {
-            return Known {
-                filter: None,
-                is_here,
-            };
-        }
-        Known::of(hashes, is_here)
-    };
-    (entry.current_version() == version).then(known)
+    (entry.current_version() == version).then(|| Known::of(hashes, is_here))
 }
 
 #[cfg(test)]
@@ -403,9 +380,7 @@ mod tests {
         };
         std::fs::write(&path, (0..2000).map(line).collect::<String>()).unwrap();
         let entry = Arc::new(Entry::plain(path));
-        let alone = read(&entry, true).unwrap();
-        assert!(!alone.is_here && alone.size() == 0);
-        let known = read(&entry, false).unwrap();
+        let known = read(&entry).unwrap();
         assert!(!known.is_here);
         let has = |key: &str| !known.lacks(&[Probe::new(key.as_bytes())]);
         assert!((0..2000).all(|n| has(&format!("com,example)/page/{n:05}"))));

@@ -42,7 +42,7 @@ pub struct Files {
     /// The rest of [`MAX_KEPT`].
     room: usize,
     /// Knowledge of the entries, and the urlkeys that are meant.
-    known: Arc<[Known]>,
+    known: Option<Arc<[Known]>>,
     probes: Vec<Probe>,
     /// A bit for each of 64 entries that may have one of these urlkeys.
     candidates: u64,
@@ -73,7 +73,7 @@ impl Files {
             settled: false,
             at_most: None,
             room: MAX_KEPT,
-            known: Arc::new([]),
+            known: None,
             probes: Vec::new(),
             candidates: 0,
             skipped: false,
@@ -104,13 +104,12 @@ impl Files {
     /// Looks for lines in all files of a listing, but those that are known not to have any.
     pub fn of(listing: &Listing, sought: Sought, order: Order) -> Files {
         let mut files = Files::new(Arc::clone(&listing.entries), sought, order);
-        files.known = Arc::clone(&listing.known);
-        files.probes = files
-            .sought
-            .urlkeys
-            .iter()
-            .map(|key| Probe::new(key))
-            .collect();
+        // As a rule, all are known or none is.
+        if listing.known.iter().any(Known::has_filter) {
+            files.known = Some(Arc::clone(&listing.known));
+            let urlkeys = files.sought.urlkeys().iter();
+            files.probes = urlkeys.map(|key| Probe::new(key)).collect();
+        }
         files
     }
 
@@ -144,18 +143,25 @@ impl Files {
         let mut cursors = Vec::with_capacity(2);
         let span = Arc::clone(&self.sought.span);
         let has_own = is_here || entry.spelled == Spelled::Here;
-        if has_own && self.sought.urlkeys.len() <= 1 {
+        if has_own && self.sought.is_one_key() {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
         } else if self.sought.is_exact() {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
-            for span in self.sought.others().to_vec() {
-                let wanted = Wanted::Of(Arc::clone(&self.sought.urlkeys));
-                self.push(&text, &span, wanted, &mut cursors).await?;
+            // Of two that begin at a moment, the one that goes forward.
+            let last = cursors.len().saturating_sub(1);
+            for span in self.sought.others() {
+                if let Some(own) = cursors.get_mut(last)
+                    && own.shows_no(span).await
+                {
+                    continue;
+                }
+                let wanted = Wanted::Of(Arc::clone(self.sought.urlkeys()));
+                self.push(&text, span, wanted, &mut cursors).await?;
             }
         } else if entry.spelled == Spelled::Probably || self.sought.others().is_empty() {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
         } else {
-            let respelled = match (self.respelled(&text).await, &self.gaps) {
+            let respelled = match (Box::pin(self.respelled(&text)).await, &self.gaps) {
                 (Err(error), Some(gaps)) => {
                     gaps.add(error);
                     Vec::new()
@@ -177,10 +183,11 @@ impl Files {
     fn next_entry(&mut self) -> Option<(Arc<Entry>, bool)> {
         while let Some(entry) = self.entries.get(self.next) {
             if self.next.is_multiple_of(64) && !self.probes.is_empty() {
-                let known = self.known.get(self.next..).unwrap_or_default();
+                let known = self.known.as_ref().and_then(|known| known.get(self.next..));
+                let known = known.unwrap_or_default();
                 self.candidates = candidates(known, &self.probes);
             }
-            let known = self.known.get(self.next);
+            let known = self.known.as_ref().and_then(|known| known.get(self.next));
             let may_have = self.candidates >> (self.next % 64) & 1 == 1;
             if !self.probes.is_empty() && known.is_some() && !may_have {
                 self.skipped = true;

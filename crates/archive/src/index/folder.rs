@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,22 +33,22 @@ const MAX_FIRST: Duration = Duration::from_secs(2);
 const MAX_AT_ONCE: usize = 8;
 
 /// The files of a source as they were at some moment.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Listing {
     /// In the order of their names.
     pub entries: Arc<[Arc<Entry>]>,
     /// Knowledge of the entries.
     pub(super) known: Arc<[Known]>,
     /// The packages that these are in, if that is where they are.
-    pub packages: Arc<[Arc<Package>]>,
+    pub packages: Box<[Arc<Package>]>,
     /// Why parts cannot be read: folders, files, packages, entries of lists.
-    pub failures: Arc<[String]>,
+    pub failures: Box<[String]>,
     /// Another problem, in words.
     problem: Option<String>,
     /// When the folder was listed.
     pub(crate) seen: Instant,
     /// Something turned out to be another file, or gone.
-    pub(crate) is_stale: bool,
+    pub(crate) is_stale: AtomicBool,
 }
 
 /// What is read of a folder, and what a file is that is named itself.
@@ -287,7 +287,7 @@ impl Listing {
             failures: failures.into(),
             problem: None,
             seen: Instant::now(),
-            is_stale: false,
+            is_stale: AtomicBool::new(false),
         }
     }
 

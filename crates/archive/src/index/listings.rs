@@ -1,6 +1,7 @@
 //! Paths with `{coll}` in them, and what is there.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,7 @@ pub struct Listings {
     varies: bool,
     /// Stands for the name of every collection, where the path is the same for all.
     any: Arc<str>,
-    listings: RwLock<HashMap<Arc<str>, Listing>>,
+    listings: RwLock<HashMap<Arc<str>, Arc<Listing>>>,
     /// Held by whoever looks what there is.
     looking: Arc<tokio::sync::Mutex<()>>,
     look: Duration,
@@ -75,11 +76,14 @@ impl Listings {
     ///
     /// # Errors
     /// When the name of the collection cannot be part of a path.
-    pub async fn listing(self: &Arc<Self>, collection: &Arc<str>) -> Result<Listing, SourceError> {
+    pub async fn listing(
+        self: &Arc<Self>,
+        collection: &Arc<str>,
+    ) -> Result<Arc<Listing>, SourceError> {
         let name = self.name_of(collection);
         let before = self.cached(&name);
         if let Some(listing) = before.as_ref().filter(|listing| self.is_fresh(listing)) {
-            return Ok(listing.clone());
+            return Ok(Arc::clone(listing));
         }
         // One looks; meanwhile it is for others as it was.
         let turn = Arc::clone(&self.looking).try_lock_owned();
@@ -106,7 +110,7 @@ impl Listings {
     pub async fn listing_again(
         self: &Arc<Self>,
         collection: &Arc<str>,
-    ) -> Result<Listing, SourceError> {
+    ) -> Result<Arc<Listing>, SourceError> {
         let name = self.name_of(collection);
         let asked = Instant::now();
         let turn = Arc::clone(&self.looking).lock_owned().await;
@@ -119,12 +123,9 @@ impl Listings {
     }
 
     fn mark_stale(&self, name: &str) {
-        let mut listings = self
-            .listings
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(listing) = listings.get_mut(name) {
-            listing.is_stale = true;
+        let listings = self.listings.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(listing) = listings.get(name) {
+            listing.is_stale.store(true, Ordering::Relaxed);
         }
     }
 
@@ -137,7 +138,7 @@ impl Listings {
         self: &Arc<Self>,
         name: Arc<str>,
         turn: OwnedMutexGuard<()>,
-    ) -> Result<Listing, SourceError> {
+    ) -> Result<Arc<Listing>, SourceError> {
         let listings = Arc::clone(self);
         let looked = tokio::spawn(async move { listings.look(name, turn).await }).await;
         looked.unwrap_or_else(|error| Err(SourceError::Io(format!("reading broke off: {error}"))))
@@ -148,15 +149,15 @@ impl Listings {
         self: Arc<Self>,
         name: Arc<str>,
         turn: OwnedMutexGuard<()>,
-    ) -> Result<Listing, SourceError> {
+    ) -> Result<Arc<Listing>, SourceError> {
         let before = self.cached(&name);
         if let Some(listing) = before.as_ref().filter(|listing| self.is_fresh(listing)) {
-            return Ok(listing.clone());
+            return Ok(Arc::clone(listing));
         }
         let (location, choice) = (self.location_of(&name)?, self.choice);
         let net = self.net.clone();
-        let read = move || Listing::read(&location, choice, before.as_ref(), net.as_ref());
-        let listing = elsewhere(read).await?;
+        let read = move || Listing::read(&location, choice, before.as_deref(), net.as_ref());
+        let listing = Arc::new(elsewhere(read).await?);
         let mut listings = self
             .listings
             .write()
@@ -164,7 +165,7 @@ impl Listings {
         if listings.len() >= MAX_COLLECTIONS {
             listings.clear();
         }
-        listings.insert(name, listing.clone());
+        listings.insert(name, Arc::clone(&listing));
         drop(listings);
         drop(turn);
         Ok(listing)
@@ -172,13 +173,14 @@ impl Listings {
 
     fn is_fresh(&self, listing: &Listing) -> bool {
         let age = listing.seen.elapsed();
+        let is_stale = listing.is_stale.load(Ordering::Relaxed);
         let most = if listing.has_problem() {
             RETRY_REMOTE
         } else {
             REFRESH_REMOTE
         };
-        !listing.is_stale && age < self.look
-            || age < most && listing.is_remote() && !listing.is_superseded() && !listing.is_stale
+        !is_stale && age < self.look
+            || age < most && listing.is_remote() && !listing.is_superseded() && !is_stale
     }
 
     /// Whether what it leads to is there; where that depends on the collection, for those that were asked for.
@@ -194,7 +196,7 @@ impl Listings {
         problem.map_or(Ok(()), Err)
     }
 
-    fn cached(&self, name: &str) -> Option<Listing> {
+    fn cached(&self, name: &str) -> Option<Arc<Listing>> {
         let listings = self.listings.read().unwrap_or_else(PoisonError::into_inner);
         listings.get(name).cloned()
     }

@@ -34,7 +34,13 @@ impl Files {
         disorder: Arc<Disorder>,
     ) -> Batches {
         batches(writer, |rows| {
-            scan(self, at_most.unwrap_or(u64::MAX), rows, broken, disorder)
+            scan(
+                Box::new(self),
+                at_most.unwrap_or(u64::MAX),
+                rows,
+                broken,
+                disorder,
+            )
         })
     }
 
@@ -62,7 +68,7 @@ struct Cursors {
 }
 
 async fn scan(
-    mut files: Files,
+    mut files: Box<Files>,
     at_most: u64,
     rows: Rows,
     broken: Arc<AtomicU64>,
@@ -83,7 +89,8 @@ async fn scan(
         (None, error) => Err(error),
     };
     loop {
-        let begun = match files.cursors().await {
+        // What it may await takes the most room: small allocations cost the least.
+        let begun = match Box::pin(files.cursors()).await {
             Ok(Some(begun)) => begun,
             Ok(None) => break,
             Err(error) => {

@@ -173,9 +173,8 @@ fn ranges(url: &str, below: bool) -> Vec<KeyRange> {
 pub struct Sought {
     /// The span of the urlkeys.
     pub span: Arc<Span>,
-    /// The urlkeys of captures that are meant; empty where the span says it.
-    pub(super) urlkeys: Arc<[Box<[u8]>]>,
-    aliases: Aliases,
+    urlkeys: OnceLock<Arc<[Box<[u8]>]>>,
+    aliases: Arc<Aliases>,
     moments: (Option<Timestamp>, Option<Timestamp>),
     others: OnceLock<Vec<Arc<Span>>>,
 }
@@ -184,26 +183,13 @@ impl Sought {
     /// Looks for the urlkeys of a range between two moments, and for their aliases.
     pub fn new(
         keys: &KeyRange,
-        aliases: &Aliases,
+        aliases: &Arc<Aliases>,
         first: Option<Timestamp>,
         last: Option<Timestamp>,
     ) -> Sought {
         let mut sought = Sought::of(Span::of(keys, first, last));
         sought.moments = (first, last);
-        sought.urlkeys = match aliases {
-            Aliases::One { urlkeys, .. } => {
-                urlkeys.iter().map(|key| key.as_bytes().into()).collect()
-            }
-            Aliases::Of {
-                match_type: MatchType::Exact,
-                ..
-            } => {
-                let key = keys.from.strip_suffix(b" ").unwrap_or(&keys.from);
-                Arc::new([key.into()])
-            }
-            Aliases::None | Aliases::Of { .. } | Aliases::Many(_) => Arc::new([]),
-        };
-        sought.aliases = aliases.clone();
+        sought.aliases = Arc::clone(aliases);
         sought
     }
 
@@ -211,11 +197,28 @@ impl Sought {
     pub(crate) fn of(span: Span) -> Sought {
         Sought {
             span: Arc::new(span),
-            urlkeys: Arc::new([]),
-            aliases: Aliases::None,
+            urlkeys: OnceLock::new(),
+            aliases: Arc::default(),
             moments: (None, None),
             others: OnceLock::new(),
         }
+    }
+
+    /// Returns the urlkeys of captures that are meant; none where the span says it.
+    pub(super) fn urlkeys(&self) -> &Arc<[Box<[u8]>]> {
+        self.urlkeys.get_or_init(|| match &*self.aliases {
+            Aliases::One { urlkeys, .. } => {
+                urlkeys.iter().map(|key| key.as_bytes().into()).collect()
+            }
+            Aliases::Of { .. } if self.is_exact() => Arc::new([self.own_key().into()]),
+            Aliases::None | Aliases::Of { .. } | Aliases::Many(_) => Arc::new([]),
+        })
+    }
+
+    /// The urlkey, where there is one.
+    fn own_key(&self) -> &[u8] {
+        let from = &self.span.from;
+        memchr::memchr(b' ', from).map_or(from, |end| &from[..end])
     }
 
     /// Returns the spans of keys in other spellings.
@@ -225,23 +228,42 @@ impl Sought {
         let spans = |aliases: &Aliases| match aliases {
             Aliases::One { keys, .. } => {
                 let exact = |key: &String| KeyRange {
-                    from: format!("{key} ").into(),
-                    to: format!("{key}!").into(),
+                    from: [key.as_bytes(), b" "].concat(),
+                    to: [key.as_bytes(), b"!"].concat(),
                 };
                 keys.iter().map(|key| span_of(&exact(key))).collect()
             }
             Aliases::Many(ranges) => ranges.iter().map(span_of).collect(),
             Aliases::None | Aliases::Of { .. } => Vec::new(),
         };
-        self.others.get_or_init(|| match &self.aliases {
-            Aliases::Of { url, match_type } => spans(&Aliases::found(url, *match_type)),
+        self.others.get_or_init(|| match &*self.aliases {
+            Aliases::Of { url, match_type } => {
+                let own = std::str::from_utf8(self.own_key()).ok();
+                let own = own.filter(|_| self.is_exact());
+                match own.and_then(|own| spelling::others_of_plain(url, own)) {
+                    Some(other) => spans(&Aliases::One {
+                        keys: other.into_iter().collect(),
+                        urlkeys: Vec::new(),
+                    }),
+                    None => spans(&Aliases::found(url, *match_type)),
+                }
+            }
             aliases => spans(aliases),
         })
     }
 
+    /// Returns whether captures that are meant have one urlkey, or the span says which.
+    pub(super) fn is_one_key(&self) -> bool {
+        !matches!(&*self.aliases, Aliases::One { urlkeys, .. } if urlkeys.len() > 1)
+    }
+
     /// Returns whether captures of one URL are meant.
     pub(super) fn is_exact(&self) -> bool {
-        !self.urlkeys.is_empty()
+        match &*self.aliases {
+            Aliases::One { urlkeys, .. } => !urlkeys.is_empty(),
+            Aliases::Of { match_type, .. } => *match_type == MatchType::Exact,
+            Aliases::None | Aliases::Many(_) => false,
+        }
     }
 }
 

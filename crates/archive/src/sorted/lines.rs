@@ -196,6 +196,11 @@ impl<P: Pieces> Forward<P> {
         trimmed(&self.buffer[self.line.clone()])
     }
 
+    /// Returns the text that was read, from the line that was found last on.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.buffer[self.line.start..]
+    }
+
     #[inline]
     pub(crate) async fn next(&mut self) -> Result<bool, SourceError> {
         loop {

@@ -44,7 +44,7 @@ pub(crate) async fn search(
         let middle = low + (high - low) / 2;
         let (at, before) = match known(pivots.get(node), key) {
             Some(known) => known,
-            None => look(file, begin_of, key, node, middle..high).await?,
+            None => Box::pin(look(file, begin_of, key, node, middle..high)).await?,
         };
         node = node.saturating_mul(2);
         if before {

@@ -88,24 +88,27 @@ impl Step {
 }
 
 /// Waits for something that wakes whoever waits for it, which others do meanwhile.
-pub(crate) async fn outcome<T: Send + 'static>(
+///
+/// A look-up is one future, which has room for everything that it may await. What is awaited here lies elsewhere, so that
+/// look-ups in memory stay small.
+pub(crate) fn outcome<T: Send + 'static>(
     awaited: impl Future<Output = T> + Send + 'static,
-) -> T {
+) -> impl Future<Output = T> {
     let came = Arc::new(Mutex::new(None));
     let slot = Arc::clone(&came);
-    let mut awaited = Some(async move {
+    let awaited = async move {
         let outcome = awaited.await;
         *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-    });
-    poll_fn(|_| {
+    };
+    let mut awaited = Some(awaited.boxed());
+    poll_fn(move |_| {
         if let Some(awaited) = awaited.take() {
-            AWAITED.set(Some(awaited.boxed()));
+            AWAITED.set(Some(awaited));
             return Poll::Pending;
         }
         let outcome = came.lock().unwrap_or_else(PoisonError::into_inner).take();
         outcome.map_or(Poll::Pending, Poll::Ready)
     })
-    .await
 }
 
 /// Takes `bytes` off what may still be read in this step, before they are read. Pauses when nothing is left.

@@ -105,7 +105,7 @@ impl<'a> Given<'a> {
         Ok(Query {
             url: absolute(&url).into_owned(),
             match_type,
-            aliases: Aliases::of(&url, match_type),
+            aliases: Arc::new(Aliases::of(&url, match_type)),
             keys,
             from: self.from()?,
             to: self.to()?,

@@ -1,5 +1,7 @@
 //! What a request other than `GET` is looked up by.
 
+use std::sync::Arc;
+
 use crawlspace_archive::index::Aliases;
 use crawlspace_cdx::surt::MatchType;
 use crawlspace_cdx::{post, surt};
@@ -43,10 +45,10 @@ impl ClientRequest {
         let url = post::lookup_url(&query.url, self.method.as_str(), media, &body);
         query.keys =
             surt::range(&url, query.match_type).map_err(|bad| BadQuery(format!("url: {bad}")))?;
-        query.aliases = match query.match_type {
+        query.aliases = Arc::new(match query.match_type {
             MatchType::Exact => Aliases::of_request(&query.url, self.method.as_str(), media, &body),
             match_type => Aliases::of(&url, match_type),
-        };
+        });
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Rows as text, and answers with them or with why there are none.
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -9,6 +10,7 @@ use http::header::{
 };
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Frame;
+use memchr::memmem::Finder;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::body::{Body, Broken, Ready, frames, ready, whole};
@@ -81,7 +83,12 @@ impl Writer {
             self.fields.is_none() && !self.no_source && !has_numeric_status(row.json());
         match self.output {
             Output::Cdxj if is_as_stored => {
-                into.extend_from_slice(String::from_utf8_lossy(row.line()).as_bytes());
+                match std::str::from_utf8(row.line()) {
+                    Ok(line) => into.extend_from_slice(line.as_bytes()),
+                    Err(_) => {
+                        into.extend_from_slice(String::from_utf8_lossy(row.line()).as_bytes())
+                    }
+                }
                 into.push(b'\n');
             }
             Output::Json if is_as_stored && !names_itself(row.json()) => {
@@ -186,9 +193,9 @@ impl Writer {
 
 /// Returns true if the JSON may have a status that is a number. The writer makes it a string, as pywb does.
 fn has_numeric_status(json: &[u8]) -> bool {
-    const NAME: &[u8] = b"\"status\"";
-    memchr::memmem::find_iter(json, NAME).any(|at| {
-        let mut value = json[at + NAME.len()..].iter();
+    static NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"status\""));
+    NAME.find_iter(json).any(|at| {
+        let mut value = json[at + NAME.needle().len()..].iter();
         let first = value.find(|byte| !matches!(byte, b' ' | b'\t' | b':'));
         first.is_some_and(|&byte| byte == b'-' || byte.is_ascii_digit())
     })
@@ -201,8 +208,9 @@ fn is_integer(json: &str) -> bool {
 
 /// Whether the JSON has members of the names that the columns before it have.
 fn names_itself(json: &[u8]) -> bool {
-    memchr::memmem::find(json, b"\"urlkey\"").is_some()
-        || memchr::memmem::find(json, b"\"timestamp\"").is_some()
+    static NAMES: LazyLock<[Finder<'static>; 2]> =
+        LazyLock::new(|| [b"\"urlkey\"" as &[u8], b"\"timestamp\""].map(Finder::new));
+    NAMES.iter().any(|name| name.find(json).is_some())
 }
 
 /// The answer with rows, a line each.

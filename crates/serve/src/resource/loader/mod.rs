@@ -162,7 +162,7 @@ impl Archives {
         wanted
     }
 
-    async fn listing(&self, location: &Location, of: &str) -> Result<Listing, SourceError> {
+    async fn listing(&self, location: &Location, of: &str) -> Result<Arc<Listing>, SourceError> {
         self.packages.at(location).listing(&Arc::from(of)).await
     }
 

@@ -482,7 +482,7 @@ impl Wanted {
                 from: format!("{key} ").into(),
                 to: format!("{key}!").into(),
             };
-            query.aliases = Aliases::of_row(&self.uri, key, method, body);
+            query.aliases = Arc::new(Aliases::of_row(&self.uri, key, method, body));
         }
         query.order = Order::Closest(self.closest.unwrap_or_else(Timestamp::now));
         Ok(query)

@@ -20,12 +20,9 @@ use crawlspace_archive::timestamp::Timestamp;
 
 /// One that looks for files whenever it is asked.
 fn watching(path: &Path) -> FileSource {
-    FileSource {
-        listings: Arc::new(
-            Listings::new(path.to_owned(), Choice::All).with_age(std::time::Duration::ZERO),
-        ),
-        ..FileSource::new(path.to_owned(), identity())
-    }
+    let listings = Listings::new(path.to_owned(), Choice::All);
+    let listings = listings.with_age(std::time::Duration::ZERO);
+    FileSource::of(Arc::new(listings), identity())
 }
 
 fn count(source: &FileSource) -> usize {

@@ -33,7 +33,11 @@ const LISTED_AGAIN: u32 = 4;
 
 /// A CDX or CDXJ file, a folder of them, a ZipNum cluster, or WACZ files.
 #[derive(Clone, Debug)]
-pub struct FileSource {
+pub struct FileSource(Arc<Parts>);
+
+/// The parts of a source. Queries share them by one counter, since processors hand that to each other.
+#[derive(Debug)]
+struct Parts {
     identity: Identity,
     listings: Arc<Listings>,
     broken: Arc<AtomicU64>,
@@ -49,19 +53,19 @@ impl FileSource {
 
     /// Files, wherever they are.
     pub(crate) fn of(listings: Arc<Listings>, identity: Identity) -> FileSource {
-        FileSource {
+        FileSource(Arc::new(Parts {
             identity,
             listings,
             broken: Arc::default(),
             disorder: Arc::default(),
-        }
+        }))
     }
 
     /// Asks all files; when one of them turns out to have changed since it was listed, those of a new listing.
     async fn ask(&self, lookup: &Arc<Lookup>) -> Result<Rows, SourceError> {
         let listing = self.listing(lookup).await?;
         let gaps = Arc::new(Gaps::default());
-        let (ordered, batches) = self.scan_all(listing, lookup, &gaps, false);
+        let (ordered, batches) = self.scan_all(&listing, lookup, &gaps, false);
         let again = Again {
             source: self.clone(),
             lookup: Arc::clone(lookup),
@@ -101,7 +105,7 @@ impl FileSource {
     /// Scans all files of a listing: whether the rows come in the order of the look-up, and the rows.
     fn scan_all(
         &self,
-        listing: Listing,
+        listing: &Listing,
         lookup: &Lookup,
         gaps: &Arc<Gaps>,
         settled: bool,
@@ -112,7 +116,7 @@ impl FileSource {
             Order::Closest(_) if !sought.span.one_key => Order::Ascending,
             order => order,
         };
-        let disorder = self.disorder.problem();
+        let disorder = self.0.disorder.problem();
         for failure in listing.failures.iter().chain(&disorder) {
             gaps.add(SourceError::Io(failure.clone()));
         }
@@ -120,24 +124,24 @@ impl FileSource {
         let is_sorted = listing.is_sorted() && disorder.is_none();
         let ordered = order == lookup.order && is_sorted;
         let at_most = lookup.at_most.filter(|_| ordered);
-        let files = Files::of(&listing, sought, order)
+        let files = Files::of(listing, sought, order)
             .at_most(at_most)
-            .within(self.identity.limits.first)
+            .within(self.0.identity.limits.first)
             .with_gaps(Arc::clone(gaps), settled);
         (ordered, self.scan(files, at_most))
     }
 
-    pub(super) async fn listing(&self, lookup: &Lookup) -> Result<Listing, SourceError> {
-        self.listings.listing(&lookup.collection).await
+    pub(super) async fn listing(&self, lookup: &Lookup) -> Result<Arc<Listing>, SourceError> {
+        self.0.listings.listing(&lookup.collection).await
     }
 
     pub(super) fn scan(&self, files: Files, at_most: Option<u64>) -> Batches {
-        let (broken, disorder) = (Arc::clone(&self.broken), Arc::clone(&self.disorder));
+        let (broken, disorder) = (Arc::clone(&self.0.broken), Arc::clone(&self.0.disorder));
         files.rows(self.writer(), at_most, broken, disorder)
     }
 
     pub(super) fn writer(&self) -> Writer {
-        Writer::new(Arc::clone(&self.identity.members))
+        Writer::new(Arc::clone(&self.0.identity.members))
     }
 }
 
@@ -152,13 +156,13 @@ struct Again {
 impl Again {
     async fn scan(&mut self) -> Result<(bool, Batches), SourceError> {
         self.left -= 1;
-        let listings = &self.source.listings;
+        let listings = &self.source.0.listings;
         let listing = listings.listing_again(&self.lookup.collection).await?;
         self.gaps.clear();
         let settled = self.left == 0;
         Ok(self
             .source
-            .scan_all(listing, &self.lookup, &self.gaps, settled))
+            .scan_all(&listing, &self.lookup, &self.gaps, settled))
     }
 }
 
@@ -168,12 +172,12 @@ impl Source for FileSource {
     }
 
     fn health(&self) -> Result<(), String> {
-        self.listings.health()?;
-        self.disorder.problem().map_or(Ok(()), Err)
+        self.0.listings.health()?;
+        self.0.disorder.problem().map_or(Ok(()), Err)
     }
 
     fn broken(&self) -> u64 {
-        self.broken.load(Memory::Relaxed)
+        self.0.broken.load(Memory::Relaxed)
     }
 
     fn blocks(&self) -> Option<&dyn Blocks> {

@@ -8,7 +8,7 @@ use futures_util::{FutureExt, StreamExt};
 
 use super::super::file::FileSource;
 use crate::source::{self, Lookup, Rows};
-use crawlspace_archive::index::{Aliases, Files, Sought};
+use crawlspace_archive::index::{Files, Sought};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::SourceError;
 
@@ -78,7 +78,7 @@ impl FileSource {
             ));
         }
         let query = &lookup.query;
-        let sought = Sought::new(&query.keys, &Aliases::None, query.from, query.to);
-        Ok(Files::new(listing.entries, sought, Order::Ascending).only(some))
+        let sought = Sought::new(&query.keys, &Arc::default(), query.from, query.to);
+        Ok(Files::new(Arc::clone(&listing.entries), sought, Order::Ascending).only(some))
     }
 }
