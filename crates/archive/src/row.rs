@@ -21,6 +21,7 @@ pub struct Row {
     second: u32,
     /// The number of the package that it was read from, or 0.
     package: u64,
+    is_respelled: bool,
 }
 
 impl PartialEq for Row {
@@ -48,6 +49,7 @@ impl Row {
             second: u32::try_from(second).ok().filter(|_| shaped)?,
             line,
             package: 0,
+            is_respelled: false,
         })
     }
 
@@ -63,13 +65,25 @@ impl Row {
             key: key.min(second.saturating_sub(1)),
             second,
             package: 0,
+            is_respelled: false,
         }
     }
 
-    /// Adds the number of the package that the row was read from, or 0.
-    pub(crate) fn in_package(mut self, package: u64) -> Row {
-        self.package = package;
+    /// Adds the number of the package that the row was read from, or 0, and whether its maker spelled the urlkey
+    /// otherwise.
+    pub(crate) fn read_from(mut self, package: u64, is_respelled: bool) -> Row {
+        (self.package, self.is_respelled) = (package, is_respelled);
         self
+    }
+
+    /// Adds what is known of the row that this one was made of.
+    pub fn made_of(self, other: &Row) -> Row {
+        self.read_from(other.package, other.is_respelled)
+    }
+
+    /// Returns whether the maker of the index spelled the urlkey otherwise.
+    pub fn is_respelled(&self) -> bool {
+        self.is_respelled
     }
 
     /// Returns the number of the package that the row was read from, or 0. It never leaves this process.

@@ -13,6 +13,8 @@ use memchr::memmem::Finder;
 use serde::Deserialize;
 use url::Url;
 
+use crate::row::Row;
+
 /// A way in which a family of programs spells urlkeys.
 pub struct Spelling {
     /// The programs that use it.
@@ -250,6 +252,89 @@ fn respelled(key: &[u8], rest: &[u8]) -> Option<String> {
     None
 }
 
+/// Returns the keys of a row besides its own: the urlkey of its URL, and the key that the maker of the index wrote, as
+/// far as they are others.
+///
+/// Access rules and tags are asked about each of them. Nearly all rows have none, which costs less than to parse a URL.
+pub fn other_keys(row: &Row) -> Vec<Vec<u8>> {
+    if !row.is_respelled() && is_plainly_of(row.urlkey(), row.json()) {
+        return Vec::new();
+    }
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    let mut add = |key: Option<String>| {
+        let other = key
+            .map(String::into_bytes)
+            .filter(|key| key != row.urlkey() && !key.contains(&b' '));
+        if let Some(key) = other.filter(|key| !keys.contains(key)) {
+            keys.push(key);
+        }
+    };
+    let url = row.field("url");
+    add(urlkey(&url).ok());
+    if row.is_respelled() {
+        let method = row.field("method");
+        if !method.is_empty() && method != "GET" {
+            let body = row.field("requestBody");
+            add(Some(js_request(&url, &method, &body).0));
+            add(js_stored(&url, &method, &body));
+        }
+        add(Some(warcio_js(&url)));
+    }
+    keys
+}
+
+/// Returns whether it shows at once that a key is the urlkey of the URL in the JSON of a row.
+fn is_plainly_of(key: &[u8], json: &[u8]) -> bool {
+    static NAMES: LazyLock<[Finder<'static>; 2]> =
+        LazyLock::new(|| [b"\"url\"" as &[u8], b"\"original\""].map(Finder::new));
+    // The first member is one of the row, wherever others of that name are.
+    let url = json
+        .strip_prefix(b"{\"url\":")
+        .and_then(|rest| rest.trim_ascii_start().strip_prefix(b"\"http"));
+    let Some(url) = url else {
+        return false;
+    };
+    let Some(end) = memchr::memchr(b'"', url) else {
+        return false;
+    };
+    // Without escapes, no other member can have one of its names.
+    let has_other = NAMES.iter().any(|name| name.find(&url[end..]).is_some());
+    if has_other || memchr::memchr(b'\\', json).is_some() {
+        return false;
+    }
+    let url = &url[..end];
+    let url = url.strip_prefix(b"s").unwrap_or(url);
+    let Some(url) = url.strip_prefix(b"://") else {
+        return false;
+    };
+    let Some(slash) = memchr::memchr(b'/', url) else {
+        return false;
+    };
+    let (host, path_and_query) = url.split_at(slash);
+    let host = host.strip_prefix(b"www.").unwrap_or(host);
+    let name = key.get(..host.len()).unwrap_or_default();
+    let path_of_key = key.get(host.len()..).unwrap_or_default();
+    path_of_key.strip_prefix(b")") == Some(path_and_query)
+        && is_canonical(key)
+        && is_reversed(host, name)
+}
+
+/// Returns whether a name has the labels of a host in the reverse order, with commas between them.
+fn is_reversed(host: &[u8], name: &[u8]) -> bool {
+    let mut left = name;
+    for label in host.rsplit(|byte| *byte == b'.') {
+        let Some(rest) = left.strip_prefix(label) else {
+            return false;
+        };
+        left = match rest {
+            [] => rest,
+            [b',', rest @ ..] => rest,
+            _ => return false,
+        };
+    }
+    left.is_empty() && host.len() == name.len()
+}
+
 /// Returns the key of a request with a body as warcio for JavaScript spells it, and its urlkey. `body` is what the field
 /// `requestBody` has.
 pub(crate) fn js_request(url: &str, method: &str, body: &str) -> (String, Option<String>) {
@@ -458,6 +543,46 @@ mod tests {
             }
         }
         assert!(plain > 2_000, "{plain}");
+    }
+
+    #[test]
+    fn other_keys_of_a_row_are_those_of_its_url() {
+        let mut hidden = 0;
+        for (url, js, _) in vectors() {
+            let Ok(own) = urlkey(&url) else { continue };
+            let json = serde_json::json!({ "url": url, "mime": "text/html" });
+            for key in [&own, "com,example)/", "com,example)/a", &js] {
+                if key.contains(' ') {
+                    continue;
+                }
+                let row = Row::new(format!("{key} 2020 {json}").into()).unwrap();
+                let expected: Vec<_> = (*key != own)
+                    .then(|| own.clone().into_bytes())
+                    .into_iter()
+                    .collect();
+                assert_eq!(other_keys(&row), expected, "{url:?} under {key:?}");
+                hidden += usize::from(!expected.is_empty());
+            }
+            let row = Row::new(format!("{own} 2020 {json}").into()).unwrap();
+            let row = row.read_from(0, true);
+            let has_js = other_keys(&row).contains(&js.clone().into_bytes());
+            assert!(has_js || js == own || js.contains(' '), "{url:?}");
+        }
+        assert!(hidden > 500);
+        for json in [
+            r#"{"url": "http://example.com/a", "url": "http://hidden.com/"}"#,
+            r#"{"url": "http://example.com/a", "\u0075rl": "http://hidden.com/"}"#,
+            r#"{"x": {"url": "http://example.com/a"}, "original": "http://hidden.com/"}"#,
+        ] {
+            let row = Row::new(format!("com,example)/a 2020 {json}").into()).unwrap();
+            let shown = row.field("url");
+            let key = urlkey(&shown).map_or_else(|_| Vec::new(), String::into_bytes);
+            let is_own = key == row.urlkey();
+            assert!(
+                is_own || key.is_empty() || other_keys(&row).contains(&key),
+                "{json}: {shown}"
+            );
+        }
     }
 
     #[test]

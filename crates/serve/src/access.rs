@@ -89,6 +89,21 @@ impl Access {
         tag_filters: &[String],
         mut rows: Batch,
     ) -> Result<Batch, AccessError> {
+        let mut passed = self.passes(point, tag_filters, &rows).await?.into_iter();
+        rows.retain(|_| passed.next().unwrap_or(false));
+        Ok(rows)
+    }
+
+    /// Returns whether each of some rows passes an access point and filters by tags.
+    ///
+    /// # Errors
+    /// Those of [`Access::filter`].
+    pub async fn passes(
+        &self,
+        point: Option<&str>,
+        tag_filters: &[String],
+        rows: &[Row],
+    ) -> Result<Vec<bool>, AccessError> {
         let filter = Filter {
             point: point.map(str::as_bytes),
             specs: tag_filters.iter().map(String::as_bytes).collect(),
@@ -97,11 +112,16 @@ impl Access {
             drop_bad_lines: true,
             ..Filter::default()
         };
-        // Two of them would be taken for two rows, and the answer for another row then.
-        rows.retain(|row| !row.line().contains(&b'\n'));
+        // Each of these would be taken for two rows, and the answer for another row then.
+        let is_one_line = |row: &Row| !row.line().contains(&b'\n');
+        let asked: Batch = rows
+            .iter()
+            .filter(|row| is_one_line(row))
+            .cloned()
+            .collect();
         let all = async {
-            let mut passed = Vec::with_capacity(rows.len());
-            for part in parts(&rows) {
+            let mut passed = Vec::with_capacity(asked.len());
+            for part in parts(&asked) {
                 passed.extend(self.verdicts(&filter, part).await?);
             }
             Ok(passed)
@@ -116,8 +136,8 @@ impl Access {
             }
         };
         let mut passed = passed.into_iter();
-        rows.retain(|_| passed.next().unwrap_or(false));
-        Ok(rows)
+        let answer = |row: &Row| is_one_line(row) && passed.next().unwrap_or(false);
+        Ok(rows.iter().map(answer).collect())
     }
 
     /// Whether it could be said which rows pass, when there are none: otherwise a client would learn from an error

@@ -8,12 +8,13 @@ use super::access::{Access, AccessError};
 use super::config;
 use super::figures::Requests;
 use super::fuzzy;
+pub(crate) use super::gate::Rows;
+use super::gate::{Gate, Seen};
 use super::group::{Group, Member, Part, Report, Unanswered, kept_rows};
 use super::memory::Full;
 use super::operations::{Operations, Reorder, SORTED, Unsorted};
 use super::packages::Packages;
 use super::reason::Reason;
-use super::rules::{self, Rules};
 use super::sources::{self, DedupeSource, Identity};
 use crate::query::{BadQuery, PAGE_OF_BLOCKS, Query, Selection};
 use crate::source::Lookup;
@@ -21,7 +22,6 @@ use crawlspace_archive::net::Net;
 use crawlspace_archive::row::{self, Row};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::{Batch, Limits, SourceError};
-use crawlspace_archive::timestamp::Timestamp;
 
 /// A collection.
 pub struct Collection {
@@ -31,9 +31,9 @@ pub struct Collection {
     pub steps: Vec<Step>,
     /// What was asked of it so far.
     pub requests: Requests,
-    access: Option<Access>,
+    /// What readers get.
+    pub(crate) gate: Gate,
     access_point: Option<String>,
-    rules: Option<Arc<Rules>>,
     /// Whether similar URLs are looked for where there is no row.
     fuzzy: bool,
     /// What knows where originals of revisits are, besides its sources.
@@ -49,9 +49,6 @@ pub struct Step {
     /// The first dedupe index among the sources.
     dedupe: Option<DedupeSource>,
 }
-
-/// Rows of an answer, which ends with an error when its access point cannot be asked.
-pub(crate) type Rows = BoxStream<'static, Result<Batch, Failure>>;
 
 /// Why a query has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,8 +120,7 @@ impl Collection {
             requests: Requests::default(),
             // Without a tag space it is that of access rules alone.
             access_point: config.access_point.clone().filter(|_| access.is_some()),
-            access,
-            rules: config.rules.clone(),
+            gate: Gate::new(access, config.rules.clone(), config.lends_hidden),
             fuzzy: config.fuzzy,
             originals: config.dedupe.as_deref().map(originals),
         })
@@ -140,31 +136,6 @@ impl Collection {
         self.steps.iter().find_map(|step| step.dedupe.as_ref())
     }
 
-    /// Whether an access rule blocks the record of a row.
-    pub(crate) fn blocks_record(&self, row: &Row) -> bool {
-        let access = |rules: &Arc<Rules>| rules.access(row, Timestamp::now(), &mut None);
-        self.rules.as_ref().map(access) == Some(rules::Access::Block)
-    }
-
-    /// Whether access rules hide the capture of a urlkey at 14 digits, or block its record.
-    pub(crate) fn hides(&self, urlkey: &[u8], timestamp: &[u8]) -> bool {
-        let now = Timestamp::now();
-        let verdict = |rules: &Arc<Rules>| rules.verdict(urlkey, timestamp, now).0;
-        self.rules
-            .as_ref()
-            .is_some_and(|rules| verdict(rules) > rules::Access::Allow)
-    }
-
-    /// What access rules say to readers who look for a capture of a urlkey at a moment, and to whom there is none.
-    pub(crate) fn public_message(&self, urlkey: &[u8], moment: Timestamp) -> Option<&str> {
-        let timestamp = moment.to_string();
-        let rules = self.rules.as_ref()?;
-        match rules.verdict(urlkey, timestamp.as_bytes(), Timestamp::now()) {
-            (rules::Access::Exclude, message) => message,
-            _ => None,
-        }
-    }
-
     /// The query as this collection understands it: its access point stands for one that is not said.
     ///
     /// # Errors
@@ -176,7 +147,7 @@ impl Collection {
         if query.fuzzy == Some(true) && !self.fuzzy {
             query.ignored.push("allowFuzzy".to_owned());
         }
-        if self.access.is_none() {
+        if !self.gate.has_tags() {
             if query.point.is_some() {
                 let why = "the collection has no access points (tags: in its configuration)";
                 return Err(AccessError::NoPoint(why.to_owned()).into());
@@ -242,6 +213,34 @@ impl Collection {
         }
     }
 
+    /// Rows of one step that may be originals of revisits, some of which a reader of them may not see if the collection
+    /// lends what is hidden. They never leave as rows.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub(crate) async fn candidates(
+        &self,
+        step: &Step,
+        query: &Arc<Query>,
+    ) -> Result<BoxStream<'static, Batch>, Failure> {
+        let report = Report::default();
+        if self.gate.lends_hidden() {
+            let lookup = self.lookup(query, false, None);
+            return Ok(step.group.ask(&lookup, &Part::All, &report).await.boxed());
+        }
+        let gate = self.gate.clone();
+        let open = move |batch: Seen| {
+            let mut rows: Batch = batch.into_iter().collect();
+            rows.retain(|row| !gate.blocks_record(row));
+            rows
+        };
+        let rows = self.step(step, query, &report).await?;
+        let until_failure = rows.take_while(|batch| std::future::ready(batch.is_ok()));
+        Ok(until_failure
+            .map(move |batch| batch.map(&open).unwrap_or_default())
+            .boxed())
+    }
+
     async fn or_similar(
         &self,
         rows: Rows,
@@ -258,9 +257,9 @@ impl Collection {
                 rows => rows?,
             };
             if let Some(rows) = some(rows).await? {
-                let marked = rows.map(|batch: Result<Batch, Failure>| {
-                    let rows = batch?.into_iter();
-                    Ok(rows.map(|row| row.with(r#""is_fuzzy": "1""#)).collect())
+                let marked = rows.map(|batch: Result<Seen, Failure>| {
+                    let marked = |row: Row| row.with(r#""is_fuzzy": "1""#);
+                    Ok(batch?.map(|rows| rows.into_iter().map(marked).collect()))
                 });
                 return Ok(marked.boxed());
             }
@@ -280,25 +279,16 @@ impl Collection {
         let ascending = query.needs_ascending() || part != Part::All;
         let lookup = self.lookup(query, ascending, wanted.map(|n| n.saturating_add(skipped)));
         let found = step.group.ask(&lookup, &part, report).await;
-        let mut rows: Rows = found.map(|batch| Ok(readable(batch))).boxed();
+        let found = found.map(readable).boxed();
         if matches!(part, Part::Index(_)) {
-            return Ok(self::part(rows, skipped, wanted));
+            return Ok(self::part(self.gate.blocks(found), skipped, wanted));
         }
-        if let Some(access) = self.access.clone()
-            && (query.point.is_some() || !query.tag_filters.is_empty())
-        {
-            rows = visible(rows, access, query);
-        }
-        if let Some(rules) = self.rules.clone() {
-            let mut near = None;
-            let allowed = move |batch: Result<_, _>| Ok(allowed(batch?, &rules, &mut near));
-            rows = rows.map(allowed).boxed();
-        }
+        let mut rows = self.gate.rows(found, query);
         if let Some(mut operations) = Operations::of(query) {
             let ended = rows.map(Some).chain(stream::once(async { None }));
             let left = ended.map(move |batch| match batch {
-                Some(batch) => Ok(operations.apply(batch?)),
-                None => Ok(operations.finish()),
+                Some(batch) => Ok(batch?.map(|rows| operations.apply(rows))),
+                None => Ok(Seen::again(operations.finish())),
             });
             rows = left.boxed();
         }
@@ -306,10 +296,11 @@ impl Collection {
             let most = wanted.map(|wanted| wanted.saturating_add(skipped));
             let mut reorder = Reorder::new(query.order, most);
             while let Some(batch) = next(&mut rows).await? {
-                reorder.take(batch)?;
+                reorder.take(batch.into_iter().collect())?;
             }
             let (sorted, kept) = reorder.finish();
-            rows = kept_rows(sorted, kept).map(Ok).boxed();
+            let sorted = kept_rows(sorted, kept);
+            rows = sorted.map(|batch| Ok(Seen::again(batch))).boxed();
         }
         Ok(self::part(rows, skipped, wanted))
     }
@@ -386,7 +377,7 @@ impl Collection {
         step: &Step,
         query: &Arc<Query>,
     ) -> Result<Option<u64>, (Arc<str>, SourceError)> {
-        if query.point.is_some() || !query.tag_filters.is_empty() || self.rules.is_some() {
+        if query.point.is_some() || !query.tag_filters.is_empty() || self.gate.has_rules() {
             return Ok(None);
         }
         step.group.blocks(&self.lookup(query, true, None)).await
@@ -409,7 +400,7 @@ impl Collection {
             } else {
                 query.order
             },
-            at_most: most.filter(|_| query.keeps_all() && self.rules.is_none()),
+            at_most: most.filter(|_| query.keeps_all() && !self.gate.has_rules()),
             query: asked,
             collection: Arc::clone(&self.name),
         })
@@ -542,42 +533,6 @@ fn readable(mut batch: Batch) -> Batch {
     batch
 }
 
-/// The rows that may be seen.
-fn visible(rows: Rows, access: Access, query: &Arc<Query>) -> Rows {
-    let state = Some((rows, access, Arc::clone(query), false));
-    let visible = stream::unfold(state, |state| async move {
-        let (mut rows, access, query, asked) = state?;
-        let (point, tags) = (query.point.as_deref(), &query.tag_filters[..]);
-        let seen = match rows.next().await {
-            Some(Ok(batch)) => access.filter(point, tags, batch).await,
-            Some(Err(failure)) => return Some((Err(failure), None)),
-            None if asked => return None,
-            None => {
-                let checked = access.check(point, tags).await;
-                return checked.err().map(|error| (Err(error.into()), None));
-            }
-        };
-        match seen {
-            Ok(batch) => Some((Ok(batch), Some((rows, access, query, true)))),
-            Err(error) => Some((Err(error.into()), None)),
-        }
-    });
-    visible.boxed()
-}
-
-/// The rows that access rules do not exclude; those whose records are blocked say it, as in pywb.
-fn allowed(rows: Batch, rules: &Rules, near: &mut Option<usize>) -> Batch {
-    let now = Timestamp::now();
-    let allowed = rows
-        .into_iter()
-        .filter_map(|row| match rules.access(&row, now, near) {
-            rules::Access::Exclude => None,
-            rules::Access::Block => Some(row.with(r#""access": "block""#)),
-            _ => Some(row),
-        });
-    allowed.collect()
-}
-
 /// Leaves out the first `skipped` rows, and ends after `wanted` further ones, if there is such a limit.
 fn part(rows: Rows, skipped: u64, wanted: Option<u64>) -> Rows {
     if skipped == 0 && wanted.is_none() {
@@ -596,8 +551,11 @@ fn part(rows: Rows, skipped: u64, wanted: Option<u64>) -> Rows {
             let many = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
             let dropped = many(skipped).min(batch.len());
             skipped -= dropped as u64;
-            batch.drain(..dropped);
-            batch.truncate(many(wanted));
+            batch = batch.map(|mut rows| {
+                rows.drain(..dropped);
+                rows.truncate(many(wanted));
+                rows
+            });
             wanted -= batch.len() as u64;
             if !batch.is_empty() {
                 return Some((Ok(batch), (rows, skipped, wanted)));
@@ -611,7 +569,7 @@ fn part(rows: Rows, skipped: u64, wanted: Option<u64>) -> Rows {
 ///
 /// # Errors
 /// When its access point cannot be asked.
-pub(crate) async fn next(rows: &mut Rows) -> Result<Option<Batch>, Failure> {
+pub(crate) async fn next(rows: &mut Rows) -> Result<Option<Seen>, Failure> {
     loop {
         match rows.next().await.transpose()? {
             Some(batch) if batch.is_empty() => {}

@@ -32,6 +32,7 @@ mod collection;
 pub mod config;
 mod figures;
 mod fuzzy;
+mod gate;
 mod group;
 mod indexes;
 pub mod link_format;

@@ -234,7 +234,7 @@ impl OriginalsByDigest {
         }
         let key = String::from_utf8_lossy(row.urlkey());
         let time = String::from_utf8_lossy(row.timestamp());
-        row::build(&key, &time, &members)
+        row::build(&key, &time, &members).map(|built| built.made_of(row))
     }
 }
 

@@ -20,6 +20,8 @@ const MAX_RUN: usize = 4 << 20;
 pub(super) enum Wanted {
     /// All lines: their keys are urlkeys.
     All,
+    /// All lines: their keys are urlkeys in place of those of the maker.
+    AllRespelled,
     /// Lines that have one of these urlkeys, under which they are given.
     Of(Arc<[Box<[u8]>]>),
     /// Lines whose key is their urlkey.
@@ -237,7 +239,8 @@ impl Cursor {
     /// Gives the line where lines are read its urlkey. False when the query is not about that.
     #[inline]
     fn has_wanted_key(&mut self) -> bool {
-        if matches!(self.wanted, Wanted::All) {
+        if matches!(self.wanted, Wanted::All | Wanted::AllRespelled) {
+            self.shape.is_respelled = matches!(self.wanted, Wanted::AllRespelled);
             return true;
         }
         self.respelled.clear();
@@ -246,7 +249,7 @@ impl Cursor {
         let urlkey = canonical(key, rest);
         let is_own = *urlkey == *key;
         match &self.wanted {
-            Wanted::All => return true,
+            Wanted::All | Wanted::AllRespelled => return true,
             Wanted::Own => return is_own,
             Wanted::Of(urlkeys) if !urlkeys.iter().any(|one| **one == *urlkey) => return false,
             Wanted::Respelled(_) if is_own => return false,
@@ -259,6 +262,7 @@ impl Cursor {
         let shape = Shape {
             key: respelled.len(),
             second: respelled.len() + self.shape.second - self.shape.key,
+            is_respelled: true,
         };
         respelled.extend_from_slice(&line[self.shape.key..]);
         if let Wanted::Respelled(span) = &self.wanted

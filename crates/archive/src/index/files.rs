@@ -172,7 +172,8 @@ impl Files {
             if !respelled.is_empty() {
                 let file = NamedFile::made(entry.file.path().to_owned(), respelled);
                 let text = self.open(&Entry::new(file, None, Spelled::Here)).await?;
-                self.push(&text, &span, Wanted::All, &mut cursors).await?;
+                self.push(&text, &span, Wanted::AllRespelled, &mut cursors)
+                    .await?;
             }
         }
         let number = |cursor: Cursor| cursor.in_package(entry.package);

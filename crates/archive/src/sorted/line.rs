@@ -27,6 +27,8 @@ pub struct Shape {
     pub key: usize,
     /// Offset of the end of the timestamp, in bytes.
     pub second: usize,
+    /// The maker of the index spelled the urlkey otherwise.
+    pub is_respelled: bool,
 }
 
 impl Shape {
@@ -44,6 +46,7 @@ impl Shape {
         (key > 0 && parted && (1..=MAX_DIGITS).contains(&digits)).then_some(Shape {
             key,
             second: key + 1 + digits,
+            is_respelled: false,
         })
     }
 
@@ -158,7 +161,8 @@ impl Writer {
             .filter_map(|(begin, end, shape, package)| {
                 let key = u32::try_from(shape.key).ok()?;
                 let second = u32::try_from(shape.second).ok()?;
-                Some(Row::in_parts(text.slice(begin..end), key, second).in_package(package))
+                let row = Row::in_parts(text.slice(begin..end), key, second);
+                Some(row.read_from(package, shape.is_respelled))
             });
         rows.collect()
     }

@@ -57,7 +57,17 @@ impl Reader<'_> {
         let fields = self.fields(node, "a collection")?;
         self.known(
             &fields,
-            &[&["tags", "access_point", "fuzzy", "dedupe"][..], &ACCESS].concat(),
+            &[
+                &[
+                    "tags",
+                    "access_point",
+                    "hidden_originals",
+                    "fuzzy",
+                    "dedupe",
+                ][..],
+                &ACCESS,
+            ]
+            .concat(),
             "a collection",
         );
         let tags = match fields.get("tags") {
@@ -98,8 +108,27 @@ impl Reader<'_> {
             dedupe,
             access_point,
             rules,
+            lends_hidden: self.lends_hidden(&fields),
             fuzzy: self.flag(&fields, "fuzzy"),
         })
+    }
+
+    /// Whether captures that may not be seen lend their payload to revisits.
+    fn lends_hidden(&mut self, fields: &Fields<'_>) -> bool {
+        let Some(node) = fields.get("hidden_originals") else {
+            return false;
+        };
+        let word = self.text(node, "hidden_originals");
+        match word.as_deref() {
+            Some("lend") => true,
+            Some("hide") | None => false,
+            Some(other) => {
+                let what =
+                    format!("hidden_originals: {other:?} is invalid, allowed are hide and lend");
+                self.found.error(node.position, what);
+                false
+            }
+        }
     }
 
     fn sequence(&mut self, name: &str, fields: &Fields<'_>) -> Option<Vec<Step>> {

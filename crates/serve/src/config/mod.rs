@@ -82,6 +82,8 @@ pub struct Collection {
     pub access_point: Option<String>,
     /// `acl_paths`, `default_access` and `embargo`: which captures readers get. `None` when they get all.
     pub rules: Option<Arc<Rules>>,
+    /// `hidden_originals: lend`: captures that readers may not see lend their payload to revisits that they may see.
+    pub lends_hidden: bool,
     /// Whether captures of similar URLs stand for a URL that has none.
     pub fuzzy: bool,
 }
@@ -97,6 +99,7 @@ impl Collection {
             dedupe: None,
             access_point: None,
             rules: None,
+            lends_hidden: false,
             fuzzy: false,
         }
     }

@@ -113,6 +113,9 @@ fn tree(collection: &Collection, secrets: Secrets) -> Tree {
     if let Some(rules) = &collection.rules {
         fields.extend(rules_fields(rules));
     }
+    if collection.lends_hidden {
+        fields.push(field("hidden_originals", text("lend")));
+    }
     if collection.fuzzy {
         fields.push(field("fuzzy", Tree::Number("true".to_owned())));
     }

@@ -16,6 +16,7 @@ use super::{Resources, live};
 use crate::Federation;
 use crate::collection::{Collection, Failure, Step};
 use crate::config::Loader;
+use crate::gate::{Reader, Released, Withheld};
 use crate::group::Report;
 use crate::query::{Output, Query};
 use crawlspace_archive::row::Row;
@@ -52,7 +53,7 @@ pub(crate) struct Found {
     /// The row.
     pub row: Row,
     /// Its record.
-    pub record: Record,
+    pub record: Released<Record>,
     /// The source that the record came from.
     pub source: String,
 }
@@ -136,7 +137,7 @@ fn public_message(collection: &Collection, query: &Query) -> Option<String> {
         _ => Timestamp::now(),
     };
     let urlkey = urlkey(&query.url).ok()?;
-    let message = collection.public_message(urlkey.as_bytes(), moment)?;
+    let message = collection.gate.public_message(urlkey.as_bytes(), moment)?;
     Some(message.to_owned())
 }
 
@@ -151,7 +152,7 @@ impl RecordSearch<'_> {
                     if self.tried.rows() >= MAX_TRIES {
                         return Ok(None);
                     }
-                    if self.collection.blocks_record(&row) {
+                    if self.collection.gate.blocks_record(&row) {
                         return Ok(Some(Outcome::Blocked(None)));
                     }
                     let Ok(capture) = Capture::of(&row) else {
@@ -166,7 +167,20 @@ impl RecordSearch<'_> {
                         continue;
                     };
                     if names_one_moment || !capture.sends_on_to_itself(&record) {
-                        let source = record.source.clone().unwrap_or(capture.source);
+                        let source = record.source.clone().unwrap_or(capture.source.clone());
+                        let reader = Reader::of(self.query);
+                        let gate = &self.collection.gate;
+                        let record = match gate.release(record, &row, reader).await {
+                            Ok(record) => record,
+                            Err(Withheld::Blocked) => return Ok(Some(Outcome::Blocked(None))),
+                            Err(Withheld::Unknown(error)) => return Err(error.into()),
+                            Err(Withheld::Hidden) => {
+                                let what = "the record of this capture is not there";
+                                let missing = LoadError::Missing(what.to_owned());
+                                self.tried.add(Some(&capture), None, &missing);
+                                continue;
+                            }
+                        };
                         return Ok(Some(Outcome::Found(Box::new(Found {
                             row,
                             record,
@@ -242,7 +256,10 @@ impl RecordSearch<'_> {
             net: (&self.federation.net, &self.federation.resources.limits),
             collections: std::iter::once(self.collection).chain(others).collect(),
             loaders: &step.resource,
-            point: self.query.point.as_deref(),
+            reader: Reader {
+                point: self.query.point.as_deref(),
+                tag_filters: &[],
+            },
         };
         let resolve: BoxFuture<'_, _> = Box::pin(originals.resolve(capture, stored));
         resolve.await

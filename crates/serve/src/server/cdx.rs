@@ -13,6 +13,7 @@ use super::reply::{JSON, page};
 use super::{RequestTarget, only_read};
 use crate::Federation;
 use crate::collection::{Collection, Failure, Rows, next, some};
+use crate::gate::Seen;
 use crate::group::Report;
 use crate::memory::Reservation;
 use crate::query::{Layout, Progress, Query, WaybackQuery};
@@ -128,7 +129,7 @@ async fn reversed(mut rows: Rows) -> Result<Rows, Failure> {
     let rows = stream::once(async move {
         // Given back when the rows are written.
         let _kept = kept;
-        Ok(all)
+        Ok(Seen::again(all))
     });
     Ok(rows.boxed())
 }

@@ -83,6 +83,7 @@ fn present(found: Found, base_url: &BaseUrl) -> Response<Body> {
         record,
         source,
     } = found;
+    let record = record.into_inner();
     let length = record.length;
     let mut headers = HeaderMap::new();
     let mut add = |name: &'static str, value: &[u8]| {

@@ -20,6 +20,7 @@ use url::Url;
 use super::body::{pieces, whole};
 use super::links::{BaseUrl, in_header, link, memento_link, quoted, timemap_link};
 use super::{Body, empty, message};
+use crate::gate::Released;
 use crate::resource::captured::{Captured, Pieces, unchunked};
 use crate::resource::record::{LoadError, Record};
 use crawlspace_warc::http::{Head, MAX_HEAD};
@@ -60,10 +61,11 @@ pub(crate) fn parts(path: &str) -> Option<(&str, &str)> {
 /// # Errors
 /// When the record is not valid as far as it has to be read for that.
 pub(super) async fn response(
-    record: Record,
+    record: Released<Record>,
     source: &str,
     base_url: &BaseUrl,
 ) -> Result<Response<Body>, LoadError> {
+    let record = record.into_inner();
     let (date, target) = (record.date, record.target_uri.clone());
     let captured = Captured::of(record).await?;
     let Some(status) = status(&captured) else {

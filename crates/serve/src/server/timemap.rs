@@ -61,9 +61,9 @@ pub(super) async fn answer(
             let mut rows = rows
                 .map(move |batch| {
                     if is_link {
-                        batch.map(mementos)
+                        batch.map(|rows| rows.map(mementos))
                     } else {
-                        batch.map(dated)
+                        batch.map(|rows| rows.map(dated))
                     }
                 })
                 .boxed();
@@ -195,7 +195,7 @@ impl TimeMap {
     }
 
     /// Appends the links of rows.
-    pub(crate) fn take(&mut self, batch: &Batch, out: &mut String) {
+    pub(crate) fn take(&mut self, batch: &[Row], out: &mut String) {
         for row in batch {
             let Some(mut memento) = self.memento(row) else {
                 continue;
@@ -311,7 +311,7 @@ mod tests {
         let mut out = String::new();
         for batch in batches {
             let row = |line: &&str| Row::new(Bytes::copy_from_slice(line.as_bytes())).unwrap();
-            timemap.take(&batch.iter().map(row).collect(), &mut out);
+            timemap.take(&batch.iter().map(row).collect::<Vec<_>>(), &mut out);
         }
         timemap.finish(&mut out);
         out

@@ -255,10 +255,10 @@ fn config() -> impl Strategy<Value = Config> {
         option::of((redis(), option::of("[^\\pC\\s]{1,9}"))),
         option::of(redis()),
         rules(),
-        any::<bool>(),
+        any::<[bool; 2]>(),
     )
         .prop_map(
-            |(name, steps, sequence, access, dedupe, rules, fuzzy)| Collection {
+            |(name, steps, sequence, access, dedupe, rules, [fuzzy, lends_hidden])| Collection {
                 name,
                 is_sequence: sequence || steps.len() > 1,
                 steps,
@@ -266,6 +266,7 @@ fn config() -> impl Strategy<Value = Config> {
                 dedupe,
                 access_point: access.and_then(|(_, point)| point),
                 rules,
+                lends_hidden,
                 fuzzy,
             },
         );

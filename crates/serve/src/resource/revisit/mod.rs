@@ -23,11 +23,13 @@ use super::stored::Stored;
 use super::stored::header::{Fields, moment};
 use crate::collection::Collection;
 use crate::config::Loader;
-use crate::group::{Member, Report};
+use crate::gate::Reader;
+use crate::group::Member;
 use crate::query::{BadQuery, Query, Selection};
 use crate::source::{Lookup, Source};
 use crate::sources::{FileSource, Identity};
 use crawlspace_archive::net::Net;
+use crawlspace_archive::row::{self, Row};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::{Batch, Limits};
 use crawlspace_archive::timestamp::Timestamp;
@@ -52,8 +54,8 @@ pub(super) struct Originals<'a> {
     pub collections: Vec<&'a Arc<Collection>>,
     /// The loaders that found the revisit.
     pub loaders: &'a [Loader],
-    /// The access point of the request.
-    pub point: Option<&'a str>,
+    /// Who asks.
+    pub reader: Reader<'a>,
 }
 
 /// What is known of a revisit.
@@ -61,6 +63,13 @@ struct Revisit<'a> {
     capture: &'a Capture,
     header: &'a Header,
     digest: Option<Digest>,
+}
+
+/// The record that has the payload.
+pub(super) struct Original {
+    stored: Stored,
+    /// The reader may learn its URL and date.
+    may_be_named: bool,
 }
 
 /// What is looked for as an original: captures of a URL, from the one closest to a moment on.
@@ -83,15 +92,17 @@ impl Originals<'_> {
         capture: &Capture,
         revisit: Stored,
     ) -> Result<Record, LoadError> {
-        let header = revisit.header();
+        // A record on its way cannot be shared between threads, its header can.
+        let header = revisit.header().clone();
         let stated = revisit.stated_digest().cloned();
         let known = Revisit {
             capture,
-            header,
+            header: &header,
             digest: stated.or_else(|| Digest::parse(capture.digest.as_bytes())),
         };
         if known.digest.as_ref() == Some(&digest::of(Algorithm::Sha1, b"")) {
-            return of_nothing(&revisit);
+            let may_name = self.may_name(&header).await;
+            return of_nothing(&revisit, may_name);
         }
         // Nobody reads the payload of a redirect, so that it is not looked for everywhere.
         let status = Head::of(revisit.http_head()).status();
@@ -99,7 +110,10 @@ impl Originals<'_> {
         let most = if is_redirect { 1 } else { usize::MAX };
         match timeout(TIMEOUT, self.original(&known, most)).await {
             Ok(Ok(original)) => with_payload(&revisit, original, &known.digest),
-            _ if is_redirect => of_nothing(&revisit),
+            _ if is_redirect => {
+                let may_name = self.may_name(&header).await;
+                of_nothing(&revisit, may_name)
+            }
             Ok(Err(error)) => Err(error),
             Err(_) => {
                 let seconds = TIMEOUT.as_secs();
@@ -110,7 +124,7 @@ impl Originals<'_> {
         }
     }
 
-    async fn original(&self, revisit: &Revisit<'_>, most: usize) -> Result<Stored, LoadError> {
+    async fn original(&self, revisit: &Revisit<'_>, most: usize) -> Result<Original, LoadError> {
         let mut failed =
             LoadError::Missing("the original of the revisit is not in any index".to_owned());
         let collection = self
@@ -118,10 +132,7 @@ impl Originals<'_> {
             .first()
             .map_or("", |collection| &*collection.name);
         if let Some(extent) = &revisit.capture.original {
-            match self
-                .load(self.loaders, extent, collection, revisit, None)
-                .await
-            {
+            match self.named(extent, collection, revisit).await {
                 Ok(original) => return Ok(original),
                 Err(error) => failed = error,
             }
@@ -197,7 +208,7 @@ impl Originals<'_> {
         lookups: &[Wanted],
         revisit: &Revisit<'_>,
         tries: &mut usize,
-    ) -> Result<Option<Stored>, LoadError> {
+    ) -> Result<Option<Original>, LoadError> {
         let located = match (&collection.originals, &revisit.digest) {
             (Some(index), Some(digest)) => {
                 let located = index.locate(digest.text().as_bytes()).await;
@@ -260,7 +271,7 @@ impl Originals<'_> {
         wanted: &Wanted,
         revisit: &Revisit<'_>,
         tries: &mut usize,
-    ) -> Result<Option<Stored>, LoadError> {
+    ) -> Result<Option<Original>, LoadError> {
         let packages = self.archives.packages(location);
         let name: Arc<str> = location.name().into();
         let listing = packages.listing(&name).await?;
@@ -301,13 +312,13 @@ impl Originals<'_> {
         wanted: &Wanted,
         revisit: &Revisit<'_>,
         tries: &mut usize,
-    ) -> Result<Option<Stored>, LoadError> {
+    ) -> Result<Option<Original>, LoadError> {
         let is_own = self
             .collections
             .first()
             .is_some_and(|own| own.name == collection.name);
         let mut query = wanted.query(revisit)?;
-        query.point = self.point.filter(|_| is_own).map(str::to_owned);
+        query.point = self.reader.point.filter(|_| is_own).map(str::to_owned);
         if !is_own {
             // What one collection is asked for is no business of the archives of others.
             let here =
@@ -327,14 +338,10 @@ impl Originals<'_> {
         };
         let mut failed = None;
         for step in &collection.steps {
-            let Ok(rows) = collection.step(step, &query, &Report::default()).await else {
+            let Ok(rows) = collection.candidates(step, &query).await else {
                 continue;
             };
-            let open = |mut batch: Batch| {
-                batch.retain(|row| !collection.blocks_record(row));
-                batch
-            };
-            let mut rows = rows.map(|batch| batch.ok().map(open)).boxed();
+            let mut rows = rows.map(Some).boxed();
             let (loaders, name) = (&step.resource, &collection.name);
             match self
                 .first_of(&mut rows, loaders, name, wanted, revisit, tries)
@@ -357,7 +364,7 @@ impl Originals<'_> {
         wanted: &Wanted,
         revisit: &Revisit<'_>,
         tries: &mut usize,
-    ) -> Result<Option<Stored>, LoadError> {
+    ) -> Result<Option<Original>, LoadError> {
         let (mut seen, mut failed) = (0, None);
         while let Some(Some(batch)) = rows.next().await {
             for row in &batch {
@@ -365,12 +372,12 @@ impl Originals<'_> {
                     continue;
                 };
                 let is_sent = memchr::memmem::find(row.urlkey(), b"__wb_method=").is_some();
-                if wanted.sent && !is_sent
-                    || !revisit.may_be_of(&candidate, wanted.exact)
-                    || self.own_hides(row.urlkey(), row.timestamp())
-                {
+                if wanted.sent && !is_sent || !revisit.may_be_of(&candidate, wanted.exact) {
                     continue;
                 }
+                let Some(may_be_named) = self.may_lend(row).await else {
+                    continue;
+                };
                 if *tries == 0 {
                     return failed.map_or(Ok(None), Err);
                 }
@@ -383,7 +390,12 @@ impl Originals<'_> {
                     None => self.fetch(&candidate, loaders, revisit).await,
                 };
                 match loaded {
-                    Ok(original) => return Ok(Some(original)),
+                    Ok(stored) => {
+                        return Ok(Some(Original {
+                            stored,
+                            may_be_named,
+                        }));
+                    }
                     Err(error) => failed = Some(error),
                 }
             }
@@ -395,20 +407,54 @@ impl Originals<'_> {
         failed.map_or(Ok(None), Err)
     }
 
-    /// Whether rules of the collection of the revisit hide a capture, wherever that is found.
-    fn own_hides(&self, urlkey: &[u8], timestamp: &[u8]) -> bool {
-        let own = self.collections.first();
-        own.is_some_and(|own| own.hides(urlkey, timestamp))
+    /// Whether the collection of the revisit lends the payload of a capture, wherever that is found, and lets it be named.
+    /// `None` when it does not lend it.
+    async fn may_lend(&self, original: &Row) -> Option<bool> {
+        let Some(own) = self.collections.first() else {
+            return Some(true);
+        };
+        let is_seen = own.gate.shows(original, self.reader).await;
+        (is_seen || own.gate.lends_hidden()).then_some(is_seen)
     }
 
-    /// Whether these rules hide the capture of a record that was found without a row, or may do so.
-    fn is_hidden(&self, header: &Header) -> bool {
-        let key = header.uri().and_then(|uri| surt::urlkey(&uri).ok());
-        let moment = header.moment().map(|moment| moment.to_string());
-        self.own_hides(
-            key.unwrap_or_default().as_bytes(),
-            moment.unwrap_or_default().as_bytes(),
-        )
+    /// Whether the collection lets the original be named that a revisit refers to.
+    async fn may_name(&self, header: &Header) -> bool {
+        let uri = header.text("WARC-Refers-To-Target-URI").unwrap_or_default();
+        let uri = uri.trim_matches(['<', '>']);
+        let date = header.get("WARC-Refers-To-Date").and_then(moment);
+        match (row_of(uri, date.or(header.moment()), None), uri) {
+            (_, "") => true,
+            (Some(row), _) => self.may_lend(&row).await == Some(true),
+            (None, _) => false,
+        }
+    }
+
+    /// The original that a row names itself, by the place of its record.
+    async fn named(
+        &self,
+        extent: &Extent,
+        collection: &str,
+        revisit: &Revisit<'_>,
+    ) -> Result<Original, LoadError> {
+        let stored = self
+            .load(self.loaders, extent, collection, revisit, None)
+            .await?;
+        let header = stored.header();
+        let uri = header.uri().unwrap_or_default();
+        let row = row_of(&uri, header.moment(), Some(extent));
+        let lent = match row {
+            Some(row) => self.may_lend(&row).await,
+            None => None,
+        };
+        match lent {
+            Some(may_be_named) => Ok(Original {
+                stored,
+                may_be_named,
+            }),
+            None => Err(LoadError::Missing(
+                "the collection hides it from this reader".to_owned(),
+            )),
+        }
     }
 
     async fn load(
@@ -420,13 +466,8 @@ impl Originals<'_> {
         candidate: Option<&Capture>,
     ) -> Result<Stored, LoadError> {
         let accept = |stored: &Stored| {
-            match candidate {
-                Some(candidate) => candidate.agrees_with(stored.header())?,
-                None if self.is_hidden(stored.header()) => {
-                    let what = "access rules of the collection hide it";
-                    return Err(LoadError::Missing(what.to_owned()));
-                }
-                None => {}
+            if let Some(candidate) = candidate {
+                candidate.agrees_with(stored.header())?;
             }
             revisit.accepts(stored)
         };
@@ -459,6 +500,8 @@ impl Originals<'_> {
         let head = stream::iter([Ok(record.head)]);
         let input = Input::Record(head.chain(record.body).boxed());
         let stored = Stored::read(input, b"").await?;
+        // Another archive may have answered with another moment, or another URL.
+        candidate.agrees_with(stored.header())?;
         revisit.accepts(&stored)?;
         Ok(stored)
     }
@@ -487,6 +530,17 @@ impl Wanted {
         query.order = Order::Closest(self.closest.unwrap_or_else(Timestamp::now));
         Ok(query)
     }
+}
+
+/// The row of a capture that was found without one. `None` if it cannot be judged.
+fn row_of(uri: &str, date: Option<Timestamp>, extent: Option<&Extent>) -> Option<Row> {
+    let mut members = String::new();
+    row::member("url", uri, &mut members);
+    if let Some(extent) = extent {
+        row::member("filename", &extent.filename, &mut members);
+        row::member("offset", &extent.offset.to_string(), &mut members);
+    }
+    row::build(&surt::urlkey(uri).ok()?, &date?.to_string(), &members)
 }
 
 /// The moment that a record of a dedupe index has: in digits, or as ISO 8601 writes it.

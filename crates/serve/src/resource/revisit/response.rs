@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::Original;
 use crate::resource::digest::{self, Algorithm, Digest};
 use crate::resource::record::{LoadError, Record};
 use crate::resource::stored::header::Fields;
@@ -13,8 +14,29 @@ use crawlspace_warc::http::Head;
 /// What says how a payload is written, and comes with it.
 const FRAMING: [&str; 3] = ["Content-Length", "Transfer-Encoding", "Content-Encoding"];
 
-/// The answer without a payload.
-pub(super) fn of_nothing(revisit: &Stored) -> Result<Record, LoadError> {
+/// Fields of a record that lead to its original.
+const REFERENCES: [&str; 3] = [
+    "WARC-Refers-To",
+    "WARC-Refers-To-Target-URI",
+    "WARC-Refers-To-Date",
+];
+/// Fields of an answer that tell its URL or its date, or belong to who got it.
+const TRACES: [&str; 11] = [
+    "Date",
+    "Age",
+    "Expires",
+    "Last-Modified",
+    "ETag",
+    "Location",
+    "Content-Location",
+    "Link",
+    "Memento-Datetime",
+    "Set-Cookie",
+    "Via",
+];
+
+/// The answer without a payload. The original is named if it may be.
+pub(super) fn of_nothing(revisit: &Stored, may_name: bool) -> Result<Record, LoadError> {
     let head = Head::of(revisit.http_head());
     if head.status().is_none() {
         let what = "the revisit has neither an HTTP header nor a payload".to_owned();
@@ -34,32 +56,35 @@ pub(super) fn of_nothing(revisit: &Stored) -> Result<Record, LoadError> {
         rest: None,
     };
     let mut header = response(revisit)?;
+    if !may_name {
+        REFERENCES.iter().for_each(|name| header.remove(name));
+    }
     finish(&mut header, revisit, &http_head, payload, &None)
 }
 
 /// The answer with the payload of the original.
 pub(super) fn with_payload(
     revisit: &Stored,
-    original: Stored,
+    original: Original,
     digest: &Option<Digest>,
 ) -> Result<Record, LoadError> {
+    let Original {
+        stored: original,
+        may_be_named,
+    } = original;
     let mut header = response(revisit)?;
     let theirs = original.header();
-    for (name, value) in [
-        (
-            "WARC-Refers-To",
-            theirs.get("WARC-Record-ID").unwrap_or_default(),
-        ),
-        (
-            "WARC-Refers-To-Target-URI",
-            theirs.target_uri().unwrap_or_default(),
-        ),
-        (
-            "WARC-Refers-To-Date",
-            theirs.get("WARC-Date").unwrap_or_default(),
-        ),
-    ] {
-        header.set(name, value);
+    let values = [
+        theirs.get("WARC-Record-ID"),
+        theirs.target_uri(),
+        theirs.get("WARC-Date"),
+    ];
+    for (name, value) in REFERENCES.iter().zip(values) {
+        match value {
+            Some(value) if may_be_named => header.set(name, value),
+            None if may_be_named => header.set(name, b""),
+            _ => header.remove(name),
+        }
     }
     let http_head = {
         let (own, other) = (
@@ -69,7 +94,9 @@ pub(super) fn with_payload(
         let is_same = FRAMING.iter().all(|name| own.get(name) == other.get(name));
         match own.status() {
             // That nothing has changed is not what the payload came with.
-            None | Some(304) => original.http_head().to_vec(),
+            None | Some(304) if may_be_named => original.http_head().to_vec(),
+            None | Some(304) if original.http_head().is_empty() => Vec::new(),
+            None | Some(304) => other.with_fields_of(&Head::of(b"-\r\n\r\n"), &TRACES),
             Some(_) if original.http_head().is_empty() => {
                 let length = format!("-\r\nContent-Length: {}\r\n\r\n", original.content_length());
                 own.with_fields_of(&Head::of(length.as_bytes()), &FRAMING)

@@ -1,0 +1,339 @@
+//! The gate: what leaves a collection for a reader.
+//!
+//! Rows, records and payloads of originals pass one decision, which knows the URL and the moment of what is about to
+//! leave. [`Seen`] and [`Released`] are made here alone, and no answer is written of anything else.
+//!
+//! Rules and tags are asked about the key that is computed of the URL and, where it is another one, about the key under
+//! which the capture was found; the stricter answer counts.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crawlspace_archive::row::Row;
+use crawlspace_archive::source::Batch;
+use crawlspace_archive::spelling::other_keys;
+use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_cdx::surt::urlkey;
+use futures_util::stream::{self, BoxStream, StreamExt};
+
+use crate::access::{Access, AccessError};
+use crate::collection::Failure;
+use crate::query::Query;
+use crate::resource::record::Record;
+use crate::rules::{self, Rules};
+
+/// Rows of an answer, which ends with an error when its access point cannot be asked.
+pub(crate) type Rows = BoxStream<'static, Result<Seen, Failure>>;
+
+/// Rows that the reader may see.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(Batch);
+
+/// Something that the reader may have.
+pub(crate) struct Released<T>(T);
+
+/// The decision about what a reader gets.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    tags: Option<Access>,
+    rules: Option<Arc<Rules>>,
+    /// Originals that may not be seen lend their payload to revisits.
+    lends: bool,
+}
+
+/// The reader, as far as tags depend on it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reader<'a> {
+    /// The access point.
+    pub point: Option<&'a str>,
+    /// Filters by tags.
+    pub tag_filters: &'a [String],
+}
+
+/// Why a reader does not get something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Withheld {
+    /// A rule blocks it: the reader may know that it exists.
+    Blocked,
+    /// It is as if it did not exist.
+    Hidden,
+    /// Which captures may be seen cannot be found out.
+    Unknown(AccessError),
+}
+
+impl Seen {
+    /// Takes rows that were seen before, and were kept or put into another order since.
+    pub(crate) fn again(rows: Batch) -> Seen {
+        Seen(rows)
+    }
+
+    /// Changes the rows: leaves some out, marks some, or puts them into another order. Nothing may be added.
+    pub(crate) fn map(self, change: impl FnOnce(Batch) -> Batch) -> Seen {
+        Seen(change(self.0))
+    }
+}
+
+impl Deref for Seen {
+    type Target = [Row];
+
+    fn deref(&self) -> &[Row] {
+        &self.0
+    }
+}
+
+impl<'a> IntoIterator for &'a Seen {
+    type Item = &'a Row;
+    type IntoIter = std::slice::Iter<'a, Row>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl IntoIterator for Seen {
+    type Item = Row;
+    type IntoIter = std::vec::IntoIter<Row>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<T> Released<T> {
+    /// What was released.
+    pub(crate) fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Who asks a query.
+    pub(crate) fn of(query: &'a Query) -> Reader<'a> {
+        Reader {
+            point: query.point.as_deref(),
+            tag_filters: &query.tag_filters,
+        }
+    }
+
+    fn has_tags(self) -> bool {
+        self.point.is_some() || !self.tag_filters.is_empty()
+    }
+}
+
+impl Gate {
+    pub(crate) fn new(tags: Option<Access>, rules: Option<Arc<Rules>>, lends: bool) -> Gate {
+        Gate { tags, rules, lends }
+    }
+
+    /// Whether there is a tag space.
+    pub(crate) fn has_tags(&self) -> bool {
+        self.tags.is_some()
+    }
+
+    /// Whether there are access rules.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.rules.is_some()
+    }
+
+    /// Lets rows pass that the reader may see; those whose records are blocked say it, as in pywb.
+    pub(crate) fn rows(&self, rows: BoxStream<'static, Batch>, query: &Arc<Query>) -> Rows {
+        let tagged: BoxStream<'static, Result<Batch, Failure>> = match &self.tags {
+            Some(tags) if Reader::of(query).has_tags() => {
+                tagged(rows, tags.clone(), Arc::clone(query))
+            }
+            _ => rows.map(Ok).boxed(),
+        };
+        let Some(rules) = self.rules.clone() else {
+            return tagged.map(|batch| Ok(Seen(batch?))).boxed();
+        };
+        let mut near = None;
+        let allowed = move |batch: Result<_, _>| Ok(Seen(allowed(batch?, &rules, &mut near)));
+        tagged.map(allowed).boxed()
+    }
+
+    /// Lets rows pass that are no captures: the blocks of an index, where neither tags nor rules are.
+    pub(crate) fn blocks(&self, rows: BoxStream<'static, Batch>) -> Rows {
+        let is_open = self.tags.is_none() && self.rules.is_none();
+        let rows = rows.map(move |batch| Ok(Seen(if is_open { batch } else { Batch::new() })));
+        rows.boxed()
+    }
+
+    /// Whether an access rule blocks the record of a row.
+    pub(crate) fn blocks_record(&self, row: &Row) -> bool {
+        self.verdict_of(row) == rules::Access::Block
+    }
+
+    /// What rules say of a row, by all of its keys.
+    fn verdict_of(&self, row: &Row) -> rules::Access {
+        let now = Timestamp::now();
+        let verdict = |rules: &Arc<Rules>| strictest(rules, row, now, &mut None);
+        self.rules.as_ref().map_or(rules::Access::Allow, verdict)
+    }
+
+    /// What access rules say to readers who look for a capture of a urlkey at a moment, and to whom there is none.
+    pub(crate) fn public_message(&self, urlkey: &[u8], moment: Timestamp) -> Option<&str> {
+        let timestamp = moment.to_string();
+        let rules = self.rules.as_ref()?;
+        match rules.verdict(urlkey, timestamp.as_bytes(), Timestamp::now()) {
+            (rules::Access::Exclude, message) => message,
+            _ => None,
+        }
+    }
+
+    /// Releases a record that was loaded for a row which has passed. It is judged by its own URL and moment, which may be
+    /// others than those of the row.
+    pub(crate) async fn release(
+        &self,
+        record: Record,
+        row: &Row,
+        reader: Reader<'_>,
+    ) -> Result<Released<Record>, Withheld> {
+        if self.tags.is_none() && self.rules.is_none() {
+            return Ok(Released(record));
+        }
+        let Some(sent) = sent(row, &record) else {
+            return Err(Withheld::Hidden);
+        };
+        match self.verdict_of(&sent).max(self.verdict_of(row)) {
+            rules::Access::Exclude => return Err(Withheld::Hidden),
+            rules::Access::Block => return Err(Withheld::Blocked),
+            rules::Access::Allow | rules::Access::AllowIgnoreEmbargo => {}
+        }
+        if sent.urlkey() == row.urlkey() && sent.timestamp() == row.timestamp() {
+            return Ok(Released(record));
+        }
+        match self.passes_tags(sent, reader).await {
+            Ok(true) => Ok(Released(record)),
+            Ok(false) => Err(Withheld::Hidden),
+            Err(error) => Err(Withheld::Unknown(error)),
+        }
+    }
+
+    /// Whether the collection lends payloads of originals that may not be seen.
+    pub(crate) fn lends_hidden(&self) -> bool {
+        self.lends
+    }
+
+    /// Whether a reader gets the record of a row.
+    pub(crate) async fn shows(&self, row: &Row, reader: Reader<'_>) -> bool {
+        self.verdict_of(row) <= rules::Access::Allow
+            && self.passes_tags(row.clone(), reader).await.unwrap_or(false)
+    }
+
+    async fn passes_tags(&self, row: Row, reader: Reader<'_>) -> Result<bool, AccessError> {
+        match &self.tags {
+            Some(tags) if reader.has_tags() => {
+                let left = by_all_keys(tags, reader, vec![row]).await?;
+                Ok(!left.is_empty())
+            }
+            _ => Ok(true),
+        }
+    }
+}
+
+/// The row of what is sent: that of the URL and the moment of a record. `None` if its URL has no key.
+fn sent(row: &Row, record: &Record) -> Option<Row> {
+    let (key, date) = (urlkey(&record.target_uri).ok()?, record.date.to_string());
+    let is_same_key = key.as_bytes() == row.urlkey()
+        || other_keys(row).iter().any(|other| *other == key.as_bytes());
+    // A request with a body has it in its key, and its record the URL alone.
+    let is_of_row = is_same_key || urlkey(&row.field("url")).is_ok_and(|own| own == key);
+    let key = if is_of_row {
+        row.urlkey()
+    } else {
+        key.as_bytes()
+    };
+    let digits = row.timestamp();
+    let is_same_moment = date
+        .as_bytes()
+        .starts_with(digits.get(..14).unwrap_or(digits));
+    let timestamp = if is_same_moment {
+        digits
+    } else {
+        date.as_bytes()
+    };
+    let line = [key, b" ", timestamp, b" ", row.json()].concat();
+    Row::new(line.into()).map(|sent| sent.made_of(row))
+}
+
+/// What rules say of a row, by all of its keys.
+fn strictest(rules: &Rules, row: &Row, now: Timestamp, near: &mut Option<usize>) -> rules::Access {
+    let own = rules.access(row, now, near);
+    let others = other_keys(row);
+    let others = others
+        .iter()
+        .map(|key| rules.verdict(key, row.timestamp(), now).0);
+    others.fold(own, rules::Access::max)
+}
+
+/// The rows that access rules do not exclude.
+fn allowed(rows: Batch, rules: &Rules, near: &mut Option<usize>) -> Batch {
+    let now = Timestamp::now();
+    let allowed = rows
+        .into_iter()
+        .filter_map(|row| match strictest(rules, &row, now, near) {
+            rules::Access::Exclude => None,
+            rules::Access::Block => Some(row.with(r#""access": "block""#)),
+            rules::Access::Allow | rules::Access::AllowIgnoreEmbargo => Some(row),
+        });
+    allowed.collect()
+}
+
+/// The rows that pass an access point and filters by tags.
+fn tagged(
+    rows: BoxStream<'static, Batch>,
+    tags: Access,
+    query: Arc<Query>,
+) -> BoxStream<'static, Result<Batch, Failure>> {
+    let state = Some((rows, false));
+    let tagged = stream::unfold(state, move |state| {
+        let (tags, query) = (tags.clone(), Arc::clone(&query));
+        async move {
+            let (mut rows, asked) = state?;
+            let reader = Reader::of(&query);
+            let passed = match rows.next().await {
+                Some(batch) => by_all_keys(&tags, reader, batch).await,
+                None if asked => return None,
+                None => {
+                    let checked = tags.check(reader.point, reader.tag_filters).await;
+                    return checked.err().map(|error| (Err(error.into()), None));
+                }
+            };
+            match passed {
+                Ok(batch) => Some((Ok(batch), Some((rows, true)))),
+                Err(error) => Some((Err(error.into()), None)),
+            }
+        }
+    });
+    tagged.boxed()
+}
+
+/// The rows that pass by all of their keys.
+async fn by_all_keys(tags: &Access, reader: Reader<'_>, rows: Batch) -> Result<Batch, AccessError> {
+    let mut passed = tags.filter(reader.point, reader.tag_filters, rows).await?;
+    let (mut others, mut places) = (Batch::new(), Vec::new());
+    for (place, row) in passed.iter().enumerate() {
+        for key in other_keys(row) {
+            let rest = row.line().get(row.urlkey().len()..).unwrap_or_default();
+            if let Some(other) = Row::new([&key, rest].concat().into()) {
+                others.push(other);
+                places.push(place);
+            }
+        }
+    }
+    if others.is_empty() {
+        return Ok(passed);
+    }
+    let bits = tags
+        .passes(reader.point, reader.tag_filters, &others)
+        .await?;
+    let mut stays = vec![true; passed.len()];
+    for (place, passes) in places.into_iter().zip(bits) {
+        if let Some(stays) = stays.get_mut(place) {
+            *stays &= passes;
+        }
+    }
+    let mut stays = stays.into_iter();
+    passed.retain(|_| stays.next().unwrap_or(false));
+    Ok(passed)
+}
