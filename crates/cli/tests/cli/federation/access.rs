@@ -4,10 +4,12 @@ use std::net::TcpListener;
 
 use crawlspace_archive::row::Row;
 use crawlspace_serve::access::{Access, AccessError};
+use redis_tests::archive::collection::sha1_base32;
 use redis_tests::http::{Answer, ask};
-use redis_tests::{Relay, Server, TagSpace, assert_contains, assert_lacks, until};
+use redis_tests::{Relay, Server, TagSpace, assert_contains, assert_lacks, rows, until};
 use tempfile::TempDir;
 
+use crate::federation::shelf::{HTTP, Shelf, iso};
 use crate::serving::Stage;
 
 fn line(time: usize, collection: usize) -> String {
@@ -31,7 +33,7 @@ fn space(server: &Server) -> TagSpace {
     space
 }
 
-fn url(server: &Server) -> String {
+fn tags_of(server: &Server) -> String {
     format!("redis://127.0.0.1:{}/0/tags", server.port())
 }
 
@@ -76,7 +78,7 @@ fn message(answer: &Answer, status: u16) -> String {
 fn a_point_shows_what_it_lets_through() {
     let server = Server::start();
     let mut space = space(&server);
-    let (_dir, stage) = archive(&url(&server));
+    let (_dir, stage) = archive(&tags_of(&server));
     for (place, more, expected) in [
         ("tagged/ap/public", "", &["2014", "2016"][..]),
         ("tagged/ap/all", "", &["2014", "2015", "2016"]),
@@ -119,7 +121,7 @@ fn a_point_shows_what_it_lets_through() {
 fn who_asks_for_what_is_not_there_is_told_so() {
     let server = Server::start();
     let mut space = space(&server);
-    let (_dir, stage) = archive(&url(&server));
+    let (_dir, stage) = archive(&tags_of(&server));
     let nobody = message(&index(&stage, "tagged/ap/nobody", ""), 404);
     assert_contains(&nobody, "\"nobody\"");
     let nothing = "/tagged/ap/nobody/index?url=http://nothing.example/";
@@ -146,7 +148,7 @@ fn who_asks_for_what_is_not_there_is_told_so() {
 fn without_an_answer_nothing_is_shown() {
     let mut server = Server::start();
     let mut space = space(&server);
-    let (_dir, stage) = archive(&url(&server));
+    let (_dir, stage) = archive(&tags_of(&server));
     assert_eq!(years(&index(&stage, "public", "")).len(), 2);
 
     space.wire.line("RENAME tags elsewhere");
@@ -205,7 +207,7 @@ fn an_answer_without_an_end_is_not_taken_for_whole() {
 #[test]
 fn a_server_without_the_module_shows_nothing() {
     let server = Server::with(redis_tests::Options::new().no_module());
-    let (_dir, stage) = archive(&url(&server));
+    let (_dir, stage) = archive(&tags_of(&server));
     message(&index(&stage, "public", ""), 503);
 }
 
@@ -213,7 +215,7 @@ fn a_server_without_the_module_shows_nothing() {
 async fn large_batches_are_asked_about_in_parts() {
     let server = Server::start();
     space(&server);
-    let access = Access::new(&url(&server)).unwrap();
+    let access = Access::new(&tags_of(&server)).unwrap();
     let lines = (0..5003).map(|i| line(20140101000000 + i, i * i % 7));
     let lines: Vec<String> = lines.collect();
     let rows = lines.iter().map(|line| row(line)).collect();
@@ -232,7 +234,7 @@ async fn large_batches_are_asked_about_in_parts() {
 async fn rows_that_cannot_be_read_are_left_out() {
     let server = Server::start();
     space(&server);
-    let access = Access::new(&url(&server)).unwrap();
+    let access = Access::new(&tags_of(&server)).unwrap();
     let (good, private) = (line(20140101000000, 1), line(20150101000000, 2));
     let no_json = "com,example)/ 20140101000000 {\"filename\": \"ARCHIVEIT-1-a\", }";
     let two = format!("{good}\n{good}").replacen('}', "", 1) + "}";
@@ -302,4 +304,55 @@ async fn a_tag_space_has_a_server_a_database_and_a_key() {
         .filter(Some("p"), &[], vec![row(&line(2014, 1))])
         .await;
     assert!(matches!(refused, Err(AccessError::Unavailable(_))));
+}
+
+/// A revisit that everybody may see, whose original is in a private collection.
+#[test]
+fn tags_hide_the_originals_of_revisits() {
+    let server = Server::start();
+    space(&server);
+    let mut shelf = Shelf::new();
+    let (private, open) = ("ARCHIVEIT-2-a.warc", "ARCHIVEIT-1-a.warc");
+    let url = "http://example.com/";
+    shelf.capture(private, url, "20160101000000", b"the payload");
+    let digest = sha1_base32(b"the payload");
+    let fields = rows![
+        "WARC-Type", "revisit";
+        "WARC-Record-ID", "<urn:uuid:00000000-0000-4000-8000-000000000001>";
+        "WARC-Date", &iso("20180101000000");
+        "WARC-Target-URI", url;
+        "WARC-Refers-To-Target-URI", url;
+        "WARC-Refers-To-Date", &iso("20160101000000");
+        "WARC-Payload-Digest", &format!("sha1:{digest}");
+        "WARC-Profile", "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest";
+        "Content-Type", "application/http; msgtype=response";
+    ];
+    let slot = shelf.record(open, &fields, HTTP.as_bytes());
+    let more = format!(", \"digest\": \"{digest}\", \"mime\": \"warc/revisit\"");
+    shelf.line(url, "20180101000000", &slot, &more);
+    let (file, warcs, tags) = (
+        shelf.write_index("index.cdxj"),
+        shelf.warcs(),
+        tags_of(&server),
+    );
+    let common = format!("index: {file}, resource: {warcs}, tags: '{tags}'");
+    let stage = Stage::start(&format!(
+        "collections:\n  \
+         all: {{{common}, access_point: all}}\n  \
+         public: {{{common}, access_point: public}}\n  \
+         lending: {{{common}, access_point: public, hidden_originals: lend}}\n"
+    ));
+    let record = |place: &str| stage.get(format!("/{place}/resource?url={url}&closest=2018"));
+    let dates = |place: &str| years(&index(&stage, place, ""));
+    assert_eq!(dates("all"), ["2016", "2018"]);
+    assert_eq!(dates("public"), ["2018"]);
+    let all = record("all");
+    assert_eq!(all.status, 200, "{}", all.text());
+    assert_contains(all.text(), iso("20160101000000"));
+    assert_eq!(record("public").status, 404);
+    let lent = record("lending");
+    assert_eq!(lent.status, 200, "{}", lent.text());
+    assert_contains(lent.text(), "the payload");
+    assert_lacks(lent.text(), "WARC-Refers-To");
+    assert_lacks(lent.text(), iso("20160101000000"));
 }

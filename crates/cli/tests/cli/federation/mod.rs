@@ -11,6 +11,7 @@ mod disclosure;
 mod doppelganger;
 mod endurance;
 mod failures;
+mod gate;
 mod guide;
 mod hostile;
 mod index_api;

@@ -168,6 +168,7 @@ fn a_revisit_does_not_show_an_original_that_is_hidden() {
     let stage = Stage::start(&format!(
         "collections:\n  \
          c: {{index: {index}, resource: {warcs}, acl_paths: {rules}}}\n  \
+         lending: {{index: {index}, resource: {warcs}, acl_paths: {rules}, hidden_originals: lend}}\n  \
          free: {{index: {index}, resource: {warcs}}}\n"
     ));
     for name in ["law", "secret"] {
@@ -178,6 +179,22 @@ fn a_revisit_does_not_show_an_original_that_is_hidden() {
         // The other collection may show it: what is hidden stays so here.
         let answer = record(&stage, "c", &url);
         assert_eq!(answer.status, 404, "{}", answer.text());
+        // What is lent comes without a trace of where it is from.
+        let lent = record(&stage, "lending", &url);
+        assert_eq!(lent.status, 200, "{}", lent.text());
+        assert!(
+            lent.text().contains("\r\n\r\nhttp://example.com/"),
+            "{}",
+            lent.text()
+        );
+        let (head, _) = lent
+            .text()
+            .rsplit_once("\r\n\r\nhttp://")
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .unwrap();
+        assert_lacks(&head, "WARC-Refers-To");
+        assert_lacks(&head, iso("20160102030405"));
+        assert_lacks(&head, format!("example.com/{name}\r"));
     }
 }
 
