@@ -252,8 +252,26 @@ fn respelled(key: &[u8], rest: &[u8]) -> Option<String> {
     None
 }
 
-/// Returns the keys of a row besides its own: the urlkey of its URL, and the key that the maker of the index wrote, as
-/// far as they are others.
+/// Returns the URL that is requested for a URL: as the URL Standard parses it, without a fragment and without credentials.
+/// `None` for anything but an HTTP URL with a host.
+///
+/// ```
+/// use crawlspace_archive::spelling::as_requested;
+/// let requested = as_requested("HTTP://me:secret@Example.com:80/a/../b c#top").unwrap();
+/// assert_eq!(requested.as_str(), "http://example.com/b%20c");
+/// ```
+pub fn as_requested(url: &str) -> Option<Url> {
+    let mut url = Url::parse(url).ok()?;
+    let is_web = matches!(url.scheme(), "http" | "https") && url.has_host();
+    if !is_web || url.set_username("").is_err() || url.set_password(None).is_err() {
+        return None;
+    }
+    url.set_fragment(None);
+    Some(url)
+}
+
+/// Returns the keys of a row besides its own: the urlkeys of its URL, as it is written and as it is requested, and the key
+/// that the maker of the index wrote, as far as they are others.
 ///
 /// Access rules and tags are asked about each of them. Nearly all rows have none, which costs less than to parse a URL.
 pub fn other_keys(row: &Row) -> Vec<Vec<u8>> {
@@ -271,6 +289,7 @@ pub fn other_keys(row: &Row) -> Vec<Vec<u8>> {
     };
     let url = row.field("url");
     add(urlkey(&url).ok());
+    add(as_requested(&url).and_then(|url| urlkey(url.as_str()).ok()));
     if row.is_respelled() {
         let method = row.field("method");
         if !method.is_empty() && method != "GET" {
@@ -556,10 +575,11 @@ mod tests {
                     continue;
                 }
                 let row = Row::new(format!("{key} 2020 {json}").into()).unwrap();
-                let expected: Vec<_> = (*key != own)
-                    .then(|| own.clone().into_bytes())
-                    .into_iter()
-                    .collect();
+                let requested = as_requested(&url).and_then(|url| urlkey(url.as_str()).ok());
+                let mut expected = vec![own.clone().into_bytes()];
+                expected.extend(requested.map(String::into_bytes));
+                expected.dedup();
+                expected.retain(|other| other != key.as_bytes());
                 assert_eq!(other_keys(&row), expected, "{url:?} under {key:?}");
                 hidden += usize::from(!expected.is_empty());
             }

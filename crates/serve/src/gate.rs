@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crawlspace_archive::row::Row;
 use crawlspace_archive::source::Batch;
-use crawlspace_archive::spelling::other_keys;
+use crawlspace_archive::spelling::{as_requested, other_keys};
 use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::surt::urlkey;
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -233,7 +233,9 @@ impl Gate {
 
 /// The row of what is sent: that of the URL and the moment of a record. `None` if its URL has no key.
 fn sent(row: &Row, record: &Record) -> Option<Row> {
-    let (key, date) = (urlkey(&record.target_uri).ok()?, record.date.to_string());
+    let requested = as_requested(&record.target_uri).map(String::from);
+    let key = urlkey(&requested.unwrap_or_else(|| record.target_uri.clone())).ok()?;
+    let date = record.date.to_string();
     let is_same_key = key.as_bytes() == row.urlkey()
         || other_keys(row).iter().any(|other| *other == key.as_bytes());
     // A request with a body has it in its key, and its record the URL alone.

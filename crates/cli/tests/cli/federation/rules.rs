@@ -2,7 +2,7 @@
 
 use redis_tests::archive::collection::sha1_base32;
 use redis_tests::http::Answer;
-use redis_tests::{assert_contains, assert_lacks, rows, until};
+use redis_tests::{ScriptedHost, answer, assert_contains, assert_lacks, rows, until};
 
 use crate::federation::shelf::{HTTP, Shelf, iso};
 use crate::serving::Stage;
@@ -250,4 +250,69 @@ fn policies_of_outbackcdx_hide_captures_and_say_why() {
         record(&stage, "c", SECRET).status == 200
     });
     assert_eq!(record(&stage, "c", OPEN).status, 404);
+}
+
+/// Spellings that parsers of URLs read in different ways.
+#[test]
+fn rules_hold_for_the_url_that_is_fetched() {
+    let web = ScriptedHost::start(|_| answer(200, &[], "the page"));
+    let shelf = Shelf::new();
+    let place = web.address();
+    let key = |path: &str| crawlspace_cdx::surt::urlkey(&format!("http://{place}{path}")).unwrap();
+    let write = |name: &str, text: String| {
+        let path = shelf.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let hidden = write(
+        "hidden.aclj",
+        format!("{} - {{\"access\": \"exclude\"}}\n", key("/hid")),
+    );
+    let allowed = write(
+        "allowed.aclj",
+        "example,allowed)/ - {\"access\": \"allow\"}\n".to_owned(),
+    );
+    let stage = Stage::start(&format!(
+        "collections:\n  \
+         open: {{index: $live, acl_paths: {hidden}}}\n  \
+         shut: {{index: $live, acl_paths: {allowed}, default_access: exclude}}\n"
+    ));
+    let escaped = |url: &str| {
+        percent_encoding::utf8_percent_encode(url, percent_encoding::NON_ALPHANUMERIC).to_string()
+    };
+    let get = |collection: &str, url: &str| {
+        stage.get(format!("/{collection}/resource?url={}", escaped(url)))
+    };
+    assert_eq!(get("open", &format!("http://{place}/seen")).status, 200);
+    assert_eq!(web.asked().len(), 1);
+    for path in [
+        "/hid/x",
+        "/../hid/x",
+        "/a/../../hid/x",
+        "/./hid/x",
+        "/%2e%2e/hid/x",
+        "/a/%2E./hid/x",
+        "\\hid\\x",
+        "/a\\..\\hid/x",
+        "/h\tid/x",
+    ] {
+        let answer = get("open", &format!("http://{place}{path}"));
+        assert!(
+            matches!(answer.status, 400 | 404),
+            "{path:?}: {}",
+            answer.text()
+        );
+    }
+    for url in [
+        format!("http://{place}\\@allowed.example/"),
+        format!("http://{place}/@allowed.example/"),
+        format!("http://{place}#@allowed.example/"),
+        format!("http:\\\\{place}\\@allowed.example/"),
+        format!("http://allowed.example@{place}/"),
+        format!("http://allowed.example:80@{place}/"),
+    ] {
+        let answer = get("shut", &url);
+        assert_ne!(answer.status, 200, "{url:?}: {}", answer.text());
+    }
+    assert_eq!(web.asked().len(), 1, "nothing hidden is asked for");
 }

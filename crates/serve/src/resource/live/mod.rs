@@ -15,6 +15,7 @@ use super::digest::Digest;
 use super::record::{LoadError, Record};
 use crawlspace_archive::net::{Net, via};
 use crawlspace_archive::source::Limits;
+use crawlspace_archive::spelling::as_requested;
 use crawlspace_archive::timestamp::Timestamp;
 
 use self::response::Origin;
@@ -40,9 +41,8 @@ impl Whereabouts {
             text.map(str::to_owned).ok_or_else(|| unfit(otherwise))
         };
         let load_url = given(&capture.load_url, "the row has no live_url")?;
-        let load_url = Url::parse(&load_url)
-            .ok()
-            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        // Credentials are neither sent nor shown to those who read the record.
+        let load_url = as_requested(&load_url)
             .ok_or_else(|| unfit("invalid live_url: an http or https URL is expected"))?;
         Ok(Whereabouts {
             url: given(&capture.url, "the row has no url")?,
@@ -87,18 +87,9 @@ pub async fn load(
 async fn live(
     net: &Net,
     limits: &Limits,
-    mut url: Url,
+    url: Url,
     request: &ClientRequest,
 ) -> Result<Record, LoadError> {
-    url.set_fragment(None);
-    // They are for the server, and neither sent nor shown to those who read the record.
-    if url
-        .set_username("")
-        .and_then(|()| url.set_password(None))
-        .is_err()
-    {
-        return Err(LoadError::Request(format!("{url} names no host")));
-    }
     let date = Timestamp::now();
     let mut outgoing = request.live(url.clone());
     via::mark(&mut outgoing.fields);

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use super::pages::{Next, Pages, Question};
 use super::rows::rows;
-use super::template::{Parameters, Template, Values};
+use super::template::{NO_STEPS, Parameters, Template, Values};
 use super::translation::translated;
 use super::whitelist::{RecordLocation, Whitelist};
 use crate::config::Dialect;
@@ -99,14 +99,19 @@ impl CdxSource {
         }
     }
 
+    /// The URL of the interface; `None` where that of the query cannot stand in its path.
+    fn url(&self, closest: &str, lookup: &Lookup) -> Option<String> {
+        self.api.fill(Values {
+            url: &lookup.query.url,
+            timestamp: closest,
+            collection: &lookup.collection,
+        })
+    }
+
     /// What every server understands.
     fn filled(&self, closest: &str, lookup: &Lookup) -> Parameters {
         let query = &*lookup.query;
-        let url = self.api.fill(Values {
-            url: &query.url,
-            timestamp: closest,
-            collection: &lookup.collection,
-        });
+        let url = self.url(closest, lookup).unwrap_or_default();
         let mut parameters = Parameters::of(&url);
         if !self.api.has_url() {
             parameters.add_new("url", &query.url);
@@ -148,6 +153,9 @@ impl Source for CdxSource {
             if lookup.query.match_type == MatchType::Range && !knows_ranges {
                 let what = "matchType=range is for servers with dialect: outback";
                 return Err(SourceError::Unsupported(what.to_owned()));
+            }
+            if self.url("", &lookup).is_none() {
+                return Err(SourceError::Unsupported(NO_STEPS.to_owned()));
             }
             let whitelist = Whitelist::new(
                 &lookup.query,

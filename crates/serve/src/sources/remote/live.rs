@@ -11,6 +11,7 @@ use crate::source::{Lookup, Rows, Source};
 use crate::sources::Identity;
 use crawlspace_archive::row::{Row, build, member};
 use crawlspace_archive::source::SourceError;
+use crawlspace_archive::spelling::as_requested;
 use crawlspace_archive::timestamp::Timestamp;
 
 /// The live web: every URL has one capture, of now. More than a single URL cannot be asked for, and matches nothing.
@@ -30,22 +31,19 @@ impl LiveSource {
         let is_asked = query.match_type == MatchType::Exact
             && query.from.is_none_or(|from| from <= now)
             && query.to.is_none_or(|to| now <= to);
-        let url = &query.url;
-        let scheme = url
-            .split_once("://")
-            .map(|(scheme, _)| scheme.to_ascii_lowercase());
-        let is_web = matches!(scheme.as_deref(), Some("http" | "https"));
-        if !is_asked || !is_web {
+        if !is_asked || !query.url.contains("://") {
             return None;
         }
+        // Rules see the key of the URL that is fetched.
+        let url = String::from(as_requested(&query.url)?);
         let mut members = String::new();
-        member("url", url, &mut members);
+        member("url", &url, &mut members);
         member("mime", "", &mut members);
-        member("live_url", url, &mut members);
-        member("load_url", url, &mut members);
+        member("live_url", &url, &mut members);
+        member("load_url", &url, &mut members);
         member("is_live", "true", &mut members);
         let members = format!("{members}, {}", self.identity.members);
-        build(&urlkey(url).ok()?, &now.to_string(), &members)
+        build(&urlkey(&url).ok()?, &now.to_string(), &members)
     }
 }
 
@@ -54,5 +52,113 @@ impl Source for LiveSource {
         let batch = self.row(&lookup).map(|row| Ok(vec![row]));
         let rows = Rows::whole(true, stream::iter(batch).boxed());
         std::future::ready(Ok(rows)).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use url::Url;
+
+    use super::*;
+    use crate::query::Query;
+    use crate::sources::file::tests::identity;
+    use crawlspace_archive::sorted::Order;
+
+    /// Parts of URLs that parsers take for different things.
+    const PARTS: [&str; 44] = [
+        "http://",
+        "https://",
+        "HTTP://",
+        "http:\\\\",
+        "//",
+        "/",
+        "/",
+        "\\",
+        "..",
+        ".",
+        "/../",
+        "/./",
+        "%2e%2e",
+        "%2E",
+        "%2f",
+        "a",
+        "B",
+        "example.com",
+        "EXAMPLE.com",
+        "hid",
+        "x",
+        "@",
+        "u:p@",
+        ":",
+        ":80",
+        ":443",
+        ":8080",
+        "?",
+        "a=1",
+        "&",
+        "#",
+        "#f",
+        "\t",
+        "\n",
+        " ",
+        "%20",
+        "%41",
+        "127.1",
+        "0x7f.1",
+        "[::1]",
+        "\u{ff45}xample.com",
+        "\u{e9}",
+        "xn--a",
+        "www.",
+    ];
+
+    #[test]
+    fn rules_see_the_key_of_the_url_that_is_fetched() {
+        let source = LiveSource::new(identity());
+        let mut state = 1_u64;
+        let mut next = |below: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        let mut rows = 0;
+        for n in 0..100_000 {
+            let mut url = if n % 3 > 0 { "http://example.com/" } else { "" }.to_owned();
+            for _ in 0..1 + next(7) {
+                url.push_str(PARTS[next(PARTS.len())]);
+            }
+            let Ok(query) = Query::of_url(&url) else {
+                continue;
+            };
+            let lookup = Lookup {
+                query: std::sync::Arc::new(query),
+                order: Order::Ascending,
+                at_most: None,
+                collection: "c".into(),
+            };
+            let Some(row) = source.row(&lookup) else {
+                continue;
+            };
+            rows += 1;
+            let fetched = as_requested(&row.field("live_url")).unwrap();
+            assert_eq!(fetched.as_str(), row.field("live_url"), "{url:?}");
+            assert_eq!(fetched.as_str(), row.field("url"), "{url:?}");
+            let key = urlkey(fetched.as_str()).unwrap();
+            assert_eq!(row.urlkey(), key.as_bytes(), "{url:?}");
+            // Nothing is left in the path that another parser takes for something else.
+            let path = fetched.as_str().split('?').next().unwrap();
+            assert!(
+                !path.contains(['\\', '\t', '\n', ' ']),
+                "{url:?}: {fetched}"
+            );
+            assert_eq!(Url::parse(fetched.as_str()).unwrap(), fetched);
+            assert_eq!(
+                (fetched.username(), fetched.password()),
+                ("", None),
+                "{url:?}"
+            );
+        }
+        assert!(rows > 50_000, "{rows}");
     }
 }

@@ -14,7 +14,7 @@ use url::Url;
 
 use super::claim::Claim;
 use super::rows::{Batched, rows};
-use super::template::{Template, Values};
+use super::template::{NO_STEPS, Template, Values};
 use super::whitelist::{Made, RecordLocation, Whitelist};
 use crate::link_format::{Link, Links};
 use crate::source::{Lookup, Rows, Source};
@@ -88,6 +88,7 @@ impl MementoSource {
                 timestamp: "",
                 collection: &lookup.collection,
             });
+            let filled = filled.ok_or_else(|| SourceError::Unsupported(NO_STEPS.to_owned()))?;
             Url::parse(&filled).map_err(|error| {
                 SourceError::Unsupported(format!("invalid URL of the request: {error}"))
             })

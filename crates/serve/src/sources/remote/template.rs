@@ -1,5 +1,8 @@
 //! URLs with `{url}`, `{timestamp}` and `{coll}` in them.
 
+use std::borrow::Cow;
+
+use crawlspace_archive::spelling::as_requested;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// What a value in a query must not have as it is.
@@ -16,6 +19,10 @@ const IN_PATH: &AsciiSet = &CONTROLS
     .add(b'<')
     .add(b'>')
     .add(b'\\');
+
+/// Why a URL cannot be asked for.
+pub(super) const NO_STEPS: &str =
+    "the URL has . or .. in its path, which would lead elsewhere in the path of the archive";
 
 /// What is put in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,22 +89,45 @@ impl Template {
         self.parts.iter().any(|(_, name, _)| *name == Name::Url)
     }
 
-    /// The URL with these values.
-    pub(crate) fn fill(&self, values: Values<'_>) -> String {
+    /// The URL with these values. `None` where a URL in the path has `.` or `..` that would lead out of the place.
+    pub(crate) fn fill(&self, values: Values<'_>) -> Option<String> {
         let mut filled = String::new();
         for (before, name, in_query) in &self.parts {
             filled.push_str(before);
             let (value, in_path) = match name {
-                Name::Url => (values.url, IN_PATH),
-                Name::Timestamp => (values.timestamp, IN_QUERY),
-                Name::Collection => (values.collection, IN_QUERY),
+                Name::Url if *in_query => (values.url.into(), IN_QUERY),
+                Name::Url => (in_path(values.url)?, IN_PATH),
+                Name::Timestamp => (values.timestamp.into(), IN_QUERY),
+                Name::Collection => (values.collection.into(), IN_QUERY),
             };
             let escaped = if *in_query { IN_QUERY } else { in_path };
-            filled.extend(utf8_percent_encode(value, escaped));
+            filled.extend(utf8_percent_encode(&value, escaped));
         }
         filled.push_str(&self.end);
-        filled
+        Some(filled)
     }
+}
+
+/// The URL as it may stand in a path. Whoever parses the whole resolves dots in it, and takes backslashes for slashes: these
+/// are resolved before. `None` where that cannot be done.
+fn in_path(url: &str) -> Option<Cow<'_, str>> {
+    if !has_steps(url) {
+        return Some(url.into());
+    }
+    let resolved = String::from(as_requested(url)?);
+    (!has_steps(&resolved)).then(|| resolved.into())
+}
+
+/// Whether a part of a path stands for a folder or the one above it, or backslashes may hide such a part.
+fn has_steps(url: &str) -> bool {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let is_ignored = |c: char| matches!(c, '\t' | '\n' | '\r');
+    path.contains('\\')
+        || path.contains(is_ignored)
+        || path.split('/').any(|part| {
+            let part = part.to_ascii_lowercase().replace("%2e", ".");
+            matches!(&*part, "." | "..")
+        })
 }
 
 /// The parameters of a query, of which some may be there already.
@@ -194,8 +224,55 @@ mod tests {
             ("http://h/{coll}/{other}/{", "http://h/a%20b/{other}/{"),
             ("http://h/", "http://h/"),
         ] {
-            assert_eq!(Template::new(template).fill(values), filled);
+            assert_eq!(
+                Template::new(template).fill(values).as_deref(),
+                Some(filled)
+            );
         }
+    }
+
+    #[test]
+    fn a_url_does_not_lead_out_of_its_place() {
+        let template = Template::new("http://h/web/{timestamp}id_/{url}");
+        let parts = [
+            "http://", "a.com", "/", "/", "..", ".", "%2e", "%2E", "\\", "?", "#", "x", "@", "a:",
+            "\t", "urn:", ":80",
+        ];
+        let mut state = 1_u64;
+        let mut next = |below: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        let mut filled = 0;
+        for n in 0..100_000 {
+            let mut url = if n % 2 == 0 { "http://a.com/" } else { "" }.to_owned();
+            for _ in 0..next(9) {
+                url.push_str(parts[next(parts.len())]);
+            }
+            let values = Values {
+                url: &url,
+                timestamp: "2016",
+                collection: "c",
+            };
+            let Some(whole) = template.fill(values) else {
+                continue;
+            };
+            filled += 1;
+            let parsed = url::Url::parse(&whole).unwrap();
+            assert!(
+                parsed.as_str().starts_with("http://h/web/2016id_/"),
+                "{url:?}: {parsed}"
+            );
+            // The archive sees the URL that a browser would request.
+            if let (true, Some(requested)) = (has_steps(&url), as_requested(&url)) {
+                let seen = &parsed.as_str()["http://h/web/2016id_/".len()..];
+                let path = |url: &str| url.split('?').next().map(str::to_owned);
+                assert_eq!(path(seen), path(requested.as_str()), "{url:?}");
+            }
+        }
+        assert!(filled > 50_000);
     }
 
     #[test]

@@ -41,10 +41,11 @@ impl UpstreamSource {
 
     /// The URL of the collection.
     fn url(&self, lookup: &Lookup) -> String {
-        self.collection.fill(Values {
+        let values = Values {
             collection: &lookup.collection,
             ..Values::default()
-        })
+        };
+        self.collection.fill(values).unwrap_or_default()
     }
 
     fn question(&self, lookup: &Lookup) -> Question {

@@ -136,7 +136,7 @@ impl Whitelist {
                     timestamp,
                     collection: &self.collection,
                 };
-                Some(Cow::Owned(template.fill(values)))
+                template.fill(values).map(Cow::Owned)
             }
             RecordLocation::Given if is_web(&claim.live_url) => Some(claim.live_url.clone()),
             _ => None,
