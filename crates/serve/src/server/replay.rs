@@ -35,6 +35,11 @@ const KEPT: [&str; 5] = [
     "content-range",
     "x-content-type-options",
 ];
+/// Fields that recorders keep for themselves among those of a response, and fields of requests, which say who recorded it.
+/// ArchiveWeb.page keeps the cookies of its user as `x-wabac-preset-cookie`.
+const PRIVATE: [&str; 4] = ["cookie", "cookie2", "authorization", "proxy-authorization"];
+/// What the names of further private fields begin with.
+const PRIVATE_PREFIX: &str = "x-wabac-";
 /// No scripts, no forms, no plugins, and an origin that no other page has.
 const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
 const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime");
@@ -148,6 +153,9 @@ fn fields(captured: &Captured, target: &str, memento: impl Fn(&str) -> String) -
             continue;
         };
         let lower = String::from_utf8_lossy(field.name).to_ascii_lowercase();
+        if PRIVATE.contains(&&*lower) || lower.starts_with(PRIVATE_PREFIX) {
+            continue;
+        }
         let keeps = KEPT.contains(&&*lower)
             || lower == CONTENT_ENCODING.as_str() && captured.is_packed(value.as_bytes());
         let own = HeaderName::from_bytes(lower.as_bytes());
@@ -243,6 +251,17 @@ mod tests {
         let many: String = (0..25_000).map(|n| format!("{n:x}:\r\n")).collect();
         let headers = headers(format!("HTTP/1.1 200 OK\r\n{many}\r\n"));
         assert_eq!(headers.len(), MAX_FIELDS);
+    }
+
+    #[test]
+    fn nothing_of_whoever_recorded_a_page_is_sent() {
+        let private = "X-Wabac-Preset-Cookie: secret=1\r\nx-wabac-other: secret\r\nCookie: secret\r\n\
+                       AUTHORIZATION: secret\r\nProxy-Authorization: secret\r\n";
+        let headers = headers(format!(
+            "HTTP/1.1 200 OK\r\n{private}Set-Cookie: theirs\r\n\r\n"
+        ));
+        let values: Vec<_> = headers.values().collect();
+        assert_eq!(values, ["theirs"]);
     }
 
     #[test]

@@ -204,7 +204,7 @@ async fn links_lead_to_where_others_see_the_server() {
     let location = answer.field("location").unwrap();
     let moment = location.strip_prefix("https://archive.example/old/live/");
     let (moment, url) = moment.unwrap().split_once("id_/").unwrap();
-    assert_eq!((moment.len(), url), (14, "http://example.com"));
+    assert_eq!((moment.len(), url), (14, "http://example.com/"));
     stop.send(()).unwrap();
     served.await.unwrap().unwrap();
 }
