@@ -103,6 +103,13 @@ pub(crate) struct Snapshot {
     patience: Option<Duration>,
 }
 
+impl Drop for NamedFile {
+    /// Closes the file, once queries that are under way have ended: after a reload nobody asks for it by this name.
+    fn drop(&mut self) {
+        self.evict();
+    }
+}
+
 impl NamedFile {
     pub(crate) fn new(path: PathBuf) -> NamedFile {
         NamedFile::of(path, Content::Whole)
@@ -235,7 +242,9 @@ impl NamedFile {
     /// The name means another file now: the next query opens that.
     pub(crate) fn evict(&self) {
         let opened = std::mem::take(&mut *lock(&self.opened));
-        all().retain(|other| opened.as_ptr() != Arc::as_ptr(other));
+        if opened.strong_count() > 0 {
+            all().retain(|other| opened.as_ptr() != Arc::as_ptr(other));
+        }
     }
 
     /// Device and number of the file that is open.
@@ -643,5 +652,21 @@ mod tests {
             5 => Ok(&mut room[..half]),
             _ => Ok(room),
         }
+    }
+
+    #[test]
+    fn a_file_that_nobody_names_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.cdxj");
+        std::fs::write(&path, "a 2016 {}\n").unwrap();
+        let named = NamedFile::new(path);
+        let snapshot = crate::sorted::steps::wait(named.snapshot())
+            .unwrap()
+            .unwrap();
+        let opened = lock(&named.opened).clone();
+        drop(named);
+        assert!(opened.upgrade().is_some(), "a query reads on");
+        drop(snapshot);
+        assert!(opened.upgrade().is_none());
     }
 }
