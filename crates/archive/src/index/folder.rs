@@ -49,7 +49,12 @@ pub struct Listing {
     pub(crate) seen: Instant,
     /// Something turned out to be another file, or gone.
     pub(crate) is_stale: AtomicBool,
+    /// Whoever wanted it was gone before all packages were read.
+    pub(crate) is_abandoned: bool,
 }
+
+/// Whether somebody still waits for a listing.
+pub(crate) type IsWanted<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// What is read of a folder, and what a file is that is named itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,10 +120,11 @@ impl Listing {
         choice: Choice,
         before: Option<&Listing>,
         net: Option<&Arc<Net>>,
+        is_wanted: IsWanted<'_>,
     ) -> Listing {
         let path = match location {
             _ if choice == Choice::Packages && is_list(location) => {
-                return Listing::of_list(location, before, net);
+                return Listing::of_list(location, before, net, is_wanted);
             }
             Location::File(path) => path,
             Location::Url(_) if choice == Choice::Packages => {
@@ -126,7 +132,7 @@ impl Listing {
                     location: location.clone(),
                     hash: None,
                 };
-                return Listing::of_packages(vec![listed], Vec::new(), before, net);
+                return Listing::of_packages(vec![listed], Vec::new(), before, net, is_wanted);
             }
             Location::Url(url) => {
                 let is_clustered =
@@ -144,7 +150,7 @@ impl Listing {
                 location: Location::File(path),
                 hash: None,
             });
-            return Listing::of_packages(listed.collect(), walk.failures, before, net);
+            return Listing::of_packages(listed.collect(), walk.failures, before, net, is_wanted);
         }
         let known: HashMap<&Path, &Arc<Entry>> = before
             .iter()
@@ -200,7 +206,12 @@ impl Listing {
     }
 
     /// What is in the packages of a list.
-    fn of_list(location: &Location, before: Option<&Listing>, net: Option<&Arc<Net>>) -> Listing {
+    fn of_list(
+        location: &Location,
+        before: Option<&Listing>,
+        net: Option<&Arc<Net>>,
+        is_wanted: IsWanted<'_>,
+    ) -> Listing {
         let options = Options {
             net: net.cloned(),
             retries: 1,
@@ -231,7 +242,7 @@ impl Listing {
                 Err(why) => failures.push(format!("{location}: {}: {why}", entry.name)),
             }
         }
-        Listing::of_packages(listed, failures, before, net)
+        Listing::of_packages(listed, failures, before, net, is_wanted)
     }
 
     /// What is in packages. Those that are as they were before are not read again.
@@ -240,6 +251,7 @@ impl Listing {
         failures: Vec<String>,
         before: Option<&Listing>,
         net: Option<&Arc<Net>>,
+        is_wanted: IsWanted<'_>,
     ) -> Listing {
         let mut by_location: HashMap<&Location, Vec<&Arc<Package>>> = HashMap::new();
         let mut by_hash: HashMap<&str, Vec<&Arc<Package>>> = HashMap::new();
@@ -267,13 +279,25 @@ impl Listing {
         // What is late the first time is read later on, while the others answer.
         let is_first = before.is_none() && listed.len() > 1;
         let until = is_first.then(|| Instant::now() + MAX_FIRST);
-        let read = |one: &Listed| known(one).unwrap_or_else(|| Package::read(one, net, until));
+        let is_abandoned = AtomicBool::new(false);
+        let read = |one: &Listed| {
+            known(one).unwrap_or_else(|| {
+                if is_abandoned.load(Ordering::Relaxed) || !is_wanted() {
+                    is_abandoned.store(true, Ordering::Relaxed);
+                    return Vec::new();
+                }
+                Package::read(one, net, until)
+            })
+        };
         let is_remote = |one: &Listed| matches!(one.location, Location::Url(_));
         let packages = match listed.iter().filter(|one| is_remote(one)).count() {
             0 | 1 => listed.iter().flat_map(read).collect(),
             _ => side_by_side(&listed, read),
         };
-        Listing::with(packages, failures)
+        Listing {
+            is_abandoned: is_abandoned.into_inner(),
+            ..Listing::with(packages, failures)
+        }
     }
 
     fn with(packages: Vec<Arc<Package>>, mut failures: Vec<String>) -> Listing {
@@ -288,6 +312,7 @@ impl Listing {
             problem: None,
             seen: Instant::now(),
             is_stale: AtomicBool::new(false),
+            is_abandoned: false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Paths with `{coll}` in them, and what is there.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,24 @@ pub struct Listings {
     /// Held by whoever looks what there is.
     looking: Arc<tokio::sync::Mutex<()>>,
     look: Duration,
+    /// Number of those who wait for a listing.
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Somebody who waits for a listing. Work for whom all are gone ends.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn on(listings: &Listings) -> Waiting {
+        listings.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(Arc::clone(&listings.waiting))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Listings {
@@ -56,6 +74,7 @@ impl Listings {
             listings: RwLock::default(),
             looking: Arc::default(),
             look: REFRESH,
+            waiting: Arc::default(),
         }
     }
 
@@ -85,6 +104,7 @@ impl Listings {
         if let Some(listing) = before.as_ref().filter(|listing| self.is_fresh(listing)) {
             return Ok(Arc::clone(listing));
         }
+        let waiting = Waiting::on(self);
         // One looks; meanwhile it is for others as it was.
         let turn = Arc::clone(&self.looking).try_lock_owned();
         let turn = match (turn, before) {
@@ -92,7 +112,10 @@ impl Listings {
                 // Servers take their time. What turned out to be wrong is not given again.
                 Some(before) if before.is_remote() && !before.is_superseded() => {
                     let listings = Arc::clone(self);
-                    drop(tokio::spawn(async move { listings.look(name, turn).await }));
+                    drop(tokio::spawn(async move {
+                        let _waiting = waiting;
+                        listings.look(name, turn).await
+                    }));
                     return Ok(before);
                 }
                 _ => turn,
@@ -113,6 +136,7 @@ impl Listings {
     ) -> Result<Arc<Listing>, SourceError> {
         let name = self.name_of(collection);
         let asked = Instant::now();
+        let _waiting = Waiting::on(self);
         let turn = Arc::clone(&self.looking).lock_owned().await;
         // Another request may have looked meanwhile.
         if let Some(listing) = self.cached(&name).filter(|listing| listing.seen >= asked) {
@@ -133,7 +157,7 @@ impl Listings {
         Arc::clone(if self.varies { collection } else { &self.any })
     }
 
-    /// Looks to the end, even when the request that asks for it is gone: others wait for it.
+    /// Looks apart from the request that asks for it: when that is gone, others may wait for it.
     async fn look_apart(
         self: &Arc<Self>,
         name: Arc<str>,
@@ -156,8 +180,22 @@ impl Listings {
         }
         let (location, choice) = (self.location_of(&name)?, self.choice);
         let net = self.net.clone();
-        let read = move || Listing::read(&location, choice, before.as_deref(), net.as_ref());
+        let waiting = Arc::clone(&self.waiting);
+        let read = move || {
+            let is_wanted = || waiting.load(Ordering::Relaxed) > 0;
+            Listing::read(
+                &location,
+                choice,
+                before.as_deref(),
+                net.as_ref(),
+                &is_wanted,
+            )
+        };
         let listing = Arc::new(elsewhere(read).await?);
+        if listing.is_abandoned {
+            let what = "nobody waits for the packages any more";
+            return Err(SourceError::Io(what.to_owned()));
+        }
         let mut listings = self
             .listings
             .write()
@@ -214,5 +252,51 @@ impl Listings {
                 path.display()
             ))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_that_nobody_waits_for_are_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let list = dir.path().join("list.json");
+        let names: Vec<String> = (0..100)
+            .map(|n| format!("{{\"path\": \"{n}.wacz\"}}"))
+            .collect();
+        let text = format!(
+            "{{\"profile\": \"multi-wacz-package\", \"resources\": [{}]}}",
+            names.join(",")
+        );
+        std::fs::write(&list, text).unwrap();
+        let location = Location::File(list);
+        let asked = AtomicUsize::new(0);
+        let read = |most: usize| {
+            asked.store(0, Ordering::Relaxed);
+            let is_wanted = || asked.fetch_add(1, Ordering::Relaxed) < most;
+            Listing::read(&location, Choice::Packages, None, None, &is_wanted)
+        };
+        let whole = read(usize::MAX);
+        assert!(!whole.is_abandoned);
+        assert_eq!(asked.load(Ordering::Relaxed), 100);
+        let left = read(10);
+        assert!(left.is_abandoned);
+        assert_eq!(asked.load(Ordering::Relaxed), 11);
+        assert_eq!(left.packages.len(), 10);
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_counted_until_it_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let listings = Arc::new(Listings::new(dir.path().to_owned(), Choice::Packages));
+        let name: Arc<str> = Arc::from("c");
+        listings.listing(&name).await.unwrap();
+        assert_eq!(listings.waiting.load(Ordering::Relaxed), 0);
+        let waiting = Waiting::on(&listings);
+        assert_eq!(listings.waiting.load(Ordering::Relaxed), 1);
+        drop(waiting);
+        assert_eq!(listings.waiting.load(Ordering::Relaxed), 0);
     }
 }
