@@ -523,7 +523,7 @@ impl Step {
 /// keep their bytes, by which rows are sorted.
 fn readable(mut batch: Batch) -> Batch {
     for row in &mut batch {
-        if std::str::from_utf8(row.json()).is_err() {
+        if !row::is_utf8(row.json()) {
             let json = String::from_utf8_lossy(row.json());
             let columns = &row.line()[..row.line().len() - row.json().len()];
             let line = [columns, json.as_bytes()].concat();

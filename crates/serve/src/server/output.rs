@@ -83,11 +83,10 @@ impl Writer {
             self.fields.is_none() && !self.no_source && !has_numeric_status(row.json());
         match self.output {
             Output::Cdxj if is_as_stored => {
-                match std::str::from_utf8(row.line()) {
-                    Ok(line) => into.extend_from_slice(line.as_bytes()),
-                    Err(_) => {
-                        into.extend_from_slice(String::from_utf8_lossy(row.line()).as_bytes())
-                    }
+                if row::is_utf8(row.line()) {
+                    into.extend_from_slice(row.line());
+                } else {
+                    into.extend_from_slice(String::from_utf8_lossy(row.line()).as_bytes());
                 }
                 into.push(b'\n');
             }
