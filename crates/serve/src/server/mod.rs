@@ -8,6 +8,7 @@ mod index;
 mod indexes;
 mod links;
 mod listing;
+mod origin;
 mod outback;
 mod output;
 mod page;
@@ -240,6 +241,8 @@ async fn logged(
         )
     } else if options.operator {
         for_operator(current, &federation, &request).await
+    } else if let Some(refused) = from_elsewhere(&request, &federation, options) {
+        refused
     } else {
         match Via::of(request.headers()) {
             Ok(way) => way.answer(answer(federation, request)).await,
@@ -255,6 +258,22 @@ async fn logged(
         tracing::info!(target: "access", %method, %uri, status, millis);
     }
     response
+}
+
+/// Refuses a request of a page of another origin that changes something, here or at the server that it is sent on to.
+/// Reading changes nothing, except for an index of jobs, which may have to be built.
+fn from_elsewhere(
+    request: &Request<Incoming>,
+    federation: &Federation,
+    options: &Options,
+) -> Option<Response<Body>> {
+    let public_url = federation.public_url.as_deref();
+    let allowed = options.allow_origin.as_ref();
+    if request.uri().path().starts_with("/_indexes/") {
+        origin::foreign(request, public_url, allowed)
+    } else {
+        origin::changing(request, public_url, allowed)
+    }
 }
 
 /// How many bytes the head of a request takes, as far as they say something.

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-use redis_tests::http::Connection;
+use redis_tests::http::{Connection, ask};
 use redis_tests::{assert_contains, rows};
 
 use crate::federation::index_api::archive;
@@ -65,6 +65,30 @@ fn an_index_is_only_read() {
         let refused = refused.unwrap();
         assert_eq!(refused.status, 405);
         assert_eq!(refused.field("allow"), Some("GET, HEAD"));
+    }
+}
+
+#[test]
+fn a_page_of_another_origin_makes_the_server_send_no_posts() {
+    let config = "collections:\n  live: $live\n";
+    let reader = "https://reader.example";
+    let (closed, open) = (Stage::start(config), Stage::start_for(reader, config));
+    let status = |stage: &Stage, origin: &str| {
+        let fields = [("Origin", origin), ("Content-Type", "text/plain")];
+        // The guard refuses to fetch from this address.
+        let target = "/live/resource?url=http://169.254.0.1/";
+        ask(stage.address(), "POST", target, &fields, b"a=b")
+            .unwrap()
+            .status
+    };
+    for (stage, origin, refused) in [
+        (&closed, "http://evil.example", true),
+        (&closed, reader, true),
+        (&closed, &closed.url(), false),
+        (&open, "http://evil.example", true),
+        (&open, reader, false),
+    ] {
+        assert_eq!(status(stage, origin) == 403, refused, "{origin}");
     }
 }
 
