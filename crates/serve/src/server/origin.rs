@@ -3,33 +3,16 @@
 //! A browser sends such a request without asking this server first (Fetch standard, simple requests), so hiding the
 //! answer from the page does not help where the request itself changes something.
 
-use http::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN};
-use http::uri::Authority;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, ORIGIN};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use url::{Origin, Url};
 
 use super::body::Body;
+use super::host;
 use super::reply::closing;
 
 /// Names the relation between a page and the server that the page sends a request to (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-/// Returns the host and port that a request was sent to: those of its target, or else of its `Host` field (RFC 9112,
-/// section 3.2.2). `None` if there is neither.
-///
-/// # Errors
-/// When it is not a host with an optional port.
-pub(super) fn authority<B>(request: &Request<B>) -> Result<Option<Authority>, ()> {
-    let authority = match (request.uri().authority(), request.headers().get(HOST)) {
-        (Some(authority), _) => authority.clone(),
-        (None, Some(host)) => Authority::try_from(host.as_bytes()).map_err(|_| ())?,
-        (None, None) => return Ok(None),
-    };
-    if authority.as_str().contains('@') {
-        return Err(());
-    }
-    Ok(Some(authority))
-}
 
 /// Refuses a request with any method but `GET`, `HEAD` and `OPTIONS` that comes from a page of another origin, unless
 /// pages of its origin are `allowed`.
@@ -90,8 +73,8 @@ pub(super) fn not_json(headers: &HeaderMap) -> Option<Response<Body>> {
 
 /// Returns the origins of this server: the one that the request was sent to, and that of its public URL.
 fn own_origins<B>(request: &Request<B>, public_url: Option<&str>) -> Vec<Origin> {
-    let asked = authority(request).ok().flatten();
-    let asked = asked.and_then(|authority| Url::parse(&format!("http://{authority}/")).ok());
+    let asked = host::asked(request).ok().flatten();
+    let asked = asked.and_then(|host| Url::parse(&format!("http://{host}/")).ok());
     let public = public_url.and_then(|url| Url::parse(url).ok());
     let urls = asked.into_iter().chain(public);
     urls.map(|url| url.origin()).collect()

@@ -82,6 +82,24 @@ fn index_files_in_a_form_that_is_not_read_are_errors() {
 }
 
 #[test]
+fn a_server_that_answers_for_any_host_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    for (hosts, noted) in [("", true), ("hosts: [archive.example]\n", false)] {
+        let text = format!("{hosts}collections: {{live: $live}}\n");
+        std::fs::write(folder.path().join("config.yaml"), text).unwrap();
+        let checked = crawlspace(folder.path(), "config check config.yaml").exits(0);
+        assert_eq!(checked.out, "OK\n");
+        let note = "config.yaml: hosts is not set: ";
+        assert_eq!(
+            checked.errors.starts_with(note),
+            noted,
+            "{}",
+            checked.errors
+        );
+    }
+}
+
+#[test]
 fn what_is_shown_is_the_same_configuration_and_hides_passwords() {
     let folder = tempfile::tempdir().unwrap();
     let text =

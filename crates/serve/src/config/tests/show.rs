@@ -13,6 +13,7 @@ use super::{good, parse};
 use crate::config::{
     Collection, Config, Dialect, Indexes, Loader, Secrets, Source, SourceKind, Step,
 };
+use crate::host::Host;
 use crate::rules::{Access, Dates, Embargo, Period, Rules};
 use crawlspace_archive::net::Network;
 use crawlspace_archive::timestamp::Timestamp;
@@ -186,6 +187,22 @@ fn network() -> impl Strategy<Value = Network> {
     })
 }
 
+fn host() -> impl Strategy<Value = Host> {
+    let name = prop_oneof![
+        "[a-z][a-z0-9-]{0,8}[a-z]\\.example".boxed(),
+        any::<std::net::Ipv4Addr>()
+            .prop_map(|a| a.to_string())
+            .boxed(),
+        any::<std::net::Ipv6Addr>()
+            .prop_map(|a| format!("[{a}]"))
+            .boxed(),
+    ];
+    (name, option::of(any::<u16>())).prop_map(|(name, port)| match port {
+        Some(port) => format!("{name}:{port}").parse().unwrap(),
+        None => name.parse().unwrap(),
+    })
+}
+
 fn indexes() -> impl Strategy<Value = Indexes> {
     let nanos = || option::of(0..=86_400_000_000_000_u64);
     let span = |nanos: Option<u64>| nanos.map(Duration::from_nanos);
@@ -272,14 +289,16 @@ fn config() -> impl Strategy<Value = Config> {
     let parts = (
         vec(collection, 1..4),
         vec(network(), 0..3),
+        vec(host(), 0..3),
         option::of(indexes()),
     );
-    parts.prop_map(|(mut collections, allow_private, indexes)| {
+    parts.prop_map(|(mut collections, allow_private, hosts, indexes)| {
         let mut seen = std::collections::HashSet::new();
         collections.retain(|collection: &Collection| seen.insert(collection.name.clone()));
         Config {
             collections,
             allow_private,
+            hosts,
             indexes,
             folder: "/etc/archive".into(),
         }
