@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use crawlspace_client::Error;
+use crawlspace_client::server::without_password;
 use crawlspace_serve::host::Host;
 use crawlspace_serve::server::serve_metrics;
 use futures_util::future::join_all;
@@ -164,7 +165,8 @@ async fn look_at(targets: &[Arc<Target>]) -> Vec<Look> {
 
 /// What a server is called: its host and port, or its socket.
 fn host(url: &str) -> String {
-    let Ok(url) = url::Url::parse(url) else {
+    // A password with an unescaped slash would be a part of the host.
+    let Ok(url) = url::Url::parse(&without_password(url)) else {
         return "?".to_owned(); // connecting says what is wrong with it
     };
     match (url.host_str(), url.port()) {
