@@ -254,6 +254,17 @@ impl Rules {
         Ok(rules)
     }
 
+    /// Returns the files and folders that rules are read from: those paths, and the files in folders.
+    pub(crate) fn files_of(paths: &[PathBuf]) -> Vec<PathBuf> {
+        // Reading tells why a folder cannot be listed.
+        let inside = paths
+            .iter()
+            .flat_map(|path| files(path).unwrap_or_default());
+        let mut all = paths.to_vec();
+        all.extend(inside.filter(|file| !paths.contains(file)));
+        all
+    }
+
     /// Whether some are of OutbackCDX, and so for an access point.
     pub fn have_policies(&self) -> bool {
         self.paths.iter().any(|path| is_policies(path))
