@@ -5,6 +5,7 @@
 //! is excluded.
 
 mod aclj;
+mod normal;
 mod outback;
 
 use std::cmp::Reverse;
