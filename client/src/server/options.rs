@@ -175,15 +175,41 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// An URL as it may be shown.
+/// Returns a URL without its user name, password and parameters, as it may be shown.
+///
+/// A login ends at the last `@`, since passwords can hold every character, and an invalid URL is shown by messages, too.
+/// URLs of sockets have their passwords in their parameters.
+///
+/// ```
+/// use crawlspace_client::server::without_password;
+/// assert_eq!(without_password("redis://user:pass/word@db.example:6379/0"), "redis://db.example:6379/0");
+/// assert_eq!(without_password("unix:///run/redis.sock?db=1&pass=word"), "unix:///run/redis.sock");
+/// ```
 pub fn without_password(url: &str) -> String {
-    match url
-        .split_once("://")
-        .and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)))
-    {
-        Some((scheme, host)) => format!("{scheme}://{host}"),
-        None => url.to_owned(),
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) if is_scheme(scheme) => (Some(scheme), rest),
+        _ => (None, url),
+    };
+    let is_socket = url
+        .split(':')
+        .next()
+        .is_some_and(|scheme| scheme.to_ascii_lowercase().ends_with("unix"));
+    let rest = if is_socket {
+        rest
+    } else {
+        rest.rsplit_once('@').map_or(rest, |(_, host)| host)
+    };
+    let place = rest.split(['?', '#']).next().unwrap_or_default();
+    match scheme {
+        Some(scheme) => format!("{scheme}://{place}"),
+        None => place.to_owned(),
     }
+}
+
+/// Returns true for the scheme of a URL (RFC 3986, section 3.1), and false for a part of a login.
+fn is_scheme(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(fits)
 }
 
 #[cfg(test)]
@@ -200,6 +226,27 @@ mod tests {
             without_password("redis://host:6379/0"),
             "redis://host:6379/0"
         );
+        for (url, shown) in [
+            ("redis://:hidden/a@host:6379/0", "redis://host:6379/0"),
+            ("redis://user:12/hidden@host/0", "redis://host/0"),
+            ("redis://hidden@host/0", "redis://host/0"),
+            ("redis://u:hidden%2Fa@host/0", "redis://host/0"),
+            ("redis://:hidden?a#b@host/0", "redis://host/0"),
+            ("redis://:hidden://a@host/0", "redis://host/0"),
+            ("user:hidden://a@host/0", "host/0"),
+            ("user:hidden@host:6379", "host:6379"),
+            ("redis:/u:hidden@host/0", "host/0"),
+            ("unix:///run/a@b.sock?pass=hidden@x", "unix:///run/a@b.sock"),
+            (
+                "redis+unix:///run/r.sock?db=1&pass=hidden",
+                "redis+unix:///run/r.sock",
+            ),
+            ("unix:/run/r.sock?pass=hidden", "unix:/run/r.sock"),
+            ("redis://host/?protocol=resp3", "redis://host/"),
+            ("", ""),
+        ] {
+            assert_eq!(without_password(url), shown, "{url}");
+        }
         let options = Options::new("redis://user:secret@host/");
         assert!(!format!("{options:?}").contains("secret"));
     }

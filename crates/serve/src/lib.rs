@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`config`] | the configuration file and its normal form |
 //! | [`query`] | what a request asks for |
+//! | [`host`] | host names that requests may name |
 //! | [`source`] [`sources`] | where rows come from |
 //! | `collection` `group` [`merge`] | many sources as one |
 //! | `operations` | filter, clamp, collapse, order, limit |
@@ -34,6 +35,7 @@ mod figures;
 mod fuzzy;
 mod gate;
 mod group;
+pub mod host;
 mod indexes;
 pub mod link_format;
 pub mod memory;

@@ -5,6 +5,7 @@
 //! is excluded.
 
 mod aclj;
+mod normal;
 mod outback;
 
 use std::cmp::Reverse;
@@ -252,6 +253,17 @@ impl Rules {
         rules.paths = paths;
         rules.take(read)?;
         Ok(rules)
+    }
+
+    /// Returns the files and folders that rules are read from: those paths, and the files in folders.
+    pub(crate) fn files_of(paths: &[PathBuf]) -> Vec<PathBuf> {
+        // Reading tells why a folder cannot be listed.
+        let inside = paths
+            .iter()
+            .flat_map(|path| files(path).unwrap_or_default());
+        let mut all = paths.to_vec();
+        all.extend(inside.filter(|file| !paths.contains(file)));
+        all
     }
 
     /// Whether some are of OutbackCDX, and so for an access point.

@@ -65,6 +65,11 @@ pub(super) fn shown(server: &Url, kind: IndexKind, jobs: &JobSet) -> String {
     }
 }
 
+/// Returns a server, also one that is no URL, without a login, which ends at the last `@`.
+pub(super) fn shown_server(server: &str) -> &str {
+    server.rsplit_once('@').map_or(server, |(_, host)| host)
+}
+
 /// A URL with its password, if it has one, masked.
 pub(super) fn without_password(url: &Url) -> String {
     let mut url = url.clone();

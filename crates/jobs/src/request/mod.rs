@@ -51,12 +51,17 @@ impl IndexRequestClient {
     /// # Errors
     /// When the URL is not that of a web server, or the folder cannot be made.
     pub fn open(server: &str, options: Options) -> Result<IndexRequestClient, Error> {
-        let mut url = Url::parse(server)
-            .map_err(|error| Error::Request(format!("invalid URL {server:?}: {error}")))?;
+        let mut url = Url::parse(server).map_err(|error| {
+            Error::Request(format!(
+                "invalid URL {:?}: {error}",
+                ask::shown_server(server)
+            ))
+        })?;
         let is_plain = url.query().is_none() && url.fragment().is_none();
         if !matches!(url.scheme(), "http" | "https") || !is_plain {
             return Err(Error::Request(format!(
-                "invalid server {server:?}: http://host:port/ or https://host/"
+                "invalid server {:?}: http://host:port/ or https://host/",
+                ask::shown_server(server)
             )));
         }
         if !url.path().ends_with('/') {

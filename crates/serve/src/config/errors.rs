@@ -1,6 +1,7 @@
 //! What is wrong with a configuration, and where.
 
 use std::fmt;
+use std::path::PathBuf;
 
 /// Maximum number of errors listed, and of warnings. Further errors are only counted, further warnings dropped.
 const MAX_LISTED: usize = 100;
@@ -32,6 +33,9 @@ pub struct ConfigErrors {
     pub errors: Vec<Remark>,
     /// How many there are besides.
     pub more: usize,
+    /// Files and folders that the configuration names and that are read with it, as far as it could be read: to correct one
+    /// of them may be enough.
+    pub files: Vec<PathBuf>,
 }
 
 impl ConfigErrors {
@@ -44,6 +48,7 @@ impl ConfigErrors {
                 what,
             }],
             more: 0,
+            files: Vec::new(),
         }
     }
 }
@@ -91,6 +96,7 @@ pub(super) struct Findings {
     errors: Vec<Remark>,
     more: usize,
     warnings: Vec<Remark>,
+    files: Vec<PathBuf>,
 }
 
 impl Findings {
@@ -114,6 +120,11 @@ impl Findings {
         }
     }
 
+    /// Notes files and folders that the configuration names, before they are read.
+    pub(crate) fn names(&mut self, files: Vec<PathBuf>) {
+        self.files.extend(files);
+    }
+
     /// The value, or where it is wrong, an error in its place.
     pub(crate) fn take<T>(&mut self, position: Position, outcome: Result<T, String>) -> Option<T> {
         outcome.map_err(|what| self.error(position, what)).ok()
@@ -135,6 +146,7 @@ impl Findings {
                 file: file.to_owned(),
                 errors: self.errors,
                 more: self.more,
+                files: self.files,
             }),
         }
     }

@@ -12,7 +12,15 @@ use crawlspace_archive::wacz::Location;
 pub(crate) fn path(text: &str, folder: &Path) -> Result<PathBuf, String> {
     let path = match text.strip_prefix("file:") {
         Some(rest) => of_file_url(rest)?,
-        None => text.to_owned(),
+        None => match text.split_once("://") {
+            Some((scheme, _)) if !scheme.contains('/') => {
+                return Err(
+                    "a URL where a path is expected: write /folder/file or file:///folder/file"
+                        .to_owned(),
+                );
+            }
+            _ => text.to_owned(),
+        },
     };
     if path.is_empty() {
         return Err("no path".to_owned());
@@ -58,8 +66,9 @@ pub(crate) fn object(text: &str, names: &[&str]) -> Result<String, String> {
     let url = Url::parse(&stand_in).map_err(|error| format!("invalid URL: {error}"))?;
     if url.query().is_some() || url.port().is_some() {
         return Err(format!(
-            "{text:?} is not s3://bucket/key: a ? in a key is %3F, and AWS_ENDPOINT_URL in the environment says where \
-             the store is"
+            "{:?} is not s3://bucket/key: a ? in a key is %3F, and AWS_ENDPOINT_URL in the environment says where \
+             the store is",
+            masked(text)
         ));
     }
     Ok(whole.replacen("https://", "s3://", 1))
@@ -77,7 +86,7 @@ fn of_file_url(rest: &str) -> Result<String, String> {
     if !path.starts_with(['/', '.', '{']) {
         return Err(format!(
             "a file of another machine, {:?}: write file:///folder for an absolute path, or the path without file://",
-            path.split('/').next().unwrap_or_default()
+            masked(path.split('/').next().unwrap_or_default())
         ));
     }
     let decoded = percent_encoding::percent_decode_str(path).decode_utf8();
@@ -118,6 +127,8 @@ pub(crate) fn template(text: &str, names: &[&str]) -> Result<String, String> {
             ));
         };
         if !names.contains(&name) {
+            // It may be a part of a password.
+            let name = if text.contains('@') { "…" } else { name };
             let known: Vec<String> = names.iter().map(|name| format!("{{{name}}}")).collect();
             return Err(format!(
                 "{{{name}}} means nothing here: it can be {}",
@@ -165,14 +176,18 @@ fn with_path(text: String) -> Result<String, String> {
 /// `redis://host:port/db/key`, of a URL that may lack the port and the number of the database.
 pub(crate) fn redis(text: &str) -> Result<String, String> {
     printable(text)?;
+    escaped_login(text)?;
     let (scheme, rest) = text.split_once("://").unwrap_or_default();
     if !matches!(scheme, "redis" | "rediss") {
         return Err("no URL of Redis: write redis://host:port/db/key".to_owned());
     }
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let url = Url::parse(&format!("{scheme}://{authority}/")).map_err(|error| {
-        let host = authority.rsplit('@').next().unwrap_or_default();
-        format!("invalid host and port {host:?}: {error}")
+        // Without a host behind it, a login is no host either.
+        match authority.rsplit_once('@') {
+            Some((_, host)) => format!("invalid host and port {host:?}: {error}"),
+            None => format!("invalid host or port in redis://host:port/db/key: {error}"),
+        }
     })?;
     if authority.contains(['{', '?', '#', ' ']) || url.host_str().unwrap_or_default().is_empty() {
         return Err("no host: write redis://host:port/db/key".to_owned());
@@ -196,10 +211,53 @@ pub(crate) fn redis(text: &str) -> Result<String, String> {
     Ok(format!("{scheme}://{login}{host}:{port}/{db}/{key}"))
 }
 
+/// Refuses a login with characters that end the host of a URL. Otherwise, the end of the password would be taken for a key,
+/// which is no secret.
+fn escaped_login(text: &str) -> Result<(), String> {
+    let (_, rest) = text.split_once("://").unwrap_or_default();
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let after = rest.get(end..).unwrap_or_default();
+    // What stands in front of the last @, and what behind it.
+    let Some((before, place)) = after.rsplit_once('@') else {
+        return Ok(());
+    };
+    // A key with an @, behind the number of its database. A host is in front of a port or another key.
+    let is_host = |place: &str| match place.find(['/', ':']) {
+        Some(at) if place.get(at..).is_some_and(|rest| rest.starts_with(':')) => {
+            let port = place.get(at + 1..).unwrap_or_default();
+            let port = port.split('/').next().unwrap_or_default();
+            port.bytes().all(|byte| byte.is_ascii_digit())
+        }
+        Some(_) => true,
+        None => false,
+    };
+    let number = before
+        .strip_prefix('/')
+        .and_then(|path| path.split_once('/'));
+    let is_in_key = number.is_some_and(|(number, _)| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    if is_in_key && !is_host(place) {
+        return Ok(());
+    }
+    Err(
+        "the login of the URL is ambiguous: write %2F, %3F, %23 and %40 for /, ?, # and @ in a user name or password; a key \
+         with an @ follows the number of its database, and what is behind the @ has no / and is no host:port"
+            .to_owned(),
+    )
+}
+
 /// `redis://host:port/db`, of a URL that may lack the port and the number of the database.
 pub(crate) fn database(text: &str) -> Result<String, String> {
+    escaped_login(text)?;
     let (_, rest) = text.split_once("://").unwrap_or_default();
     let path = rest.split_once('/').map_or("", |(_, path)| path);
+    if path.contains('@') {
+        return Err(
+            "no number of a database: write redis://host:port/db, and %2F for a / in a password"
+                .to_owned(),
+        );
+    }
     if !path.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(format!(
             "{path:?} is no number of a database: write redis://host:port/db, and what keys begin with as prefix"
@@ -216,6 +274,7 @@ pub(crate) fn database(text: &str) -> Result<String, String> {
 
 /// `redis://host:port/db/prefix`, of a URL that may lack the port, and whose prefix may be empty.
 pub(crate) fn prefixed(text: &str) -> Result<String, String> {
+    escaped_login(text)?;
     let path = text.splitn(4, '/').nth(3).unwrap_or_default();
     if !path.contains('/') {
         return Err(
@@ -227,18 +286,25 @@ pub(crate) fn prefixed(text: &str) -> Result<String, String> {
     Ok(whole.strip_suffix('_').unwrap_or(&whole).to_owned())
 }
 
-/// The URL with the password in it masked.
+/// The URL with its password masked, or the whole login where it is unclear what the password is.
+///
+/// A login ends at the last `@`, also where an unescaped `/`, `?` or `#` in its password makes a shorter one of it.
 pub(crate) fn masked(url: &str) -> String {
-    let parts = url.split_once("://").and_then(|(scheme, rest)| {
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (login, _) = rest.get(..end)?.rsplit_once('@')?;
-        let (user, _) = login.split_once(':')?;
-        Some((scheme, user, rest.get(login.len()..)?))
-    });
-    match parts {
-        Some((scheme, user, after)) => format!("{scheme}://{user}:***{after}"),
-        None => url.to_owned(),
-    }
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains([':', '@', '/']) => (Some(scheme), rest),
+        _ => (None, url),
+    };
+    let Some((login, after)) = rest.rsplit_once('@') else {
+        return url.to_owned();
+    };
+    let user = match login.split_once(':') {
+        Some((user, _)) if !login.contains(['/', '?', '#', '@']) && scheme.is_some() => {
+            format!("{user}:")
+        }
+        _ => String::new(),
+    };
+    let scheme = scheme.map(|scheme| format!("{scheme}://"));
+    format!("{}{user}***@{after}", scheme.unwrap_or_default())
 }
 
 /// An address or a network.

@@ -22,6 +22,7 @@ use std::time::Duration;
 use crawlspace_archive::net::Network;
 use crawlspace_archive::wacz::Location;
 
+use crate::host::Host;
 use crate::rules::Rules;
 pub use errors::{ConfigErrors, Position, Remark};
 use read::Reader;
@@ -34,6 +35,8 @@ pub struct Config {
     pub collections: Vec<Collection>,
     /// Addresses that may be fetched from though they are private, loopback or link-local.
     pub allow_private: Vec<Network>,
+    /// Hosts that requests may name. Empty when the file does not say it.
+    pub hosts: Vec<Host>,
     /// The indexes of jobs, if it has any.
     pub indexes: Option<Indexes>,
     /// The folder of the file, an absolute path. Relative paths in hashes of Redis begin there as well.

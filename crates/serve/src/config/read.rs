@@ -11,11 +11,12 @@ use super::location::network;
 use super::pywb;
 use super::yaml::{self, Node, each};
 use crate::config::{Config, ConfigErrors, Loader, Remark};
+use crate::host::Host;
 use crate::rules::Access;
 use crawlspace_archive::net::Network;
 
 /// What a configuration has at its top.
-const TOP: [&str; 3] = ["collections", "allow_private", "indexes"];
+const TOP: [&str; 4] = ["collections", "allow_private", "hosts", "indexes"];
 /// What reads: where relative paths begin, variables of the environment, and what was found to be wrong.
 pub(super) struct Reader<'a> {
     pub folder: &'a Path,
@@ -145,6 +146,10 @@ impl Reader<'_> {
             Some(node) => self.networks(node),
             None => Vec::new(),
         };
+        let hosts = match fields.get("hosts") {
+            Some(node) => self.hosts(node),
+            None => Vec::new(),
+        };
         if fields.get("default_access").is_some() {
             // To go on as if nothing were hidden would show what is.
             self.default_access = self.needed(&fields, "default_access", Access::parse)?;
@@ -183,9 +188,25 @@ impl Reader<'_> {
         Some(Config {
             collections,
             allow_private,
+            hosts,
             indexes: indexes.flatten(),
             folder: self.folder.to_owned(),
         })
+    }
+
+    fn hosts(&mut self, node: &Node) -> Vec<Host> {
+        let mut hosts = Vec::new();
+        for one in each(node) {
+            if let Some(text) = self.text(one, "a host") {
+                hosts.extend(self.found.take(one.position, text.parse()));
+            }
+        }
+        if each(node).is_empty() {
+            // Without hosts, any host may be one that is accepted.
+            let what = "hosts is empty: it is a list of the hosts that requests may name";
+            self.found.error(node.position, what);
+        }
+        hosts
     }
 
     fn networks(&mut self, node: &Node) -> Vec<Network> {

@@ -67,6 +67,7 @@ impl Reader<'_> {
         embargo: Option<Embargo>,
         point: Option<&str>,
     ) -> Option<Arc<Rules>> {
+        self.found.names(Rules::files_of(&paths));
         let rules = Rules::read(paths, default, embargo, point.unwrap_or(PUBLIC));
         self.found.take(position, rules).map(Arc::new)
     }

@@ -51,6 +51,10 @@ impl Config {
                 .map(|network| text(network.to_string()));
             fields.push(field("allow_private", Tree::List(networks.collect())));
         }
+        if !self.hosts.is_empty() {
+            let hosts = self.hosts.iter().map(|host| text(host.to_string()));
+            fields.push(field("hosts", Tree::List(hosts.collect())));
+        }
         if let Some(indexes) = &self.indexes {
             fields.push(field("indexes", indexes_tree(indexes, secrets)));
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::errors::Position;
 use super::fields::Fields;
-use super::location::{database, is_remote, one_of, path, place, redis, template};
+use super::location::{database, is_remote, masked, one_of, path, place, redis, template};
 use super::yaml::{Node, Pair, Value};
 use super::{Dialect, Reader, SourceKind};
 use crate::words::words;
@@ -275,8 +275,9 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
             Ok(Ok(kind)) => Ok(kind),
             _ if !text.starts_with("s3://") => memento(text), // As in pywb.
             Ok(Err(_)) => Err(format!(
-                "{text:?}: what kind of index it is shows by its ending (.cdx, .cdxj, .idx, .wacz), by a prefix \
-                 (zipnum+, wacz+) or by a type"
+                "{:?}: what kind of index it is shows by its ending (.cdx, .cdxj, .idx, .wacz), by a prefix \
+                 (zipnum+, wacz+) or by a type",
+                masked(text)
             )),
             Err(wrong) => Err(wrong),
         };
@@ -315,13 +316,14 @@ pub(super) fn prefix(text: &str) -> Option<&str> {
         .iter()
         .any(|begin| rest.starts_with(begin))
     });
-    if rest
-        .strip_prefix(':')
-        .is_some_and(|rest| rest.starts_with('/'))
-    {
+    let is_scheme = rest.starts_with(":/");
+    if is_scheme || is_prefix {
         text.get(..=end)
     } else {
-        text.get(..=end).filter(|_| is_prefix)
+        // A scheme that no path begins with (redis+tls://).
+        let (scheme, _) = text.split_once("://")?;
+        let is_scheme = scheme.chars().all(|c| word(c) || c == '+');
+        text.get(..scheme.len() + 3).filter(|_| is_scheme)
     }
 }
 
@@ -369,7 +371,12 @@ fn replay_prefix(url: &str, prefix: &str) -> Result<String, String> {
     let base = url.replace("{coll}", "coll-stands-here");
     let joined = url::Url::parse(&base)
         .and_then(|base| base.join(&marked))
-        .map_err(|error| format!("invalid prefix {prefix:?} of a replay URL: {error}"))?;
+        .map_err(|error| {
+            format!(
+                "invalid prefix {:?} of a replay URL: {error}",
+                masked(prefix)
+            )
+        })?;
     let mut joined = joined.as_str().replace("coll-stands-here", "{coll}");
     if !joined.ends_with('/') {
         joined.push('/');
@@ -414,7 +421,8 @@ fn asked(text: &str, names: &[&str]) -> Result<String, String> {
         Ok(url)
     } else {
         Err(format!(
-            "{url:?} lacks {{url}}, so that it asks for nothing"
+            "{:?} lacks {{url}}, so that it asks for nothing",
+            masked(&url)
         ))
     }
 }
@@ -424,7 +432,8 @@ fn replayed(text: &str) -> Result<String, String> {
     for name in ["{url}", "{timestamp}"] {
         if !url.contains(name) {
             return Err(format!(
-                "{url:?} lacks {name}: a replay URL is like http://host/{{timestamp}}id_/{{url}}"
+                "{:?} lacks {name}: a replay URL is like http://host/{{timestamp}}id_/{{url}}",
+                masked(&url)
             ));
         }
     }
@@ -435,7 +444,8 @@ fn upstream(text: &str) -> Result<String, String> {
     let url = bare(text)?;
     if url.contains(['?', '#']) {
         Err(format!(
-            "{url:?} has more than a path: write http://host/collection"
+            "{:?} has more than a path: write http://host/collection",
+            masked(&url)
         ))
     } else {
         Ok(url.trim_end_matches('/').to_owned())

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 
-use crate::config::Config;
+use crate::config::{Config, ConfigErrors};
 
 /// Time between two looks at the files.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -42,6 +42,16 @@ impl ConfigFiles {
             known.cloned().unwrap_or_else(|| looked_at(path.to_owned()))
         });
         self.named = named.collect();
+    }
+
+    /// Looks at the files that a configuration names which cannot be used, too: it may be one of them that is corrected.
+    /// Those that were named before stay, since errors hide further names.
+    pub(super) fn look_also(&mut self, errors: &ConfigErrors) {
+        for path in &errors.files {
+            if !self.named.iter().any(|(known, _)| known == path) {
+                self.named.push(looked_at(path.clone()));
+            }
+        }
     }
 
     /// The file of the configuration itself.

@@ -109,7 +109,13 @@ impl Current {
 /// # Errors
 /// Everything that is wrong with them, a line each.
 fn reopened(before: &Federation, files: &mut ConfigFiles) -> Result<Arc<Federation>, String> {
-    let (config, warnings) = Config::read(files.config()).map_err(|errors| errors.to_string())?;
+    let (config, warnings) = match Config::read(files.config()) {
+        Ok(read) => read,
+        Err(errors) => {
+            files.look_also(&errors);
+            return Err(errors.to_string());
+        }
+    };
     files.look(&config);
     let name = files.config().display().to_string();
     for warning in &warnings {
@@ -170,6 +176,75 @@ mod tests {
             assert!(!same(name, &after, &guarded), "{name}");
         }
         assert!(!Arc::ptr_eq(&after.net, &guarded.net));
+    }
+
+    const GOOD: &str = "com,example)/ - {\"access\": \"exclude\"}\n";
+    const BAD: &str = "com,example)/ - {\"access\": \"hide\"}\n";
+
+    /// Waits until a file has changed, for as long as that can take, and reads all of them again.
+    async fn reloaded(current: &Current, files: ConfigFiles, what: &str) -> ConfigFiles {
+        let changed = tokio::time::timeout(std::time::Duration::from_secs(60), files.changed());
+        assert!(changed.await.is_ok(), "no change was seen: {what}");
+        current.reload(files).await
+    }
+
+    fn rules(current: &Current) -> usize {
+        let federation = current.federation();
+        let rules = federation
+            .config
+            .collections
+            .iter()
+            .flat_map(|one| &one.rules);
+        rules.map(|rules| rules.len()).sum()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rules_file_is_watched_from_the_moment_it_is_named() {
+        let (dir, files, current) = start("collections: {a: $live}").await;
+        let rules_file = dir.path().join("rules.aclj");
+        for wrong in [Some(BAD), None] {
+            // The configuration names it while it is invalid, or not there.
+            std::fs::write(files.config(), "collections: {a: $live}").unwrap();
+            let mut files = current.reload(files.clone()).await;
+            assert_eq!(rules(&current), 0);
+            match wrong {
+                Some(text) => std::fs::write(&rules_file, text).unwrap(),
+                None => std::fs::remove_file(&rules_file).unwrap(),
+            }
+            let text = "collections: {a: {index: $live, acl_paths: ./rules.aclj}}";
+            std::fs::write(files.config(), text).unwrap();
+            files = reloaded(&current, files, "the configuration").await;
+            assert!(current.reloads().failure.is_some());
+            assert_eq!(rules(&current), 0);
+            std::fs::write(&rules_file, GOOD).unwrap();
+            reloaded(&current, files, "the corrected file").await;
+            assert!(current.reloads().failure.is_none());
+            assert_eq!(rules(&current), 1);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rules_file_is_watched_from_the_moment_it_is_in_a_folder() {
+        let (dir, mut files, current) = start("collections: {a: $live}").await;
+        let folder = dir.path().join("acl");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("a.aclj"), GOOD).unwrap();
+        let text = "collections: {a: {index: $live, acl_paths: ./acl}}";
+        std::fs::write(files.config(), text).unwrap();
+        files = current.reload(files).await;
+        assert_eq!(rules(&current), 1);
+        std::fs::write(folder.join("b.aclj"), BAD).unwrap();
+        files = reloaded(&current, files, "the new file").await;
+        assert!(current.reloads().failure.is_some());
+        assert_eq!(rules(&current), 1);
+        // Wrong in another way: still watched.
+        std::fs::write(folder.join("b.aclj"), "wrong\n").unwrap();
+        files = reloaded(&current, files, "the file that is still wrong").await;
+        assert!(current.reloads().failure.is_some());
+        std::fs::write(folder.join("b.aclj"), GOOD.replace("example", "other")).unwrap();
+        reloaded(&current, files, "the corrected file").await;
+        assert!(current.reloads().failure.is_none());
+        assert_eq!(rules(&current), 2);
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::normal::normal_key;
 use super::{Access, Condition, Dates, NONE, Period, Read, number};
 
 /// Ending of a key that is a whole urlkey, and no prefix of others.
@@ -83,6 +84,13 @@ fn parse(line: &[u8], conditions: &mut Vec<Condition>) -> Result<Option<Read>, S
     if !is_all && let Some(what) = unmatched(bare, is_exact) {
         let key = String::from_utf8_lossy(key);
         return Err(format!("the key {key:?} {what}: {KEYS}"));
+    }
+    if !is_all && let Some(normal) = normal_key(bare, is_exact) {
+        let exact = if is_exact { "###" } else { "" };
+        let (key, normal) = (String::from_utf8_lossy(key), format!("{normal}{exact}"));
+        return Err(format!(
+            "the key {key:?} matches no capture, since urlkeys are in another form: write {normal:?}"
+        ));
     }
     // Without a name it is for all, as in pywb.
     if fields.user.as_ref().is_some_and(|user| !user.is_empty()) {

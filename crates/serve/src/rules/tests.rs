@@ -128,6 +128,26 @@ fn invalid_rules_are_named() {
 }
 
 #[test]
+fn keys_in_another_form_than_urlkeys_are_refused() {
+    for (key, normal) in [
+        ("com,example,www)/p", "com,example)/p"),
+        ("com,example)/Path", "com,example)/path"),
+        ("(com,example,)/p", "com,example)/p"),
+        ("com,example:80)/", "com,example)/"),
+        ("com,example)/%70", "com,example)/p"),
+        ("com,example)/p/###", "com,example)/p###"),
+    ] {
+        let error = rules(&format!("{}{}", rule("org,", "allow"), rule(key, "block"))).unwrap_err();
+        let begin = format!("rules.aclj:2: the key {key:?} matches no capture");
+        assert!(error.starts_with(&begin), "{error}");
+        assert!(error.ends_with(&format!("write {normal:?}")), "{error}");
+        let rules = rules(&rule(normal, "block")).unwrap();
+        let urlkey = normal.trim_end_matches("###").as_bytes();
+        assert_eq!(verdict(&rules, urlkey, NOW), Access::Block, "{normal}");
+    }
+}
+
+#[test]
 fn keys_that_match_nothing_are_refused() {
     for (key, what) in [
         ("http://example.com/a", "is a URL"),
@@ -157,9 +177,9 @@ fn keys_that_match_nothing_are_refused() {
         "com,",
         "com,example",
         "com,example)",
-        "com,example)/Path.html?a=*b",
+        "com,example)/path.html?a=*b",
         "com,example)/###",
-        "com,example:8080)/a.b/C",
+        "com,example:8080)/a.b/c",
         "localhost:8080)/",
         "::1:8080)/",
         "1,1,168,192)/",

@@ -4,10 +4,12 @@ mod body;
 mod cdx;
 mod common_crawl;
 mod gzip;
+mod host;
 mod index;
 mod indexes;
 mod links;
 mod listing;
+mod origin;
 mod outback;
 mod output;
 mod page;
@@ -27,6 +29,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::hash::BuildHasher;
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -55,6 +58,7 @@ use super::reload::Current;
 use crawlspace_archive::net::via::{Cycle, Via};
 
 use self::body::Body;
+use self::host::Accepted;
 use self::index::NoRows;
 use self::output::{refusal, with_errors, with_ignored};
 pub use self::plain::serve_metrics;
@@ -126,7 +130,7 @@ pub async fn serve(
         let federation = current.federation();
         federation.net.refuse_operators(listener.local_addr()?);
     }
-    let options = Arc::new(options);
+    let (options, address) = (Arc::new(options), listener.local_addr()?.ip());
     let (ending, ends) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
@@ -157,7 +161,7 @@ pub async fn serve(
             let (head, stall) = (options.head, options.stall);
             let service = service_fn(move |request| {
                 let (current, options) = (Arc::clone(&current), Arc::clone(&options));
-                let answer = async move { logged(&current, request, &options).await };
+                let answer = async move { logged(&current, request, address, &options).await };
                 numbered(answer).map(Ok::<_, Infallible>)
             });
             let connection = http1::Builder::new()
@@ -204,10 +208,11 @@ async fn numbered(answer: impl Future<Output = Response<Body>>) -> Response<Body
     response
 }
 
-/// The answer, with what every answer has.
+/// The answer, with what every answer has. `address` is that of the listener.
 async fn logged(
     current: &Current,
     request: Request<Incoming>,
+    address: IpAddr,
     options: &Options,
 ) -> Response<Body> {
     let federation = current.federation();
@@ -231,6 +236,8 @@ async fn logged(
             StatusCode::BAD_REQUEST,
             "the request must have one Host field",
         )
+    } else if let Some(refused) = misdirected(&request, &federation, address, options) {
+        refused
     } else if preflight {
         preflight_answer(request.headers())
     } else if head_size(&request) > MAX_HEAD {
@@ -240,6 +247,8 @@ async fn logged(
         )
     } else if options.operator {
         for_operator(current, &federation, &request).await
+    } else if let Some(refused) = from_elsewhere(&request, &federation, options) {
+        refused
     } else {
         match Via::of(request.headers()) {
             Ok(way) => way.answer(answer(federation, request)).await,
@@ -255,6 +264,36 @@ async fn logged(
         tracing::info!(target: "access", %method, %uri, status, millis);
     }
     response
+}
+
+/// Refuses a request to another host. The operator's address is always known by its address, too, so that programs which
+/// watch the server need no name of it.
+fn misdirected(
+    request: &Request<Incoming>,
+    federation: &Federation,
+    address: IpAddr,
+    options: &Options,
+) -> Option<Response<Body>> {
+    let public_url = federation.public_url.as_deref();
+    let mut accepted = Accepted::at(address, &federation.config.hosts, public_url);
+    accepted.local |= options.operator;
+    accepted.misdirected(request)
+}
+
+/// Refuses a request of a page of another origin that changes something, here or at the server that it is sent on to.
+/// Reading changes nothing, except for an index of jobs, which may have to be built.
+fn from_elsewhere(
+    request: &Request<Incoming>,
+    federation: &Federation,
+    options: &Options,
+) -> Option<Response<Body>> {
+    let public_url = federation.public_url.as_deref();
+    let allowed = options.allow_origin.as_ref();
+    if request.uri().path().starts_with("/_indexes/") {
+        origin::foreign(request, public_url, allowed)
+    } else {
+        origin::changing(request, public_url, allowed)
+    }
 }
 
 /// How many bytes the head of a request takes, as far as they say something.

@@ -15,27 +15,32 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use super::host::Accepted;
 use super::reply::{message, page};
 use super::stall::StallTimeout;
+use crate::host::Host;
 
 /// Maximum number of connections at a time; more wait.
 const CONNECTIONS: usize = 32;
 /// How long the head of a request, and the next bytes of an answer, may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Answers requests for `/metrics` with what `metrics` comes to, until `stop` is ready.
+/// Answers requests for `/metrics` with what `metrics` comes to, until `stop` is ready. Without `hosts`, a listener at a
+/// loopback address accepts only addresses and `localhost` as the host of a request, and any other listener all hosts.
 ///
 /// # Errors
 /// When nothing more can be accepted.
 pub async fn serve_metrics<F>(
     listener: TcpListener,
+    hosts: Vec<Host>,
     metrics: impl Fn() -> F + Send + Sync + 'static,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()>
 where
     F: Future<Output = String> + Send + 'static,
 {
-    let metrics = Arc::new(metrics);
+    let (metrics, hosts) = (Arc::new(metrics), Arc::new(hosts));
+    let address = listener.local_addr()?.ip();
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut stop = pin!(stop);
     loop {
@@ -52,12 +57,16 @@ where
                 }
             },
         };
-        let metrics = Arc::clone(&metrics);
+        let (metrics, hosts) = (Arc::clone(&metrics), Arc::clone(&hosts));
         tokio::spawn(async move {
             let _place = place;
             let service = service_fn(move |request: Request<Incoming>| {
-                let metrics = Arc::clone(&metrics);
+                let (metrics, hosts) = (Arc::clone(&metrics), Arc::clone(&hosts));
                 async move {
+                    let accepted = Accepted::at(address, &hosts, None);
+                    if let Some(refused) = accepted.misdirected(&request) {
+                        return Ok(refused);
+                    }
                     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
                     Ok::<_, Infallible>(match request.uri().path() {
                         "/metrics" if reads => {

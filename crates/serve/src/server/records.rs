@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ALLOW, CONNECTION, HeaderName, HeaderValue};
+use http::header::{ALLOW, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
-use super::RequestTarget;
 use super::body::Body;
-use super::reply::{json as json_of, message};
+use super::reply::{closing, json as json_of, message};
 use super::state::fresh;
+use super::{RequestTarget, origin};
 use crate::Federation;
 use crate::collection::Collection;
 use crate::sources::DedupeSource;
@@ -67,7 +67,14 @@ pub(super) async fn answer(
     let digest = path.strip_prefix("records/");
     let outcome = match (digest, request.method()) {
         (Some(digest), &Method::GET | &Method::HEAD) => look_up(index, crawl, digest).await,
-        (None, &Method::POST) => add(index, crawl, request).await,
+        (None, &Method::POST) => {
+            let public_url = asked.federation.public_url.as_deref();
+            let refused = origin::foreign(&request, public_url, None);
+            match refused.or_else(|| origin::not_json(request.headers())) {
+                Some(refused) => Err(refused),
+                None => add(index, crawl, request).await,
+            }
+        }
         (digest, method) => {
             let allowed = if digest.is_some() {
                 "GET, HEAD"
@@ -113,7 +120,7 @@ async fn add(index: &DedupeSource, crawl: Option<Vec<u8>>, request: Request<Inco
         let what = format!(
             "the crawl that records are added for is missing: crawl in the configuration of the index, or the header {CRAWL}"
         );
-        return Err(cut(StatusCode::BAD_REQUEST, &what));
+        return Err(closing(StatusCode::BAD_REQUEST, &what));
     };
     let bytes = body(request).await?;
     let bad = |what: String| message(StatusCode::BAD_REQUEST, &what);
@@ -183,26 +190,18 @@ async fn body(request: Request<Incoming>) -> Result<bytes::Bytes, Response<Body>
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             let what = format!("the body is larger than {MAX_BODY} bytes");
-            Err(cut(StatusCode::PAYLOAD_TOO_LARGE, &what))
+            Err(closing(StatusCode::PAYLOAD_TOO_LARGE, &what))
         }
-        Ok(Err(error)) => Err(cut(
+        Ok(Err(error)) => Err(closing(
             StatusCode::BAD_REQUEST,
             &format!("the body breaks off: {error}"),
         )),
         Err(_) => {
             let seconds = TIMEOUT.as_secs();
             let what = format!("the body did not arrive within {seconds} seconds");
-            Err(cut(StatusCode::REQUEST_TIMEOUT, &what))
+            Err(closing(StatusCode::REQUEST_TIMEOUT, &what))
         }
     }
-}
-
-/// A refusal of a request whose body is not read any more.
-fn cut(status: StatusCode, text: &str) -> Response<Body> {
-    let mut response = message(status, text);
-    let close = HeaderValue::from_static("close");
-    response.headers_mut().insert(CONNECTION, close);
-    response
 }
 
 fn refusal(error: &DedupeError) -> Response<Body> {

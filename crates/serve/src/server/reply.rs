@@ -44,6 +44,14 @@ pub(super) fn fresh(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
+/// A message that ends its connection, because the rest of the request is not read.
+pub(super) fn closing(status: StatusCode, text: &str) -> Response<Body> {
+    let mut response = message(status, text);
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
+    response
+}
+
 /// An answer without a body.
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(whole(Vec::new()));

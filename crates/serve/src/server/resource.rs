@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{BoxStream, StreamExt};
-use http::header::{ALLOW, CONNECTION, HeaderName, HeaderValue};
+use http::header::{ALLOW, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, BodyStream};
 use hyper::body::{Body as _, Incoming};
 
 use super::links::target;
 use super::record::{self, Form};
+use super::reply::closing;
 use super::{Body, RequestTarget, message};
 use crate::resource::client_request::ClientRequest;
 use crate::resource::record::LoadError;
@@ -123,35 +124,28 @@ async fn arrive<T>(
                 "the body did not arrive within {} seconds",
                 TIMEOUT.as_secs()
             );
-            return Err(cut(StatusCode::REQUEST_TIMEOUT, &what));
+            return Err(closing(StatusCode::REQUEST_TIMEOUT, &what));
         }
     };
     Err(match &error {
-        LoadError::Net(SourceError::TooLarge(_)) => cut(StatusCode::PAYLOAD_TOO_LARGE, &larger()),
+        LoadError::Net(SourceError::TooLarge(_)) => {
+            closing(StatusCode::PAYLOAD_TOO_LARGE, &larger())
+        }
         LoadError::Io(_) => {
             tracing::warn!(%error, "the body of a request cannot be kept");
             let what = "the body of the request cannot be kept";
-            cut(StatusCode::INTERNAL_SERVER_ERROR, what)
+            closing(StatusCode::INTERNAL_SERVER_ERROR, what)
         }
-        _ => cut(StatusCode::BAD_REQUEST, &error.to_string()),
+        _ => closing(StatusCode::BAD_REQUEST, &error.to_string()),
     })
 }
 
 /// Refuses a body that announces too much before any of it comes.
 fn too_large(request: &Request<Incoming>) -> Option<Response<Body>> {
     let is_large = request.body().size_hint().lower() > MAX_BODY;
-    is_large.then(|| cut(StatusCode::PAYLOAD_TOO_LARGE, &larger()))
+    is_large.then(|| closing(StatusCode::PAYLOAD_TOO_LARGE, &larger()))
 }
 
 fn larger() -> String {
     format!("the body is larger than {MAX_BODY} bytes")
-}
-
-/// The rest of the body is not read any more, so the connection is of no use.
-fn cut(status: StatusCode, text: &str) -> Response<Body> {
-    let mut response = message(status, text);
-    response
-        .headers_mut()
-        .insert(CONNECTION, HeaderValue::from_static("close"));
-    response
 }

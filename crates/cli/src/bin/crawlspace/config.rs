@@ -93,6 +93,12 @@ impl Check {
                 if !are_read(&config) {
                     return Ok(false);
                 }
+                if config.hosts.is_empty() {
+                    let file = self.file.file.display();
+                    say(format_args!(
+                        "{file}: hosts is not set: with --bind to another address than loopback, requests may name any host (note)"
+                    ));
+                }
                 writeln!(out, "OK").map(|()| true)
             }
             None => Ok(false),

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use crawlspace_client::Error;
+use crawlspace_client::server::without_password;
+use crawlspace_serve::host::Host;
 use crawlspace_serve::server::serve_metrics;
 use futures_util::future::join_all;
 use tokio::net::TcpListener;
@@ -39,6 +41,10 @@ pub(crate) struct Exporter {
     /// The address to listen on; the figures are at /metrics.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9921")]
     listen: SocketAddr,
+    /// A host that requests may name in Host, with or without a port; may be given several times. Without it, a loopback
+    /// address accepts only addresses and localhost, and any other address accepts all hosts.
+    #[arg(long = "host", value_name = "HOST")]
+    hosts: Vec<Host>,
     /// Maximum number of indexes, of frontiers and of tag spaces of a server.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(0..=1000))]
     limit: u16,
@@ -140,7 +146,7 @@ impl Exporter {
                     _ = interrupted.recv() => {}
                 }
             };
-            serve_metrics(listener, metrics, stop).await?;
+            serve_metrics(listener, self.hosts, metrics, stop).await?;
             Ok(true)
         });
         runtime.shutdown_background();
@@ -159,7 +165,8 @@ async fn look_at(targets: &[Arc<Target>]) -> Vec<Look> {
 
 /// What a server is called: its host and port, or its socket.
 fn host(url: &str) -> String {
-    let Ok(url) = url::Url::parse(url) else {
+    // A password with an unescaped slash would be a part of the host.
+    let Ok(url) = url::Url::parse(&without_password(url)) else {
         return "?".to_owned(); // connecting says what is wrong with it
     };
     match (url.host_str(), url.port()) {

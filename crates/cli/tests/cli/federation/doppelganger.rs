@@ -17,15 +17,15 @@ fn start(server: &Server, crawl: &str) -> Stage {
 }
 
 fn post(stage: &Stage, fields: &[(&str, &str)], records: &Value) -> Answer {
+    let mut all = fields.to_vec();
+    all.push(("Content-Type", "application/json; charset=utf-8"));
+    post_with(stage, &all, records)
+}
+
+fn post_with(stage: &Stage, fields: &[(&str, &str)], records: &Value) -> Answer {
     let body = records.to_string();
-    ask(
-        stage.address(),
-        "POST",
-        "/seen/api/records",
-        fields,
-        body.as_bytes(),
-    )
-    .unwrap()
+    let target = "/seen/api/records";
+    ask(stage.address(), "POST", target, fields, body.as_bytes()).unwrap()
 }
 
 fn found(stage: &Stage, target: &str) -> Value {
@@ -67,6 +67,73 @@ fn what_a_crawl_wrote_is_known_to_it_and_to_others_when_it_is_committed() {
     assert_eq!(other().status, 200);
     let late = post(&stage, &[], &json!([record]));
     assert_eq!(late.status, 201, "{}", late.text());
+}
+
+#[test]
+fn a_page_of_another_origin_adds_no_records() {
+    let server = Server::start();
+    let url = server.url();
+    let config = format!(
+        "collections:\n  seen: {{index: {{type: dedupe, redis_url: '{}', prefix: 'x:', crawl: c1}}}}\n",
+        url.trim_end_matches('/')
+    );
+    let public = "https://public.example";
+    let words = format!("--public-url {public}/archive --allow-origin https://reader.example");
+    let stage = Stage::start_with(&config, &words);
+    let record =
+        json!([{"id": DIGEST, "uri": "http://example.com/", "date": 20_240_131_235_959_u64}]);
+    let json = ("Content-Type", "application/json");
+    let text = ("Content-Type", "text/plain;charset=UTF-8");
+    let foreign = ("Origin", "http://evil.example");
+    for (fields, status, why) in [
+        (&[text, foreign][..], 403, "another origin"),
+        (&[json, foreign], 403, "another origin"),
+        (&[json, ("Origin", "null")], 403, "another origin"),
+        (
+            &[json, ("Origin", "http://127.0.0.1:1")],
+            403,
+            "another origin",
+        ),
+        (
+            &[json, ("Origin", "https://reader.example")],
+            403,
+            "another origin",
+        ),
+        (
+            &[json, ("Sec-Fetch-Site", "cross-site")],
+            403,
+            "another origin",
+        ),
+        (
+            &[json, ("Sec-Fetch-Site", "same-site")],
+            403,
+            "another origin",
+        ),
+        (&[text], 415, "Content-Type: application/json"),
+        (&[], 415, "Content-Type: application/json"),
+        (
+            &[("Content-Type", "application/x-www-form-urlencoded")],
+            415,
+            "application/json",
+        ),
+    ] {
+        let answer = post_with(&stage, fields, &record);
+        assert_eq!(answer.status, status, "{fields:?}: {}", answer.text());
+        assert_contains(answer.text(), why);
+        assert_eq!(answer.field("connection"), Some("close"), "{fields:?}");
+    }
+    let target = format!("/seen/api/records/{DIGEST}");
+    assert_eq!(stage.get(&target).status, 404);
+    let own = stage.url();
+    for fields in [
+        &[json][..],
+        &[json, ("Origin", &own), ("Sec-Fetch-Site", "same-origin")],
+        &[json, ("Origin", public)],
+    ] {
+        let answer = post_with(&stage, fields, &record);
+        assert_eq!(answer.status, 201, "{fields:?}: {}", answer.text());
+    }
+    assert_eq!(stage.get(&target).status, 200);
 }
 
 #[test]

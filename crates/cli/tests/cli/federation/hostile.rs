@@ -361,7 +361,12 @@ fn when_the_client_goes_nothing_goes_on() {
     let scene = Scene::new(&host, 500.0);
     for (i, kind) in KINDS.into_iter().enumerate() {
         let mut client = TcpStream::connect(scene.stage.address()).unwrap();
-        write!(client, "GET {} HTTP/1.1\r\nHost: a\r\n\r\n", target(kind)).unwrap();
+        write!(
+            client,
+            "GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            target(kind)
+        )
+        .unwrap();
         until("the source is asked", || host.asked().len() == i + 1);
         drop(client);
         until("the source is not waited for", || host.gone() == i + 1);

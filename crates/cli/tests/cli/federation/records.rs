@@ -38,7 +38,7 @@ fn drain(stage: &Stage, target: &str) -> (u64, u64) {
     let mut stream = TcpStream::connect(stage.address()).unwrap();
     write!(
         stream,
-        "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        "GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     )
     .unwrap();
     let mut buffer = vec![0; 1 << 18];

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-use redis_tests::http::Connection;
+use redis_tests::http::{Connection, ask};
 use redis_tests::{assert_contains, rows};
 
 use crate::federation::index_api::archive;
@@ -36,7 +36,7 @@ fn what_is_no_request_ends_its_connection_and_no_other_one() {
         b"hello\r\n\r\n", &["400"];
         b"GET nonsense HTTP/1.1\r\nConnection: close\r\n\r\n", &["400"];
         b"GET /both/index?url=a.com HTTP/1.1\r\nConnection: close\r\n\r\n", &["400"];
-        b"GET /both/index?url=a.com HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n",
+        b"GET /both/index?url=a.com HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\nConnection: close\r\n\r\n",
             &["400"];
         b"GET /both/index?url=a.com HTTP/1.0\r\n\r\n", &["200"];
         b"GET /both/index HTTP/7.3\r\n\r\n", &["400"];
@@ -65,6 +65,110 @@ fn an_index_is_only_read() {
         let refused = refused.unwrap();
         assert_eq!(refused.status, 405);
         assert_eq!(refused.field("allow"), Some("GET, HEAD"));
+    }
+}
+
+#[test]
+fn a_request_to_another_host_is_misdirected() {
+    let live = "collections:\n  live: $live\n";
+    let hosts = "hosts: [archive.example, 'other.example:8443']\ncollections:\n  live: $live\n";
+    let public = "--public-url https://public.example/archive";
+    let stages = [
+        Stage::start(live),
+        Stage::start_with(live, public),
+        Stage::start_with(hosts, public),
+        Stage::start_with(live, "--bind 0.0.0.0:0"),
+        Stage::start_with(hosts, "--bind 0.0.0.0:0"),
+    ];
+    let status = |address, target: &str, host: &str| {
+        let port = std::net::SocketAddr::port(&address);
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        write!(
+            stream,
+            "GET {target} HTTP/1.{host}Connection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        if status(&answer) == "421" {
+            assert_contains(&answer, "hosts in its configuration");
+        }
+        answer.split(' ').nth(1) == Some("421")
+    };
+    for (host, refused) in [
+        ("0\r\n", [false; 5]),
+        (
+            "1\r\nHost: localhost:8080\r\n",
+            [false, false, true, false, true],
+        ),
+        (
+            "1\r\nHost: 127.0.0.1\r\n",
+            [false, false, true, false, true],
+        ),
+        (
+            "1\r\nHost: public.example\r\n",
+            [true, false, false, false, true],
+        ),
+        (
+            "1\r\nHost: archive.example:1\r\n",
+            [true, true, false, false, false],
+        ),
+        (
+            "1\r\nHost: other.example:8443\r\n",
+            [true, true, false, false, false],
+        ),
+        (
+            "1\r\nHost: other.example:8444\r\n",
+            [true, true, true, false, true],
+        ),
+        (
+            "1\r\nHost: evil.example\r\n",
+            [true, true, true, false, true],
+        ),
+    ] {
+        for (stage, refused) in stages.iter().zip(refused) {
+            for target in [
+                "/",
+                "/live/index?url=a.com",
+                "/_indexes/full?jobs=1",
+                "/nothing",
+            ] {
+                let found = status(stage.address(), target, host);
+                assert_eq!(found, refused, "{target} {host}");
+            }
+        }
+    }
+    // The operator's address is a loopback address. Programs that watch the server name it by that.
+    for stage in [&stages[0], &stages[2], &stages[3]] {
+        for target in ["/_status", "/_metrics"] {
+            let operator = stage.operator();
+            assert!(!status(operator, target, "1\r\nHost: 127.0.0.1\r\n"));
+            assert!(status(operator, target, "1\r\nHost: evil.example\r\n"));
+        }
+    }
+}
+
+#[test]
+fn a_page_of_another_origin_makes_the_server_send_no_posts() {
+    let config = "collections:\n  live: $live\n";
+    let reader = "https://reader.example";
+    let (closed, open) = (Stage::start(config), Stage::start_for(reader, config));
+    let status = |stage: &Stage, origin: &str| {
+        let fields = [("Origin", origin), ("Content-Type", "text/plain")];
+        // The guard refuses to fetch from this address.
+        let target = "/live/resource?url=http://169.254.0.1/";
+        ask(stage.address(), "POST", target, &fields, b"a=b")
+            .unwrap()
+            .status
+    };
+    for (stage, origin, refused) in [
+        (&closed, "http://evil.example", true),
+        (&closed, reader, true),
+        (&closed, &closed.url(), false),
+        (&open, "http://evil.example", true),
+        (&open, reader, false),
+    ] {
+        assert_eq!(status(stage, origin) == 403, refused, "{origin}");
     }
 }
 
@@ -104,7 +208,7 @@ fn a_head_and_a_body_that_are_too_large_are_refused_at_once() {
         let field = "x".repeat(1000);
         let fields = (0..size / 1000).map(|n| format!("A{n}: {field}\r\n"));
         let fields: String = fields.collect();
-        format!("GET /live/index?url=a.com HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
+        format!("GET /live/index?url=a.com HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")
     };
     assert_eq!(status(&head(50_000)), "200");
     for size in [140_000, 300_000] {
@@ -117,7 +221,7 @@ fn a_head_and_a_body_that_are_too_large_are_refused_at_once() {
     ] {
         for length in ["67108865", "4611686018427387904"] {
             let request = format!(
-                "POST /live/{path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\nx"
+                "POST /live/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\nx"
             );
             assert_eq!(status(&request), "413", "{path} {length}");
         }

@@ -29,7 +29,7 @@ fn who_accepts_nothing_is_cut_off() {
     until("the server runs", || server.users() == 2);
     let mut client = TcpStream::connect(server.address).unwrap();
     client
-        .write_all(b"GET /big/index?url=example.com HTTP/1.1\r\nHost: a\r\n\r\n")
+        .write_all(b"GET /big/index?url=example.com HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
     let mut first = [0; 1];
     client.read_exact(&mut first).unwrap();
@@ -59,7 +59,7 @@ fn who_goes_away_leaves_nothing_behind() {
     for _ in 0..20 {
         let mut client = TcpStream::connect(server.address).unwrap();
         client
-            .write_all(b"GET /big/index?url=example.com HTTP/1.1\r\nHost: a\r\n\r\n")
+            .write_all(b"GET /big/index?url=example.com HTTP/1.1\r\nHost: localhost\r\n\r\n")
             .unwrap();
         let mut first = [0; 1];
         client.read_exact(&mut first).unwrap();

@@ -82,6 +82,22 @@ fn an_index_is_a_tar_of_its_entry() {
 }
 
 #[test]
+fn a_page_of_another_origin_has_no_index_built() {
+    let archive = Archive::with_jobs("1", 50);
+    let server = start(&archive);
+    let target = "/_indexes/full?jobs=1";
+    let status = |fields: &[(&str, &str)]| {
+        let answer = ask(server.address(), "GET", target, fields, b"");
+        answer.unwrap().status
+    };
+    assert_eq!(status(&[("Sec-Fetch-Site", "cross-site")]), 403);
+    assert_eq!(status(&[("Origin", "http://evil.example")]), 403);
+    assert_eq!(figure(&server, "builds_total"), 0);
+    assert_eq!(status(&[("Sec-Fetch-Site", "same-origin")]), 200);
+    assert_eq!(status(&[]), 200);
+}
+
+#[test]
 fn a_version_that_is_known_is_not_sent_again() {
     let archive = Archive::with_jobs("1", 50);
     let server = start(&archive);

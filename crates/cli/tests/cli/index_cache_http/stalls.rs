@@ -27,7 +27,7 @@ fn who_accepts_nothing_is_cut_off_and_keeps_no_index_from_being_removed() {
     assert_eq!(state(), EntryState::Whole);
     let mut client = TcpStream::connect(server.address).unwrap();
     client
-        .write_all(b"GET /_indexes/cdx?jobs=1 HTTP/1.1\r\nHost: a\r\n\r\n")
+        .write_all(b"GET /_indexes/cdx?jobs=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
     client.read_exact(&mut [0]).unwrap();
     until("the index is let go", || state() == EntryState::Whole);

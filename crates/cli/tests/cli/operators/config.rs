@@ -82,6 +82,72 @@ fn index_files_in_a_form_that_is_not_read_are_errors() {
 }
 
 #[test]
+fn rule_keys_that_match_no_urlkey_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "collections: {live: {index: $live, acl_paths: ./rules.aclj}}\n";
+    std::fs::write(folder.path().join("config.yaml"), config).unwrap();
+    for (key, meant) in [
+        ("com,example,www)/p", "com,example)/p"),
+        ("com,example)/P", "com,example)/p"),
+        ("(com,example,)/p", "com,example)/p"),
+        ("com,example:80)/p", "com,example)/p"),
+        ("com,example)/p/###", "com,example)/p###"),
+        ("com,example)/%70", "com,example)/p"),
+    ] {
+        let check = |key: &str| {
+            let rules = format!(
+                "org,a)/ - {{\"access\": \"block\"}}\n{key} - {{\"access\": \"exclude\"}}\n"
+            );
+            std::fs::write(folder.path().join("rules.aclj"), rules).unwrap();
+            crawlspace(folder.path(), "config check config.yaml")
+        };
+        let errors = check(key).exits(1).errors;
+        assert_contains(&errors, "rules.aclj:2: ");
+        assert_contains(&errors, format!("write {meant:?}"));
+        check(meant).exits(0);
+    }
+}
+
+#[test]
+fn a_server_that_answers_for_any_host_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    for (hosts, noted) in [("", true), ("hosts: [archive.example]\n", false)] {
+        let text = format!("{hosts}collections: {{live: $live}}\n");
+        std::fs::write(folder.path().join("config.yaml"), text).unwrap();
+        let checked = crawlspace(folder.path(), "config check config.yaml").exits(0);
+        assert_eq!(checked.out, "OK\n");
+        let note = "config.yaml: hosts is not set: ";
+        assert_eq!(
+            checked.errors.starts_with(note),
+            noted,
+            "{}",
+            checked.errors
+        );
+    }
+}
+
+#[test]
+fn no_part_of_a_password_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    for url in [
+        "redis://u:12/hidden@127.0.0.1:1/0/k",
+        "redis://:hidden/x@127.0.0.1:1/0/k",
+        "redis://:hidden?x@127.0.0.1:1/0/k",
+        "redis://:hidden#x@127.0.0.1:1/0/k",
+        "redis://:hidden%2Fx@127.0.0.1:1/0/k",
+        "redis://hidden@127.0.0.1:1/0/k",
+    ] {
+        let text = format!("collections: {{a: {{index: '{url}', resource: ./}}}}\n");
+        std::fs::write(folder.path().join("config.yaml"), text).unwrap();
+        for words in ["config check config.yaml", "config show config.yaml"] {
+            let seen = crawlspace(folder.path(), words);
+            assert_lacks(&seen.out, "hidden");
+            assert_lacks(&seen.errors, "hidden");
+        }
+    }
+}
+
+#[test]
 fn what_is_shown_is_the_same_configuration_and_hides_passwords() {
     let folder = tempfile::tempdir().unwrap();
     let text =

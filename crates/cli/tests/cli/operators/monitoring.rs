@@ -225,6 +225,14 @@ fn the_exporter_answers_over_http_and_finds_a_server_again() {
     server.restart();
     assert_eq!(up(&server), 1.0);
     assert_eq!(get(address, "/").status, 404);
+    // Another host than its own.
+    for (name, expected) in [("evil.example", "421"), ("localhost:9921", "200")] {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+        std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+        let answer = std::io::read_to_string(stream).unwrap();
+        assert_eq!(answer.split(' ').nth(1), Some(expected), "{answer}");
+    }
     exporter.signal(15);
     assert!(exporter.end().status.success());
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::examples::{folder, step, web};
-use super::{good, parse};
+use super::{good, parse, refusal};
 use crate::config::{Dialect, Loader, SourceKind};
 use crawlspace_archive::net::Network;
 use redis_tests::rows;
@@ -176,6 +176,28 @@ collections:
     assert_eq!(collection.access_point.as_deref(), Some("public"));
     let one = good("{allow_private: ::1, collections: {c: $live}}");
     assert_eq!(one.allow_private, [network("::1", 128)]);
+}
+
+#[test]
+fn hosts_are_names_and_addresses() {
+    let text =
+        "{hosts: [Archive.example, 'a.example:8080', '[::1]', 192.0.2.1], collections: {c: $live}}";
+    let hosts = good(text).hosts;
+    let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+    let wanted = ["archive.example", "a.example:8080", "[::1]", "192.0.2.1"];
+    assert_eq!(hosts, wanted);
+    let one = good("{hosts: archive.example, collections: {c: $live}}");
+    assert_eq!(one.hosts.len(), 1);
+    for (hosts, why) in [
+        ("[]", "hosts is empty"),
+        ("['*']", "invalid host \"*\""),
+        ("[http://archive.example]", "invalid host"),
+        ("[archive.example/path]", "invalid host"),
+        ("[{a: b}]", "a host has to be a text"),
+    ] {
+        let errors = refusal(&format!("{{hosts: {hosts}, collections: {{c: $live}}}}"));
+        assert!(errors.contains(why), "{hosts}: {errors}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::{good, parse};
 use crate::config::{
     Collection, Config, Dialect, Indexes, Loader, Secrets, Source, SourceKind, Step,
 };
+use crate::host::Host;
 use crate::rules::{Access, Dates, Embargo, Period, Rules};
 use crawlspace_archive::net::Network;
 use crawlspace_archive::timestamp::Timestamp;
@@ -118,6 +119,12 @@ fn base() -> impl Strategy<Value = String> {
 fn redis() -> impl Strategy<Value = String> {
     "rediss?://(([a-z]{0,3}:)?[A-Za-z0-9]{1,5}@)?[a-z]{1,5}:[1-9][0-9]{0,3}/(0|[1-9][0-9]?)/[^/\\pC][^\\pC]{0,10}"
         .prop_filter("blank", |url| !url.ends_with(char::is_whitespace))
+        .prop_filter("ambiguous", |url| {
+            // A key with an @ in front of what may be a host.
+            let key = url.splitn(5, '/').nth(4).unwrap_or_default();
+            let place = key.rsplit_once('@').map_or("", |(_, place)| place);
+            !place.contains(['/', ':'])
+        })
 }
 
 fn kind() -> impl Strategy<Value = SourceKind> {
@@ -183,6 +190,22 @@ fn network() -> impl Strategy<Value = Network> {
     (address, 0..=128_u8).prop_map(|(address, bits)| Network {
         address,
         bits: bits.min(if address.is_ipv4() { 32 } else { 128 }),
+    })
+}
+
+fn host() -> impl Strategy<Value = Host> {
+    let name = prop_oneof![
+        "[a-z][a-z0-9-]{0,8}[a-z]\\.example".boxed(),
+        any::<std::net::Ipv4Addr>()
+            .prop_map(|a| a.to_string())
+            .boxed(),
+        any::<std::net::Ipv6Addr>()
+            .prop_map(|a| format!("[{a}]"))
+            .boxed(),
+    ];
+    (name, option::of(any::<u16>())).prop_map(|(name, port)| match port {
+        Some(port) => format!("{name}:{port}").parse().unwrap(),
+        None => name.parse().unwrap(),
     })
 }
 
@@ -273,18 +296,97 @@ fn config() -> impl Strategy<Value = Config> {
     let parts = (
         vec(collection, 1..4),
         vec(network(), 0..3),
+        vec(host(), 0..3),
         option::of(indexes()),
     );
-    parts.prop_map(|(mut collections, allow_private, indexes)| {
+    parts.prop_map(|(mut collections, allow_private, hosts, indexes)| {
         let mut seen = std::collections::HashSet::new();
         collections.retain(|collection: &Collection| seen.insert(collection.name.clone()));
         Config {
             collections,
             allow_private,
+            hosts,
             indexes,
             folder: "/etc/archive".into(),
         }
     })
+}
+
+/// URLs of Redis in a configuration.
+fn redis_urls(config: &Config) -> Vec<&str> {
+    let mut urls = Vec::new();
+    for collection in &config.collections {
+        urls.extend(collection.tags.as_deref());
+        urls.extend(collection.dedupe.as_deref());
+        for step in &collection.steps {
+            urls.extend(step.sources.iter().filter_map(|source| match &source.kind {
+                SourceKind::Redis { url } | SourceKind::Dedupe { url, .. } => Some(&**url),
+                _ => None,
+            }));
+            urls.extend(step.resource.iter().filter_map(|loader| match loader {
+                Loader::RedisIndex(url) => Some(&**url),
+                _ => None,
+            }));
+        }
+    }
+    urls
+}
+
+#[test]
+fn a_key_may_have_an_at_sign() {
+    let config = good("collections: {a: {index: 'redis://u:hidden@h/0/a@b', resource: /w}}");
+    assert_eq!(redis_urls(&config), ["redis://u:hidden@h:6379/0/a@b"]);
+    assert!(!config.to_yaml(Secrets::Masked).contains("hidden"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
+
+    #[test]
+    fn no_output_contains_a_password(
+        scheme in "(rediss?|https?|s3|redis\\+tls|valkey|unix)",
+        user in "([a-z]{0,3}:)?",
+        middle in "[/?#@:%&=+{}!\\\\'\"x0,*\\[\\]]{0,4}|%2F|%40|/0/|:12/|://|é",
+        place in "(@h|@h:6379|@\\[::1\\]:1)/(0/)?(k|a-cdx|\\{coll\\})",
+        begin in "(hidden|12/hidden|0/hidden|)",
+    ) {
+        let url = format!("{scheme}://{user}{begin}{middle}hidden{place}");
+        let quoted = |text: &str| serde_json::to_string(text).unwrap();
+        let url_of = |prefix: &str| quoted(&format!("{prefix}{url}"));
+        for text in [
+            format!("index: {}", quoted(&url)),
+            format!("index: {{type: redis, redis_url: {}}}", quoted(&url)),
+            format!("index: {{type: dedupe, redis_url: {}}}", quoted(&url)),
+            format!("index: {{type: dedupe, redis_url: {}}}", quoted(url.trim_end_matches("/k"))),
+            format!("index: {}", url_of("memento+")),
+            format!("index: {}", url_of("cdx+")),
+            format!("index: {}", url_of("upstream+")),
+            format!("index: {}", url_of("wacz+")),
+            format!("index: {}", url_of("zipnum+")),
+            format!("index: $live, tags: {}", quoted(&url)),
+            format!("index: $live, dedupe: {}", quoted(&url)),
+            format!("index: /i, resource: {}", quoted(&url)),
+            format!("index: /i, resource: {}", url_of("warc-index+")),
+            format!("index: /i, resource: {}", url_of("warc-prefix+")),
+        ] {
+            let text = format!("collections: {{c: {{{text}}}}}");
+            match parse(&text) {
+                Ok((config, warnings)) => {
+                    let shown = format!("{}{}", config.to_yaml(Secrets::Masked), config.to_json(Secrets::Masked));
+                    prop_assert!(!shown.contains("hidden"), "{}\n{}", text, shown);
+                    prop_assert!(!format!("{warnings:?}").contains("hidden"), "{}: {:?}", text, warnings);
+                    for url in redis_urls(&config) {
+                        let shown = crawlspace_client::server::without_password(url);
+                        prop_assert!(!shown.contains("hidden"), "{}\n{}", text, shown);
+                    }
+                }
+                Err(errors) => {
+                    let shown = errors.to_string();
+                    prop_assert!(!shown.contains("hidden"), "{}\n{}", text, shown);
+                }
+            }
+        }
+    }
 }
 
 proptest! {

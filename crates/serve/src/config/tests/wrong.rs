@@ -108,6 +108,16 @@ fn urls_are_checked() {
         "cdx+http://u@h/x-cdx", "a user name or password in the URL";
         "redis://u:hidden@h:x/0/k", "invalid host and port \"h:x\"";
         "memento+http://u:hidden@h:x/", "invalid URL \"http://u:***@h:x/\"";
+        "memento+http://u:{hidden}@h/", "{…} means nothing here";
+        "memento+http://u:hidden#x@h/", "never sent";
+        "redis://:hidden/x@h:6379/0/k", "the login of the URL is ambiguous";
+        "redis://u:12/hidden@h:6379/0/k", "the login of the URL is ambiguous";
+        "redis://u:12/0/hidden@h:6379/0/k", "the login of the URL is ambiguous";
+        "redis://u:a@b/hidden@h/k", "the login of the URL is ambiguous";
+        "redis://u:a?hidden@h/k", "the login of the URL is ambiguous";
+        "redis://u:a#hidden@h/k", "the login of the URL is ambiguous";
+        "redis://u:hidden", "invalid host or port in";
+        "redis+tls://u:hidden@h/k", "invalid prefix \"redis+tls://\"";
         "upstream+http://h/many?x=1", "has more than a path";
         "file://other/x", "a file of another machine, \"other\"";
         "file:///a%ff", "not those of UTF-8";

@@ -1,0 +1,158 @@
+//! Keys of rules that match no urlkey, because urlkeys are in one normal form: without `www.`, capitals, default ports,
+//! fragments, needless escapes and a slash at the end.
+
+use crawlspace_cdx::surt::urlkey;
+
+/// What may follow a prefix. A prefix of a query needs a parameter that sorts behind those before it.
+const CONTINUATIONS: [&str; 6] = ["", "x", "0", "~~~", "/x", "=x"];
+
+/// Returns the key that was probably meant by a key that matches no urlkey. `None` for a key that matches some, and
+/// where it is not certain.
+pub(super) fn normal_key(key: &[u8], is_exact: bool) -> Option<String> {
+    let key = std::str::from_utf8(key).ok()?;
+    // The form of SURT that Heritrix writes.
+    if let Some(bare) = key.strip_prefix('(') {
+        let normal = normal_key(bare.as_bytes(), is_exact);
+        return Some(normal.unwrap_or_else(|| bare.to_owned()));
+    }
+    let (place, path) = key.split_once(')')?;
+    let (host, port) = match place.split_once(':') {
+        Some((host, port)) => (host, format!(":{port}")),
+        None => (place, String::new()),
+    };
+    let mut labels: Vec<&str> = host.trim_end_matches(',').split(',').collect();
+    labels.reverse();
+    let slash = if path.is_empty() || path.starts_with('/') {
+        ""
+    } else {
+        "/"
+    };
+    let path = if is_exact { path } else { whole_escapes(path) };
+    let rest = format!("{}{port}{slash}{path}", labels.join("."));
+    // Of a port that is the default of one scheme, captures of that scheme are meant.
+    let scheme = if port == ":443" { "https" } else { "http" };
+    let key_of = |end: &str| urlkey(&format!("{scheme}://{rest}{end}")).ok();
+    let wanted = format!("{place}){path}");
+    let is_matched = if is_exact {
+        key_of("").is_some_and(|found| found == wanted)
+    } else {
+        let mut found = CONTINUATIONS.iter().filter_map(|end| key_of(end));
+        found.any(|found| found.starts_with(&wanted))
+    };
+    if is_matched {
+        return None;
+    }
+    let bare = key_of("")?;
+    // With what follows it, a prefix keeps the slash at its end.
+    let longer = key_of("x").filter(|longer| !is_exact && *longer != bare);
+    let normal = longer.and_then(|longer| longer.strip_suffix('x').map(str::to_owned));
+    let normal = normal.unwrap_or(bare);
+    (normal != wanted).then_some(normal)
+}
+
+/// Removes an incomplete escape at the end of a text.
+fn whole_escapes(text: &str) -> &str {
+    match text.rfind('%') {
+        Some(at) if at + 3 > text.len() => text.get(..at).unwrap_or(text),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn keys_that_match_nothing_have_a_normal_form() {
+        for (key, normal) in [
+            ("com,example,www)/p", "com,example)/p"),
+            ("com,example,www2)/", "com,example)/"),
+            ("com,example)/Path", "com,example)/path"),
+            ("com,example)/p?A=B", "com,example)/p?a=b"),
+            ("(com,example,)/p", "com,example)/p"),
+            ("(com,example,", "com,example,"),
+            ("(com,example,www,)/P/", "com,example)/p/"),
+            ("com,example,)/p", "com,example)/p"),
+            ("com,example:80)/", "com,example)/"),
+            ("com,example:80)/p", "com,example)/p"),
+            ("com,example:443)/p", "com,example)/p"),
+            ("com,example)/%70", "com,example)/p"),
+            ("com,example)/a%7Eb/", "com,example)/a~b/"),
+            ("com,example)/a//b", "com,example)/a/b"),
+            ("com,example)/a/../b/", "com,example)/b/"),
+            ("com,example)/p#part", "com,example)/p"),
+            ("com,example)?a", "com,example)/?a"),
+            ("com,example)/p?b=1&a=2", "com,example)/p?a=2&b=1"),
+            ("com,example)/\u{fc}", "com,example)/%c3%bc"),
+        ] {
+            assert_eq!(
+                normal_key(key.as_bytes(), false).as_deref(),
+                Some(normal),
+                "{key}"
+            );
+            assert_eq!(normal_key(normal.as_bytes(), false), None, "{normal}");
+        }
+        for (key, normal) in [
+            ("com,example)/p/", "com,example)/p"),
+            ("com,example)/p?", "com,example)/p"),
+            ("com,example,www)/", "com,example)/"),
+            ("com,example)/P", "com,example)/p"),
+        ] {
+            assert_eq!(
+                normal_key(key.as_bytes(), true).as_deref(),
+                Some(normal),
+                "{key}"
+            );
+            assert_eq!(normal_key(normal.as_bytes(), true), None, "{normal}");
+        }
+    }
+
+    #[test]
+    fn keys_that_match_something_are_left_alone() {
+        for key in [
+            "com",
+            "com,",
+            "com,example",
+            "com,example,",
+            "com,example)",
+            "com,example)/",
+            "com,example)/p/",
+            "com,example)/p?",
+            "com,example)/p?a=1&",
+            "com,example)/%e",
+            "com,example)/%",
+            "com,example,www",
+            "com,example,www,a)/",
+            "com,example:8080)/",
+            "com,example:8",
+            "1,1,168,192)/",
+            "localhost)/",
+        ] {
+            assert_eq!(normal_key(key.as_bytes(), false), None, "{key}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+
+        #[test]
+        fn every_urlkey_and_its_beginnings_match_something(
+            host in "(www\\.)?[a-z]{1,3}(\\.[a-zA-Z0-9]{1,4}){1,3}(:80|:8080)?",
+            path in "(/([a-zA-Z0-9._~!$'()+,;:@=|\\[\\] %-]|%[0-9a-fA-F]{2}|\u{fc}){0,4}){0,3}",
+            query in "(\\?([a-cA-C0-9%=&/?~]|%[0-9a-f]{2}){0,8})?",
+        ) {
+            let url = format!("http://{host}{path}{query}");
+            // An escaped delimiter is a delimiter in the urlkey.
+            let is_plain = !["%3f", "%3F", "%23", "%25"].iter().any(|escape| path.contains(escape));
+            if let Ok(key) = urlkey(&url) && is_plain {
+                prop_assert_eq!(normal_key(key.as_bytes(), true), None, "{}: {}", url, key);
+                for end in 1..=key.len() {
+                    let begin = &key[..end];
+                    prop_assert_eq!(normal_key(begin.as_bytes(), false), None, "{}: {}", url, begin);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Requests that name another host than this server.
+
+use std::net::IpAddr;
+
+use http::header::HOST;
+use http::{Request, Response, StatusCode};
+
+use super::body::Body;
+use super::reply::closing;
+use crate::host::Host;
+
+/// Returns the host that a request was sent to: that of its target, or else of its field `Host` (RFC 9112, section
+/// 3.2.2). `None` if there is neither.
+///
+/// # Errors
+/// When it is not a host with an optional port.
+pub(super) fn asked<B>(request: &Request<B>) -> Result<Option<Host>, String> {
+    match (request.uri().authority(), request.headers().get(HOST)) {
+        (Some(authority), _) => authority.as_str().parse().map(Some),
+        (None, Some(host)) => match host.to_str() {
+            Ok(host) => host.parse().map(Some),
+            Err(_) => Err("invalid host".to_owned()),
+        },
+        (None, None) => Ok(None),
+    }
+}
+
+/// The hosts that requests to an address may name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Accepted<'a> {
+    /// Those of the configuration.
+    pub hosts: &'a [Host],
+    /// The URL of the server, whose host is always accepted.
+    pub public_url: Option<&'a str>,
+    /// Accepts every host if none is configured.
+    pub any: bool,
+    /// Accepts addresses and `localhost` beside the configured hosts.
+    pub local: bool,
+}
+
+impl<'a> Accepted<'a> {
+    /// Returns what a listener at that address accepts: without configured hosts, only local names at a loopback address
+    /// and all hosts elsewhere.
+    pub(super) fn at(address: IpAddr, hosts: &'a [Host], public_url: Option<&'a str>) -> Self {
+        let is_open = hosts.is_empty();
+        Accepted {
+            hosts,
+            public_url,
+            any: is_open && !address.to_canonical().is_loopback(),
+            local: is_open,
+        }
+    }
+
+    /// Refuses a request to any other host (RFC 9110, section 15.5.20). A request of HTTP/1.0 that names none is accepted.
+    pub(super) fn misdirected<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
+        if self.any {
+            return None;
+        }
+        let what = match asked(request) {
+            Ok(None) => return None,
+            Ok(Some(host)) if self.has(&host) => return None,
+            Ok(Some(host)) => format!(
+                "this server is not known as {:?}: add the host to hosts in its configuration (crawlspace exporter: --host)",
+                host.to_string()
+            ),
+            Err(_) => "the host of the request is invalid: write host or host:port".to_owned(),
+        };
+        Some(closing(StatusCode::MISDIRECTED_REQUEST, &what))
+    }
+
+    fn has(&self, asked: &Host) -> bool {
+        let public = || self.public_url.and_then(Host::of_url);
+        (self.local && asked.is_local_name())
+            || self.hosts.iter().any(|host| host.covers(asked))
+            || public().is_some_and(|host| host.covers(asked))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Version;
+
+    use super::*;
+
+    fn is_refused(accepted: Accepted<'_>, target: &str, host: Option<&str>) -> bool {
+        let mut request = Request::get(target).version(Version::HTTP_10);
+        if let Some(host) = host {
+            request = request.header(HOST, host);
+        }
+        let refused = accepted.misdirected(&request.body(()).unwrap());
+        if let Some(refused) = &refused {
+            assert_eq!(refused.status(), StatusCode::MISDIRECTED_REQUEST);
+        }
+        refused.is_some()
+    }
+
+    #[test]
+    fn a_loopback_address_is_no_other_host() {
+        for address in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            let public = Some("https://archive.example/base");
+            let accepted = Accepted::at(address.parse().unwrap(), &[], public);
+            for (host, refused) in [
+                (Some("127.0.0.1:8080"), false),
+                (Some("localhost"), false),
+                (Some("app.localhost:1"), false),
+                (Some("archive.example"), false),
+                (Some("archive.example:8443"), false),
+                (None, false),
+                (Some("evil.example"), true),
+                (Some("evil.example:8080"), true),
+                (Some("localhost.evil.example"), true),
+                (Some("x@localhost"), true),
+                (Some(""), true),
+            ] {
+                assert_eq!(
+                    is_refused(accepted, "/", host),
+                    refused,
+                    "{address} {host:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn other_addresses_are_any_host_until_hosts_are_configured() {
+        let address = "0.0.0.0".parse().unwrap();
+        let open = Accepted::at(address, &[], None);
+        for host in ["evil.example", "x@y", ""] {
+            assert!(!is_refused(open, "/", Some(host)), "{host}");
+        }
+        let hosts = ["archive.example".parse().unwrap()];
+        for address in [address, "127.0.0.1".parse().unwrap()] {
+            let closed = Accepted::at(address, &hosts, None);
+            assert!(!is_refused(closed, "/", Some("archive.example:8080")));
+            assert!(!is_refused(closed, "/", None));
+            for host in ["evil.example", "127.0.0.1", "localhost"] {
+                assert!(is_refused(closed, "/", Some(host)), "{host}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_host_of_the_target_counts() {
+        let accepted = Accepted::at("127.0.0.1".parse().unwrap(), &[], None);
+        let target = "http://evil.example/";
+        assert!(is_refused(accepted, target, Some("localhost")));
+        let target = "http://localhost/";
+        assert!(!is_refused(accepted, target, Some("evil.example")));
+    }
+}
