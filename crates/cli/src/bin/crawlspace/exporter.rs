@@ -1,5 +1,6 @@
 //! `crawlspace exporter`: figures of servers for Prometheus.
 
+mod http;
 mod text;
 
 use std::io::{self, Write};
@@ -9,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use crawlspace_client::Error;
-use crawlspace_serve::server::serve_metrics;
 use futures_util::future::join_all;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -140,7 +140,7 @@ impl Exporter {
                     _ = interrupted.recv() => {}
                 }
             };
-            serve_metrics(listener, metrics, stop).await?;
+            http::serve(listener, http::Limits::default(), metrics, stop).await;
             Ok(true)
         });
         runtime.shutdown_background();
