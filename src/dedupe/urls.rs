@@ -412,6 +412,11 @@ async fn captures<K: Store>(
             loop {
                 hashes.clear();
                 let more = candidates.next(ks, &mut hashes)?;
+                if !hashes.is_empty() && index.packed_key().is_some() {
+                    // Packed records are read from another key; who may not read this one may not see them either.
+                    let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+                    ks.hash_len(&records)?;
+                }
                 for (i, (hash, _)) in hashes.iter().enumerate() {
                     let digest = Digest::of_field(hash);
                     let seen = index.seen_record(ks, crawl, &digest, asked.own.as_deref())?;
