@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
@@ -168,35 +169,6 @@ impl<K: Store> Index<K> {
         }
     }
 
-    /// The next hashes of a crawl whose records may have the URL of this fingerprint, behind `last` in the order of
-    /// bytes; false when there are no more.
-    fn candidates(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        score: f64,
-        last: Option<&[u8]>,
-        out: &mut Batch,
-    ) -> Result<bool> {
-        let key = self.urls_key(ks, crawl);
-        let Some(last) = last else {
-            return Ok(ks.zset_equal(&key, score, AT_ONCE, out)?);
-        };
-        // Others may have put hashes in and out since the last one was read.
-        let end = ks.zset_count(&key, score)?;
-        let (mut begin, mut behind) = (ks.zset_count(&key, score - 1.0)?, end);
-        while begin < behind {
-            let middle = begin.midpoint(behind);
-            match ks.zset_at(&key, middle)? {
-                Some((hash, _)) if hash.as_ref() <= last => begin = middle + 1,
-                _ => behind = middle,
-            }
-        }
-        let n = end.saturating_sub(begin).min(AT_ONCE);
-        ks.zset_range(&key, begin, n, out)?;
-        Ok(begin + n < end)
-    }
-
     /// Whether a plain client wrote a record of a continued crawl that no commit took.
     fn is_unseen(&mut self, ks: &mut K, crawl: &[u8], digest: &Digest) -> Result<bool> {
         if !self.is_uncommitted(ks, crawl)? || !self.has_unseen_fields(ks, crawl)? {
@@ -227,6 +199,66 @@ impl<K: Store> Index<K> {
         } else {
             Ok(None)
         }
+    }
+}
+
+/// The hashes of a crawl whose records may have a URL, for the time of a slice, in which nobody changes them.
+struct Candidates<N> {
+    key: N,
+    score: f64,
+    /// Ranks of the hashes that are not read yet. `None` while none was read, since few URLs have more hashes than the
+    /// first batch.
+    ranks: Option<Range<u64>>,
+}
+
+impl<N: Clone + AsRef<[u8]>> Candidates<N> {
+    /// Begins behind the hash `last` in the order of bytes, which is the order of hashes with one score.
+    fn behind<K: Store<Name = N>>(
+        ks: &mut K,
+        key: N,
+        score: f64,
+        last: Option<&[u8]>,
+    ) -> Result<Candidates<N>> {
+        let mut candidates = Candidates {
+            key,
+            score,
+            ranks: None,
+        };
+        if let Some(last) = last {
+            let mut ranks = candidates.all_ranks(ks)?;
+            let mut behind = ranks.end;
+            while ranks.start < behind {
+                let middle = ranks.start.midpoint(behind);
+                match ks.zset_at(&candidates.key, middle)? {
+                    Some((hash, _)) if hash.as_ref() <= last => ranks.start = middle + 1,
+                    _ => behind = middle,
+                }
+            }
+            candidates.ranks = Some(ranks);
+        }
+        Ok(candidates)
+    }
+
+    fn all_ranks<K: Store<Name = N>>(&self, ks: &mut K) -> Result<Range<u64>> {
+        let begin = ks.zset_count(&self.key, self.score - 1.0)?;
+        Ok(begin..ks.zset_count(&self.key, self.score)?)
+    }
+
+    /// Reads the next hashes; returns false when there are no more behind them.
+    fn next<K: Store<Name = N>>(&mut self, ks: &mut K, out: &mut Batch) -> Result<bool> {
+        let Some(ranks) = &mut self.ranks else {
+            let more = ks.zset_equal(&self.key, self.score, AT_ONCE, out)?;
+            if more {
+                let mut ranks = self.all_ranks(ks)?;
+                ranks.start += out.len() as u64;
+                self.ranks = Some(ranks);
+            }
+            return Ok(more);
+        };
+        let n = (ranks.end.saturating_sub(ranks.start)).min(AT_ONCE);
+        ks.zset_range(&self.key, ranks.start, n, out)?;
+        ranks.start += n;
+        Ok(!ranks.is_empty())
     }
 }
 
@@ -372,32 +404,39 @@ async fn captures<K: Store>(
     for crawl in crawls {
         let mut last: Option<Vec<u8>> = None;
         lent.slices(|index, ks, time| {
+            // The index by URL may have been dropped between two slices.
+            index.require_urls()?;
+            let key = index.urls_key(ks, crawl);
+            // Others may have put hashes in and out since the last one was read.
+            let mut candidates = Candidates::behind(ks, key, score, last.as_deref())?;
             loop {
-                // The index by URL may have been dropped between two slices.
-                index.require_urls()?;
                 hashes.clear();
-                let more = index.candidates(ks, crawl, score, last.as_deref(), &mut hashes)?;
-                for (hash, _) in hashes.iter() {
+                let more = candidates.next(ks, &mut hashes)?;
+                if !hashes.is_empty() && index.packed_key().is_some() {
+                    // Packed records are read from another key; who may not read this one may not see them either.
+                    let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+                    ks.hash_len(&records)?;
+                }
+                for (i, (hash, _)) in hashes.iter().enumerate() {
                     let digest = Digest::of_field(hash);
                     let seen = index.seen_record(ks, crawl, &digest, asked.own.as_deref())?;
                     let value = seen.as_ref().map_or(&b""[..], AsRef::as_ref);
-                    let Some(record) = Record::parse(value).filter(|record| record.url == url)
-                    else {
-                        continue;
-                    };
-                    let moment = Moment::of(record.date);
-                    if before.is_none() || moment.is_some() && moment < before {
-                        let hash = digest.canonical().to_vec();
-                        let key = (Reverse(moment), crawl.clone(), hash);
-                        found.insert(key, value.to_vec());
+                    let record = Record::parse(value).filter(|record| record.url == url);
+                    if let Some(moment) = record.map(|record| Moment::of(record.date))
+                        && (before.is_none() || moment.is_some() && moment < before)
+                    {
+                        let place = (Reverse(moment), &crawl[..], digest.canonical());
+                        keep(&mut found, asked.limit, place, value);
                     }
-                    if found.len() as u64 > asked.limit {
-                        found.pop_last();
+                    // A record of a packed index may take as long as many of a plain one.
+                    let is_last = !more && i + 1 == hashes.len();
+                    if !is_last && !time() {
+                        last = Some(hash.to_vec());
+                        return Ok(false);
                     }
                 }
-                last = hashes.iter().last().map(|(hash, _)| hash.to_vec());
-                if !more || !time() {
-                    return Ok::<_, Error>(!more);
+                if !more {
+                    return Ok::<_, Error>(true);
                 }
             }
         })
@@ -405,6 +444,26 @@ async fn captures<K: Store>(
         lent.pause().await;
     }
     Ok(found)
+}
+
+/// Adds a capture to the newest ones, which are at most `limit`.
+fn keep(
+    found: &mut Captures,
+    limit: u64,
+    (moment, crawl, hash): (Reverse<Option<Moment>>, &[u8], &[u8]),
+    value: &[u8],
+) {
+    if found.len() as u64 >= limit {
+        let oldest = found.last_key_value();
+        let is_newer = oldest.is_some_and(|((oldest, of, with), _)| {
+            (moment, crawl, hash) < (*oldest, &of[..], &with[..])
+        });
+        if !is_newer {
+            return;
+        }
+        found.pop_last();
+    }
+    found.insert((moment, crawl.to_vec(), hash.to_vec()), value.to_vec());
 }
 
 fn reply_of<K: Store>(

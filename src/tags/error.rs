@@ -38,6 +38,13 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A header with another order of columns than those that are read.
+    BadHeader {
+        /// Its number in the batch, from 1.
+        line: usize,
+        /// Which order, and what to do.
+        why: String,
+    },
     /// Points that refer to each other in a cycle.
     Cycle(Box<[u8]>),
     /// More than there may be.
@@ -104,6 +111,7 @@ impl fmt::Display for Error {
                 f,
                 "BADLINE line {line}: {why}; BADLINES DROP leaves such lines out"
             ),
+            Error::BadHeader { line, why } => write!(f, "BADLINE line {line}: {why}"),
             Error::Cycle(name) => {
                 write!(f, "CYCLE access point '{}' refers to itself", Shown(name))
             }

@@ -26,7 +26,8 @@ pub struct Request {
     pub limit: Option<u64>,
     /// Format of the lines.
     pub format: Format,
-    /// Whether lines that cannot be read are dropped; else they are an error.
+    /// Drops lines that cannot be read, which are an error otherwise. A header with another order of columns is an
+    /// error in any case.
     pub drop_bad_lines: bool,
     /// What is answered.
     pub returns: Returns,
@@ -267,6 +268,13 @@ impl Run<'_> {
         let line = match Line::read(raw, self.request.format) {
             Ok(Read::Capture(line)) => line,
             Ok(Read::Skipped) => return Ok(false),
+            // It is about all lines below it, so that dropping it alone would be wrong.
+            Err(bad) if bad.is_order() => {
+                return Err(Error::BadHeader {
+                    line: n + 1,
+                    why: bad.to_string(),
+                });
+            }
             Err(_) if self.request.drop_bad_lines => return Ok(false),
             Err(bad) => {
                 return Err(Error::BadLine {

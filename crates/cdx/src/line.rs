@@ -2,6 +2,7 @@
 //! asked for: most questions are about the file's name, which stands at the end.
 
 mod columns;
+mod header;
 mod json;
 mod spaces;
 
@@ -77,7 +78,7 @@ impl Format {
 /// What a line of an index is.
 #[derive(Clone, Debug)]
 pub enum Read<'a> {
-    /// A blank line, or the ` CDX …` header of an index.
+    /// A blank line, or the ` CDX …` header of an index with its columns in an order that is read.
     Skipped,
     /// A capture.
     Capture(Line<'a>),
@@ -136,13 +137,14 @@ impl<'a> Line<'a> {
     /// ```
     ///
     /// # Errors
-    /// When it is malformed, with what is wrong and where.
+    /// When it is malformed, with what is wrong and where; or when it is the header of a CDX file whose columns are in
+    /// another order than those of [`Format::Cdx`], see [`BadLine::is_order`].
     #[inline]
     pub fn read(raw: &'a [u8], format: Format) -> Result<Read<'a>, BadLine> {
         let raw = raw.strip_suffix(b"\n").unwrap_or(raw);
         let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
         if raw.first().is_none_or(|b| b.is_ascii_whitespace()) && is_skipped(raw) {
-            return Ok(Read::Skipped);
+            return header_read(raw, format);
         }
         if format == Format::File {
             one_line(raw)?;
@@ -160,7 +162,7 @@ impl<'a> Line<'a> {
         let second = spaces.first + 1;
         let second_end = second + columns::timestamp_end(&raw[second..], format);
         if second_end == second || raw.get(second_end).is_some_and(|&b| b != b' ') {
-            return Err(BadLine(Reason::Timestamp));
+            return header_read(raw, format).and(Err(BadLine(Reason::Timestamp)));
         }
         let is_json = raw.get(second_end + 1) == Some(&b'{');
         let shape = match format {
@@ -367,6 +369,15 @@ fn is_skipped(raw: &[u8]) -> bool {
     raw.trim_ascii().is_empty() || raw.starts_with(b" CDX")
 }
 
+/// Reads a header: an error if the CDX lines below it have another order of columns.
+#[cold]
+fn header_read(raw: &[u8], format: Format) -> Result<Read<'_>, BadLine> {
+    match (format, header::unread_order(raw)) {
+        (Format::Auto | Format::Cdx, Some(letters)) => Err(BadLine(Reason::Order(letters))),
+        _ => Ok(Read::Skipped),
+    }
+}
+
 /// The lines of a text: split at line feeds, without them or a carriage return before them. The last
 /// line needs no line feed, and after one that ends the text comes no empty line.
 ///
@@ -421,6 +432,20 @@ fn one_line(text: &[u8]) -> Result<(), BadLine> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine(Reason);
 
+impl BadLine {
+    /// Returns true for a header whose columns are in an order that is not read. The lines below it would be taken for
+    /// other captures than they are, so a reader that leaves out bad lines must stop here.
+    ///
+    /// ```
+    /// use crawlspace_cdx::{Format, Line};
+    /// let bad = Line::read(b" CDX a b a m s k r M V g u", Format::Auto).unwrap_err();
+    /// assert!(bad.is_order());
+    /// ```
+    pub fn is_order(&self) -> bool {
+        matches!(self.0, Reason::Order(_))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reason {
     /// That many columns, which the format does not have.
@@ -433,6 +458,8 @@ enum Reason {
     /// A tab, or the end of a line in its middle.
     LineEnd,
     NoJson,
+    /// The letters of a header.
+    Order(Box<str>),
     Utf8(usize),
     /// What is wrong, and at which byte of the line.
     Json(Box<str>, Option<usize>),
@@ -460,6 +487,11 @@ impl fmt::Display for BadLine {
             ),
             Reason::LineEnd => write!(f, "there is a tab or the end of a line in it"),
             Reason::NoJson => write!(f, "its third column must be a JSON object"),
+            Reason::Order(letters) => write!(
+                f,
+                "its header names columns in an order that is not read: {letters}; write the index with the columns \
+                 N b a m s k r M S V g, or as CDXJ"
+            ),
             Reason::Utf8(at) => write!(f, "its JSON is not UTF-8 at byte {at} of the line"),
             Reason::Json(what, at) => {
                 write!(f, "its JSON is malformed: {what}")?;

@@ -1,5 +1,6 @@
 //! What is true of plain and of packed indexes alike. `make test` runs it once with each.
 
+mod access;
 mod bad_input;
 mod check;
 mod claims;

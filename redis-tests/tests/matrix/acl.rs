@@ -105,6 +105,25 @@ fn is_shared(family: &Family, name: &str) -> bool {
     }
 }
 
+/// Keys of the module's own for which permission is asked, as docs/commands/README.md lists them.
+const CHECKED_OWN: [(&str, &str); 7] = [
+    ("CLAIM", "claims"),
+    ("UNCLAIM", "claims"),
+    ("PROFILE", "crawlspace"),
+    ("PACK", "holders"),
+    ("PACK", "moving"),
+    ("UNPACK", "holders"),
+    ("UNPACK", "moving"),
+];
+
+/// Whether other programs know the key, too.
+fn is_documented(family: &Family, name: &str) -> bool {
+    let of_records = name.starts_with("h:") && name.matches(':').count() == 1;
+    is_shared(family, name)
+        || family.name == "DEDUPE"
+            && (of_records || ["to-remove-crawls", "canceledcrawls"].contains(&name))
+}
+
 fn each_sample_runs_with_exactly_the_keys_that_it_needs(family: &Family) {
     let mut stage = Stage::of(family);
     stage.cold = true;
@@ -136,6 +155,14 @@ fn runs_with_exactly_what_it_needs(stage: &mut Stage, user: &mut User, line: &st
     };
     Outcome::of(&reply, &mut stage.wire).assert_same(&alone, line);
     assert!(!grants.is_empty(), "{line} needs no key");
+    for key in grants.keys() {
+        let name = &key[PREFIX.len()..];
+        let command = line.split(' ').next().unwrap_or(line);
+        assert!(
+            is_documented(&stage.family, name) || CHECKED_OWN.contains(&(command, name)),
+            "{line} needs {key}, which is neither documented nor among the checked keys in docs/commands/README.md"
+        );
+    }
     let shared = |stage: &Stage, key: &str| is_shared(&stage.family, &key[PREFIX.len()..]);
     // Who only reads needs no permission for what the module keeps for itself.
     let own = rows![

@@ -164,6 +164,58 @@ fn headers_and_blank_lines_count_but_are_never_kept() {
     assert_eq!(index.ints(), [1, 4]);
 }
 
+/// A header of columns in another order than those of the documentation.
+const HEADERS: [&str; 4] = [
+    " CDX a b a m s k r M V g u",
+    " CDX N b a m s k r M S g V",
+    "CDX N b h m s k r V g",
+    "\u{feff} CDX N b a m s k V r g",
+];
+
+#[test]
+fn a_header_with_another_order_of_columns_is_an_error_even_where_bad_lines_are_dropped() {
+    let (_server, mut s) = stage(space);
+    let good = line_of(11, "2020");
+    for header in HEADERS {
+        let lines = [&good[..], header, &good];
+        let blob = lines.join("\n");
+        for arguments in [
+            "",
+            "BADLINES DROP",
+            "BADLINES DROP RETURN COUNT",
+            "FORMAT CDX BADLINES DROP",
+        ] {
+            let words = format!("FILTER {arguments} LINES");
+            s.refused_with(&words, &lines, "BADLINE line 2: its header names columns");
+            let words = format!("FILTER {arguments} BLOB");
+            s.refused_with(&words, &[&blob], "BADLINE line 2: its header names columns");
+        }
+        // Before the header is read, its lines are not either.
+        assert_eq!(s.kept("LIMIT 1", &lines), [&good[..]]);
+        let said = s.err_with("EXPLAIN", &["LINES", header]);
+        assert!(said.contains("its header names columns"), "{said}");
+        let said = s.err_with("FILTER BADLINES DROP LINES", &lines);
+        assert!(!said.contains("BADLINES DROP leaves"), "{said}");
+    }
+    // A file of CDXJ may have one.
+    let json = r#"urlkey 2020 {"filename": "filename", "offset": "456"}"#;
+    for header in [HEADERS[0], " CDXJ urlkey timestamp JSON"] {
+        assert_eq!(s.kept("FORMAT CDXJ", &[header, json]), [json]);
+    }
+    assert_eq!(s.kept("", &[" CDXJ urlkey timestamp JSON", json]), [json]);
+}
+
+#[test]
+fn lines_of_wget_are_refused_without_their_header_too() {
+    let (_server, mut s) = stage(space);
+    s.ok("RULESET coll filename '(?:^|/)ARCHIVEIT-(\\d+)-' coll:$1");
+    s.ok("ADD TAG coll:1069 private");
+    let line = "http://e.org/ 2020 http://e.org/ text/html 200 digest - - 345 ARCHIVEIT-1069-A.warc.gz <urn:uuid:f1>";
+    let words = ["!private", "LINES", line];
+    s.refused_with("FILTER WHERE", &words, "BADLINE line 1: column 10");
+    assert_eq!(s.kept("WHERE !private BADLINES DROP", &[line]), NONE);
+}
+
 #[test]
 fn bad_lines_are_numbered_or_dropped() {
     let (_server, mut s) = stage(space);

@@ -57,13 +57,15 @@ pub(super) fn check(raw: &[u8], spaces: Spaces, format: Format) -> Result<Shape<
 }
 
 /// Refuses columns that must be numbers and are none: a URL with a space in it moves all that follow, and
-/// the width alone does not tell. Up to width 11 the filename is the last column all the same; beyond that
-/// another one would be taken for it.
+/// the width alone does not tell. Up to width 11 the filename is the last column all the same, behind the offset,
+/// which tells lines with another order of columns (wget has the filename there); beyond that another column would be
+/// taken for the filename.
 #[inline]
 fn check_numbers(raw: &[u8], width: usize) -> Result<(), Reason> {
     // How many columns stand to the right of each.
     let right: &[usize] = match width {
-        ..=11 => return Ok(()),
+        ..9 => return Ok(()),
+        9..=11 => &[1],
         14 => &[1, 2, 4, 5, 9],
         13 => &[1, 2, 4, 8],
         _ => &[1, 2, 4, 7],

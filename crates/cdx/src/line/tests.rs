@@ -55,10 +55,14 @@ fn naive(raw: &[u8], record: bool) -> Option<Vec<(&'static str, &[u8])>> {
     let fine = values.iter().all(|v| !v.is_empty()) && digits(values[1]);
     let number = |v: &[u8]| v == b"-" || v.iter().all(u8::is_ascii_digit);
     let columns: Vec<_> = names.into_iter().zip(values).collect();
-    let numbers = columns.len() < 12
-        || columns
-            .iter()
-            .all(|(name, value)| !NUMBERS.contains(name) || number(value));
+    let checked: &[&str] = match columns.len() {
+        ..9 => &[],
+        9..=11 => &["offset"],
+        _ => &NUMBERS,
+    };
+    let numbers = columns
+        .iter()
+        .all(|(name, value)| record || !checked.contains(name) || number(value));
     (fine && numbers).then_some(columns)
 }
 
@@ -149,6 +153,9 @@ proptest! {
         let raw = [lead.as_bytes(), &raw].concat();
         for format in [Format::Auto, Format::Cdx, Format::Cdxj, Format::File, Format::Record] {
             match Line::read(&raw, format) {
+                Err(bad) if bad.is_order() => {
+                    prop_assert!(raw.windows(3).any(|three| three == b"CDX"));
+                }
                 Ok(Read::Skipped) => prop_assert!(is_blank_or_header(&raw)),
                 Ok(Read::Capture(line)) => {
                     for name in STANDARD.split_whitespace().chain(["b"]) {
@@ -196,6 +203,73 @@ fn blank_lines_and_headers_are_skipped_in_every_format() {
             let read = Line::read(raw.as_bytes(), format);
             assert!(matches!(read, Ok(Read::Skipped)), "{raw:?} {format:?}");
         }
+    }
+}
+
+/// The header that `wget --warc-cdx` writes, and a line below it.
+const WGET: [&str; 2] = [
+    " CDX a b a m s k r M V g u",
+    "http://e.org/ 20190101000000 http://e.org/ text/html 200 B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A - - 345 \
+     ARCHIVEIT-1069-A.warc.gz <urn:uuid:f1f1f1f1>",
+];
+
+#[test]
+fn headers_are_skipped_only_if_lines_are_read_in_their_order() {
+    for letters in [
+        "N b a m s k S",
+        "N b a m s k r V g",
+        "N b a m s k r M V g",
+        "N b a m s k r M S V g",
+        "A b a m s k r M S V g",
+        "N b a m s k",
+        "N",
+        "x",
+        "",
+        " N  b a m s k r V g ",
+    ] {
+        let header = format!(" CDX {letters}");
+        let read = Line::read(header.as_bytes(), Format::Auto);
+        assert!(matches!(read, Ok(Read::Skipped)), "{header}: {read:?}");
+    }
+    for letters in [
+        "a b a m s k r M V g u",
+        "a b a m s k r M S V g",
+        "N b a m s k r M V g u",
+        "N b a m s k r M S g V",
+        "N b a m s k V g r",
+        "N b h m s k r V g",
+        "N b a m s k r",
+        "a b a m s k V g",
+        "A b e a m s c k r V v D d g M n",
+        "n b a m s k S",
+        "urlkey timestamp url mime status digest length",
+    ] {
+        for begin in [" CDX ", "CDX ", "  CDX  ", "\u{feff} CDX "] {
+            let header = format!("{begin}{letters}");
+            for format in [Format::Auto, Format::Cdx] {
+                let bad = Line::read(header.as_bytes(), format).unwrap_err();
+                assert!(bad.is_order(), "{header}: {bad}");
+                assert!(bad.to_string().contains(letters), "{bad}");
+            }
+            for format in [Format::Cdxj, Format::Record, Format::File] {
+                let read = Line::read(header.as_bytes(), format);
+                assert!(!read.is_err_and(|bad| bad.is_order()), "{header}");
+            }
+        }
+    }
+    let cdxj = Line::read(b" CDXJ urlkey timestamp JSON", Format::Auto);
+    assert!(matches!(cdxj, Ok(Read::Skipped)), "{cdxj:?}");
+    let long = format!(" CDX {}", "x ".repeat(1 << 20));
+    assert!(reason(long.as_bytes(), Format::Auto).len() < 300);
+}
+
+#[test]
+fn lines_of_wget_are_no_captures_even_without_their_header() {
+    for format in [Format::Auto, Format::Cdx] {
+        assert_eq!(
+            reason(WGET[1].as_bytes(), format),
+            "column 10 must be a number or '-'; is there a space in another column?"
+        );
     }
 }
 

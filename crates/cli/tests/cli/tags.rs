@@ -81,6 +81,39 @@ fn a_file_of_any_size_is_filtered_with_its_header() {
 }
 
 #[test]
+fn a_file_with_another_order_of_columns_is_refused() {
+    let server = archive();
+    // As `wget --warc-cdx` writes it: the last column is the id of the record.
+    let header = " CDX a b a m s k r M V g u\n";
+    let line = "http://example.org/ 20240501120000 http://example.org/ text/html 200 AAAA - - 17 \
+                ARCHIVEIT-2-2024.warc.gz <urn:uuid:f1f1f1f1-1111-4111-8111-111111111111>\n";
+    for words in [
+        "filter --key tags --where !private",
+        "filter --key tags --where !private --drop-bad-lines",
+        "filter --key tags --where !private --format cdx --drop-bad-lines",
+    ] {
+        let output = crawlspace(&server, words, format!("{header}{line}"));
+        assert_eq!(output.status.code(), Some(1), "{words}");
+        assert_eq!(said(output.stdout), "", "{words}");
+        assert_contains(said(output.stderr), "BADLINE line 1: its header names");
+    }
+    // Behind the first batch, what came before it is printed.
+    let mut input = String::new();
+    for _ in 0..15_000 {
+        input.push_str(&cdx(1));
+        input.push('\n');
+    }
+    let expected = input.clone();
+    input.push_str(header);
+    input.push_str(line);
+    let words = "filter --key tags --where !private --drop-bad-lines";
+    let output = crawlspace(&server, words, input);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(expected.as_bytes().starts_with(&output.stdout));
+    assert_contains(said(output.stderr), "BADLINE line 15001: its header names");
+}
+
+#[test]
 fn a_filter_that_is_wrong_is_an_error_for_an_empty_file_too() {
     let server = archive();
     for input in [String::new(), cdx(1)] {

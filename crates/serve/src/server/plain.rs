@@ -1,35 +1,66 @@
 //! A server of one page, for programs that have figures and nothing else to show.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
 
+use super::body::Body;
 use super::host::Accepted;
 use super::reply::{message, page};
 use super::stall::StallTimeout;
 use crate::host::Host;
 
-/// Maximum number of connections at a time; more wait.
-const CONNECTIONS: usize = 32;
-/// How long the head of a request, and the next bytes of an answer, may take.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// What connections may take.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Maximum number of connections. One more ends the oldest of those that wait for their client.
+    connections: usize,
+    /// Timeout of the head of a request.
+    head: Duration,
+    /// Timeout of a client that accepts nothing of its answer.
+    answer: Duration,
+}
 
-/// Answers requests for `/metrics` with what `metrics` comes to, until `stop` is ready. Without `hosts`, a listener at a
-/// loopback address accepts only addresses and `localhost` as the host of a request, and any other listener all hosts.
+const LIMITS: Limits = Limits {
+    connections: 64,
+    head: Duration::from_secs(5),
+    answer: Duration::from_secs(10),
+};
+
+/// A connection that is open.
+struct Connection {
+    task: AbortHandle,
+    /// Set while the figures for its request are read.
+    is_working: Arc<AtomicBool>,
+}
+
+/// What every request is answered with.
+struct Figures<M> {
+    metrics: M,
+    address: IpAddr,
+    hosts: Vec<Host>,
+}
+
+/// Answers requests for `/metrics` with what `metrics` comes to, one per connection, until `stop` is ready. Without
+/// `hosts`, a listener at a loopback address accepts only addresses and `localhost` as the host of a request, and any
+/// other listener all hosts.
 ///
 /// # Errors
-/// When nothing more can be accepted.
+/// When the listener has no address.
 pub async fn serve_metrics<F>(
     listener: TcpListener,
     hosts: Vec<Host>,
@@ -39,52 +70,240 @@ pub async fn serve_metrics<F>(
 where
     F: Future<Output = String> + Send + 'static,
 {
-    let (metrics, hosts) = (Arc::new(metrics), Arc::new(hosts));
     let address = listener.local_addr()?.ip();
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let figures = Figures {
+        metrics,
+        address,
+        hosts,
+    };
+    serve(listener, LIMITS, figures, stop).await;
+    Ok(())
+}
+
+async fn serve<M, F>(
+    listener: TcpListener,
+    limits: Limits,
+    figures: Figures<M>,
+    stop: impl Future<Output = ()>,
+) where
+    M: Fn() -> F + Send + Sync + 'static,
+    F: Future<Output = String> + Send + 'static,
+{
+    let figures = Arc::new(figures);
     let mut stop = pin!(stop);
+    let mut tasks = JoinSet::new();
+    // The oldest one first.
+    let mut open: VecDeque<Connection> = VecDeque::new();
     loop {
-        let place = Arc::clone(&places).acquire_owned().await;
-        let (stream, _) = tokio::select! {
-            () = &mut stop => return Ok(()),
-            accepted = listener.accept() => match accepted {
-                Ok(accepted) => accepted,
-                // Out of descriptors, or the client went away meanwhile.
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                    continue;
+        let accepted = tokio::select! {
+            () = &mut stop => return,
+            Some(_) = tasks.join_next() => {
+                open.retain(|connection| !connection.task.is_finished());
+                continue;
+            }
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            // Out of descriptors, or the client went away meanwhile.
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            }
+        };
+        if open.len() >= limits.connections {
+            let waits = |connection: &Connection| !connection.is_working.load(Ordering::Relaxed);
+            let Some(oldest) = open.iter().position(waits) else {
+                tracing::warn!("a connection was closed: too many requests are being answered");
+                continue;
+            };
+            if let Some(connection) = open.remove(oldest) {
+                connection.task.abort();
+            }
+        }
+        let is_working = Arc::new(AtomicBool::new(false));
+        let request = one_request(
+            stream,
+            limits,
+            Arc::clone(&figures),
+            Arc::clone(&is_working),
+        );
+        let task = tasks.spawn(request);
+        open.push_back(Connection { task, is_working });
+    }
+}
+
+/// Answers the request of a connection.
+async fn one_request<M, F>(
+    stream: TcpStream,
+    limits: Limits,
+    figures: Arc<Figures<M>>,
+    is_working: Arc<AtomicBool>,
+) where
+    M: Fn() -> F + Send + Sync + 'static,
+    F: Future<Output = String> + Send + 'static,
+{
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (figures, is_working) = (Arc::clone(&figures), Arc::clone(&is_working));
+        async move {
+            is_working.store(true, Ordering::Relaxed);
+            let response = figures.answer(&request).await;
+            is_working.store(false, Ordering::Relaxed);
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .keep_alive(false)
+        .serve_connection(
+            TokioIo::new(StallTimeout::new(stream, limits.answer)),
+            service,
+        );
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+impl<M, F> Figures<M>
+where
+    M: Fn() -> F,
+    F: Future<Output = String>,
+{
+    async fn answer(&self, request: &Request<Incoming>) -> Response<Body> {
+        if let Some(refused) = Accepted::at(self.address, &self.hosts, None).misdirected(request) {
+            return refused;
+        }
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        match request.uri().path() {
+            "/metrics" if reads => page(
+                StatusCode::OK,
+                crate::metrics::MEDIA,
+                (self.metrics)().await,
+            ),
+            "/metrics" => message(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "use GET to read the figures",
+            ),
+            _ => message(StatusCode::NOT_FOUND, "the figures are at /metrics"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    const FEW: Limits = Limits {
+        connections: 4,
+        head: Duration::from_millis(200),
+        answer: Duration::from_millis(200),
+    };
+    const GET: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+    /// Runs a server whose figures come when that is notified, and hands its address to `act`.
+    fn with_server(limits: Limits, act: impl FnOnce(SocketAddr, &Notify)) {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let ready = Arc::new(Notify::new());
+        let waits = Arc::clone(&ready);
+        let figures = Figures {
+            metrics: move || {
+                let ready = Arc::clone(&waits);
+                async move {
+                    ready.notified().await;
+                    "figures".to_owned()
                 }
             },
+            address: address.ip(),
+            hosts: Vec::new(),
         };
-        let (metrics, hosts) = (Arc::clone(&metrics), Arc::clone(&hosts));
-        tokio::spawn(async move {
-            let _place = place;
-            let service = service_fn(move |request: Request<Incoming>| {
-                let (metrics, hosts) = (Arc::clone(&metrics), Arc::clone(&hosts));
-                async move {
-                    let accepted = Accepted::at(address, &hosts, None);
-                    if let Some(refused) = accepted.misdirected(&request) {
-                        return Ok(refused);
-                    }
-                    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-                    Ok::<_, Infallible>(match request.uri().path() {
-                        "/metrics" if reads => {
-                            page(StatusCode::OK, crate::metrics::MEDIA, metrics().await)
-                        }
-                        "/metrics" => {
-                            message(StatusCode::METHOD_NOT_ALLOWED, "this is read by GET")
-                        }
-                        _ => message(StatusCode::NOT_FOUND, "the figures are at /metrics"),
-                    })
+        runtime.spawn(serve(listener, limits, figures, std::future::pending()));
+        act(address, &ready);
+        runtime.shutdown_background();
+    }
+
+    fn opened(address: SocketAddr, sent: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let long = Duration::from_secs(60);
+        stream.set_read_timeout(Some(long)).unwrap();
+        stream.write_all(sent.as_bytes()).unwrap();
+        stream
+    }
+
+    /// Waits until the server has closed a connection, and returns what came before that.
+    fn rest(mut stream: TcpStream) -> String {
+        let mut text = Vec::new();
+        match stream.read_to_end(&mut text) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+            Err(error) => panic!("the connection was not closed: {error}"),
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn half_open_connections_make_room_for_a_new_one() {
+        // None of them ends by itself.
+        let patient = Limits {
+            head: Duration::from_secs(600),
+            ..FEW
+        };
+        with_server(patient, |address, ready| {
+            let parts = ["", "GET /met", "GET /metrics HTTP/1.1\r\nHost: x\r\n"];
+            let idle: Vec<TcpStream> = (0..200).map(|i| opened(address, parts[i % 3])).collect();
+            ready.notify_one();
+            let answer = rest(opened(address, GET));
+            assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("figures"));
+            // The oldest ones had to go.
+            let first = idle.into_iter().next().unwrap();
+            assert_eq!(rest(first), "");
+        });
+    }
+
+    #[test]
+    fn a_head_that_does_not_come_ends_the_connection() {
+        with_server(FEW, |address, _| {
+            for sent in ["", "GET /met"] {
+                let answer = rest(opened(address, sent));
+                assert!(!answer.starts_with("HTTP/1.1 200 "), "{sent}");
+            }
+        });
+    }
+
+    #[test]
+    fn requests_that_are_being_answered_keep_their_connections() {
+        with_server(FEW, |address, ready| {
+            let mut asked = Vec::new();
+            // One more is closed at once, as soon as all of them are being answered.
+            while asked.len() < 100 {
+                let mut stream = opened(address, GET);
+                let short = Duration::from_millis(100);
+                stream.set_read_timeout(Some(short)).unwrap();
+                match stream.read(&mut [0; 1]) {
+                    Err(error) if error.kind() != io::ErrorKind::ConnectionReset => {}
+                    Ok(0) | Err(_) => break,
+                    Ok(_) => panic!("an answer before there are figures"),
                 }
-            });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(TIMEOUT)
-                .serve_connection(TokioIo::new(StallTimeout::new(stream, TIMEOUT)), service);
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended");
+                asked.push(stream);
+            }
+            assert_eq!(asked.len(), FEW.connections);
+            for stream in asked {
+                stream.set_read_timeout(None).unwrap();
+                ready.notify_one();
+                ready.notify_waiters();
+                assert!(rest(stream).ends_with("figures"));
             }
         });
     }

@@ -1,6 +1,9 @@
 //! `crawlspace exporter` and `crawlspace top`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use redis_tests::http::get;
 use redis_tests::{
@@ -235,6 +238,30 @@ fn the_exporter_answers_over_http_and_finds_a_server_again() {
     }
     exporter.signal(15);
     assert!(exporter.end().status.success());
+}
+
+#[test]
+fn half_open_clients_delay_no_scrape() {
+    let server = Server::start();
+    let mut exporter = Program::start(tool(format!(
+        "exporter --listen 127.0.0.1:0 --redis {}",
+        server.url()
+    )));
+    let address = exporter.address();
+    let half_open: Vec<TcpStream> = (0..200)
+        .map(|n| {
+            let mut client = TcpStream::connect(address).expect("a connection");
+            if n % 2 == 0 {
+                // The exporter may have closed it already.
+                let _ = client.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n");
+            }
+            client
+        })
+        .collect();
+    let begun = Instant::now();
+    assert_eq!(get(address, "/metrics").status, 200);
+    assert!(begun.elapsed() < Duration::from_secs(4), "{begun:?}");
+    drop(half_open);
 }
 
 #[test]

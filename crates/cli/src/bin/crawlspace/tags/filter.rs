@@ -60,10 +60,13 @@ impl FilterLines {
             if lines == 0 && before > 0 {
                 break;
             }
-            let header = if before == 0 { header(&batch) } else { 0 };
-            out.write_all(&batch[..header])?;
             match space.filter_blob(filter, &batch) {
-                Ok(kept) => out.write_all(&kept)?,
+                Ok(kept) => {
+                    // The server refuses a header with another order of columns.
+                    let header = if before == 0 { header(&batch) } else { 0 };
+                    out.write_all(&batch[..header])?;
+                    out.write_all(&kept)?;
+                }
                 Err(error) => {
                     out.flush()?;
                     return failed(&io::Error::other(with_line(&error, before)));
