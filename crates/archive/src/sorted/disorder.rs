@@ -75,8 +75,8 @@ pub(crate) enum Flaw {
     Unread(String),
 }
 
-/// The columns of CDX, by the letters of its header; the first one may be `A` as well.
-const LETTERS: [&str; 6] = ["N", "b", "a", "m", "s", "k"];
+/// How many columns of CDX there are at least.
+const COLUMNS: usize = 6;
 
 /// Inspects samples of a file. Nothing is wrong with one that cannot be read, which others tell.
 pub(crate) fn inspect(path: &Path, is_secondary: bool) -> Inspection {
@@ -200,12 +200,9 @@ fn header(line: &[u8]) -> Option<Flaw> {
         .strip_prefix(b" CDX ")
         .or_else(|| line.strip_prefix(b"CDX "))?;
     let letters = String::from_utf8_lossy(letters).into_owned();
-    let given: Vec<&str> = letters.split_ascii_whitespace().collect();
-    let is_known = given
-        .iter()
-        .zip(LETTERS)
-        .all(|(given, known)| *given == known || known == "N" && *given == "A");
-    (!is_known || given.len() < LETTERS.len()).then(|| {
+    let is_unread = Line::read(line, Format::Cdx).is_err_and(|bad| bad.is_order());
+    let is_short = letters.split_ascii_whitespace().count() < COLUMNS;
+    (is_unread || is_short).then(|| {
         Flaw::Unread(format!(
             "its header names the columns {letters:?}, and only columns in the order N b a m s k are read: index the \
              WARC files with an indexer that writes CDXJ"
@@ -258,6 +255,11 @@ mod tests {
                 " CDX a b a m s k r M V g u\nhttp://example.com/ 20200101000000 http://example.com/ text/html 200 D - - 1 a.warc.gz <urn:uuid:1>\n",
                 "its header names the columns \"a b a m s k r M V g u\"",
             ),
+            (
+                " CDX N b a m s k V g r\ncom,example)/ 20200101000000 http://example.com/ text/html 200 D 1 a.warc.gz -\n",
+                "its header names the columns \"N b a m s k V g r\"",
+            ),
+            (" CDX N b a\n", "its header names the columns \"N b a\""),
             ("nonsense\n", "none of its lines is a capture"),
             (
                 "<!DOCTYPE html>\n<p>not found</p>",

@@ -5,6 +5,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use crawlspace_cdx::{Format, Line};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::StreamExt;
@@ -311,6 +312,10 @@ impl PageReader {
                 }
                 self.at_key = false;
                 if line.starts_with(b" CDX") || line.starts_with(b"CDX ") {
+                    if Line::read(line, Format::Cdx).is_err_and(|bad| bad.is_order()) {
+                        let what = "its header names columns in an order that is not read";
+                        return Err(SourceError::Answer(what.to_owned()));
+                    }
                     return Ok(());
                 }
                 if text.starts_with(b"<") && self.captures + self.before == 0 {
