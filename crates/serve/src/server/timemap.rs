@@ -394,7 +394,7 @@ mod tests {
         let mut out = String::new();
         for line in [A, C] {
             timemap.take(
-                &vec![Row::new(Bytes::from_static(line.as_bytes())).unwrap()],
+                &[Row::new(Bytes::from_static(line.as_bytes())).unwrap()],
                 &mut out,
             );
         }

@@ -227,7 +227,7 @@ impl World {
                 if verdict("public", &url, moment) == Verdict::Hidden {
                     let key = crawlspace_cdx::surt::urlkey(&url).unwrap();
                     for place in ["- -", "x.warc 0", &format!("{} {}", slot.file, slot.offset)] {
-                        space.ok(&format!("ADD RECORD '{key} {moment} {place}' private"));
+                        space.ok(format!("ADD RECORD '{key} {moment} {place}' private"));
                     }
                 }
             }
