@@ -49,7 +49,7 @@ pub struct Listing {
     pub(crate) seen: Instant,
     /// Something turned out to be another file, or gone.
     pub(crate) is_stale: AtomicBool,
-    /// Whoever wanted it was gone before all packages were read.
+    /// Not all packages were read, since nobody waited for them any more.
     pub(crate) is_abandoned: bool,
 }
 

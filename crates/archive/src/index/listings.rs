@@ -40,7 +40,7 @@ pub struct Listings {
     waiting: Arc<AtomicUsize>,
 }
 
-/// Somebody who waits for a listing. Work for whom all are gone ends.
+/// A request that waits for a listing. Work that none waits for ends.
 struct Waiting(Arc<AtomicUsize>);
 
 impl Waiting {
