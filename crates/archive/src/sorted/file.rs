@@ -604,8 +604,8 @@ fn keep(opened: &Arc<Opened>) {
     opened.used.store(tick(), Ordering::Relaxed);
     let mut all = all();
     if all.len() >= MAX_OPEN {
-        // Half at a time, so that it is seldom.
-        all.sort_by_key(|one| std::cmp::Reverse(one.used.load(Ordering::Relaxed)));
+        // Half at a time, so that it is seldom. Queries change the numbers meanwhile, which no order would survive.
+        all.sort_by_cached_key(|one| std::cmp::Reverse(one.used.load(Ordering::Relaxed)));
         for evicted in all.drain(MAX_OPEN / 2..) {
             if let Medium::Disk(disk) = &evicted.medium {
                 *lock(&disk.file) = None;
@@ -668,5 +668,34 @@ mod tests {
         assert!(opened.upgrade().is_some(), "a query reads on");
         drop(snapshot);
         assert!(opened.upgrade().is_none());
+    }
+
+    #[test]
+    fn files_are_closed_while_others_use_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.cdxj");
+        std::fs::write(&path, "a 2016 {}\n").unwrap();
+        let name = || Arc::new(NamedFile::new(path.clone()));
+        let named: Vec<_> = (0..MAX_OPEN + 100).map(|_| name()).collect();
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    for opened in named.iter().filter_map(|one| lock(&one.opened).upgrade()) {
+                        opened.used.store(tick(), Ordering::Relaxed);
+                    }
+                }
+            });
+            let open = || {
+                for one in named.iter().cycle().take(20 * named.len()) {
+                    let snapshot = crate::sorted::steps::wait(one.snapshot()).unwrap();
+                    assert!(snapshot.is_some());
+                }
+            };
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(open));
+            ended.store(true, Ordering::Relaxed);
+            outcome.unwrap();
+        });
+        assert!(all().len() <= MAX_OPEN);
     }
 }

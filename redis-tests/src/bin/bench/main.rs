@@ -47,7 +47,11 @@ const SECTIONS: [Part; 6] = [
     ("chg", "C1 C2 C3 C4 C5 slices uris", chg::measure),
     ("tags", "T1 T2 records large", tags::measure),
     ("import", "", import::measure),
-    ("federation", "F1 F2 F3 F4 F5 U1 U2 U3", federation::measure),
+    (
+        "federation",
+        "F1 F2 F3 F4 F5 U1 U2 U3 U4",
+        federation::measure,
+    ),
     ("index", "X1 X2 X3", index_cache::measure),
 ];
 
