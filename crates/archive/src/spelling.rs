@@ -270,34 +270,50 @@ pub fn as_requested(url: &str) -> Option<Url> {
     Some(url)
 }
 
-/// Returns the keys of a row besides its own: the urlkeys of its URL, as it is written and as it is requested, and the key
-/// that the maker of the index wrote, as far as they are others.
+/// The keys of a row besides its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OtherKeys {
+    /// The urlkeys of its URL, as it is written and as it is requested. They say what the capture is of.
+    pub of_url: Vec<Vec<u8>>,
+    /// Keys that name the capture as well: those that the maker of the index wrote, and the URL alone of a request with a
+    /// body.
+    pub also: Vec<Vec<u8>>,
+}
+
+/// Returns the keys of a row besides its own, as far as they are others.
 ///
 /// Access rules and tags are asked about each of them. Nearly all rows have none, which costs less than to parse a URL.
-pub fn other_keys(row: &Row) -> Vec<Vec<u8>> {
+pub fn other_keys(row: &Row) -> OtherKeys {
+    let mut keys = OtherKeys::default();
     if !row.is_respelled() && is_plainly_of(row.urlkey(), row.json()) {
-        return Vec::new();
+        return keys;
     }
-    let mut keys: Vec<Vec<u8>> = Vec::new();
-    let mut add = |key: Option<String>| {
+    let add = |key: Option<String>, into: &mut Vec<Vec<u8>>| {
         let other = key
             .map(String::into_bytes)
             .filter(|key| key != row.urlkey() && !key.contains(&b' '));
-        if let Some(key) = other.filter(|key| !keys.contains(key)) {
-            keys.push(key);
+        if let Some(key) = other.filter(|key| !into.contains(key)) {
+            into.push(key);
         }
     };
     let url = row.field("url");
-    add(urlkey(&url).ok());
-    add(as_requested(&url).and_then(|url| urlkey(url.as_str()).ok()));
+    add(urlkey(&url).ok(), &mut keys.of_url);
+    let requested = as_requested(&url).and_then(|url| urlkey(url.as_str()).ok());
+    add(requested, &mut keys.of_url);
+    // The own key of a request with a body says more than its URL.
+    let is_of = |key: &Vec<u8>| row.urlkey().starts_with(key);
+    let has_body = memchr::memmem::find(row.urlkey(), b"__wb_method=").is_some();
+    if has_body && keys.of_url.iter().all(is_of) {
+        keys.also = std::mem::take(&mut keys.of_url);
+    }
     if row.is_respelled() {
         let method = row.field("method");
         if !method.is_empty() && method != "GET" {
             let body = row.field("requestBody");
-            add(Some(js_request(&url, &method, &body).0));
-            add(js_stored(&url, &method, &body));
+            add(Some(js_request(&url, &method, &body).0), &mut keys.also);
+            add(js_stored(&url, &method, &body), &mut keys.also);
         }
-        add(Some(warcio_js(&url)));
+        add(Some(warcio_js(&url)), &mut keys.also);
     }
     keys
 }
@@ -580,12 +596,12 @@ mod tests {
                 expected.extend(requested.map(String::into_bytes));
                 expected.dedup();
                 expected.retain(|other| other != key.as_bytes());
-                assert_eq!(other_keys(&row), expected, "{url:?} under {key:?}");
+                assert_eq!(other_keys(&row).of_url, expected, "{url:?} under {key:?}");
                 hidden += usize::from(!expected.is_empty());
             }
             let row = Row::new(format!("{own} 2020 {json}").into()).unwrap();
             let row = row.read_from(0, true);
-            let has_js = other_keys(&row).contains(&js.clone().into_bytes());
+            let has_js = other_keys(&row).also.contains(&js.clone().into_bytes());
             assert!(has_js || js == own || js.contains(' '), "{url:?}");
         }
         assert!(hidden > 500);
@@ -599,7 +615,7 @@ mod tests {
             let key = urlkey(&shown).map_or_else(|_| Vec::new(), String::into_bytes);
             let is_own = key == row.urlkey();
             assert!(
-                is_own || key.is_empty() || other_keys(&row).contains(&key),
+                is_own || key.is_empty() || other_keys(&row).of_url.contains(&key),
                 "{json}: {shown}"
             );
         }

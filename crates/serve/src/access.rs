@@ -140,6 +140,41 @@ impl Access {
         Ok(rows.iter().map(answer).collect())
     }
 
+    /// Returns the tags of each row.
+    ///
+    /// # Errors
+    /// When the tag space cannot be asked.
+    pub async fn tags(&self, rows: &[Row]) -> Result<Vec<Vec<Vec<u8>>>, AccessError> {
+        let filter = Filter {
+            specs: Vec::new(),
+            format: Format::Cdxj,
+            ..Filter::default()
+        };
+        let text: Vec<u8> = rows
+            .iter()
+            .flat_map(|row| [row.line(), &b"\n"[..]].concat())
+            .collect();
+        let ask = async {
+            let space = self.0.space.get_or_try_init(|| self.open()).await;
+            let space = space.map_err(|error| self.refused(&filter, &error))?;
+            let tagged = space.tagged(&filter, Captures::Blob(&text)).await;
+            tagged.map_err(|error| self.refused(&filter, &error))
+        };
+        let Ok(tagged) = tokio::time::timeout(TOTAL_TIMEOUT, ask).await else {
+            return Err(self.unavailable("no answer in time".to_owned()));
+        };
+        let mut tags = vec![Vec::new(); rows.len()];
+        for one in tagged? {
+            if let Some(tags) = usize::try_from(one.index)
+                .ok()
+                .and_then(|at| tags.get_mut(at))
+            {
+                *tags = one.tags;
+            }
+        }
+        Ok(tags)
+    }
+
     /// Whether it could be said which rows pass, when there are none: otherwise a client would learn from an error
     /// that there are some.
     ///

@@ -9,18 +9,24 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crawlspace_archive::row::Row;
+use crawlspace_archive::row::{self, Row};
 use crawlspace_archive::source::Batch;
-use crawlspace_archive::spelling::{as_requested, other_keys};
+use crawlspace_archive::spelling::{OtherKeys, as_requested, other_keys};
 use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::surt::urlkey;
+use crawlspace_warc::{Rules as WarcRules, end_of_header};
 use futures_util::stream::{self, BoxStream, StreamExt};
 
 use crate::access::{Access, AccessError};
 use crate::collection::Failure;
 use crate::query::Query;
 use crate::resource::record::Record;
+use crate::resource::revisit::response::REFERENCES;
+use crate::resource::stored::header::{self, Fields};
 use crate::rules::{self, Rules};
+
+/// Number of digits of a moment to the second.
+const DIGITS: usize = 14;
 
 /// Rows of an answer, which ends with an error when its access point cannot be asked.
 pub(crate) type Rows = BoxStream<'static, Result<Seen, Failure>>;
@@ -184,14 +190,15 @@ impl Gate {
     /// others than those of the row.
     pub(crate) async fn release(
         &self,
-        record: Record,
+        mut record: Record,
         row: &Row,
+        is_elsewhere: bool,
         reader: Reader<'_>,
     ) -> Result<Released<Record>, Withheld> {
         if self.tags.is_none() && self.rules.is_none() {
             return Ok(Released(record));
         }
-        let Some(sent) = sent(row, &record) else {
+        let Some((sent, is_known)) = sent(row, &record) else {
             return Err(Withheld::Hidden);
         };
         match self.verdict_of(&sent).max(self.verdict_of(row)) {
@@ -199,7 +206,20 @@ impl Gate {
             rules::Access::Block => return Err(Withheld::Blocked),
             rules::Access::Allow | rules::Access::AllowIgnoreEmbargo => {}
         }
-        if sent.urlkey() == row.urlkey() && sent.timestamp() == row.timestamp() {
+        // Other servers resolve revisits themselves. Those of files were judged when they were resolved.
+        if is_elsewhere && let Some(original) = original_of(&record) {
+            let is_shown = match original {
+                Some(original) => self.shows(&original, reader).await,
+                None => false,
+            };
+            if !is_shown && !self.lends {
+                return Err(Withheld::Hidden);
+            }
+            if !is_shown {
+                record = without_references(record);
+            }
+        }
+        if is_known {
             return Ok(Released(record));
         }
         match self.passes_tags(sent, reader).await {
@@ -231,15 +251,20 @@ impl Gate {
     }
 }
 
-/// The row of what is sent: that of the URL and the moment of a record. `None` if its URL has no key.
-fn sent(row: &Row, record: &Record) -> Option<Row> {
+/// The row of what is sent: that of the URL and the moment of a record, and whether tags know it as `row`. `None` if its
+/// URL has no key.
+fn sent(row: &Row, record: &Record) -> Option<(Row, bool)> {
     let requested = as_requested(&record.target_uri).map(String::from);
     let key = urlkey(&requested.unwrap_or_else(|| record.target_uri.clone())).ok()?;
     let date = record.date.to_string();
-    let is_same_key = key.as_bytes() == row.urlkey()
-        || other_keys(row).iter().any(|other| *other == key.as_bytes());
+    let OtherKeys { of_url, also } = other_keys(row);
     // A request with a body has it in its key, and its record the URL alone.
-    let is_of_row = is_same_key || urlkey(&row.field("url")).is_ok_and(|own| own == key);
+    let is_of_row = key.as_bytes() == row.urlkey()
+        || of_url
+            .iter()
+            .chain(&also)
+            .any(|other| *other == key.as_bytes())
+        || urlkey(&row.field("url")).is_ok_and(|own| own == key);
     let key = if is_of_row {
         row.urlkey()
     } else {
@@ -248,24 +273,66 @@ fn sent(row: &Row, record: &Record) -> Option<Row> {
     let digits = row.timestamp();
     let is_same_moment = date
         .as_bytes()
-        .starts_with(digits.get(..14).unwrap_or(digits));
-    let timestamp = if is_same_moment {
-        digits
-    } else {
-        date.as_bytes()
-    };
+        .starts_with(digits.get(..DIGITS).unwrap_or(digits));
+    let is_whole = is_same_moment && digits.len() >= DIGITS;
+    let timestamp = if is_whole { digits } else { date.as_bytes() };
     let line = [key, b" ", timestamp, b" ", row.json()].concat();
-    Row::new(line.into()).map(|sent| sent.made_of(row))
+    let sent = Row::new(line.into())?.made_of(row);
+    Some((sent, is_of_row && is_same_moment))
 }
 
-/// What rules say of a row, by all of its keys.
+/// The original that a record of another server says that it has the payload of. `None` if it names none.
+fn original_of(record: &Record) -> Option<Option<Row>> {
+    let end = end_of_header(&record.head, &WarcRules::RECORD)?;
+    let header = header::parse(record.head.get(..end)?).ok()?;
+    let uri = header.text("WARC-Refers-To-Target-URI")?;
+    let uri = uri.trim_matches(['<', '>']);
+    let date = header.get("WARC-Refers-To-Date").and_then(header::moment);
+    let mut members = String::new();
+    row::member("url", uri, &mut members);
+    let row = || {
+        row::build(
+            &urlkey(uri).ok()?,
+            &date.or(header.moment())?.to_string(),
+            &members,
+        )
+    };
+    Some(row())
+}
+
+/// The record without what leads to its original.
+fn without_references(mut record: Record) -> Record {
+    let end = end_of_header(&record.head, &WarcRules::RECORD).unwrap_or_default();
+    let (begin, rest) = record.head.split_at(end);
+    if let Ok(mut header) = header::parse(begin) {
+        REFERENCES.iter().for_each(|name| header.remove(name));
+        record.length -= (begin.len() - header.raw().len()) as u64;
+        record.head = [header.raw(), rest].concat().into();
+    }
+    record
+}
+
+/// What rules say of a row, by all of its keys. For keys that only name it as well, there must be a rule.
 fn strictest(rules: &Rules, row: &Row, now: Timestamp, near: &mut Option<usize>) -> rules::Access {
-    let own = rules.access(row, now, near);
     let others = other_keys(row);
-    let others = others
-        .iter()
-        .map(|key| rules.verdict(key, row.timestamp(), now).0);
-    others.fold(own, rules::Access::max)
+    let at = |timestamp: &[u8], own: rules::Access| {
+        let of_url = others.of_url.iter();
+        let of_url = of_url.map(|key| rules.verdict(key, timestamp, now).0);
+        let also = others.also.iter();
+        let also = also.filter_map(|key| rules.rule_for(key, timestamp, now));
+        of_url.chain(also).fold(own, rules::Access::max)
+    };
+    let timestamp = row.timestamp();
+    let own = at(timestamp, rules.access(row, now, near));
+    if timestamp.len() >= DIGITS {
+        return own;
+    }
+    // It may have been captured at any moment that fewer digits can mean.
+    let Some(last) = Timestamp::latest(timestamp).map(|last| last.to_string()) else {
+        return rules::Access::Exclude;
+    };
+    let last = last.as_bytes();
+    own.max(at(last, rules.verdict(row.urlkey(), last, now).0))
 }
 
 /// The rows that access rules do not exclude.
@@ -310,24 +377,42 @@ fn tagged(
     tagged.boxed()
 }
 
-/// The rows that pass by all of their keys.
+/// The rows that pass by all of their keys. Keys that only name a row as well count if they have tags of their own.
 async fn by_all_keys(tags: &Access, reader: Reader<'_>, rows: Batch) -> Result<Batch, AccessError> {
     let mut passed = tags.filter(reader.point, reader.tag_filters, rows).await?;
-    let (mut others, mut places) = (Batch::new(), Vec::new());
+    let (mut asked, mut places) = (Batch::new(), Vec::new());
+    let mut named = Vec::new();
     for (place, row) in passed.iter().enumerate() {
-        for key in other_keys(row) {
+        let under = |key: &Vec<u8>| {
             let rest = row.line().get(row.urlkey().len()..).unwrap_or_default();
-            if let Some(other) = Row::new([&key, rest].concat().into()) {
-                others.push(other);
+            Row::new([key, rest].concat().into())
+        };
+        let OtherKeys { of_url, also } = other_keys(row);
+        for other in of_url.iter().filter_map(under) {
+            asked.push(other);
+            places.push(place);
+        }
+        named.extend(also.iter().filter_map(under).map(|other| (place, other)));
+    }
+    if !named.is_empty() {
+        let pairs = named
+            .iter()
+            .flat_map(|(place, other)| [passed.get(*place), Some(other)]);
+        let pairs: Batch = pairs.flatten().cloned().collect();
+        let all = tags.tags(&pairs).await?;
+        for (pair, (place, other)) in all.chunks(2).zip(named) {
+            let [own, others] = pair else { continue };
+            if others.iter().any(|tag| !own.contains(tag)) {
+                asked.push(other);
                 places.push(place);
             }
         }
     }
-    if others.is_empty() {
+    if asked.is_empty() {
         return Ok(passed);
     }
     let bits = tags
-        .passes(reader.point, reader.tag_filters, &others)
+        .passes(reader.point, reader.tag_filters, &asked)
         .await?;
     let mut stays = vec![true; passed.len()];
     for (place, passes) in places.into_iter().zip(bits) {

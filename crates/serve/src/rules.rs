@@ -180,6 +180,25 @@ struct Rule {
     access: Access,
 }
 
+/// What rules say before embargoes do.
+struct Decision<'a> {
+    access: Access,
+    /// What readers are told.
+    message: Option<&'a str>,
+    /// No rule says it.
+    is_default: bool,
+}
+
+impl<'a> Decision<'a> {
+    fn of_rule(access: Access, message: Option<&'a str>) -> Decision<'a> {
+        Decision {
+            access,
+            message,
+            is_default: false,
+        }
+    }
+}
+
 /// What a rule asks for besides a urlkey.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Condition {
@@ -375,13 +394,7 @@ impl Rules {
     /// What the rule with the longest key gives that matches and whose condition holds, and its public message; or the
     /// default. A capture whose date is needed and unreadable is excluded. `after` is how many rules have a key that is
     /// not greater than the urlkey.
-    fn of(
-        &self,
-        urlkey: &[u8],
-        timestamp: &[u8],
-        now: Timestamp,
-        after: usize,
-    ) -> (Access, Option<&str>) {
+    fn of(&self, urlkey: &[u8], timestamp: &[u8], now: Timestamp, after: usize) -> Decision<'_> {
         // Every prefix of the urlkey is a prefix of the last key that is not greater.
         let mut next = after.checked_sub(1);
         while let Some(rule) = next.and_then(|index| self.rules.get(index)) {
@@ -391,16 +404,28 @@ impl Rules {
                 continue;
             }
             let Some(condition) = self.conditions.get(rule.condition as usize) else {
-                return (rule.access, None);
+                return Decision::of_rule(rule.access, None);
             };
             match condition.holds(timestamp, now) {
-                None => return (Access::Exclude, None),
-                Some(true) => return (rule.access, condition.message.as_deref()),
+                None => return Decision::of_rule(Access::Exclude, None),
+                Some(true) => {
+                    return Decision::of_rule(rule.access, condition.message.as_deref());
+                }
                 Some(false) if condition.is_last => break,
                 Some(false) => {}
             }
         }
-        (self.default, None)
+        Decision {
+            access: self.default,
+            message: None,
+            is_default: true,
+        }
+    }
+
+    /// What a rule says of the capture of a urlkey at 14 digits; `None` where only the default holds.
+    pub fn rule_for(&self, urlkey: &[u8], timestamp: &[u8], now: Timestamp) -> Option<Access> {
+        let found = self.of(urlkey, timestamp, now, self.not_after(urlkey, None));
+        (!found.is_default).then_some(found.access)
     }
 
     /// What readers get now of a capture: [`Access::Allow`], [`Access::Block`] or [`Access::Exclude`]. `near` is kept from
@@ -429,7 +454,9 @@ impl Rules {
         now: Timestamp,
         after: usize,
     ) -> (Access, Option<&str>) {
-        let (access, message) = self.of(urlkey, timestamp, now, after);
+        let Decision {
+            access, message, ..
+        } = self.of(urlkey, timestamp, now, after);
         let embargo = match (access, &self.embargo) {
             (Access::AllowIgnoreEmbargo, _) => return (Access::Allow, message),
             (Access::Exclude, _) | (_, None) => return (access, message),

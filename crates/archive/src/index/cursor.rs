@@ -20,8 +20,8 @@ const MAX_RUN: usize = 4 << 20;
 pub(super) enum Wanted {
     /// All lines: their keys are urlkeys.
     All,
-    /// All lines: their keys are urlkeys in place of those of the maker.
-    AllRespelled,
+    /// All lines. Keys of those that end with a blank are urlkeys in place of those of the maker.
+    Marked,
     /// Lines that have one of these urlkeys, under which they are given.
     Of(Arc<[Box<[u8]>]>),
     /// Lines whose key is their urlkey.
@@ -239,9 +239,13 @@ impl Cursor {
     /// Gives the line where lines are read its urlkey. False when the query is not about that.
     #[inline]
     fn has_wanted_key(&mut self) -> bool {
-        if matches!(self.wanted, Wanted::All | Wanted::AllRespelled) {
-            self.shape.is_respelled = matches!(self.wanted, Wanted::AllRespelled);
-            return true;
+        match self.wanted {
+            Wanted::All => return true,
+            Wanted::Marked => {
+                self.shape.is_respelled = self.lines.is_marked();
+                return true;
+            }
+            _ => {}
         }
         self.respelled.clear();
         let line = self.lines.line();
@@ -249,7 +253,7 @@ impl Cursor {
         let urlkey = canonical(key, rest);
         let is_own = *urlkey == *key;
         match &self.wanted {
-            Wanted::All | Wanted::AllRespelled => return true,
+            Wanted::All | Wanted::Marked => return true,
             Wanted::Own => return is_own,
             Wanted::Of(urlkeys) if !urlkeys.iter().any(|one| **one == *urlkey) => return false,
             Wanted::Respelled(_) if is_own => return false,

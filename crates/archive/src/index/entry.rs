@@ -31,7 +31,7 @@ pub struct Entry {
 /// The spelling of the keys in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelled {
-    /// Keys as here: every line was seen.
+    /// Keys as here: every line was seen. Those whose maker spelled the key otherwise end with a blank.
     Here,
     /// Keys as here, as is usual in files of this kind: lines of one URL are looked for under other keys, too, and lines of many
     /// are taken as they are.

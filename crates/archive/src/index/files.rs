@@ -142,9 +142,19 @@ impl Files {
         let text = self.open(&entry).await?;
         let mut cursors = Vec::with_capacity(2);
         let span = Arc::clone(&self.sought.span);
+        let all = match entry.spelled {
+            Spelled::Here => Wanted::Marked,
+            Spelled::Probably | Spelled::Somehow => Wanted::All,
+        };
         let has_own = is_here || entry.spelled == Spelled::Here;
         if has_own && self.sought.is_one_key() {
-            self.push(&text, &span, Wanted::All, &mut cursors).await?;
+            self.push(&text, &span, all, &mut cursors).await?;
+        } else if self.sought.is_exact() && has_own {
+            // What is sought has more than one urlkey.
+            self.push(&text, &span, all.clone(), &mut cursors).await?;
+            for span in self.sought.others() {
+                self.push(&text, span, all.clone(), &mut cursors).await?;
+            }
         } else if self.sought.is_exact() {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
             // Of two that begin at a moment, the one that goes forward.
@@ -172,7 +182,7 @@ impl Files {
             if !respelled.is_empty() {
                 let file = NamedFile::made(entry.file.path().to_owned(), respelled);
                 let text = self.open(&Entry::new(file, None, Spelled::Here)).await?;
-                self.push(&text, &span, Wanted::AllRespelled, &mut cursors)
+                self.push(&text, &span, Wanted::Marked, &mut cursors)
                     .await?;
             }
         }
@@ -330,8 +340,9 @@ impl Files {
             let mut cursor =
                 Cursor::new(forward, &span, Order::Ascending, wanted).without_repetitions();
             while cursor.next().await? {
-                size += cursor.line().len() + 1;
-                lines.push(cursor.line().into());
+                // The blank marks them.
+                size += cursor.line().len() + 2;
+                lines.push([cursor.line(), b" "].concat().into());
                 let enough = most.is_some_and(|most| lines.len() / 2 > most.max(1024));
                 if enough || size > self.room {
                     self.settle(&mut lines, most);

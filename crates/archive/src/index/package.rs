@@ -519,7 +519,8 @@ fn indexes(
     Ok(entries)
 }
 
-/// Reads the lines of an index, gives them their urlkeys, and puts them in order.
+/// Reads the lines of an index, gives them their urlkeys, and puts them in order. Lines that get another key end with a
+/// blank.
 fn sorted(wacz: &Wacz, index: &crate::wacz::Member) -> Result<Vec<u8>, String> {
     let mut lines = wacz.lines(index).map_err(|error| error.to_string())?;
     let (mut all, mut size) = (Vec::<Box<[u8]>>::new(), 0);
@@ -534,14 +535,14 @@ fn sorted(wacz: &Wacz, index: &crate::wacz::Member) -> Result<Vec<u8>, String> {
         let respelled = Shape::of(line).and_then(|shape| {
             let (key, rest) = line.split_at(shape.key);
             match canonical(key, &line[shape.second + 1..]) {
-                Cow::Owned(urlkey) => Some([&urlkey, rest].concat()),
+                Cow::Owned(urlkey) => Some([&urlkey, rest.trim_ascii_end(), b" "].concat()),
                 Cow::Borrowed(_) => None,
             }
         });
         match respelled {
             Some(line) => all.push(line.into()),
             None if line.is_empty() => {}
-            None => all.push(line.into()),
+            None => all.push(line.trim_ascii_end().into()),
         }
     }
     all.sort_unstable();

@@ -125,6 +125,17 @@ impl<P: Pieces> Lines<P> {
         }
     }
 
+    /// Returns whether a blank follows the line that was found last.
+    pub(crate) fn is_marked(&self) -> bool {
+        let (buffer, line) = match self {
+            Lines::Forward(lines) => (&lines.buffer, &lines.line),
+            Lines::Backward(lines) => (&lines.buffer, &lines.line),
+        };
+        buffer
+            .get(line.clone())
+            .is_some_and(|line| line.ends_with(b" "))
+    }
+
     /// Continues to the next line; false at the end.
     #[inline]
     pub(crate) async fn next(&mut self) -> Result<bool, SourceError> {

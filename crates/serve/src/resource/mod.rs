@@ -15,10 +15,10 @@ mod look_up;
 mod open_files;
 pub mod record;
 pub mod request_message;
-mod revisit;
+pub(crate) mod revisit;
 mod search;
 pub mod spool;
-mod stored;
+pub(crate) mod stored;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -170,7 +170,8 @@ impl RecordSearch<'_> {
                         let source = record.source.clone().unwrap_or(capture.source.clone());
                         let reader = Reader::of(self.query);
                         let gate = &self.collection.gate;
-                        let record = match gate.release(record, &row, reader).await {
+                        let is_elsewhere = capture.is_live() || capture.upstream.is_some();
+                        let record = match gate.release(record, &row, is_elsewhere, reader).await {
                             Ok(record) => record,
                             Err(Withheld::Blocked) => return Ok(Some(Outcome::Blocked(None))),
                             Err(Withheld::Unknown(error)) => return Err(error.into()),

@@ -1,4 +1,4 @@
-//! Keys of rules that match no urlkey, because urlkeys are in one normal form: without `www.`, capitals, default ports,
+//! Keys of rules that match no urlkey, because urlkeys are in one normal form: without `www.`, capitals,
 //! fragments, needless escapes and a slash at the end.
 
 use crawlspace_cdx::surt::urlkey;
@@ -29,17 +29,18 @@ pub(super) fn normal_key(key: &[u8], is_exact: bool) -> Option<String> {
     };
     let path = if is_exact { path } else { whole_escapes(path) };
     let rest = format!("{}{port}{slash}{path}", labels.join("."));
-    // Of a port that is the default of one scheme, captures of that scheme are meant.
-    let scheme = if port == ":443" { "https" } else { "http" };
-    let key_of = |end: &str| urlkey(&format!("{scheme}://{rest}{end}")).ok();
+    let key_in = |scheme: &str, end: &str| urlkey(&format!("{scheme}://{rest}{end}")).ok();
     let wanted = format!("{place}){path}");
-    let is_matched = if is_exact {
-        key_of("").is_some_and(|found| found == wanted)
-    } else {
-        let mut found = CONTINUATIONS.iter().filter_map(|end| key_of(end));
+    let is_matched = |scheme: &str| {
+        if is_exact {
+            return key_in(scheme, "").is_some_and(|found| found == wanted);
+        }
+        let mut found = CONTINUATIONS.iter().filter_map(|end| key_in(scheme, end));
         found.any(|found| found.starts_with(&wanted))
     };
-    if is_matched {
+    let key_of = |end: &str| key_in("http", end);
+    // The default port of one scheme is a part of the key in the other.
+    if is_matched("http") || is_matched("https") {
         return None;
     }
     let bare = key_of("")?;
@@ -75,9 +76,6 @@ mod tests {
             ("(com,example,", "com,example,"),
             ("(com,example,www,)/P/", "com,example)/p/"),
             ("com,example,)/p", "com,example)/p"),
-            ("com,example:80)/", "com,example)/"),
-            ("com,example:80)/p", "com,example)/p"),
-            ("com,example:443)/p", "com,example)/p"),
             ("com,example)/%70", "com,example)/p"),
             ("com,example)/a%7Eb/", "com,example)/a~b/"),
             ("com,example)/a//b", "com,example)/a/b"),
@@ -112,6 +110,8 @@ mod tests {
     #[test]
     fn keys_that_match_something_are_left_alone() {
         for key in [
+            "com,example:80)/",
+            "com,example:443)/p",
             "com",
             "com,",
             "com,example",

@@ -196,6 +196,25 @@ fn a_revisit_does_not_show_an_original_that_is_hidden() {
         assert_lacks(&head, iso("20160102030405"));
         assert_lacks(&head, format!("example.com/{name}\r"));
     }
+    // The same of a server of this kind that resolves its revisits.
+    let free = format!("upstream+{}/free", stage.url());
+    let above = Stage::start(&format!(
+        "collections:\n  \
+         c: {{index: '{free}', acl_paths: {rules}}}\n  \
+         lending: {{index: '{free}', acl_paths: {rules}, hidden_originals: lend}}\n  \
+         open: {{index: '{free}'}}\n"
+    ));
+    for name in ["law", "secret"] {
+        let url = format!("{AGAIN}/{name}");
+        let open = record(&above, "open", &url);
+        assert_eq!(open.status, 200, "{}", open.text());
+        assert_contains(open.text(), "WARC-Refers-To-Target-URI");
+        let hidden = record(&above, "c", &url);
+        assert_eq!(hidden.status, 404, "{}", hidden.text());
+        let lent = record(&above, "lending", &url);
+        assert_eq!(lent.status, 200, "{}", lent.text());
+        assert_lacks(lent.text(), "WARC-Refers-To");
+    }
 }
 
 #[test]
@@ -315,4 +334,85 @@ fn rules_hold_for_the_url_that_is_fetched() {
         assert_ne!(answer.status, 200, "{url:?}: {}", answer.text());
     }
     assert_eq!(web.asked().len(), 1, "nothing hidden is asked for");
+}
+
+#[test]
+fn a_short_timestamp_may_mean_a_hidden_moment() {
+    let mut shelf = Shelf::new();
+    for (url, moment, digits) in [
+        (OPEN, "20170701000000", "2017"),
+        (LAW, "20150701000000", "2015"),
+        (SECRET, "20170501000000", "201705"),
+    ] {
+        let slot = shelf.response("a.warc", url, moment, url.as_bytes());
+        shelf.line(url, digits, &slot, "");
+    }
+    let (index, warcs) = (shelf.write_index("index.cdxj"), shelf.warcs());
+    let stage = Stage::start(&format!(
+        "collections:\n  \
+         c: {{index: {index}, resource: {warcs}, embargo: {{after: 201706, access: exclude}}}}\n"
+    ));
+    for (url, status) in [(OPEN, 404), (LAW, 200), (SECRET, 200)] {
+        let answer = stage.get(format!("/c/resource?url={url}"));
+        assert_eq!(answer.status, status, "{url}: {}", answer.text());
+        let rows = stage.get(format!("/c/index?url={url}")).text();
+        assert_eq!(rows.lines().count(), usize::from(status == 200), "{rows}");
+    }
+}
+
+/// Captures whose makers spelled their keys with a slash at the end, and a request with a body.
+#[test]
+fn rules_for_a_urlkey_reach_captures_under_other_keys() {
+    let shelf = Shelf::new();
+    let url = "http://example.com/w/";
+    let slot = shelf.response("a.warc", url, "20160101000000", b"w");
+    let members = |url: &str| {
+        format!(
+            "{{\"url\": \"{url}\", \"filename\": \"a.warc\", \"offset\": \"{}\", \"length\": \"{}\"}}",
+            slot.offset, slot.length
+        )
+    };
+    let posted = "http://example.com/p";
+    let lines = [
+        format!(
+            "com,example)/p?__wb_method=post&a=1 20160101000000 {}\n",
+            members(posted)
+        ),
+        format!("com,example)/w/ 20160101000000 {}\n", members(url)),
+    ];
+    let write = |name: &str, text: &str| {
+        let path = shelf.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let index = write("index.cdxj", &lines.concat());
+    let allow = write(
+        "allow.aclj",
+        "com,example)/w### - {\"access\": \"allow\"}\n\
+         com,example)/p?__wb_method=post - {\"access\": \"allow\"}\n",
+    );
+    let hide = write(
+        "hide.aclj",
+        "com,example)/w### - {\"access\": \"exclude\"}\n",
+    );
+    let maker = write(
+        "maker.aclj",
+        "com,example)/w/ - {\"access\": \"exclude\"}\n",
+    );
+    let common = format!("index: {index}, resource: {}", shelf.warcs());
+    let stage = Stage::start(&format!(
+        "collections:\n  \
+         allowed: {{{common}, acl_paths: {allow}, default_access: exclude}}\n  \
+         hidden: {{{common}, acl_paths: {hide}}}\n  \
+         maker: {{{common}, acl_paths: {maker}}}\n"
+    ));
+    let rows = |collection: &str, url: &str| {
+        let answer = stage.get(format!("/{collection}/index?url={url}"));
+        answer.text().lines().count()
+    };
+    assert_eq!(rows("allowed", url), 1);
+    assert_eq!(rows("allowed", "http://example.com/p*"), 1);
+    assert_eq!(rows("hidden", url), 0);
+    assert_eq!(rows("maker", url), 0);
+    assert_eq!(record(&stage, "allowed", url).status, 200);
 }

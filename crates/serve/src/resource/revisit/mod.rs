@@ -1,6 +1,6 @@
 //! Revisits: captures whose payload is in another record.
 
-mod response;
+pub(crate) mod response;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,7 +6,7 @@
 
 mod block;
 mod compose;
-pub(super) mod header;
+pub(crate) mod header;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
