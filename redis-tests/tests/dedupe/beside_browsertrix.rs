@@ -737,7 +737,8 @@ impl Beside {
         }
         self.purge.clear();
         let removing = ok!(self.c, "HKEYS", "removing").texts();
-        if let Some(crawl) = removing.iter().find(|crawl| !crawl.is_empty()) {
+        // Kills may have cut short more than one of them.
+        for crawl in removing.iter().filter(|crawl| !crawl.is_empty()) {
             self.call(&ours("DEDUPE.REMOVE", &[crawl]), log);
         }
         self.call(&ours("DEDUPE.UNPACK", &[]), log);
