@@ -90,7 +90,6 @@ fn rule_keys_that_match_no_urlkey_are_errors() {
         ("com,example,www)/p", "com,example)/p"),
         ("com,example)/P", "com,example)/p"),
         ("(com,example,)/p", "com,example)/p"),
-        ("com,example:80)/p", "com,example)/p"),
         ("com,example)/p/###", "com,example)/p###"),
         ("com,example)/%70", "com,example)/p"),
     ] {
