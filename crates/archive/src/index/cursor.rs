@@ -20,8 +20,6 @@ const MAX_RUN: usize = 4 << 20;
 pub(super) enum Wanted {
     /// All lines: their keys are urlkeys.
     All,
-    /// All lines. Keys of those that end with a blank are urlkeys in place of those of the maker.
-    Marked,
     /// Lines that have one of these urlkeys, under which they are given.
     Of(Arc<[Box<[u8]>]>),
     /// Lines whose key is their urlkey.
@@ -43,6 +41,8 @@ pub(crate) struct Cursor {
     before: Option<Vec<u8>>,
     /// The text is not sorted: lines of the span may come after one that is behind it.
     unsorted: bool,
+    /// Lines whose maker spelled the key otherwise end with a blank.
+    marked: bool,
     /// The number of the package that it is in, or 0.
     pub(super) package: u64,
     shape: Shape,
@@ -84,6 +84,7 @@ impl Cursor {
             respelled: Vec::new(),
             before: None,
             unsorted: false,
+            marked: false,
             package: 0,
             shape: Shape::default(),
             distance: 0,
@@ -102,6 +103,12 @@ impl Cursor {
     /// Reads text that is not sorted.
     pub(super) fn unsorted(mut self) -> Cursor {
         self.unsorted = true;
+        self
+    }
+
+    /// Reads text in which a blank marks the lines whose maker spelled the key otherwise.
+    pub(super) fn marked(mut self) -> Cursor {
+        self.marked = true;
         self
     }
 
@@ -239,13 +246,9 @@ impl Cursor {
     /// Gives the line where lines are read its urlkey. False when the query is not about that.
     #[inline]
     fn has_wanted_key(&mut self) -> bool {
-        match self.wanted {
-            Wanted::All => return true,
-            Wanted::Marked => {
-                self.shape.is_respelled = self.lines.is_marked();
-                return true;
-            }
-            _ => {}
+        self.shape.is_respelled = self.marked && self.lines.is_marked();
+        if matches!(self.wanted, Wanted::All) {
+            return true;
         }
         self.respelled.clear();
         let line = self.lines.line();
@@ -253,7 +256,7 @@ impl Cursor {
         let urlkey = canonical(key, rest);
         let is_own = *urlkey == *key;
         match &self.wanted {
-            Wanted::All | Wanted::Marked => return true,
+            Wanted::All => return true,
             Wanted::Own => return is_own,
             Wanted::Of(urlkeys) if !urlkeys.iter().any(|one| **one == *urlkey) => return false,
             Wanted::Respelled(_) if is_own => return false,

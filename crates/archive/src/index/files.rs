@@ -142,19 +142,9 @@ impl Files {
         let text = self.open(&entry).await?;
         let mut cursors = Vec::with_capacity(2);
         let span = Arc::clone(&self.sought.span);
-        let all = match entry.spelled {
-            Spelled::Here => Wanted::Marked,
-            Spelled::Probably | Spelled::Somehow => Wanted::All,
-        };
         let has_own = is_here || entry.spelled == Spelled::Here;
         if has_own && self.sought.is_one_key() {
-            self.push(&text, &span, all, &mut cursors).await?;
-        } else if self.sought.is_exact() && has_own {
-            // What is sought has more than one urlkey.
-            self.push(&text, &span, all.clone(), &mut cursors).await?;
-            for span in self.sought.others() {
-                self.push(&text, span, all.clone(), &mut cursors).await?;
-            }
+            self.push(&text, &span, Wanted::All, &mut cursors).await?;
         } else if self.sought.is_exact() {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
             // Of two that begin at a moment, the one that goes forward.
@@ -182,8 +172,7 @@ impl Files {
             if !respelled.is_empty() {
                 let file = NamedFile::made(entry.file.path().to_owned(), respelled);
                 let text = self.open(&Entry::new(file, None, Spelled::Here)).await?;
-                self.push(&text, &span, Wanted::Marked, &mut cursors)
-                    .await?;
+                self.push(&text, &span, Wanted::All, &mut cursors).await?;
             }
         }
         let number = |cursor: Cursor| cursor.in_package(entry.package);
@@ -245,6 +234,7 @@ impl Files {
             file: file.with_patience(self.patience),
             cluster: entry.cluster.clone(),
             unsorted: entry.unsorted,
+            marked: entry.spelled == Spelled::Here,
         })
     }
 
@@ -273,11 +263,13 @@ impl Files {
             {
                 cursor = cursor.without_repetitions();
             }
-            into.push(if text.unsorted {
-                cursor.unsorted()
-            } else {
-                cursor
-            });
+            if text.unsorted {
+                cursor = cursor.unsorted();
+            }
+            if text.marked {
+                cursor = cursor.marked();
+            }
+            into.push(cursor);
         };
         match order {
             Order::Descending => add(Backward, span),
@@ -383,6 +375,7 @@ struct Opened {
     file: Snapshot,
     cluster: Option<Arc<Cluster>>,
     unsorted: bool,
+    marked: bool,
 }
 
 /// A file, or a cluster with the file as its secondary index, and where in it a query begins.
@@ -444,5 +437,45 @@ impl Found {
         let piece = far.saturating_add(1 << 10);
         let piece = piece.clamp(self.piece / 2, self.piece * 2);
         Lines::of(text(Stretch::of(self.file.clone(), at)), direction, piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crawlspace_cdx::surt::KeyRange;
+
+    use super::*;
+    use crate::index::sought::Aliases;
+    use crate::sorted::steps::wait;
+
+    #[test]
+    fn lines_under_another_key_are_given_if_their_urlkey_is_meant() {
+        let line = |key: &str, end: &str| {
+            format!("{key} 20160101000000 {{\"url\": \"http://h/\"}}{end}\n")
+        };
+        let text = [line("a", ""), line("b", ""), line("c", " ")].concat();
+        let file = NamedFile::made("x".into(), text.into_bytes());
+        let entries: Arc<[_]> = Arc::new([Arc::new(Entry::new(file, None, Spelled::Here))]);
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let aliases = Arc::new(Aliases::One {
+            keys: names(&["b", "c"]),
+            urlkeys: names(&["a", "c"]),
+        });
+        let keys = KeyRange {
+            from: b"a ".to_vec(),
+            to: b"a!".to_vec(),
+        };
+        let sought = Sought::new(&keys, &aliases, None, None);
+        let mut files = Files::new(entries, sought, Order::Ascending);
+        let mut found = Vec::new();
+        while let Some(cursors) = wait(files.cursors()).unwrap() {
+            for mut cursor in cursors {
+                while wait(cursor.next()).unwrap() {
+                    let key = cursor.line()[..cursor.shape().key].to_vec();
+                    found.push((key, cursor.shape().is_respelled));
+                }
+            }
+        }
+        assert_eq!(found, [(b"a".to_vec(), false), (b"c".to_vec(), true)]);
     }
 }
