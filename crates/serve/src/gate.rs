@@ -9,20 +9,18 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crawlspace_archive::row::{self, Row};
+use crawlspace_archive::row::Row;
 use crawlspace_archive::source::Batch;
 use crawlspace_archive::spelling::{OtherKeys, as_requested, other_keys};
 use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::surt::urlkey;
-use crawlspace_warc::{Rules as WarcRules, end_of_header};
 use futures_util::stream::{self, BoxStream, StreamExt};
 
 use crate::access::{Access, AccessError};
 use crate::collection::Failure;
 use crate::query::Query;
 use crate::resource::record::Record;
-use crate::resource::revisit::response::REFERENCES;
-use crate::resource::stored::header::{self, Fields};
+use crate::resource::revisit;
 use crate::rules::{self, Rules};
 
 /// Number of digits of a moment to the second.
@@ -207,7 +205,7 @@ impl Gate {
             rules::Access::Allow | rules::Access::AllowIgnoreEmbargo => {}
         }
         // Other servers resolve revisits themselves. Those of files were judged when they were resolved.
-        if is_elsewhere && let Some(original) = original_of(&record) {
+        if is_elsewhere && let Some((_, original)) = revisit::referred_by(&record) {
             let is_shown = match original {
                 Some(original) => self.shows(&original, reader).await,
                 None => false,
@@ -216,7 +214,7 @@ impl Gate {
                 return Err(Withheld::Hidden);
             }
             if !is_shown {
-                record = without_references(record);
+                record = revisit::without_references(record);
             }
         }
         if is_known {
@@ -279,37 +277,6 @@ fn sent(row: &Row, record: &Record) -> Option<(Row, bool)> {
     let line = [key, b" ", timestamp, b" ", row.json()].concat();
     let sent = Row::new(line.into())?.made_of(row);
     Some((sent, is_of_row && is_same_moment))
-}
-
-/// The original that a record of another server says that it has the payload of. `None` if it names none.
-fn original_of(record: &Record) -> Option<Option<Row>> {
-    let end = end_of_header(&record.head, &WarcRules::RECORD)?;
-    let header = header::parse(record.head.get(..end)?).ok()?;
-    let uri = header.text("WARC-Refers-To-Target-URI")?;
-    let uri = uri.trim_matches(['<', '>']);
-    let date = header.get("WARC-Refers-To-Date").and_then(header::moment);
-    let mut members = String::new();
-    row::member("url", uri, &mut members);
-    let row = || {
-        row::build(
-            &urlkey(uri).ok()?,
-            &date.or(header.moment())?.to_string(),
-            &members,
-        )
-    };
-    Some(row())
-}
-
-/// The record without what leads to its original.
-fn without_references(mut record: Record) -> Record {
-    let end = end_of_header(&record.head, &WarcRules::RECORD).unwrap_or_default();
-    let (begin, rest) = record.head.split_at(end);
-    if let Ok(mut header) = header::parse(begin) {
-        REFERENCES.iter().for_each(|name| header.remove(name));
-        record.length -= (begin.len() - header.raw().len()) as u64;
-        record.head = [header.raw(), rest].concat().into();
-    }
-    record
 }
 
 /// What rules say of a row, by all of its keys. For keys that only name it as well, there must be a rule.

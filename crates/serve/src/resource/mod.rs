@@ -18,7 +18,7 @@ pub mod request_message;
 pub(crate) mod revisit;
 mod search;
 pub mod spool;
-pub(crate) mod stored;
+mod stored;
 
 use std::path::Path;
 use std::sync::Arc;

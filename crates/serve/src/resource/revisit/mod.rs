@@ -1,6 +1,6 @@
 //! Revisits: captures whose payload is in another record.
 
-pub(crate) mod response;
+mod response;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
 
-use self::response::{of_nothing, with_payload};
+use self::response::{REFERENCES, of_nothing, with_payload};
 use super::capture::{Capture, Extent};
 use super::client_request::ClientRequest;
 use super::digest::{self, Algorithm, Digest};
@@ -20,7 +20,7 @@ use super::live;
 use super::loader::Archives;
 use super::record::{LoadError, Record};
 use super::stored::Stored;
-use super::stored::header::{Fields, moment};
+use super::stored::header::{self, Fields, moment};
 use crate::collection::Collection;
 use crate::config::Loader;
 use crate::gate::Reader;
@@ -34,8 +34,8 @@ use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::{Batch, Limits};
 use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_archive::wacz::Location;
-use crawlspace_warc::Header;
 use crawlspace_warc::http::Head;
+use crawlspace_warc::{Header, Rules, end_of_header};
 
 /// Timeout of the search for the original of a revisit.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -419,13 +419,12 @@ impl Originals<'_> {
 
     /// Whether the collection lets the original be named that a revisit refers to.
     async fn may_name(&self, header: &Header) -> bool {
-        let uri = header.text("WARC-Refers-To-Target-URI").unwrap_or_default();
-        let uri = uri.trim_matches(['<', '>']);
-        let date = header.get("WARC-Refers-To-Date").and_then(moment);
-        match (row_of(uri, date.or(header.moment()), None), uri) {
-            (_, "") => true,
-            (Some(row), _) => self.may_lend(&row).await == Some(true),
-            (None, _) => false,
+        match referred(header) {
+            Some((uri, original)) if !uri.is_empty() => match original {
+                Some(row) => self.may_lend(&row).await == Some(true),
+                None => false,
+            },
+            _ => true,
         }
     }
 
@@ -530,6 +529,34 @@ impl Wanted {
         query.order = Order::Closest(self.closest.unwrap_or_else(Timestamp::now));
         Ok(query)
     }
+}
+
+/// Returns the URL that a revisit says its original has, without angle brackets, and the row of that original if it can be
+/// judged. `None` if it says nothing.
+fn referred(header: &Header) -> Option<(String, Option<Row>)> {
+    let uri = header.text("WARC-Refers-To-Target-URI")?;
+    let uri = uri.trim_matches(['<', '>']).to_owned();
+    let date = header.get("WARC-Refers-To-Date").and_then(moment);
+    let row = row_of(&uri, date.or(header.moment()), None);
+    Some((uri, row))
+}
+
+/// Returns the original that a record of another server names, as [`referred`] does it of a header.
+pub(crate) fn referred_by(record: &Record) -> Option<(String, Option<Row>)> {
+    let end = end_of_header(&record.head, &Rules::RECORD)?;
+    referred(&header::parse(record.head.get(..end)?).ok()?)
+}
+
+/// Removes from a record what leads to its original.
+pub(crate) fn without_references(mut record: Record) -> Record {
+    let end = end_of_header(&record.head, &Rules::RECORD).unwrap_or_default();
+    let (begin, rest) = record.head.split_at(end);
+    if let Ok(mut header) = header::parse(begin) {
+        REFERENCES.iter().for_each(|name| header.remove(name));
+        record.length -= (begin.len() - header.raw().len()) as u64;
+        record.head = [header.raw(), rest].concat().into();
+    }
+    record
 }
 
 /// The row of a capture that was found without one. `None` if it cannot be judged.

@@ -15,7 +15,7 @@ use crawlspace_warc::http::Head;
 const FRAMING: [&str; 3] = ["Content-Length", "Transfer-Encoding", "Content-Encoding"];
 
 /// Fields of a record that lead to its original.
-pub(crate) const REFERENCES: [&str; 3] = [
+pub(super) const REFERENCES: [&str; 3] = [
     "WARC-Refers-To",
     "WARC-Refers-To-Target-URI",
     "WARC-Refers-To-Date",

@@ -8,7 +8,7 @@ use crawlspace_warc::{Header, Rules, date_digits, decimal};
 ///
 /// # Errors
 /// When it breaks the rules of ISO 28500, chapter 4, in a way that leaves doubts about what is meant.
-pub(crate) fn parse(raw: &[u8]) -> Result<Header, LoadError> {
+pub(in crate::resource) fn parse(raw: &[u8]) -> Result<Header, LoadError> {
     let header = Header::parse(raw, &Rules::RECORD)?;
     check_length(&header)?;
     Ok(header)
@@ -28,7 +28,7 @@ pub(super) fn check_length(header: &Header) -> Result<(), LoadError> {
 }
 
 /// Fields of a header as they are needed here.
-pub(crate) trait Fields {
+pub(in crate::resource) trait Fields {
     /// The value of a field as text, with bytes that are not valid UTF-8 replaced.
     fn text(&self, name: &str) -> Option<String>;
     /// `WARC-Type`, as it is written; empty when there is none.
@@ -58,7 +58,7 @@ impl Fields for Header {
 }
 
 /// `2016-01-01T00:00:00Z`, also with fractions of a second, which do not count.
-pub(crate) fn moment(iso: &[u8]) -> Option<Timestamp> {
+pub(in crate::resource) fn moment(iso: &[u8]) -> Option<Timestamp> {
     let (digits, rest) = date_digits(iso)?;
     let mut fraction = rest.strip_suffix(b"Z").unwrap_or(rest).iter();
     let is_fraction = fraction.all(|byte| byte.is_ascii_digit() || *byte == b'.');

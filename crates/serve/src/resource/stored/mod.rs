@@ -6,7 +6,7 @@
 
 mod block;
 mod compose;
-pub(crate) mod header;
+pub(super) mod header;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
