@@ -251,7 +251,8 @@ async fn logged(
         refused
     } else {
         match Via::of(request.headers()) {
-            Ok(way) => way.answer(answer(federation, request)).await,
+            // Boxed, since a connection copies the future of its answer.
+            Ok(way) => way.answer(answer(federation, request).boxed()).await,
             Err(Cycle) => message(StatusCode::LOOP_DETECTED, CYCLE),
         }
     };
