@@ -51,10 +51,10 @@ pub(crate) struct Blocks {
 struct Hint {
     /// Lines of the secondary index in the other direction.
     back: Lines<Stretch>,
-    /// Blocks before the first one that is read, in the direction of reading, the nearest one last.
-    passed: Vec<Block>,
-    /// The block that comes after those that were read to begin.
-    ahead: Option<Block>,
+    /// Lines of blocks before the first one that is read, in the direction of reading, the nearest one last.
+    passed: Vec<u8>,
+    /// The line of the block that comes after those that were read to begin.
+    ahead: Option<Vec<u8>>,
     begun: bool,
     /// Texts that were read ahead, the next one last.
     ready: Vec<Bytes>,
@@ -219,7 +219,7 @@ impl Blocks {
         }
         while !self.end {
             let block = match hint.ahead.take() {
-                Some(block) => Some(block),
+                Some(line) => Block::read(&line),
                 None if self.lines.next().await? => Block::read(self.lines.line()),
                 None => break,
             };
@@ -229,7 +229,7 @@ impl Blocks {
             let Some(text) = self.readable(&block).await? else {
                 continue;
             };
-            let (lines, before, behind) = self.cut(&text);
+            let (lines, before, behind) = self.cut(&text, forward);
             self.end = if forward { behind } else { before };
             if !lines.is_empty() {
                 return Ok(Some(lines));
@@ -244,31 +244,27 @@ impl Blocks {
     async fn begin_by_hint(&mut self, hint: &mut Hint, forward: bool) -> Result<(), SourceError> {
         while self.lines.next().await? {
             let line = self.lines.line();
-            let Some(block) = Block::read(line) else {
-                continue;
-            };
             let is_before = if forward {
                 line < &self.from[..]
             } else {
                 !self.to.is_empty() && line >= &self.to[..]
             };
-            if is_before {
-                hint.passed.push(block);
-                continue;
-            }
-            if forward {
+            if forward && !is_before {
                 // What is looked for may be at the end of the block before.
-                hint.ahead = Some(block);
+                hint.ahead = Some(line.to_vec());
             } else {
-                hint.passed.push(block);
+                hint.passed.extend_from_slice(line);
+                hint.passed.push(b'\n');
             }
-            break;
+            if !is_before {
+                break;
+            }
         }
         while let Some(block) = hint.before().await? {
             let Some(text) = self.readable(&block).await? else {
                 continue;
             };
-            let (lines, before, behind) = self.cut(&text);
+            let (lines, before, behind) = self.cut(&text, forward);
             let (is_enough, ends) = if forward {
                 (before, behind)
             } else {
@@ -283,15 +279,22 @@ impl Blocks {
         Ok(())
     }
 
-    /// Cuts the lines of the span out of the text of a block: they, whether there are lines before them, and behind them.
-    fn cut(&self, text: &Bytes) -> (Bytes, bool, bool) {
-        let begin = first_from(text, &self.from);
+    /// Cuts off the lines of a block that come before the span in the direction of reading. Tells whether there are lines
+    /// before the span, and behind it.
+    fn cut(&self, text: &Bytes, forward: bool) -> (Bytes, bool, bool) {
+        if forward {
+            let begin = first_from(text, &self.from);
+            let lines = text.strip_suffix(b"\n").unwrap_or(text);
+            let last = memchr::memrchr(b'\n', lines).map_or(0, |feed| feed + 1);
+            let is_behind = !self.to.is_empty() && lines[last..] >= self.to[..];
+            return (text.slice(begin..), begin > 0, is_behind);
+        }
         let end = match &self.to[..] {
             b"" => text.len(),
             to => first_from(text, to),
         };
-        let lines = text.slice(begin..end.max(begin));
-        (lines, begin > 0, end < text.len())
+        let is_before = !text.is_empty() && text[..] < self.from[..];
+        (text.slice(..end), is_before, end < text.len())
     }
 
     /// The text of a block; `None` for one that cannot be read and is a gap.
@@ -338,8 +341,13 @@ impl Blocks {
 impl Hint {
     /// The block before all that were read, in the direction of reading.
     async fn before(&mut self) -> Result<Option<Block>, SourceError> {
-        if let Some(block) = self.passed.pop() {
-            return Ok(Some(block));
+        while self.passed.pop().is_some() {
+            let begin = memchr::memrchr(b'\n', &self.passed).map_or(0, |feed| feed + 1);
+            let block = Block::read(&self.passed[begin..]);
+            self.passed.truncate(begin);
+            if block.is_some() {
+                return Ok(block);
+            }
         }
         while self.back.next().await? {
             if let Some(block) = Block::read(self.back.line()) {
