@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crawlspace_cdx::{Field, Format, Line, Read};
+use crawlspace_warc::digest::is_of_nothing;
 
 /// Maximum length of a URL that the server takes, in bytes.
 const MAX_URL: usize = 1024 * 1024;
@@ -29,7 +30,8 @@ pub enum Capture<'a> {
         /// Length of the record, compressed, in bytes; 0 when it is not known.
         size: u64,
     },
-    /// A capture that was not fetched by HTTP: extracted text, metadata, DNS.
+    /// A capture that was not fetched by HTTP (extracted text, metadata, DNS), or whose digest is that of no bytes: it has no
+    /// payload, or its maker did not know it.
     Other,
     /// A header or a blank line.
     Nothing,
@@ -63,6 +65,9 @@ impl<'a> Capture<'a> {
                     hash.escape_ascii()
                 ),
             });
+        }
+        if is_of_nothing(&hash) {
+            return Capture::Other;
         }
         let length = field(Field::Length);
         let Some(size) = size_of(&length) else {
@@ -179,6 +184,19 @@ mod tests {
         ] {
             let line = cdxj(url, "text/plain", HASH, "1043");
             assert_eq!(Capture::of_line(line.as_bytes()), Capture::Other, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_digest_of_nothing_is_no_digest() {
+        for digest in [
+            "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
+            "md5:d41d8cd98f00b204e9800998ecf8427e",
+        ] {
+            for mime in ["text/html", "warc/revisit"] {
+                let line = cdxj("https://example.org/", mime, digest, "1043");
+                assert_eq!(Capture::of_line(line.as_bytes()), Capture::Other, "{line}");
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crawlspace_warc::Date;
+
 /// A moment, to the second. Its order is that of time.
 ///
 /// ```
@@ -26,7 +28,7 @@ const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 
 impl Timestamp {
     /// The first second that the digits can mean; `None` when they mean none. Digits after the 14th, which are
-    /// parts of a second, do not count; a 31st of February is its last day.
+    /// parts of a second, do not count; a 31st of February is its last day, and a month or a day 00 the first one.
     pub fn earliest(digits: &[u8]) -> Option<Timestamp> {
         Timestamp::padded(digits, false)
     }
@@ -78,7 +80,8 @@ impl Timestamp {
                 };
                 number = number * 10 + digit;
             }
-            if given.len() < width {
+            // Who does not know the month or the day writes zeros.
+            if given.len() < width || number == 0 {
                 Some(number.clamp(lowest, highest))
             } else {
                 (lowest..=highest).contains(&number).then_some(number)
@@ -103,27 +106,56 @@ impl Timestamp {
         format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
     }
 
-    /// Of what [`http_date`](Timestamp::http_date) makes.
+    /// Parses a date of an HTTP header in any of its three forms (RFC 9110, section 5.6.7): `Sun, 06 Nov 1994 08:49:37
+    /// GMT`, `Sunday, 06-Nov-94 08:49:37 GMT`, `Sun Nov  6 08:49:37 1994`.
     pub fn from_http_date(text: &str) -> Option<Timestamp> {
-        let mut words = text
-            .trim()
-            .split([' ', '-', ':'])
-            .filter(|word| !word.is_empty());
-        words.next()?; // a weekday, which follows from the rest
-        let day = words.next()?;
-        let month = words.next()?;
-        let month = MONTHS
-            .iter()
-            .position(|name| name.eq_ignore_ascii_case(month))?
-            + 1;
-        let year = words.next()?;
-        let time = [words.next()?, words.next()?, words.next()?];
-        if year.len() != 4 || !matches!(day.len(), 1 | 2) || time.iter().any(|part| part.len() != 2)
-        {
+        let words = text.trim().split([' ', '-', ':']);
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        // The weekday follows from the rest.
+        let month_of = |name: &str| {
+            let is_it = |month: &&str| month.eq_ignore_ascii_case(name);
+            Some(MONTHS.iter().position(|month| is_it(month))? + 1)
+        };
+        let (day, month, year, time) = match words[..] {
+            [_, month, day, ref time @ .., year]
+                if time.len() == 3 && month_of(month).is_some() =>
+            {
+                (day, month, year, time)
+            }
+            [_, day, month, year, ref time @ ..] => (day, month, year, time.get(..3)?),
+            _ => return None,
+        };
+        let is_year = matches!(year.len(), 2 | 4) && year.bytes().all(|byte| byte.is_ascii_digit());
+        let is_time = time.iter().all(|part| part.len() == 2);
+        if !is_year || !is_time || !matches!(day.len(), 1 | 2) {
             return None;
         }
-        let digits = format!("{year}{month:02}{day:0>2}{}", time.concat());
-        Timestamp::earliest(digits.as_bytes())
+        let month = month_of(month)?;
+        let of_year = |year: &str| {
+            let digits = format!("{year}{month:02}{day:0>2}{}", time.concat());
+            Timestamp::earliest(digits.as_bytes())
+        };
+        if year.len() == 4 {
+            return of_year(year);
+        }
+        // Never more than 50 years from now.
+        let now = Timestamp::now();
+        let (latest, ..) = now.parts();
+        let year: i64 = year.parse().ok()?;
+        let in_century = (latest + 50) / 100 * 100 + year;
+        let year = if in_century > latest + 50 {
+            in_century - 100
+        } else {
+            in_century
+        };
+        of_year(&year.to_string())
+    }
+
+    /// Parses a date as ISO 8601 writes it, of any precision and in any zone: `2016-01-01T01:00:00.5+01:00`.
+    pub fn from_iso(text: &[u8]) -> Option<Timestamp> {
+        let date = Date::parse(text)?;
+        let there = Timestamp::earliest(&date.digits)?;
+        Timestamp::from_seconds(there.seconds - i64::from(date.zone.unwrap_or(0)) * 60)
     }
 
     /// As `WARC-Date` has it: `2016-01-01T00:00:00Z`.
@@ -245,6 +277,8 @@ mod tests {
             ("20160214153012", "20160214153012", "20160214153012"),
             ("20160231", "20160229000000", "20160229235959"),
             ("20160214153012999", "20160214153012", "20160214153012"),
+            ("20160000000000", "20160101000000", "20160101000000"),
+            ("20160200", "20160201000000", "20160201235959"),
         ] {
             let of = |t: Option<Timestamp>| t.unwrap().to_string();
             assert_eq!(
@@ -275,9 +309,16 @@ mod tests {
             Timestamp::from_http_date("Sun, 06 Nov 1994 08:49:37 GMT"),
             Some(moment)
         );
+        for other in ["Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
+            assert_eq!(Timestamp::from_http_date(other), Some(moment), "{other}");
+        }
+        let year = |text: &str| Timestamp::from_http_date(text).unwrap().to_string();
+        assert!(year("Friday, 01-Jan-16 00:00:00 GMT").starts_with("2016"));
         for wrong in [
             "",
             "Sun",
+            "Sun, 06 Nov 994 08:49:37 GMT",
+            "Sunday, 06-Nov-9x 08:49:37 GMT",
             "Sun, 06 Nix 1994 08:49:37 GMT",
             "Sun, 06 Nov 1994 8:49 GMT",
         ] {

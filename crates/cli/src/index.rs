@@ -1,4 +1,4 @@
-//! Brings the records of WARC files into a dedupe index, as a crawler with deduplication would have
+//! Brings the records of WARC and ARC files into a dedupe index, as a crawler with deduplication would have
 //! done while it wrote them.
 //!
 //! A `response` record with a new payload goes in by `DEDUPE.ADD`. One whose payload is
@@ -16,7 +16,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use crawlspace_client::dedupe::{self, Added, Index, Original, Revisited, Sequence};
-use crawlspace_warc::{self as warc, Header, Problem, Reader, RecordType, Revisit};
+use crawlspace_warc::digest::{Algorithm, Digest, Digester, is_of_nothing, of};
+use crawlspace_warc::{self as warc, Header, Reader, RecordType, Revisit};
 
 /// Records in a batch. Part of what makes a second run find the same batches: a different number makes
 /// old files count again.
@@ -38,8 +39,11 @@ pub struct Tally {
     pub unique: u64,
     /// Responses and revisits with a payload that it had.
     pub duplicates: u64,
-    /// Responses and revisits that could not be used: without a valid payload digest, URL or date.
+    /// Responses and revisits that could not be used: without a valid payload digest, URL or date. The digest of no bytes
+    /// is none.
     pub skipped: u64,
+    /// Records that deviate from the standard, and were read all the same.
+    pub deviating: u64,
     /// Revisits of a payload that the index has never seen.
     pub unresolved: u64,
     /// Size of all records in the files, in bytes.
@@ -66,7 +70,7 @@ pub enum Error {
 /// [`Error::Warc`] when the file cannot be read to its end, [`Error::Dedupe`] when the index refuses.
 pub fn add_file(index: &Index, crawl: &[u8], path: &Path, tally: &mut Tally) -> Result<(), Error> {
     let mut warc = Reader::open(path)?;
-    add_records(index, crawl, &mut warc, tally)?;
+    add_records(index, crawl, path, &mut warc, tally)?;
     tally.files += 1;
     Ok(())
 }
@@ -74,12 +78,14 @@ pub fn add_file(index: &Index, crawl: &[u8], path: &Path, tally: &mut Tally) -> 
 fn add_records<R: Read>(
     index: &Index,
     crawl: &[u8],
+    path: &Path,
     warc: &mut Reader<R>,
     tally: &mut Tally,
 ) -> Result<(), Error> {
     let mut pass = Pass {
         index,
         crawl,
+        path,
         tally,
         writer: Vec::new(),
         sequence: 1,
@@ -95,6 +101,8 @@ fn add_records<R: Read>(
 struct Capture {
     header: Header,
     date: Vec<u8>,
+    /// The payload digest in its one normal form, so that all spellings are equal.
+    digest: Vec<u8>,
     /// The status line and header fields of a response.
     http_head: Vec<u8>,
     extent: warc::Extent,
@@ -103,6 +111,7 @@ struct Capture {
 struct Pass<'a> {
     index: &'a Index,
     crawl: &'a [u8],
+    path: &'a Path,
     tally: &'a mut Tally,
     writer: Vec<u8>,
     sequence: u64,
@@ -114,12 +123,9 @@ impl Pass<'_> {
         while let Some(mut record) = warc.next()? {
             let kind = record.header().record_type();
             if self.writer.is_empty() {
-                // What tells this file from every other one: without it, retries would not be safe.
-                let Some(id) = record.header().record_id() else {
-                    let missing = Problem::Header("WARC-Record-ID is missing".to_owned());
-                    return Err(record.error(missing).into());
-                };
-                self.writer = id.to_vec();
+                let header = record.header();
+                let made = || made_id(self.path, header);
+                self.writer = header.record_id().map_or_else(made, <[u8]>::to_vec);
             }
             let is_capture = matches!(kind, RecordType::Response | RecordType::Revisit);
             let http_head = if is_capture {
@@ -127,8 +133,16 @@ impl Pass<'_> {
             } else {
                 Vec::new()
             };
-            let (header, extent) = record.into_header()?;
+            let made = match kind {
+                RecordType::Response if record.is_arc() => Some(payload_digest(&mut record)?),
+                _ => None,
+            };
+            let (mut header, extent) = record.into_header()?;
+            if let Some(digest) = made {
+                header.set("WARC-Payload-Digest", digest.text().as_bytes());
+            }
             self.tally.records += 1;
+            self.tally.deviating += u64::from(!extent.deviations.is_empty());
             self.tally.bytes += extent.size;
             match kind {
                 RecordType::Response => self.tally.responses += 1,
@@ -139,6 +153,7 @@ impl Pass<'_> {
                 && header.target_uri().is_some_and(|uri| !uri.is_empty());
             match header.timestamp() {
                 Some(date) if usable => self.batch.push(Capture {
+                    digest: normal(header.payload_digest().unwrap_or_default()),
                     header,
                     date,
                     http_head,
@@ -165,7 +180,7 @@ impl Pass<'_> {
         let (mut unresolved, mut bytes_saved) = (0, 0);
         for (capture, known) in batch.iter().zip(&known) {
             let is_response = capture.header.record_type() == RecordType::Response;
-            let original = match (known, here.get(capture.hash())) {
+            let original = match (known, here.get(&capture.digest[..])) {
                 // The record itself, of an earlier run: adding it again counts nothing.
                 (Some(original), _) if is_response && self.is_itself(capture, original) => None,
                 (Some(original), _) => Some((&original.url[..], &original.date[..], original.size)),
@@ -174,7 +189,7 @@ impl Pass<'_> {
             };
             match original {
                 None if is_response => {
-                    here.entry(capture.hash()).or_insert(capture);
+                    here.entry(&capture.digest).or_insert(capture);
                     added.push(Added {
                         hash: capture.hash(),
                         wacz_index: 0,
@@ -215,9 +230,31 @@ impl Pass<'_> {
     }
 }
 
+/// Returns what tells a file from every other one whose first record has no identifier: without it, retries would not be
+/// safe.
+fn made_id(path: &Path, header: &Header) -> Vec<u8> {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    let size = path.metadata().map_or(0, |file| file.len()).to_string();
+    let whole = [name, size.as_bytes(), header.raw()].join(&b'\n');
+    of(Algorithm::Sha1, &whole).text().into_bytes()
+}
+
 /// What the index takes for a hash; one that it refuses would keep its whole batch out.
 fn is_hash(digest: &[u8]) -> bool {
-    (16..=256).contains(&digest.len()) && !digest.iter().any(u8::is_ascii_control)
+    let is_text = (16..=256).contains(&digest.len()) && !digest.iter().any(u8::is_ascii_control);
+    is_text && !is_of_nothing(digest)
+}
+
+/// Returns a digest in the form in which all its spellings are equal.
+fn normal(digest: &[u8]) -> Vec<u8> {
+    Digest::parse(digest).map_or_else(|| digest.to_vec(), |digest| digest.text().into_bytes())
+}
+
+/// Returns the digest of the rest of a record, of which no digest is stated.
+fn payload_digest<R: Read>(record: &mut warc::Record<'_, R>) -> Result<Digest, warc::Error> {
+    let mut digester = Digester::new(Algorithm::Sha1);
+    record.for_each_piece(|piece| digester.update(piece))?;
+    Ok(digester.finish())
 }
 
 impl Capture {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crawlspace_archive::source::{Fault, SourceError};
 use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_warc::{Deviation, Deviations};
 
 use crate::words::words;
 
@@ -79,6 +80,8 @@ impl Api {
 pub struct Requests {
     /// Counts for each of [`Api::ALL`] and the hundreds of the HTTP status, from 1xx to 5xx.
     counts: [[AtomicU64; 5]; Api::ALL.len()],
+    /// Counts of records for each of [`Deviation::ALL`].
+    deviations: [AtomicU64; Deviation::ALL.len()],
 }
 
 impl Requests {
@@ -89,6 +92,22 @@ impl Requests {
         if let Some(count) = counts.and_then(|counts| counts.get(class)) {
             count.fetch_add(1, Relaxed);
         }
+    }
+
+    /// Counts a record that deviates from the standard.
+    pub(crate) fn deviated(&self, deviations: Deviations) {
+        for deviation in deviations.iter() {
+            if let Some(count) = self.deviations.get(deviation as usize) {
+                count.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    /// Returns how many records had each deviation, of those that any had.
+    pub(crate) fn deviations(&self) -> impl Iterator<Item = (Deviation, u64)> + '_ {
+        let all = Deviation::ALL.into_iter().zip(&self.deviations);
+        let all = all.map(|(deviation, count)| (deviation, count.load(Relaxed)));
+        all.filter(|(_, count)| *count > 0)
     }
 
     /// Counts above 0: the interface, the hundred of the status, and the number of answers.

@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes};
 
 use super::gunzip::{Gunzip, MAGIC};
 use super::parser::LOOK;
-use super::{After, Header, Parser, Problem, Rules};
+use super::{After, Deviations, Ending, Header, Parser, Problem};
 
 /// Number of bytes read at once while a header is looked for.
 const STEP: usize = 16 * 1024;
@@ -37,14 +37,14 @@ pub struct AsyncReader<S> {
 
 impl<S: Source> AsyncReader<S> {
     /// Reads from there, where a record begins.
-    pub fn new(source: S, rules: Rules) -> AsyncReader<S> {
+    pub fn new(source: S) -> AsyncReader<S> {
         AsyncReader {
             source,
             packed: Bytes::new(),
             is_packed: None,
             after: After::More,
             gunzip: Gunzip::default(),
-            parser: Parser::new(rules),
+            parser: Parser::of_record(),
         }
     }
 
@@ -103,14 +103,28 @@ impl<S: Source> AsyncReader<S> {
         Ok(0)
     }
 
-    /// Makes sure that the record ends where its block does. `tail` is what was read beyond that.
+    /// Tells where the record ends. `tail` is what was read after its block.
     ///
     /// # Errors
-    /// When it does not, or the gzip member is damaged.
-    pub async fn end(&mut self, tail: &mut Vec<u8>) -> Result<(), S::Error> {
+    /// When it does not end near the end of its block, or the gzip member is damaged.
+    pub async fn end(&mut self, tail: &mut Vec<u8>) -> Result<Ending, S::Error> {
         self.parser.block(usize::MAX);
-        while tail.len() < LOOK && self.read(tail, LOOK - tail.len()).await? > 0 {}
-        Ok(self.parser.end(tail, self.after).map(|_| ())?)
+        loop {
+            if let Some(ending) = self.parser.end(tail, self.after)? {
+                return Ok(ending);
+            }
+            self.read(tail, LOOK).await?;
+        }
+    }
+
+    /// Returns whether all of a gzip member was read, so that nothing is missing of its record.
+    pub fn is_whole_member(&self) -> bool {
+        self.after == After::Member
+    }
+
+    /// Returns how the record deviates from the standard, as far as it was read.
+    pub fn deviations(&self) -> Deviations {
+        self.parser.deviations()
     }
 
     /// The problem when nothing comes although the block is not complete.

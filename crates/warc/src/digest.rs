@@ -90,6 +90,11 @@ impl Digest {
         format!("{}:{}", self.algorithm.name(), BASE32.encode(&self.value))
     }
 
+    /// Returns whether it is the digest of no bytes.
+    pub fn is_of_nothing(&self) -> bool {
+        *self == of(self.algorithm, b"")
+    }
+
     /// Whether a text is this digest in a form that every tool that checks WARC files understands.
     pub fn is_well_put(&self, text: &[u8]) -> bool {
         let name = self.algorithm.name().as_bytes();
@@ -103,6 +108,16 @@ impl Digest {
         value.len() != BASE32.encode_len(self.value.len())
             || value == BASE32.encode(&self.value).as_bytes()
     }
+}
+
+/// Returns whether a text is the digest of no bytes, in any of its spellings. Some tools state it of records whose payload
+/// they have not read, so that it tells nothing of what is stored.
+pub fn is_of_nothing(text: &[u8]) -> bool {
+    /// What the crate has no other use for.
+    const MD5: &[u8] = b"d41d8cd98f00b204e9800998ecf8427e";
+    let is_known = Digest::parse(text).is_some_and(|digest| digest.is_of_nothing());
+    let value = text.rsplit(|byte| *byte == b':').next();
+    is_known || value.is_some_and(|value| value.eq_ignore_ascii_case(MD5))
 }
 
 /// A digest in the making.
@@ -156,6 +171,23 @@ pub fn of(algorithm: Algorithm, bytes: &[u8]) -> Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digests_of_nothing_are_known_in_every_form() {
+        for text in [
+            "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
+            "3i42h3s6nnfq2msvx7xzkyayscx5qbyj",
+            "sha1:da39a3ee5e6b4b0d3255bfef95601890afd80709",
+            "sha-256:E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855",
+            "md5:D41D8CD98F00B204E9800998ECF8427E",
+            "d41d8cd98f00b204e9800998ecf8427e",
+        ] {
+            assert!(is_of_nothing(text.as_bytes()), "{text}");
+        }
+        for text in ["", "-", "sha1:", "sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"] {
+            assert!(!is_of_nothing(text.as_bytes()), "{text}");
+        }
+    }
 
     #[test]
     fn every_form_is_the_same_digest() {

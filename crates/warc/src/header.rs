@@ -1,22 +1,28 @@
 //! The header of a WARC record (ISO 28500, chapter 4).
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{Problem, Rules};
+use super::{Date, Deviation, Deviations, Problem};
 
 /// Maximum length of a record header, in bytes. A longer one is an error: the memory that a record
 /// takes must not depend on who wrote it.
 pub const MAX_HEADER: usize = 64 * 1024;
+/// Maximum number of fields of a header. One with more is an error.
+const MAX_FIELDS: usize = 1000;
+/// Known versions of the format. 0.17 and 0.18 are the drafts that Heritrix wrote before there was a standard.
+const VERSIONS: &[&str] = &["1.0", "1.1", "0.18", "0.17"];
 
 /// The header of a WARC record: its version and its named fields, as they stand in the file.
 ///
-/// As long as nothing is changed, its bytes stay what they were, but for folded lines and line ends other than CRLF,
-/// which are rewritten.
+/// As long as nothing is changed, its bytes stay what they were, but for folded lines, line ends other than CRLF, and
+/// control characters, which are rewritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     raw: Vec<u8>,
     fields: Vec<FieldRanges>,
     is_changed: bool,
+    deviations: Deviations,
     content_length: u64,
 }
 
@@ -61,16 +67,10 @@ impl RecordType {
 }
 
 /// Where the header ends that these bytes begin with, after its empty line; `None` when that is not there.
-pub fn end_of_header(bytes: &[u8], rules: &Rules) -> Option<usize> {
-    let most = if rules.repeated_returns {
-        usize::MAX
-    } else {
-        1
-    };
+pub fn end_of_header(bytes: &[u8]) -> Option<usize> {
     memchr::memchr_iter(b'\n', bytes).find_map(|at| {
         let rest = bytes.get(at + 1..)?;
-        let returns = rest.iter().take(most).take_while(|&&byte| byte == b'\r');
-        let returns = returns.count();
+        let returns = rest.iter().take_while(|&&byte| byte == b'\r').count();
         (rest.get(returns) == Some(&b'\n')).then_some(at + returns + 2)
     })
 }
@@ -80,8 +80,8 @@ impl Header {
     ///
     /// # Errors
     /// What is wrong with its first line that breaks the rules, or which field is missing.
-    pub fn parse(raw: &[u8], rules: &Rules) -> Result<Header, Problem> {
-        Header::parse_lines(raw, rules)?.complete()
+    pub fn parse(raw: &[u8]) -> Result<Header, Problem> {
+        Header::parse_lines(raw)?.complete()
     }
 
     /// The header with its length, once its lines are parsed.
@@ -98,11 +98,12 @@ impl Header {
     }
 
     /// Parses the lines that are there, up to the empty one.
-    pub(crate) fn parse_lines(raw: &[u8], rules: &Rules) -> Result<Header, Problem> {
+    pub(crate) fn parse_lines(raw: &[u8]) -> Result<Header, Problem> {
         let mut header = Header {
             raw: Vec::with_capacity(raw.len() + 64),
             fields: Vec::with_capacity(16),
             is_changed: false,
+            deviations: Deviations::default(),
             content_length: 0,
         };
         let mut rest = raw;
@@ -110,23 +111,26 @@ impl Header {
             let (line, after) = rest.split_at(at);
             rest = &after[1..];
             let mut text = line.strip_suffix(b"\r").unwrap_or(line);
-            while rules.repeated_returns && text.ends_with(b"\r") {
-                text = text.strip_suffix(b"\r").unwrap_or(text);
+            header.is_changed |= text.len() == line.len();
+            while let [text_without @ .., b'\r'] = text {
+                // The file was taken for text on its way.
+                text = text_without;
+                header.deviations.add(Deviation::Header);
             }
-            header.is_changed |= text.len() + 1 != line.len();
-            let is_control = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
-            if !rules.control_characters && text.iter().any(is_control) {
-                return Err(invalid(text, "holds a control character"));
+            let clean = without_control_characters(text);
+            if let Cow::Owned(clean) = &clean {
+                text = clean;
+                header.deviations.add(Deviation::Header);
             }
             match text.first() {
-                _ if header.raw.is_empty() => version(text, rules)?,
+                _ if header.raw.is_empty() => version(text)?,
                 None => break,
                 Some(b' ' | b'\t') => {
                     header.fold(text)?;
                     continue;
                 }
-                Some(_) if header.fields.len() == rules.max_fields => {
-                    let what = format!("exceeds the limit of {} fields", rules.max_fields);
+                Some(_) if header.fields.len() == MAX_FIELDS => {
+                    let what = format!("exceeds the limit of {MAX_FIELDS} fields");
                     return Err(invalid(text, &what));
                 }
                 Some(_) => header.field(text)?,
@@ -135,6 +139,7 @@ impl Header {
             header.raw.extend_from_slice(b"\r\n");
         }
         header.raw.extend_from_slice(b"\r\n");
+        header.is_changed |= !header.deviations.is_empty();
         Ok(header)
     }
 
@@ -178,6 +183,7 @@ impl Header {
             raw: [version.as_bytes(), b"\r\n\r\n"].concat(),
             fields: Vec::new(),
             is_changed: true,
+            deviations: Deviations::default(),
             content_length: 0,
         }
     }
@@ -185,6 +191,11 @@ impl Header {
     /// The bytes of the header, with its empty line.
     pub fn raw(&self) -> &[u8] {
         &self.raw
+    }
+
+    /// Returns how its lines deviate from the standard.
+    pub(crate) fn deviations(&self) -> Deviations {
+        self.deviations
     }
 
     /// Whether its bytes differ from those of the file.
@@ -291,33 +302,34 @@ impl Header {
     }
 
     /// `WARC-Date` as CDX files and dedupe records have it: 14 digits, or 17 where the date has
-    /// fractions of a second. `None` when there is no date, or it has not the form that the standard
-    /// asks for.
+    /// fractions of a second. `None` when there is no date, or none in UTC of the standard's forms.
     pub fn timestamp(&self) -> Option<Vec<u8>> {
-        let (mut digits, rest) = date_digits(self.date()?)?;
-        match rest.strip_suffix(b"Z")?.split_first() {
-            None => {}
-            Some((b'.', fraction)) if decimal(fraction.get(..1)?).is_some() => {
-                if !fraction.iter().all(u8::is_ascii_digit) {
-                    return None;
-                }
-                digits.extend((0..3).map(|i| fraction.get(i).copied().unwrap_or(b'0')));
-            }
-            Some(_) => return None,
-        }
-        Some(digits)
+        let date = Date::parse(self.date()?)?;
+        (date.zone.unwrap_or(0) == 0).then(|| date.timestamp())
     }
 }
 
-fn version(text: &[u8], rules: &Rules) -> Result<(), Problem> {
+/// Replaces control characters by spaces, but for tabs.
+fn without_control_characters(text: &[u8]) -> Cow<'_, [u8]> {
+    let is_control = |byte: u8| byte.is_ascii_control() && byte != b'\t';
+    if !text.iter().any(|&byte| is_control(byte)) {
+        return Cow::Borrowed(text);
+    }
+    let clean = text
+        .iter()
+        .map(|&byte| if is_control(byte) { b' ' } else { byte });
+    Cow::Owned(clean.collect())
+}
+
+fn version(text: &[u8]) -> Result<(), Problem> {
     let version = text.strip_prefix(b"WARC/").ok_or(Problem::NotWarc)?;
-    let mut known = rules.versions.iter();
+    let mut known = VERSIONS.iter();
     if known.any(|known| known.as_bytes() == version) {
         return Ok(());
     }
     Err(Problem::Version {
         found: String::from_utf8_lossy(version).into_owned(),
-        known: rules.versions,
+        known: VERSIONS,
     })
 }
 
@@ -330,22 +342,6 @@ fn invalid(line: &[u8], what: &str) -> Problem {
 pub fn decimal(text: &[u8]) -> Option<u64> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     digits.then(|| std::str::from_utf8(text).ok()?.parse().ok())?
-}
-
-/// The 14 digits of `2026-03-19T10:20:15`, and what stands behind it.
-pub fn date_digits(iso: &[u8]) -> Option<(Vec<u8>, &[u8])> {
-    const FORM: &[u8] = b"0000-00-00T00:00:00";
-    let (seconds, rest) = iso.split_at_checked(FORM.len())?;
-    let mut digits = Vec::with_capacity(17);
-    for (&byte, &form) in seconds.iter().zip(FORM) {
-        match form {
-            b'0' if byte.is_ascii_digit() => digits.push(byte),
-            b'0' => return None,
-            _ if byte == form => {}
-            _ => return None,
-        }
-    }
-    Some((digits, rest))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use super::gunzip::{Gunzip, MAGIC};
+use super::parser::without_padding;
 use super::window::Window;
 use super::{After, Problem};
 
@@ -73,6 +74,7 @@ impl<R: Read> Input<R> {
                 Err(_) if !self.bytes().is_empty() => break,
                 Err(problem) => return Err(problem),
             }
+            self.consume(self.bytes().len() - without_padding(self.bytes()).len());
         }
         let is_end = self.bytes().is_empty();
         if is_end {

@@ -11,6 +11,8 @@
 pub mod arc;
 mod async_reader;
 pub mod chunked;
+mod date;
+mod deviation;
 pub mod digest;
 mod error;
 pub mod gunzip;
@@ -25,9 +27,11 @@ mod window;
 mod writer;
 
 pub use async_reader::{AsyncReader, Source};
+pub use date::Date;
+pub use deviation::{Deviation, Deviations};
 pub use error::{Error, Problem};
-pub use header::{Header, MAX_HEADER, RecordType, date_digits, decimal, end_of_header};
-pub use parser::{After, END, LOOK, MAX_OPEN, Parser, Rules};
+pub use header::{Header, MAX_HEADER, RecordType, decimal, end_of_header};
+pub use parser::{After, END, Ending, LOOK, MAX_OPEN, Parser, SLACK};
 pub use reader::{Extent, Reader};
 pub use record::{MAX_HTTP_HEAD, Record};
 pub use revisit::Revisit;

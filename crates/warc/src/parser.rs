@@ -1,51 +1,9 @@
 //! Records of WARC and ARC files, out of bytes that somebody else reads.
 
 use super::arc::{self, Line};
+use super::gunzip::MAGIC;
 use super::header::{MAX_HEADER, end_of_header};
-use super::{Header, Problem};
-
-/// What is accepted, beyond what the standards say.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// The versions that are known.
-    pub versions: &'static [&'static str],
-    /// Number of fields of a header.
-    pub max_fields: usize,
-    /// Values of fields may hold control characters.
-    pub control_characters: bool,
-    /// Lines of a header may have more than one CR before their LF: the file was taken for text on its way.
-    pub repeated_returns: bool,
-    /// Nothing or one line end may close a record that nothing follows: indexes count the rest out of its length.
-    pub open_end: bool,
-    /// A record without `Content-Length` ends where its gzip member does, which is at most [`MAX_OPEN`] bytes.
-    pub open_length: bool,
-    /// An ARC record may come without the record that describes its file. It is a `response` of the media type that
-    /// its line says: whoever asks for one record looks at its block.
-    pub lone_arc: bool,
-}
-
-impl Rules {
-    /// A file that is read from its beginning to its end.
-    pub const FILE: Rules = Rules {
-        versions: &["1.0", "1.1"],
-        max_fields: usize::MAX,
-        control_characters: true,
-        repeated_returns: false,
-        open_end: false,
-        open_length: false,
-        lone_arc: false,
-    };
-    /// One record of a file.
-    pub const RECORD: Rules = Rules {
-        versions: &["1.0", "1.1", "0.18", "0.17"],
-        max_fields: 1000,
-        control_characters: false,
-        repeated_returns: true,
-        open_end: true,
-        open_length: true,
-        lone_arc: true,
-    };
-}
+use super::{Deviation, Deviations, Header, Problem};
 
 /// What comes after the bytes that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,30 +18,50 @@ pub enum After {
 
 /// What closes a record of a WARC file.
 pub const END: &[u8] = b"\r\n\r\n";
-/// Number of bytes after a block that show that it ends there: the end of the record, and `WARC/` of the next one.
-pub const LOOK: usize = END.len() + WARC.len();
+/// Maximum number of bytes by which a record may end before or after where its `Content-Length` says.
+pub const SLACK: usize = 16;
+/// Number of bytes after a block that show where it ends: as many as it may be longer, the end of the record, and
+/// `WARC/` of the next one.
+pub const LOOK: usize = SLACK + END.len() + WARC.len();
 const WARC: &[u8] = b"WARC/";
+/// What a gzip member begins with.
+const GZIP: [u8; 3] = [MAGIC, 0x8b, 8];
 /// Maximum size of a record without `Content-Length`, unpacked, in bytes: all of it is read before its length is known.
 pub const MAX_OPEN: usize = 1 << 20;
+
+/// Where a record ends, as the bytes say that follow its block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// Number of bytes that still belong to the record.
+    pub size: usize,
+    /// How many of them, from the first on, seem to belong to the block.
+    pub longer: usize,
+    /// Number of bytes at the end of the block that may be line ends which close it: those that are missing after it.
+    pub within: usize,
+    /// Whether neither another record nor the end follows, so that the block may go on.
+    pub is_doubtful: bool,
+}
 
 /// Parses one record after the other: [`Parser::header`], then [`Parser::block`] to the end of the block, then
 /// [`Parser::end`]. It keeps no bytes: each call gets those that were not used yet.
 ///
 /// ```
-/// use crawlspace_warc::{After, Parser, Rules};
+/// use crawlspace_warc::{After, Parser};
 /// let file = b"WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 2\r\n\r\nhi\r\n\r\n";
-/// let mut parser = Parser::new(Rules::FILE);
+/// let mut parser = Parser::of_file();
 /// assert!(parser.header(&file[..30], After::More)?.is_none());
 /// let (header, length) = parser.header(file, After::File)?.unwrap();
 /// assert_eq!(header.content_length(), 2);
 /// let rest = &file[length..];
 /// assert_eq!(parser.block(rest.len()), 2);
-/// assert_eq!(parser.end(&rest[2..], After::File)?, (4, true));
+/// assert_eq!(parser.end(&rest[2..], After::File)?.unwrap().size, 4);
 /// # Ok::<(), crawlspace_warc::Problem>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Parser {
-    rules: Rules,
+    /// Whether one record is read, from wherever it lies in a file. One of an ARC file comes without the record that
+    /// describes its file then; it is a `response` of the media type that its line says.
+    is_lone: bool,
     is_first: bool,
     is_arc: bool,
     content_length: u64,
@@ -91,18 +69,28 @@ pub struct Parser {
     left: u64,
     /// A line end has come, or none is needed: the record describes the ARC file.
     is_closed: bool,
+    deviations: Deviations,
 }
 
 impl Parser {
-    /// A parser for the beginning of a file, or of one record in it.
-    pub fn new(rules: Rules) -> Parser {
+    /// A parser for the beginning of a file.
+    pub fn of_file() -> Parser {
         Parser {
-            rules,
+            is_lone: false,
             is_first: true,
             is_arc: false,
             content_length: 0,
             left: 0,
             is_closed: false,
+            deviations: Deviations::default(),
+        }
+    }
+
+    /// A parser for one record in a file.
+    pub fn of_record() -> Parser {
+        Parser {
+            is_lone: true,
+            ..Parser::of_file()
         }
     }
 
@@ -118,7 +106,7 @@ impl Parser {
     ) -> Result<Option<(Header, usize)>, Problem> {
         let is_warc = begins_like(bytes, WARC);
         let may_be_arc = self.is_first && begins_like(bytes, arc::BEGIN)
-            || self.rules.lone_arc && arc::may_begin(bytes);
+            || self.is_lone && arc::may_begin(bytes);
         let is_arc = self.is_arc || !is_warc && may_be_arc;
         if !is_arc && !is_warc {
             return Err(Problem::NotWarc);
@@ -126,13 +114,13 @@ impl Parser {
         let end = if is_arc {
             memchr::memchr(b'\n', bytes).map(|at| at + 1)
         } else {
-            end_of_header(bytes, &self.rules)
+            end_of_header(bytes)
         };
         let too_long = end.unwrap_or(bytes.len()) > MAX_HEADER;
         let Some(raw) = end.filter(|_| !too_long).and_then(|end| bytes.get(..end)) else {
             if !is_arc && (too_long || after != After::More) {
                 // What is wrong with the lines that are there says more.
-                Header::parse_lines(bytes, &self.rules)?;
+                Header::parse_lines(bytes)?;
             }
             return match after {
                 _ if too_long => {
@@ -143,18 +131,20 @@ impl Parser {
                 After::Member | After::File => Err(Problem::Truncated),
             };
         };
-        self.is_closed = false;
+        (self.is_closed, self.deviations) = (false, Deviations::default());
         let header = if is_arc {
             self.arc_header(raw)?
         } else {
-            let mut header = Header::parse_lines(raw, &self.rules)?;
-            if self.rules.open_length && header.get("Content-Length").is_none() {
+            let mut header = Header::parse_lines(raw)?;
+            self.deviations = header.deviations();
+            if header.get("Content-Length").is_none() {
                 match after {
                     After::More if bytes.len() <= MAX_OPEN => return Ok(None),
                     After::Member if bytes.len() <= MAX_OPEN => {
                         let block = &bytes[raw.len()..];
                         let block = block.strip_suffix(END).unwrap_or(block);
                         header.set_content_length(block.len() as u64);
+                        self.deviations.add(Deviation::NoLength);
                     }
                     _ => {}
                 }
@@ -170,12 +160,12 @@ impl Parser {
     fn arc_header(&mut self, line: &[u8]) -> Result<Header, Problem> {
         let wrong = |what: &str| Problem::Header(format!("the line of the ARC record: {what}"));
         let describes_file = line.starts_with(arc::BEGIN);
-        if describes_file && self.rules.lone_arc {
+        if describes_file && self.is_lone {
             return Err(wrong("it describes the ARC file itself"));
         }
         let line = Line::parse(line).map_err(wrong)?;
         self.is_closed = describes_file;
-        Ok(if self.rules.lone_arc {
+        Ok(if self.is_lone {
             line.header("response", line.media_type)
         } else {
             line.likely_header()
@@ -199,48 +189,87 @@ impl Parser {
         self.is_arc
     }
 
-    /// How many of the bytes after the block close the record, and whether it is complete with them. If not, more
-    /// has to come.
+    /// Returns how the record deviates from the standard, as far as it was parsed.
+    pub fn deviations(&self) -> Deviations {
+        self.deviations
+    }
+
+    /// Returns where the record ends, of which the block has come. `None` when more has to come to tell that.
     ///
     /// # Errors
-    /// When the record does not end there, or is cut off.
-    pub fn end(&mut self, bytes: &[u8], after: After) -> Result<(usize, bool), Problem> {
+    /// When it does not end near the end of its block, or is cut off.
+    pub fn end(&mut self, bytes: &[u8], after: After) -> Result<Option<Ending>, Problem> {
         let is_last = after != After::More;
-        let line_ends = || {
-            bytes
-                .iter()
-                .take_while(|byte| matches!(byte, b'\r' | b'\n'))
-        };
-        let (size, is_right) = if self.is_arc {
-            // Some count the line end to the block of the first record, and some leave it out at the end of the file.
-            let ends = line_ends().count();
-            self.is_closed |= ends > 0;
-            if ends == bytes.len() && !is_last && !(self.rules.lone_arc && self.is_closed) {
-                return Ok((ends, false));
-            }
-            (ends, self.is_closed || bytes.is_empty())
-        } else if self.rules.open_end {
-            if bytes.len() < LOOK && !is_last {
-                return Ok((0, false));
-            }
-            let ends = line_ends().take(END.len()).count();
-            let next = &bytes[ends..];
-            (
-                ends,
-                next.is_empty() || ends >= 2 && begins_like(next, WARC),
-            )
-        } else {
-            match bytes.get(..END.len()) {
-                Some(end) => (END.len(), end == END),
-                None if is_last => return Err(self.cut_off(after)),
-                None => return Ok((0, false)),
-            }
-        };
-        match (self.left, is_right) {
-            (0, true) => Ok((size, true)),
-            (0, false) => Err(self.wrong_length()),
-            (_, _) => Err(self.cut_off(after)),
+        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        if left > 0 {
+            // A whole gzip member shows that nothing is missing of its record.
+            return if after == After::Member && left <= SLACK && bytes.is_empty() {
+                (self.left, self.content_length) = (0, self.content_length - self.left);
+                self.deviations.add(Deviation::Length);
+                Ok(Some(Ending::default()))
+            } else {
+                Err(self.cut_off(after))
+            };
         }
+        let ending = if self.is_arc {
+            // Some count the line end to the block of the first record, and some leave it out at the end of the file.
+            let ends = line_ends(bytes);
+            self.is_closed |= ends > 0;
+            if ends == bytes.len() && !is_last && !(self.is_lone && self.is_closed) {
+                return Ok(None);
+            }
+            (self.is_closed || bytes.is_empty()).then_some(Ending {
+                size: ends,
+                ..Ending::default()
+            })
+        } else {
+            if bytes.len() < LOOK && !is_last {
+                return Ok(None);
+            }
+            self.warc_end(bytes)
+        };
+        ending.map(Some).ok_or_else(|| self.wrong_length())
+    }
+
+    /// Searches the bytes after a block for the next record, or the end of what there is.
+    fn warc_end(&mut self, bytes: &[u8]) -> Option<Ending> {
+        let is_next = |rest: &[u8]| begins_like(rest, WARC) || begins_like(rest, &GZIP);
+        let exact = Ending {
+            size: END.len(),
+            ..Ending::default()
+        };
+        if bytes.starts_with(END) && is_next(&bytes[END.len()..]) {
+            return Some(exact);
+        }
+        // Nothing but line ends and zeros, before a record that is beyond doubt where none of them is.
+        let rest = without_padding(bytes);
+        let size = bytes.len() - rest.len();
+        if is_next(rest) && (size > 1 || rest.is_empty() || rest.len() >= WARC.len()) {
+            self.deviations.add(Deviation::Closing);
+            let closing = &bytes[..line_ends(bytes).min(END.len())];
+            let missing = END.len() - closing.len();
+            let within = if END.ends_with(closing) { missing } else { 0 };
+            return Some(Ending {
+                size,
+                within,
+                ..Ending::default()
+            });
+        }
+        // The end of the record, a bit further on.
+        let longer = memchr::memmem::find_iter(bytes, END)
+            .find(|&at| at <= SLACK && is_next(without_padding(&bytes[at + END.len()..])));
+        let Some(longer) = longer else {
+            return bytes.starts_with(END).then_some(Ending {
+                is_doubtful: true,
+                ..exact
+            });
+        };
+        self.deviations.add(Deviation::Length);
+        Some(Ending {
+            size: bytes.len() - without_padding(&bytes[longer..]).len(),
+            longer,
+            ..Ending::default()
+        })
     }
 
     /// Whether another record of the same file can begin with these bytes.
@@ -264,6 +293,22 @@ impl Parser {
             After::More | After::File => Problem::Truncated,
         }
     }
+}
+
+fn line_ends(bytes: &[u8]) -> usize {
+    let ends = bytes
+        .iter()
+        .take_while(|byte| matches!(byte, b'\r' | b'\n'));
+    ends.count()
+}
+
+/// Leaves out what some write between records: line ends, zeros.
+pub(crate) fn without_padding(bytes: &[u8]) -> &[u8] {
+    let is_text = |byte: &u8| !matches!(byte, b'\r' | b'\n' | 0);
+    let begin = bytes.iter().position(is_text);
+    begin
+        .and_then(|begin| bytes.get(begin..))
+        .unwrap_or_default()
 }
 
 /// Whether bytes, of which there may be few, begin like that.

@@ -5,7 +5,8 @@ use std::io::Read;
 use std::path::Path;
 
 use super::input::Input;
-use super::{After, Compression, Error, Header, Parser, Problem, Record, Rules};
+use super::parser::without_padding;
+use super::{After, Compression, Deviations, Error, Header, Parser, Problem, Record, SLACK};
 
 /// Where a record lies in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct Extent {
     pub size: u64,
     /// How it is written.
     pub compression: Compression,
+    /// How it deviates from the standard.
+    pub deviations: Deviations,
 }
 
 /// Reads the records of a WARC or ARC file, one after the other.
@@ -72,7 +75,7 @@ impl<R: Read> Reader<R> {
         Reader {
             file: file.into(),
             input: Input::new(input),
-            parser: Parser::new(Rules::FILE),
+            parser: Parser::of_file(),
             offset: 0,
             in_record: false,
             shared_members: false,
@@ -103,7 +106,7 @@ impl<R: Read> Reader<R> {
     }
 
     fn begin(&mut self) -> Result<Option<Header>, Problem> {
-        if !self.input.is_in_member() {
+        while !self.input.is_in_member() {
             self.offset = self.input.position();
             if !self.input.open()? {
                 return match self.offset {
@@ -111,6 +114,12 @@ impl<R: Read> Reader<R> {
                     _ => Ok(None),
                 };
             }
+            let bytes = self.input.bytes();
+            let padding = bytes.len() - without_padding(bytes).len();
+            if self.offset == 0 || padding == 0 {
+                break;
+            }
+            self.input.consume(padding);
         }
         let mut after = After::More;
         loop {
@@ -132,6 +141,8 @@ impl<R: Read> Reader<R> {
         if self.parser.left() > 0 && self.input.bytes().is_empty() {
             let problem = match self.input.more() {
                 Ok(After::More) => None,
+                // A few bytes less than the header says are no loss where all of a gzip member was read.
+                Ok(After::Member) if self.parser.left() <= SLACK as u64 => None,
                 Ok(after) => Some(self.parser.cut_off(after)),
                 Err(problem) => Some(problem),
             };
@@ -153,6 +164,9 @@ impl<R: Read> Reader<R> {
     pub(super) fn finish(&mut self) -> Result<Extent, Error> {
         while self.parser.left() > 0 {
             let bytes = self.block()?.len();
+            if bytes == 0 {
+                break;
+            }
             self.take(bytes);
         }
         let compression = if self.input.is_in_member() {
@@ -166,15 +180,15 @@ impl<R: Read> Reader<R> {
             offset: self.offset,
             size: self.input.position() - self.offset,
             compression,
+            deviations: self.parser.deviations(),
         })
     }
 
     fn end(&mut self) -> Result<(), Problem> {
         let mut after = After::More;
         loop {
-            let (closing, is_complete) = self.parser.end(self.input.bytes(), after)?;
-            self.input.consume(closing);
-            if is_complete {
+            if let Some(ending) = self.parser.end(self.input.bytes(), after)? {
+                self.input.consume(ending.size);
                 break;
             }
             after = self.input.more()?;
@@ -188,6 +202,10 @@ impl<R: Read> Reader<R> {
         } else {
             Err(Problem::NotRecordCompressed)
         }
+    }
+
+    pub(super) fn is_arc(&self) -> bool {
+        self.parser.is_arc()
     }
 
     pub(super) fn offset(&self) -> u64 {

@@ -51,6 +51,27 @@ impl<R: Read> Record<'_, R> {
         }
     }
 
+    /// Returns whether it is a record of an ARC file.
+    pub fn is_arc(&self) -> bool {
+        self.reader.is_arc()
+    }
+
+    /// Gives what was not read of the block, piece by piece.
+    ///
+    /// # Errors
+    /// When the file ends before, or is damaged.
+    pub fn for_each_piece(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), Error> {
+        loop {
+            let piece = self.reader.block()?;
+            if piece.is_empty() {
+                return Ok(());
+            }
+            each(piece);
+            let size = piece.len();
+            self.reader.take(size);
+        }
+    }
+
     /// Skips the rest of the record and tells where it lies. Only this makes sure that the record is whole.
     ///
     /// # Errors

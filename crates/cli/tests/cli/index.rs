@@ -319,18 +319,130 @@ fn captures_without_a_usable_digest_are_skipped_and_counted() {
 }
 
 #[test]
-fn a_file_whose_first_record_has_no_id_is_refused() {
+fn files_without_record_ids_are_told_apart_and_counted_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let of = |name: &str, n: usize| {
+        let mut warc = Warc::new(dir.path(), name);
+        warc.bytes.clear();
+        warc.write(&[("WARC-Type", "warcinfo"), ("WARC-Date", DATE)], b"");
+        warc.capture("response", "http://a.example/", &hash(n), &body(n));
+        warc.save().to_string()
+    };
+    let files = format!("{} {}", of("1.warc.gz", 1), of("2.warc.gz", 2));
+    for _ in 0..2 {
+        let (status, json, errors) = index(&server, "one", &files);
+        assert_eq!((status, &errors[..]), (0, ""), "{json}");
+        assert_eq!(get(&server, "HGET h:one:counts totalUrls"), "2");
+    }
+}
+
+#[test]
+fn spellings_of_a_digest_are_one_payload() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
-    warc.bytes.clear();
-    warc.write(&[("WARC-Type", "warcinfo"), ("WARC-Date", DATE)], b"");
-    let (status, _, errors) = index(&server, "one", &format!("--commit {}", warc.save()));
-    assert_eq!(status, 1);
-    assert_contains(
-        &errors,
-        "1.warc.gz: offset 0: the record header is not valid: WARC-Record-ID is missing",
+    let hex = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    let base32 = "T6DNBAMIJR6WLGRP5KQMKWWQCWR36TY3FMFYELGRLVWBLMHQBIEA====";
+    let spellings = [
+        ("response", format!("sha256:{hex}")),
+        ("response", format!("SHA-256:{}", hex.to_uppercase())),
+        ("revisit", format!("sha-256:{hex}")),
+        ("revisit", format!("sha256:{base32}")),
+    ];
+    for (n, (kind, digest)) in spellings.iter().enumerate() {
+        warc.capture(kind, &format!("http://a.example/{n}"), digest, b"test");
+    }
+    let (status, json, _) = index(&server, "one", &warc.save().to_string());
+    assert_eq!(status, 0);
+    let found = ["unique", "duplicates", "unresolved"].map(|name| json[name].as_u64().unwrap());
+    assert_eq!(found, [1, 3, 0], "{json}");
+}
+
+#[test]
+fn a_digest_of_nothing_is_not_the_payload_of_another_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let mut warc = Warc::new(dir.path(), "1.warc.gz");
+    for (n, digest) in [
+        "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
+        "md5:d41d8cd98f00b204e9800998ecf8427e",
+    ]
+    .iter()
+    .enumerate()
+    {
+        for page in 0..2 {
+            warc.capture(
+                "response",
+                &format!("http://a.example/{n}/{page}"),
+                digest,
+                &body(page),
+            );
+        }
+    }
+    let (status, json, _) = index(&server, "one", &warc.save().to_string());
+    assert_eq!(status, 0);
+    assert_eq!((&json["skipped"], &json["unique"]), (&4.into(), &0.into()));
+}
+
+#[test]
+fn records_of_arc_files_get_the_digest_of_their_payload() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let description =
+        "1 0 InternetArchive\nURL IP-address Archive-date Content-type Archive-length\n";
+    let mut arc = format!(
+        "filedesc://1.arc 0.0.0.0 20130522091849 text/plain {}\n{description}\n",
+        description.len()
     );
+    let block = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello";
+    for page in ["a", "b"] {
+        arc += &format!(
+            "http://{page}.example/ 192.0.2.1 20130522091850 text/plain {}\n{block}\n",
+            block.len()
+        );
+    }
+    let path = dir.path().join("1.arc");
+    std::fs::write(&path, arc).unwrap();
+    let (status, json, errors) = index(&server, "one", &path.display().to_string());
+    assert_eq!((status, &errors[..]), (0, ""), "{json}");
+    assert_eq!(
+        (&json["unique"], &json["duplicates"]),
+        (&1.into(), &1.into()),
+        "{json}"
+    );
+    let stored = get(&server, "HGET h:one sha1:VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N");
+    assert_contains(&stored, "20130522091850 http://a.example/");
+}
+
+#[test]
+fn records_that_deviate_from_the_standard_are_read_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let record = |n: usize, version: &str, off: i64, end: &str| {
+        let block = format!("HTTP/1.1 200 OK\r\n\r\npage {n}");
+        format!(
+            "WARC/{version}\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:uuid:{n}>\r\nWARC-Date: {DATE}\r\n\
+             WARC-Target-URI: http://a.example/{n}\r\nWARC-Payload-Digest: {}\r\n\
+             Content-Length: {}\r\n\r\n{block}{end}",
+            hash(n),
+            block.len() as i64 + off
+        )
+    };
+    let file = [
+        record(0, "0.17", 0, "\r\n\r\n"),
+        record(1, "0.18", 0, "\n\n"),
+        record(2, "1.0", -3, "\r\n\r\n"),
+        record(3, "1.1", 2, "\r\n\r\n"),
+        record(4, "1.1", 0, "\r\n\r\n\r\n\0\0\0\0"),
+        record(5, "1.1", 0, ""),
+    ];
+    let path = dir.path().join("1.warc");
+    std::fs::write(&path, file.concat()).unwrap();
+    let (status, json, errors) = index(&server, "one", &path.display().to_string());
+    assert_eq!((status, &errors[..]), (0, ""), "{json}");
+    let found = ["records", "unique", "deviating"].map(|name| json[name].as_u64().unwrap());
+    assert_eq!(found, [6, 6, 5], "{json}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crawlspace_archive::index::Aliases;
 use crawlspace_archive::row::Row;
 use crawlspace_archive::spelling::warcio_js;
 use crawlspace_warc::http::Head;
-use crawlspace_warc::{Header, Rules, decimal, end_of_header};
+use crawlspace_warc::{Header, decimal, end_of_header};
 
 /// Where a record is, as rows say it: a file by its name, and a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,8 +156,7 @@ impl Capture {
         if self.source_type == "live" || self.status.starts_with(['2', '4', '5']) {
             return false;
         }
-        let block =
-            end_of_header(&record.head, &Rules::RECORD).and_then(|end| record.head.get(end..));
+        let block = end_of_header(&record.head).and_then(|end| record.head.get(end..));
         let head = Head::of(block.unwrap_or_default());
         if !matches!(head.status(), Some(300..=303 | 305..=399)) {
             return false;

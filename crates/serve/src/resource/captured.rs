@@ -7,7 +7,7 @@ use super::record::{LoadError, Record};
 use super::stored::header::{self, Fields};
 use crawlspace_warc::chunked::{Chunked, Piece};
 use crawlspace_warc::http::{Head, MAX_HEAD, end_of_head};
-use crawlspace_warc::{END, Rules, end_of_header};
+use crawlspace_warc::{END, end_of_header};
 
 /// Number of bytes of a payload that are read first: enough to recognize its coding.
 const LOOK: usize = 64;
@@ -36,7 +36,7 @@ impl Captured {
     /// When it is not valid as far as it has to be read for that.
     pub(crate) async fn of(record: Record) -> Result<Captured, LoadError> {
         let wrong = |what: &str| LoadError::Record(what.to_owned());
-        let end = end_of_header(&record.head, &Rules::RECORD).unwrap_or_default();
+        let end = end_of_header(&record.head).unwrap_or_default();
         let header = header::parse(&record.head[..end])?;
         let around = (end + END.len()) as u64;
         let length = record.length.checked_sub(around);

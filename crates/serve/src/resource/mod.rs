@@ -24,13 +24,24 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use self::attempts::Attempts;
+use self::capture::Extent;
 use self::loader::Archives;
 pub(crate) use self::open_files::MAX_IDLE as MAX_OPEN_RECORDS;
 pub(crate) use self::search::{Found, Outcome, query, search};
+use crate::collection::Collection;
 use crate::packages::Packages;
 use crawlspace_archive::net::Net;
 use crawlspace_archive::source::Limits;
-use crawlspace_warc::digest;
+use crawlspace_warc::{Deviations, digest};
+
+/// Logs and counts a record that deviates from the standard.
+fn note(collection: &Collection, extent: &Extent, deviations: Deviations) {
+    if !deviations.is_empty() {
+        let (name, file, offset) = (&*collection.name, &*extent.filename, extent.offset);
+        tracing::info!(collection = name, file, offset, %deviations, "a record deviates from the standard, and is served");
+        collection.requests.deviated(deviations);
+    }
+}
 
 /// What loaders of all collections have in common.
 pub struct Resources {

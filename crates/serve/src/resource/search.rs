@@ -12,7 +12,7 @@ use super::client_request::ClientRequest;
 use super::record::{LoadError, Record};
 use super::revisit::Originals;
 use super::stored::header::Fields;
-use super::{Resources, live};
+use super::{Resources, live, note};
 use crate::Federation;
 use crate::collection::{Collection, Failure, Step};
 use crate::config::Loader;
@@ -247,6 +247,7 @@ impl RecordSearch<'_> {
         let stored = archives
             .load(loader, extent, &self.collection.name, &accept)
             .await?;
+        note(self.collection, extent, stored.deviations());
         if stored.header().kind() != b"revisit" {
             return stored.into_record();
         }

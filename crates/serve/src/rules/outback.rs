@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::surt::urlkey;
-use crawlspace_warc::date_digits;
+use crawlspace_warc::Date;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -221,7 +221,7 @@ fn dates(range: Option<Range>) -> Result<Vec<Dates>, String> {
 impl Moment {
     fn read(self) -> Result<Timestamp, String> {
         match self {
-            Moment::Text(text) => iso(&text).ok_or_else(|| {
+            Moment::Text(text) => zoned(&text).ok_or_else(|| {
                 format!("the date {text:?} is invalid, write 2016-01-02T03:04:05+0000")
             }),
             Moment::Millis(millis) => Timestamp::from_seconds(millis.div_euclid(1000))
@@ -230,28 +230,8 @@ impl Moment {
     }
 }
 
-/// The moment of a date with a zone.
-fn iso(text: &str) -> Option<Timestamp> {
-    let (digits, rest) = date_digits(text.as_bytes())?;
-    let there = Timestamp::earliest(&digits)?;
-    let zone = std::str::from_utf8(rest).ok()?;
-    let zone = match zone.strip_prefix('.') {
-        Some(fraction) => fraction.trim_start_matches(|c: char| c.is_ascii_digit()),
-        None => zone,
-    };
-    if zone == "Z" {
-        return Some(there);
-    }
-    let ahead = match zone.as_bytes().first()? {
-        b'+' => 1,
-        b'-' => -1,
-        _ => return None,
-    };
-    let digits = zone.get(1..)?.replacen(':', "", 1);
-    if digits.len() != 4 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let number: i64 = digits.parse().ok()?;
-    let seconds = (number / 100 * 60 + number % 100) * 60;
-    Timestamp::from_seconds(there.seconds() - ahead * seconds)
+/// Parses a date that says in which zone it is.
+fn zoned(text: &str) -> Option<Timestamp> {
+    Date::parse(text.as_bytes())?.zone?;
+    Timestamp::from_iso(text.as_bytes())
 }

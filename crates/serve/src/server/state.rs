@@ -91,9 +91,14 @@ pub(crate) async fn status(federation: &Arc<Federation>, reloads: &Reloads) -> R
                 of_api.insert(format!("{hundred}xx"), count.into());
             }
         }
+        let deviations = collection.requests.deviations();
+        let deviations: Map<String, Value> = deviations
+            .map(|(deviation, count)| (deviation.word().to_owned(), count.into()))
+            .collect();
         collections.push(json!({
             "name": &*collection.name,
             "requests": requests,
+            "record_deviations": deviations,
             "sources": sources,
         }));
     }
@@ -170,6 +175,17 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
                 ("status", &status),
             ];
             out.sample("requests_total", &labels, count as f64);
+        }
+    }
+    let help = "Records that deviate from the standard and were read, and how they deviate.";
+    out.family("record_deviations_total", "counter", help);
+    for collection in &federation.collections {
+        for (deviation, count) in collection.requests.deviations() {
+            let labels = [
+                ("collection", &*collection.name),
+                ("deviation", deviation.word()),
+            ];
+            out.sample("record_deviations_total", &labels, count as f64);
         }
     }
     for (name, kind, help, figure) in SOURCE_FIGURES {

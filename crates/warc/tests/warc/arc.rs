@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, Read, Write};
 
-use crawlspace_warc::{Compression, Error, Extent, Problem, Reader, RecordType};
+use crawlspace_warc::{Compression, Deviations, Error, Extent, Problem, Reader, RecordType};
 use proptest::prelude::*;
 
 const VERSION: &str =
@@ -100,7 +100,8 @@ fn every_record_comes_with_its_header_and_its_place() {
                 Extent {
                     offset,
                     size,
-                    compression
+                    compression,
+                    deviations: Deviations::default(),
                 }
             );
             offset += size;

@@ -17,7 +17,7 @@ use crawlspace_archive::net::exchange::{Body, Exchange, Incoming, Outgoing, Vers
 use crawlspace_archive::net::{Net, via};
 use crawlspace_archive::source::{Limits, SourceError};
 use crawlspace_warc::http::{Head, Status};
-use crawlspace_warc::{END, Header, MAX_HEADER, Rules, end_of_header};
+use crawlspace_warc::{END, Header, MAX_HEADER, end_of_header};
 
 /// Asks a collection of another server of this kind for the record that a row is about. `collection` is its URL,
 /// without `/resource`.
@@ -77,18 +77,9 @@ pub(super) async fn received(
     }
     drop(body);
     let spooled = spool.finish().await?;
-    let (mut header, at) = header(&spooled).await?;
-    // pywb resolves a revisit with the header of one record, and the digest of the block of the other.
-    let has_two = ["WARC-Block-Digest", "WARC-Payload-Digest"]
-        .iter()
-        .all(|name| header.get(name).is_some());
-    let mut checked = check(&spooled, &header, at).await;
-    if checked.is_err() && has_two {
-        header.remove("WARC-Block-Digest");
-        checked = check(&spooled, &header, at).await;
-    }
-    checked?;
-    let stored = stored(&spooled, &header, at).await?;
+    let (header, at) = header(&spooled).await?;
+    let settled = stored(&spooled, &header, at).await?.check().await?;
+    let stored = stored(&spooled, &header, at).await?.checked(settled);
     let target = must_be_of(stored.header(), url)?;
     Ok(Record {
         target_uri: target,
@@ -192,7 +183,7 @@ async fn header(spooled: &Spooled) -> Result<(Header, u64), LoadError> {
     let mut begin = Vec::new();
     let mut bytes = spooled.stream(0);
     let end = loop {
-        if let Some(end) = end_of_header(&begin, &Rules::RECORD) {
+        if let Some(end) = end_of_header(&begin) {
             break end;
         }
         match bytes.next().await.transpose()? {
@@ -214,14 +205,13 @@ async fn header(spooled: &Spooled) -> Result<(Header, u64), LoadError> {
 /// What closes a record, in bytes.
 const CLOSING: u64 = END.len() as u64;
 
-/// The record with that header in place of its own, which ends there.
+/// The record with that header in place of its own, which ends there, and with the line ends that close it.
 async fn stored(spooled: &Spooled, header: &Header, at: u64) -> Result<Stored, LoadError> {
     let head = Bytes::copy_from_slice(header.raw());
-    let all = stream::iter([Ok(head)]).chain(spooled.stream(at));
+    let is_closed = spooled.length() > at + header.content_length();
+    let end = stream::iter((!is_closed).then_some(Ok(Bytes::from_static(END))));
+    let all = stream::iter([Ok(head)])
+        .chain(spooled.stream(at))
+        .chain(end);
     Stored::read(Input::Record(all.boxed()), b"").await
-}
-
-/// Reads all of that record.
-async fn check(spooled: &Spooled, header: &Header, at: u64) -> Result<(), LoadError> {
-    stored(spooled, header, at).await?.check().await
 }

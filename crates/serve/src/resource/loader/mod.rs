@@ -289,8 +289,8 @@ impl Archives {
         if stored.is_checked() || stored.content_length() > MAX_CHECKED_FIRST {
             return Ok(stored);
         }
-        stored.check().await?;
-        Stored::read(input(), id).await
+        let settled = stored.check().await?;
+        Ok(Stored::read(input(), id).await?.checked(settled))
     }
 }
 

@@ -18,9 +18,10 @@ use super::digest::{self, Algorithm, Digest};
 use super::input::Input;
 use super::live;
 use super::loader::Archives;
+use super::note;
 use super::record::{LoadError, Record};
 use super::stored::Stored;
-use super::stored::header::{self, Fields, moment};
+use super::stored::header::{self, Fields};
 use crate::collection::Collection;
 use crate::config::Loader;
 use crate::gate::Reader;
@@ -35,7 +36,7 @@ use crawlspace_archive::source::{Batch, Limits};
 use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_archive::wacz::Location;
 use crawlspace_warc::http::Head;
-use crawlspace_warc::{Header, Rules, end_of_header};
+use crawlspace_warc::{Header, end_of_header};
 
 /// Timeout of the search for the original of a revisit.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -141,7 +142,10 @@ impl Originals<'_> {
         let refers_to = refers_to
             .map(|uri| uri.trim_matches(['<', '>']).to_owned())
             .filter(|uri| !uri.is_empty());
-        let date = revisit.header.get("WARC-Refers-To-Date").and_then(moment);
+        let date = revisit
+            .header
+            .get("WARC-Refers-To-Date")
+            .and_then(Timestamp::from_iso);
         let own_date = revisit.header.moment();
         let own = revisit.header.uri().unwrap_or_default();
         let mut lookups = Vec::new();
@@ -477,7 +481,12 @@ impl Originals<'_> {
                 .load(loader, extent, collection, &accept)
                 .await
             {
-                Ok(stored) => return Ok(stored),
+                Ok(stored) => {
+                    if let Some(own) = self.collections.first() {
+                        note(own, extent, stored.deviations());
+                    }
+                    return Ok(stored);
+                }
                 Err(error) => failed = error,
             }
         }
@@ -536,20 +545,22 @@ impl Wanted {
 fn referred(header: &Header) -> Option<(String, Option<Row>)> {
     let uri = header.text("WARC-Refers-To-Target-URI")?;
     let uri = uri.trim_matches(['<', '>']).to_owned();
-    let date = header.get("WARC-Refers-To-Date").and_then(moment);
+    let date = header
+        .get("WARC-Refers-To-Date")
+        .and_then(Timestamp::from_iso);
     let row = row_of(&uri, date.or(header.moment()), None);
     Some((uri, row))
 }
 
 /// Returns the original that a record of another server names, as [`referred`] does it of a header.
 pub(crate) fn referred_by(record: &Record) -> Option<(String, Option<Row>)> {
-    let end = end_of_header(&record.head, &Rules::RECORD)?;
+    let end = end_of_header(&record.head)?;
     referred(&header::parse(record.head.get(..end)?).ok()?)
 }
 
 /// Removes from a record what leads to its original.
 pub(crate) fn without_references(mut record: Record) -> Record {
-    let end = end_of_header(&record.head, &Rules::RECORD).unwrap_or_default();
+    let end = end_of_header(&record.head).unwrap_or_default();
     let (begin, rest) = record.head.split_at(end);
     if let Ok(mut header) = header::parse(begin) {
         REFERENCES.iter().for_each(|name| header.remove(name));
@@ -576,7 +587,7 @@ fn date_of(date: &[u8]) -> Option<Timestamp> {
     if digits.iter().all(u8::is_ascii_digit) {
         Timestamp::earliest(digits)
     } else {
-        moment(date)
+        Timestamp::from_iso(date)
     }
 }
 

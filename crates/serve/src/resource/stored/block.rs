@@ -3,20 +3,15 @@
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
 
-use super::STEP;
-use crate::resource::digest::{Digest, Digester};
+use super::settle::{Digests, HttpHead, Lengths, Part, Settled, Stated};
+use super::{STEP, refused_by};
+use crate::resource::digest::{Algorithm, Digest, Digester};
 use crate::resource::input::Input;
 use crate::resource::record::LoadError;
-use crawlspace_warc::AsyncReader;
+use crawlspace_warc::{AsyncReader, END, SLACK};
 
-/// Digests that have to come out.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Checks {
-    /// The digest of the whole block.
-    pub block: Option<Digest>,
-    /// The digest of what follows the HTTP header.
-    pub payload: Option<Digest>,
-}
+/// Number of bytes at the end of a block that are kept until it is known where it ends.
+const KEPT: usize = SLACK + END.len();
 
 /// What follows the HTTP header, piece by piece.
 pub(in crate::resource) struct Block {
@@ -25,8 +20,74 @@ pub(in crate::resource) struct Block {
     here: Bytes,
     /// How much of it is still to come.
     left: u64,
-    digests: Vec<(&'static str, Digest, Digester)>,
+    stated: Stated,
+    tally: Tally,
+    http_head: HttpHead,
+    /// The block may have another length than its record says, since nobody was told.
+    is_open: bool,
+    settled: Option<Settled>,
     is_done: bool,
+}
+
+/// Digests of a block as it goes by.
+#[derive(Default)]
+struct Tally {
+    /// Of all bytes but the last ones.
+    digesters: Vec<(Algorithm, Part, Digester)>,
+    /// Number of bytes that these have seen.
+    length: u64,
+    /// The last bytes of the block, and in the end what follows it.
+    last: Vec<u8>,
+}
+
+impl Tally {
+    fn new(http_head: &[u8], stated: &Stated) -> Tally {
+        let mut tally = Tally::default();
+        for stated in [&stated.block, &stated.payload].into_iter().flatten() {
+            let algorithm = stated.algorithm;
+            for part in [Part::Block, Part::Payload] {
+                let mut digesters = tally.digesters.iter();
+                if !digesters.any(|(known, of, _)| (*known, *of) == (algorithm, part)) {
+                    tally
+                        .digesters
+                        .push((algorithm, part, Digester::new(algorithm)));
+                }
+            }
+        }
+        for (_, part, digester) in &mut tally.digesters {
+            if *part == Part::Block {
+                digester.update(http_head);
+            }
+        }
+        tally.length = http_head.len() as u64;
+        tally
+    }
+
+    fn update(&mut self, piece: &[u8]) {
+        let mut count = |bytes: &[u8]| {
+            self.length += bytes.len() as u64;
+            let digesters = self.digesters.iter_mut();
+            digesters.for_each(|(.., digester)| digester.update(bytes));
+        };
+        let sure = (self.last.len() + piece.len()).saturating_sub(KEPT);
+        let of_last = sure.min(self.last.len());
+        let of_piece = sure - of_last;
+        count(&self.last[..of_last]);
+        count(&piece[..of_piece]);
+        self.last.drain(..of_last);
+        self.last.extend_from_slice(&piece[of_piece..]);
+    }
+}
+
+impl Digests for Tally {
+    fn digest(&self, length: u64, algorithm: Algorithm, part: Part) -> Option<Digest> {
+        let more = usize::try_from(length.checked_sub(self.length)?).ok()?;
+        let mut digesters = self.digesters.iter();
+        let (.., digester) = digesters.find(|(known, of, _)| (*known, *of) == (algorithm, part))?;
+        let mut digester = digester.clone();
+        digester.update(self.last.get(..more)?);
+        Some(digester.finish())
+    }
 }
 
 impl Block {
@@ -36,25 +97,30 @@ impl Block {
         head: &[u8],
         here: Bytes,
         length: u64,
-        checks: Checks,
+        stated: Stated,
+        settled: Option<Settled>,
     ) -> Block {
-        let mut digests = Vec::new();
-        if let Some(stated) = checks.block {
-            let mut digester = Digester::new(stated.algorithm);
-            digester.update(head);
-            digests.push(("WARC-Block-Digest", stated, digester));
-        }
-        if let Some(stated) = checks.payload {
-            let digester = Digester::new(stated.algorithm);
-            digests.push(("WARC-Payload-Digest", stated, digester));
-        }
         Block {
             rest,
             here,
             left: length,
-            digests,
+            tally: Tally::new(head, &stated),
+            http_head: HttpHead::of(head),
+            stated,
+            is_open: false,
+            settled,
             is_done: false,
         }
+    }
+
+    /// Lets the block have another length than its record says.
+    pub(super) fn settle_length(&mut self) {
+        self.is_open = true;
+    }
+
+    /// What was found at the end.
+    pub(super) fn settled(&self) -> Option<Settled> {
+        self.settled
     }
 
     /// The next piece; none at the end. The last one comes when everything is known to be right.
@@ -72,6 +138,10 @@ impl Block {
             tokio::task::yield_now().await;
         }
         if piece.is_empty() && self.left > 0 {
+            if self.is_open && self.left <= SLACK as u64 {
+                self.finish(Bytes::new()).await?;
+                return Ok(None);
+            }
             return Err(self.rest.cut_off().into());
         }
         let size = usize::try_from(self.left)
@@ -79,9 +149,7 @@ impl Block {
             .min(piece.len());
         let tail = piece.split_off(size);
         self.left -= size as u64;
-        for (_, _, digester) in &mut self.digests {
-            digester.update(&piece);
-        }
+        self.tally.update(&piece);
         if self.left == 0 {
             self.finish(tail).await?;
         }
@@ -96,12 +164,31 @@ impl Block {
 
     async fn finish(&mut self, tail: Bytes) -> Result<(), LoadError> {
         self.is_done = true;
-        self.rest.end(&mut tail.to_vec()).await?;
-        for (name, stated, digester) in self.digests.drain(..) {
-            if digester.finish() != stated {
-                return Err(wrong(name, &stated));
+        let read = self.tally.length + self.tally.last.len() as u64;
+        let lengths = if let Some(settled) = self.settled {
+            Lengths::stated(settled.length)
+        } else if self.left > 0 {
+            let (last, head) = (&self.tally.last, self.http_head.size);
+            let is_whole = self.rest.is_whole_member();
+            Lengths::of_missing(read + self.left, last, self.left, is_whole, head)
+        } else {
+            let mut tail = tail.to_vec();
+            let ending = self.rest.end(&mut tail).await?;
+            if self.is_open {
+                let lengths = Lengths::of(read, &self.tally.last, ending, self.http_head);
+                self.tally.last.extend_from_slice(&tail);
+                lengths
+            } else {
+                Lengths {
+                    needs_proof: ending.longer > 0 || ending.is_doubtful,
+                    ..Lengths::stated(read)
+                }
             }
-        }
+        };
+        let settled = self.stated.settle(lengths, &self.tally);
+        let mut settled = settled.map_err(|refused| refused_by(refused, &self.rest))?;
+        settled.deviations.merge(self.rest.deviations());
+        self.settled = Some(settled);
         Ok(())
     }
 

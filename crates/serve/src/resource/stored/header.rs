@@ -2,14 +2,14 @@
 
 use crate::resource::record::LoadError;
 use crawlspace_archive::timestamp::Timestamp;
-use crawlspace_warc::{Header, Rules, date_digits, decimal};
+use crawlspace_warc::{Header, decimal};
 
 /// Parses the header of one record.
 ///
 /// # Errors
 /// When it breaks the rules of ISO 28500, chapter 4, in a way that leaves doubts about what is meant.
 pub(in crate::resource) fn parse(raw: &[u8]) -> Result<Header, LoadError> {
-    let header = Header::parse(raw, &Rules::RECORD)?;
+    let header = Header::parse(raw)?;
     check_length(&header)?;
     Ok(header)
 }
@@ -53,14 +53,6 @@ impl Fields for Header {
     }
 
     fn moment(&self) -> Option<Timestamp> {
-        moment(self.date()?)
+        Timestamp::from_iso(self.date()?)
     }
-}
-
-/// `2016-01-01T00:00:00Z`, also with fractions of a second, which do not count.
-pub(in crate::resource) fn moment(iso: &[u8]) -> Option<Timestamp> {
-    let (digits, rest) = date_digits(iso)?;
-    let mut fraction = rest.strip_suffix(b"Z").unwrap_or(rest).iter();
-    let is_fraction = fraction.all(|byte| byte.is_ascii_digit() || *byte == b'.');
-    Timestamp::earliest(&digits).filter(|_| is_fraction)
 }

@@ -7,13 +7,15 @@
 mod block;
 mod compose;
 pub(super) mod header;
+mod settle;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 
-use self::block::{Block, Checks};
+use self::block::Block;
 pub(super) use self::compose::compose;
 use self::header::{Fields, check_length};
+use self::settle::{Digests, HttpHead, Lengths, Part, Refused, Settled, Stated};
 use super::digest::{self, Digest};
 use super::input::Input;
 use super::record::{LoadError, Record, urn};
@@ -21,7 +23,7 @@ use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_warc::arc::Line;
 use crawlspace_warc::chunked::unchunked;
 use crawlspace_warc::http::{self, Head};
-use crawlspace_warc::{AsyncReader, END, Header, LOOK, Rules};
+use crawlspace_warc::{AsyncReader, Deviation, Deviations, END, Header, LOOK, SLACK};
 
 /// Maximum size of a block that is checked as a whole in memory, in bytes.
 const MAX_IN_MEMORY: u64 = 1 << 20;
@@ -44,9 +46,12 @@ pub(super) struct Stored {
     rest: Option<AsyncReader<Input>>,
     is_arc: bool,
     /// Digests that are still to be checked.
-    checks: Checks,
+    checks: Stated,
     /// The digest that its header states of the payload, whether that can be checked or not.
     stated: Option<Digest>,
+    deviations: Deviations,
+    /// All of it was read before, and this was found.
+    settled: Option<Settled>,
 }
 
 /// What follows the HTTP header.
@@ -66,7 +71,7 @@ impl Stored {
     /// # Errors
     /// When it is no valid record as far as it was read.
     pub(super) async fn read(input: Input, id: &[u8]) -> Result<Stored, LoadError> {
-        let mut reader = AsyncReader::new(input, Rules::RECORD);
+        let mut reader = AsyncReader::new(input);
         let mut bytes = Vec::with_capacity(STEP / 4);
         let (mut header, block) = reader.header(&mut bytes).await?;
         check_length(&header)?;
@@ -88,8 +93,10 @@ impl Stored {
             http_head: 0,
             is_arc: reader.is_arc(),
             rest: Some(reader),
-            checks: Checks::default(),
+            checks: Stated::default(),
             stated: None,
+            deviations: Deviations::default(),
+            settled: None,
         };
         let stated = stored.header.get("WARC-Payload-Digest");
         stored.stated = stated.and_then(Digest::parse);
@@ -116,6 +123,11 @@ impl Stored {
     /// The size of its block in bytes.
     pub(super) fn content_length(&self) -> u64 {
         self.content_length
+    }
+
+    /// Returns how it deviates from the standard, as far as it was read.
+    pub(super) fn deviations(&self) -> Deviations {
+        self.deviations
     }
 
     /// Whether the block of a record like that begins with an HTTP header.
@@ -167,17 +179,74 @@ impl Stored {
             self.settle_arc();
         }
         self.checks = self.stated();
+        self.deviations = rest.deviations();
         if !is_whole {
             self.rest = Some(rest);
             return Ok(());
         }
-        let end = self.block + self.content_length as usize;
-        let Some(tail) = self.bytes.get(end..) else {
+        let stated = self.content_length as usize;
+        let (block, tail) = self.bytes[self.block..]
+            .split_at_checked(stated)
+            .unwrap_or((&self.bytes[self.block..], &[]));
+        let missing = (stated - block.len()) as u64;
+        let lengths = if missing > SLACK as u64 {
             return Err(rest.cut_off().into());
+        } else if missing > 0 {
+            self.deviations.add(Deviation::Length);
+            Lengths::of_missing(
+                self.content_length,
+                block,
+                missing,
+                rest.is_whole_member(),
+                self.http_head as u64,
+            )
+        } else {
+            let ending = rest.end(&mut tail.to_vec()).await?;
+            self.deviations.merge(rest.deviations());
+            let http_head = HttpHead::of(self.http_head());
+            Lengths::of(self.content_length, block, ending, http_head)
         };
-        rest.end(&mut tail.to_vec()).await?;
-        self.bytes.truncate(end);
-        self.check_whole()
+        let settled = self.settle_whole(lengths, &rest)?;
+        self.apply(settled);
+        self.bytes.truncate(self.block + settled.length as usize);
+        self.http_head = self.http_head.min(settled.length as usize);
+        if self.is_arc {
+            self.add_digests();
+        }
+        Ok(())
+    }
+
+    /// Checks a block that is here.
+    fn settle_whole(
+        &self,
+        lengths: Lengths,
+        rest: &AsyncReader<Input>,
+    ) -> Result<Settled, LoadError> {
+        // A revisit states the digest of what it refers to.
+        let none = Stated::default();
+        let is_revisit = self.header.kind() == b"revisit";
+        let stated = if is_revisit { &none } else { &self.checks };
+        let settled = stated.settle(
+            lengths,
+            &InMemory {
+                block: &self.bytes[self.block..],
+                http_head: self.http_head,
+            },
+        );
+        settled.map_err(|refused| refused_by(refused, rest))
+    }
+
+    /// Writes into the header what was found of the block.
+    fn apply(&mut self, settled: Settled) {
+        if settled.length != self.content_length {
+            self.deviations.add(Deviation::Length);
+            self.content_length = settled.length;
+            self.header.set_content_length(settled.length);
+        }
+        self.deviations.merge(settled.deviations);
+        for name in settled.wrong.into_iter().flatten() {
+            self.header.remove(name);
+        }
     }
 
     /// Says in the header what the block of an ARC record turned out to be.
@@ -202,8 +271,8 @@ impl Stored {
     }
 
     /// The digests that the header states. Those that cannot be checked are removed from it.
-    fn stated(&mut self) -> Checks {
-        let mut checks = Checks::default();
+    fn stated(&mut self) -> Stated {
+        let mut checks = Stated::default();
         let is_segment = self.header.get("WARC-Segment-Number").is_some();
         // Of a large chunked payload it is unknown beforehand which of the two ways to take its digest was meant.
         let is_unsure = self.content_length > MAX_IN_MEMORY
@@ -230,38 +299,14 @@ impl Stored {
         checks
     }
 
-    fn check_whole(&mut self) -> Result<(), LoadError> {
-        // A revisit states the digest of what it refers to.
-        if self.header.kind() == b"revisit" {
-            return Ok(());
-        }
+    /// Adds what ARC records do not have.
+    fn add_digests(&mut self) {
         let block = &self.bytes[self.block..];
-        let payload = &block[self.http_head..];
-        if self.is_arc {
-            let sha1 = |bytes: &[u8]| digest::of(digest::Algorithm::Sha1, bytes).text();
-            let (block, payload) = (sha1(block), sha1(payload));
-            self.header.set("WARC-Block-Digest", block.as_bytes());
-            self.header.set("WARC-Payload-Digest", payload.as_bytes());
-            return Ok(());
-        }
-        if let Some(stated) = &self.checks.block
-            && digest::of(stated.algorithm, block) != *stated
-        {
-            return Err(block::wrong("WARC-Block-Digest", stated));
-        }
-        if let Some(stated) = &self.checks.payload
-            && digest::of(stated.algorithm, payload) != *stated
-        {
-            // ISO 28500 counts chunks as no part of the payload. Others do, and check it that way.
-            let is_chunked = Head::of(self.http_head()).is_chunked();
-            let plain = is_chunked.then(|| unchunked(payload)).flatten();
-            if plain.is_some_and(|plain| digest::of(stated.algorithm, &plain) == *stated) {
-                self.header.remove("WARC-Payload-Digest")
-            } else {
-                return Err(block::wrong("WARC-Payload-Digest", stated));
-            }
-        }
-        Ok(())
+        let sha1 = |bytes: &[u8]| digest::of(digest::Algorithm::Sha1, bytes).text();
+        let (of_block, of_payload) = (sha1(block), sha1(&block[self.http_head..]));
+        self.header.set("WARC-Block-Digest", of_block.as_bytes());
+        self.header
+            .set("WARC-Payload-Digest", of_payload.as_bytes());
     }
 
     /// The digest that its header states of the payload.
@@ -275,18 +320,27 @@ impl Stored {
         self.is_checked().then(|| digest::of(algorithm, payload))
     }
 
-    /// Reads the rest, and drops it.
+    /// Reads the rest, and tells what was found.
     ///
     /// # Errors
     /// When something in it is wrong.
-    pub(super) async fn check(self) -> Result<(), LoadError> {
+    pub(super) async fn check(self) -> Result<Option<Settled>, LoadError> {
         let mut rest = self.into_parts().1;
-        while let Some(block) = &mut rest.rest {
-            if block.next().await?.is_none() {
-                break;
-            }
+        let Some(block) = &mut rest.rest else {
+            return Ok(None);
+        };
+        block.settle_length();
+        while block.next().await?.is_some() {}
+        Ok(block.settled())
+    }
+
+    /// Uses what a check of the same record has found.
+    pub(super) fn checked(mut self, settled: Option<Settled>) -> Stored {
+        if let Some(settled) = settled {
+            self.apply(settled);
+            self.settled = Some(settled);
         }
-        Ok(())
+        self
     }
 
     /// Taken apart: the header, and what follows the HTTP header, of which there may be none.
@@ -309,7 +363,7 @@ impl Stored {
             };
             return (self.header, http_head, payload);
         };
-        let block = Block::new(rest, &http_head, here, length, self.checks);
+        let block = Block::new(rest, &http_head, here, length, self.checks, self.settled);
         let payload = Payload {
             length,
             first: Bytes::new(),
@@ -347,6 +401,35 @@ impl Stored {
         }
         let (mut header, http_head, payload) = self.split();
         Ok(compose(&mut header, &http_head, payload, target_uri, date))
+    }
+}
+
+/// A block, and what follows it.
+struct InMemory<'a> {
+    block: &'a [u8],
+    http_head: usize,
+}
+
+impl Digests for InMemory<'_> {
+    fn digest(&self, length: u64, algorithm: digest::Algorithm, part: Part) -> Option<Digest> {
+        let block = self.block.get(..usize::try_from(length).ok()?)?;
+        let payload = block.get(self.http_head..).unwrap_or_default();
+        match part {
+            Part::Block => Some(digest::of(algorithm, block)),
+            Part::Payload => Some(digest::of(algorithm, payload)),
+            Part::Unchunked => {
+                let is_chunked = Head::of(&block[..block.len() - payload.len()]).is_chunked();
+                let plain = is_chunked.then(|| unchunked(payload)).flatten()?;
+                Some(digest::of(algorithm, &plain))
+            }
+        }
+    }
+}
+
+fn refused_by(refused: Refused<'_>, rest: &AsyncReader<Input>) -> LoadError {
+    match refused {
+        Refused::CutOff => rest.cut_off().into(),
+        Refused::Wrong(name, stated) => block::wrong(name, stated),
     }
 }
 

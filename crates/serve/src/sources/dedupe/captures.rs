@@ -16,7 +16,7 @@ use crawlspace_archive::timestamp::{Timestamp, compare};
 use crawlspace_cdx::surt::MatchType;
 use crawlspace_client::Error;
 use crawlspace_client::dedupe::Capture;
-use crawlspace_warc::date_digits;
+use crawlspace_warc::Date;
 
 /// How many captures are asked for first where the newest are wanted, of which the first may do. The second shows that no
 /// other one is of its moment.
@@ -193,28 +193,9 @@ fn digits(date: &[u8]) -> Option<Vec<u8>> {
     if date.iter().all(u8::is_ascii_digit) {
         return Timestamp::earliest(date.get(..14)?).map(|_| date[..date.len().min(17)].to_vec());
     }
-    let (mut digits, rest) = date_digits(date)?;
-    let end = rest
-        .iter()
-        .position(|byte| matches!(byte, b'Z' | b'z' | b'+' | b'-'));
-    let (fraction, zone) = rest.split_at(end.unwrap_or(rest.len()));
-    let moment = Timestamp::earliest(&digits)?;
-    if let [sign @ (b'+' | b'-'), zone @ ..] = zone {
-        let number = |at: std::ops::Range<usize>| -> Option<i64> {
-            std::str::from_utf8(zone.get(at)?).ok()?.parse().ok()
-        };
-        let ahead = number(0..2)? * 3600 + number(zone.len().checked_sub(2)?..zone.len())? * 60;
-        let ahead = if *sign == b'-' { -ahead } else { ahead };
-        digits = Timestamp::from_seconds(moment.seconds() - ahead)?
-            .to_string()
-            .into_bytes();
-    }
-    let fraction = fraction.strip_prefix(b".").unwrap_or_default();
-    if !fraction.is_empty() {
-        let zeros = std::iter::repeat(&b'0');
-        digits.extend(fraction.iter().chain(zeros).take(3).copied());
-    }
-    Some(digits)
+    let moment = Timestamp::from_iso(date)?.to_string();
+    let digits = Date::parse(date)?.timestamp();
+    Some([moment.as_bytes(), digits.get(14..)?].concat())
 }
 
 #[cfg(test)]

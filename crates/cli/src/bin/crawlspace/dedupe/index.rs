@@ -123,7 +123,14 @@ fn print_table(crawl: &Bytes, tally: &Tally, committed: Option<Committed>) -> io
         table.row(
             "skipped",
             count(tally.skipped),
-            "without valid payload digest, URL or date",
+            "without valid payload digest, URL or date, or of nothing",
+        )?;
+    }
+    if tally.deviating > 0 {
+        table.row(
+            "deviating",
+            count(tally.deviating),
+            "records that deviate from the standard, read all the same",
         )?;
     }
     if tally.unresolved > 0 {

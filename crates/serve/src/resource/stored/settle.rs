@@ -1,0 +1,234 @@
+//! Where a block ends, and which of the digests are right that its record states.
+//!
+//! Real files have lengths that are off by a few bytes, digests that stand in each other's place, and digests of what a
+//! tool rewrote later. What one right digest proves is served; what contradicts all of them is not.
+
+use crate::resource::digest::{Algorithm, Digest};
+use crawlspace_warc::http::Head;
+use crawlspace_warc::{Deviation, Deviations, END, Ending, decimal};
+
+/// The digests that a record states, as far as they can be checked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stated {
+    /// The digest of the whole block.
+    pub block: Option<Digest>,
+    /// The digest of what follows the HTTP header.
+    pub payload: Option<Digest>,
+}
+
+/// The lengths that a block may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lengths {
+    /// The likeliest one.
+    pub first: u64,
+    /// Another one.
+    pub other: Option<u64>,
+    /// Only a digest tells that nothing is missing.
+    pub needs_proof: bool,
+}
+
+/// What is known of the HTTP header that a block begins with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HttpHead {
+    /// Its size in bytes; 0 when there is none.
+    pub size: u64,
+    /// The length that it says the body has.
+    body: Option<u64>,
+    /// The body says where it ends.
+    is_chunked: bool,
+}
+
+/// What is known of a block whose record is read.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::resource) struct Settled {
+    /// Its size in bytes.
+    pub length: u64,
+    /// How it deviates from what its record states.
+    pub deviations: Deviations,
+    /// Fields that are not right, and are left out.
+    pub wrong: [Option<&'static str>; 2],
+}
+
+/// What of a block a digest is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All of it.
+    Block,
+    /// What follows the HTTP header.
+    Payload,
+    /// The payload without its chunks, which ISO 28500 counts as no part of it.
+    Unchunked,
+}
+
+/// Digests of the first `length` bytes of a block; `None` of parts that it does not have.
+pub(super) trait Digests {
+    /// The digest of a part.
+    fn digest(&self, length: u64, algorithm: Algorithm, part: Part) -> Option<Digest>;
+}
+
+/// Why a record is not served.
+#[derive(Debug)]
+pub(super) enum Refused<'s> {
+    /// It may be cut off.
+    CutOff,
+    /// This field contradicts what is stored, and no other one agrees with it.
+    Wrong(&'static str, &'s Digest),
+}
+
+impl HttpHead {
+    /// Reads what it says of the body.
+    pub(super) fn of(bytes: &[u8]) -> HttpHead {
+        let head = Head::of(bytes);
+        HttpHead {
+            size: bytes.len() as u64,
+            body: head.get("Content-Length").and_then(decimal),
+            is_chunked: head.is_chunked(),
+        }
+    }
+
+    /// Returns whether a block of that length is what it says.
+    fn says_that_it_is(self, length: u64) -> bool {
+        self.is_chunked || self.body.is_some_and(|body| self.size + body == length)
+    }
+}
+
+impl Lengths {
+    /// A block that ends where its record says.
+    pub(super) fn stated(length: u64) -> Lengths {
+        Lengths {
+            first: length,
+            other: None,
+            needs_proof: false,
+        }
+    }
+
+    /// A block that is some bytes shorter than its record says. `is_whole` tells that nothing of the record is missing.
+    pub(super) fn of_missing(
+        stated: u64,
+        block: &[u8],
+        missing: u64,
+        is_whole: bool,
+        http_head: u64,
+    ) -> Lengths {
+        let read = stated - missing;
+        let closed = if block.ends_with(END) {
+            END.len() as u64
+        } else {
+            0
+        };
+        Lengths {
+            first: read.saturating_sub(closed).max(http_head).min(read),
+            other: Some(read),
+            needs_proof: !is_whole,
+        }
+    }
+
+    /// A block that is there, at least its end. `ending` is what follows it.
+    pub(super) fn of(stated: u64, end: &[u8], ending: Ending, http_head: HttpHead) -> Lengths {
+        if ending.longer > 0 {
+            let longer = stated + ending.longer as u64;
+            let (first, other) = if http_head.body.is_some() && http_head.says_that_it_is(stated) {
+                (stated, longer)
+            } else {
+                (longer, stated)
+            };
+            return Lengths {
+                other: Some(other),
+                ..Lengths::stated(first)
+            };
+        }
+        let shorter = stated.saturating_sub(ending.within as u64);
+        let is_within = END
+            .get(..ending.within)
+            .is_some_and(|line_ends| end.ends_with(line_ends));
+        if ending.within == 0 || shorter < http_head.size || !is_within {
+            return Lengths {
+                needs_proof: ending.is_doubtful,
+                ..Lengths::stated(stated)
+            };
+        }
+        // The record ends with the line ends that it must have, but a part of them is counted to the block.
+        let (first, other) = if http_head.says_that_it_is(stated) {
+            (stated, shorter)
+        } else {
+            (shorter, stated)
+        };
+        Lengths {
+            other: Some(other),
+            ..Lengths::stated(first)
+        }
+    }
+}
+
+impl Stated {
+    /// Finds the length by which a stated digest is right.
+    ///
+    /// # Errors
+    /// When digests are stated and none is right, or none is stated where only a digest shows that nothing is missing.
+    pub(super) fn settle(
+        &self,
+        lengths: Lengths,
+        digests: &impl Digests,
+    ) -> Result<Settled, Refused<'_>> {
+        let mut refused = None;
+        for length in [Some(lengths.first), lengths.other].into_iter().flatten() {
+            let mut deviations = Deviations::default();
+            let mut wrong = [None; 2];
+            let (mut is_proven, mut contradiction) = (false, None);
+            let (of_block, of_payload) = (Deviation::BlockDigest, Deviation::PayloadDigest);
+            let fields = [
+                ("WARC-Block-Digest", &self.block, of_block, Part::Block),
+                (
+                    "WARC-Payload-Digest",
+                    &self.payload,
+                    of_payload,
+                    Part::Payload,
+                ),
+            ];
+            for ((name, stated, deviation, own), wrong) in fields.into_iter().zip(&mut wrong) {
+                let Some(stated) = stated else {
+                    continue;
+                };
+                let is_of = |part| {
+                    let digest = digests.digest(length, stated.algorithm, part);
+                    digest.is_some_and(|digest| digest == *stated)
+                };
+                if is_of(own) {
+                    is_proven = true;
+                    continue;
+                }
+                *wrong = Some(name);
+                if own == Part::Payload && is_of(Part::Unchunked) {
+                    // Most tools take it so.
+                    is_proven = true;
+                    continue;
+                }
+                deviations.add(deviation);
+                let is_of_another = [Part::Block, Part::Payload, Part::Unchunked]
+                    .into_iter()
+                    .any(is_of);
+                is_proven |= is_of_another;
+                // Tools that have no payload to take a digest of state that of nothing.
+                if !is_of_another && !stated.is_of_nothing() {
+                    contradiction = contradiction.or(Some((name, stated)));
+                }
+            }
+            match contradiction {
+                Some((name, stated)) if !is_proven => {
+                    refused.get_or_insert(Refused::Wrong(name, stated));
+                }
+                None if !is_proven && lengths.needs_proof => {
+                    refused.get_or_insert(Refused::CutOff);
+                }
+                _ => {
+                    return Ok(Settled {
+                        length,
+                        deviations,
+                        wrong,
+                    });
+                }
+            }
+        }
+        Err(refused.unwrap_or(Refused::CutOff))
+    }
+}
