@@ -114,7 +114,7 @@ impl Timestamp {
         // The weekday follows from the rest.
         let month_of = |name: &str| {
             let is_it = |month: &&str| month.eq_ignore_ascii_case(name);
-            Some(MONTHS.iter().position(|month| is_it(month))? + 1)
+            Some(MONTHS.iter().position(is_it)? + 1)
         };
         let (day, month, year, time) = match words[..] {
             [_, month, day, ref time @ .., year]

@@ -94,6 +94,7 @@ impl From<&LoadError> for Reason {
             LoadError::Net(error) => Reason::from(error),
             LoadError::Record(_) => Reason::BadRecord,
             LoadError::SelfRedirect => Reason::SelfRedirect,
+            LoadError::Limit(_) => Reason::Limit,
             LoadError::Io(_) => Reason::Unreadable,
         }
     }

@@ -294,6 +294,20 @@ pub fn end_of_head(block: &[u8]) -> Option<usize> {
     blank_line(block).map(|line| line.end)
 }
 
+/// Returns how many bytes of a block are responses that come before the final one (1xx: RFC 9110, section 15.2).
+pub fn interim_heads(block: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(end) = block.get(at..).and_then(end_of_head) {
+        let (head, rest) = block[at..].split_at(end);
+        let is_interim = matches!(Head::of(head).status(), Some(100 | 102..=199));
+        if !is_interim || !rest.starts_with(b"HTTP/") {
+            break;
+        }
+        at += end;
+    }
+    at
+}
+
 fn blank_line(block: &[u8]) -> Option<Range<usize>> {
     let mut start = 0;
     memchr::memchr_iter(b'\n', block).find_map(|at| {

@@ -60,12 +60,20 @@ pub struct Package {
     members: Vec<String>,
     medium: Medium,
     pub(super) entries: Vec<Arc<Entry>>,
-    /// WARC files by the names that rows have for them, and where they are once that is known.
-    archives: HashMap<Box<str>, OnceLock<Range<u64>>>,
+    /// WARC files by the names that rows have for them.
+    archives: HashMap<Box<str>, Archive>,
     requires: OnceLock<Arc<[Required]>>,
     size: Option<u64>,
     /// What is wrong, in words.
     pub(super) problem: Option<String>,
+}
+
+/// A WARC file in a package.
+#[derive(Debug)]
+struct Archive {
+    member: Box<str>,
+    /// Where it is, once that is known.
+    place: OnceLock<Range<u64>>,
 }
 
 /// The file, as it was.
@@ -154,15 +162,15 @@ impl Package {
     /// When the package cannot be read.
     pub async fn archive(self: &Arc<Self>, name: &str) -> Result<Option<ArchivePart>, SourceError> {
         let name = name.strip_prefix(ARCHIVE).unwrap_or(name);
-        let Some(place) = self.archives.get(name) else {
+        let Some(archive) = self.archives.get(name) else {
             return Ok(None);
         };
-        let range = match place.get() {
+        let range = match archive.place.get() {
             Some(range) => range.clone(),
             None => {
-                let (package, name) = (Arc::clone(self), name.to_owned());
-                let found = elsewhere(move || package.place(&name)).await??;
-                place.get_or_init(|| found).clone()
+                let (package, member) = (Arc::clone(self), archive.member.clone());
+                let found = elsewhere(move || package.place(&member)).await??;
+                archive.place.get_or_init(|| found).clone()
             }
         };
         Ok(match (&self.medium, &self.location) {
@@ -175,14 +183,14 @@ impl Package {
     }
 
     /// Asks a server where a WARC file begins.
-    fn place(&self, name: &str) -> Result<Range<u64>, SourceError> {
+    fn place(&self, member: &str) -> Result<Range<u64>, SourceError> {
         let failed = |why: String| SourceError::Io(why);
         let Medium::Remote(_, wacz) = &self.medium else {
             return Err(failed(format!("{}: it is gone", self.location)));
         };
-        let place = wacz.place(&format!("{ARCHIVE}{name}"));
+        let place = wacz.place(member);
         let place = place.map_err(|error| failed(error.to_string()))?;
-        place.ok_or_else(|| failed(format!("{}: {name} is compressed", self.location)))
+        place.ok_or_else(|| failed(format!("{}: {member} is compressed", self.location)))
     }
 
     /// The packages that this one needs, as it says itself.
@@ -253,6 +261,13 @@ impl Package {
     }
 }
 
+/// Returns the name that rows have for a WARC file. Some packages have all of their members in one more folder.
+fn archive_name(member: &str) -> Option<&str> {
+    let (folder, name) = member.split_once(ARCHIVE)?;
+    let is_folder = folder.is_empty() || folder.ends_with('/');
+    (is_folder && !name.is_empty()).then_some(name)
+}
+
 impl Reading<'_> {
     /// Reads the package at a place.
     fn at(&mut self, location: &Location, depth: usize) {
@@ -320,8 +335,7 @@ impl Reading<'_> {
         let mut archives = HashMap::new();
         for (name, is_stored) in wacz.members() {
             // One that is compressed once more cannot be read in the middle.
-            let short = name.strip_prefix(ARCHIVE).filter(|short| !short.is_empty());
-            let Some(short) = short.filter(|_| is_stored) else {
+            let Some(short) = archive_name(name).filter(|_| is_stored) else {
                 continue;
             };
             let place = OnceLock::new();
@@ -331,7 +345,10 @@ impl Reading<'_> {
             {
                 let _ = place.set(range);
             }
-            archives.insert(short.into(), place);
+            let member = name.into();
+            archives
+                .entry(short.into())
+                .or_insert(Archive { member, place });
         }
         let number = number();
         let entries = indexes(location, medium, wacz, number)?;

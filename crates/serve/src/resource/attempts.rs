@@ -23,6 +23,7 @@ pub(crate) struct Attempts {
     rows: u64,
     last: Option<(String, String)>,
     late: Option<Duration>,
+    is_limited: bool,
 }
 
 /// A row that was tried with a loader, as clients are shown it.
@@ -49,6 +50,7 @@ impl Attempts {
         error: &LoadError,
     ) {
         self.count += 1;
+        self.is_limited |= matches!(error, LoadError::Limit(_));
         let row = capture.map(|capture| (capture.url.clone(), capture.timestamp.clone()));
         self.rows += u64::from(row.is_none() || row != self.last);
         self.last = row;
@@ -86,6 +88,11 @@ impl Attempts {
         self.late.is_some()
     }
 
+    /// Returns whether more would have been searched if a request might cost more.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.is_limited
+    }
+
     /// The first attempts.
     pub(crate) fn listed(&self) -> &[Attempt] {
         &self.listed
@@ -105,6 +112,9 @@ impl Attempts {
                 timeout.as_secs()
             ),
             (None, 0) => format!("there is no capture of {url}"),
+            (None, _) if self.is_limited => {
+                format!("no record of {url} was found within what a request may search")
+            }
             (None, _) => {
                 let last = self.listed.last().map_or("", |tried| &tried.reason);
                 format!("no record of {url} can be loaded: {last}")

@@ -11,6 +11,7 @@ use super::stored::header::Fields;
 use crawlspace_archive::index::Aliases;
 use crawlspace_archive::row::Row;
 use crawlspace_archive::spelling::warcio_js;
+use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_warc::http::Head;
 use crawlspace_warc::{Header, decimal, end_of_header};
 
@@ -132,12 +133,13 @@ impl Capture {
         if !same {
             return differs(format!("it is of {uri:?}"));
         }
-        let date = header
-            .moment()
-            .map(|date| date.to_string())
-            .unwrap_or_default();
-        let digits = self.timestamp.get(..14).unwrap_or(&self.timestamp);
-        if date.is_empty() || !date.starts_with(digits) {
+        let Some(date) = header.moment() else {
+            return differs("it has no valid date".to_owned());
+        };
+        let digits = self.timestamp.as_bytes();
+        let is_within = Timestamp::earliest(digits).is_some_and(|first| first <= date)
+            && Timestamp::latest(digits).is_some_and(|last| date <= last);
+        if !is_within {
             return differs(format!("it is of {date}"));
         }
         Ok(())

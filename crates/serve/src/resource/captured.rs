@@ -1,16 +1,21 @@
 //! What was captured: the HTTP response that is in a record.
 
-use bytes::{Bytes, BytesMut};
+use std::io::{self, Read};
+
+use bytes::{Buf, Bytes, BytesMut};
+use flate2::bufread::ZlibDecoder;
 use futures_util::stream::{self, BoxStream, StreamExt};
 
 use super::record::{LoadError, Record};
 use super::stored::header::{self, Fields};
 use crawlspace_warc::chunked::{Chunked, Piece};
-use crawlspace_warc::http::{Head, MAX_HEAD, end_of_head};
+use crawlspace_warc::http::{Head, MAX_HEAD, end_of_head, interim_heads};
 use crawlspace_warc::{END, end_of_header};
 
 /// Number of bytes of a payload that are read first: enough to recognize its coding.
-const LOOK: usize = 64;
+const LOOK: usize = 1024;
+/// Number of unpacked bytes that show that a payload is packed.
+const MAX_UNPACKED: usize = 64 * 1024;
 
 /// Bytes as they come.
 pub(crate) type Pieces = BoxStream<'static, Result<Bytes, LoadError>>;
@@ -45,24 +50,25 @@ impl Captured {
         let mut block = first(record.head.slice(end..), record.body, left);
         let is_http = matches!(header.kind(), b"response" | b"revisit");
         let mut at = None;
-        while at.is_none() && begin.len() <= MAX_HEAD {
+        // As much after the header as shows how the payload is coded, and whether another header follows.
+        while begin.len() <= MAX_HEAD && at.is_none_or(|at| begin.len() < at + LOOK) {
             let Some(piece) = block.next().await.transpose()? else {
                 break;
             };
             begin.extend_from_slice(&piece);
             let may_be_http = begin.iter().zip(b"HTTP/").all(|(a, b)| a == b);
             if !is_http || !may_be_http {
-                break;
+                if begin.len() >= LOOK {
+                    break;
+                }
+                continue;
             }
+            let interim = interim_heads(&begin);
+            begin.advance(interim);
+            left -= interim as u64;
             at = end_of_head(&begin);
         }
         let is_http = is_http && begin.starts_with(b"HTTP/");
-        while begin.len() < at.unwrap_or_default() + LOOK {
-            let Some(piece) = block.next().await.transpose()? else {
-                break;
-            };
-            begin.extend_from_slice(&piece);
-        }
         let begin = begin.freeze();
         let head = match (is_http, at) {
             (false, _) => None,
@@ -89,17 +95,69 @@ impl Captured {
         head.is_some_and(|head| Head::of(head).is_chunked()) && begins_with_chunk(&self.begin)
     }
 
-    /// Whether the payload is in that content coding, as far as its first bytes say so.
+    /// Returns whether the payload is in that content coding, or in the last one of a list, as far as its first bytes say so.
     pub(crate) fn is_packed(&self, coding: &[u8]) -> bool {
-        let is_gzip =
-            coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"x-gzip");
-        let line = if begins_with_chunk(&self.begin) {
-            memchr::memchr(b'\n', &self.begin).map_or(0, |at| at + 1)
-        } else {
-            0
+        let last = coding.rsplit(|byte| *byte == b',').next();
+        let coding = last.unwrap_or_default().trim_ascii().to_ascii_lowercase();
+        let mut input = BytesMut::from(&self.begin[..]);
+        let chunk = match Chunked::default().next(&mut input) {
+            Ok(Piece::Data(chunk)) if self.is_chunked() => Some(chunk),
+            _ => None,
         };
-        let bytes = &self.begin[line..];
-        !is_gzip || bytes.is_empty() || bytes.starts_with(b"\x1f\x8b")
+        let is_whole = chunk.is_none() && self.begin.len() as u64 == self.length;
+        let bytes = chunk.as_deref().unwrap_or(&self.begin);
+        bytes.is_empty()
+            || match &coding[..] {
+                b"gzip" | b"x-gzip" => bytes.starts_with(b"\x1f\x8b"),
+                b"zstd" => bytes.starts_with(b"\x28\xb5\x2f\xfd"),
+                b"deflate" => [true, false]
+                    .iter()
+                    .any(|zlib| unpacks(DeflateDecoder::new(*zlib, bytes), is_whole)),
+                b"br" => unpacks(
+                    brotli_decompressor::Decompressor::new(bytes, LOOK),
+                    is_whole,
+                ),
+                _ => true,
+            }
+    }
+}
+
+/// `deflate` is zlib (RFC 9110, section 8.4.1.2), and some servers send it bare.
+enum DeflateDecoder<'a> {
+    Zlib(ZlibDecoder<&'a [u8]>),
+    Bare(flate2::bufread::DeflateDecoder<&'a [u8]>),
+}
+
+impl<'a> DeflateDecoder<'a> {
+    fn new(zlib: bool, bytes: &'a [u8]) -> DeflateDecoder<'a> {
+        if zlib {
+            DeflateDecoder::Zlib(ZlibDecoder::new(bytes))
+        } else {
+            DeflateDecoder::Bare(flate2::bufread::DeflateDecoder::new(bytes))
+        }
+    }
+}
+
+impl Read for DeflateDecoder<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            DeflateDecoder::Zlib(decoder) => decoder.read(into),
+            DeflateDecoder::Bare(decoder) => decoder.read(into),
+        }
+    }
+}
+
+/// Returns whether bytes can be unpacked. If they are not all, they may break off.
+fn unpacks(mut decoder: impl Read, is_whole: bool) -> bool {
+    let (mut buffer, mut unpacked) = ([0; 1024], 0);
+    loop {
+        match decoder.read(&mut buffer) {
+            Ok(0) => return true,
+            // More than enough to tell.
+            Ok(_) if unpacked > MAX_UNPACKED => return true,
+            Ok(count) => unpacked += count,
+            Err(error) => return error.kind() == io::ErrorKind::UnexpectedEof && !is_whole,
+        }
     }
 }
 
@@ -150,4 +208,58 @@ pub(crate) fn unchunked(payload: Pieces) -> Pieces {
         }
     });
     plain.boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn captured(coding: &str, payload: &[u8]) -> Captured {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\n\r\n");
+        Captured {
+            head: Some(head.into()),
+            media: Vec::new(),
+            length: payload.len() as u64,
+            begin: Bytes::copy_from_slice(&payload[..payload.len().min(LOOK)]),
+            payload: stream::empty().boxed(),
+        }
+    }
+
+    #[test]
+    fn a_coding_that_the_payload_does_not_have_is_recognized() {
+        let page = b"<!DOCTYPE html><title>a page</title><p>hello, hello, hello".repeat(100);
+        let level = flate2::Compression::default();
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), level);
+        let mut bare = flate2::write::DeflateEncoder::new(Vec::new(), level);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), level);
+        zlib.write_all(&page).unwrap();
+        bare.write_all(&page).unwrap();
+        gzip.write_all(&page).unwrap();
+        let packed = [
+            ("deflate", zlib.finish().unwrap()),
+            ("deflate", bare.finish().unwrap()),
+            ("gzip", gzip.finish().unwrap()),
+            ("br, gzip", b"\x1f\x8b\x08".to_vec()),
+            ("zstd", b"\x28\xb5\x2f\xfd\x04".to_vec()),
+            // "hello" in one uncompressed block (RFC 7932, section 9.2).
+            ("br", b"\x0b\x02\x80hello\x03".to_vec()),
+            ("unknown", b"hello".to_vec()),
+        ];
+        for (coding, payload) in packed {
+            assert!(
+                captured(coding, &payload).is_packed(coding.as_bytes()),
+                "{coding}"
+            );
+        }
+        for coding in ["gzip", "deflate", "br", "zstd", "gzip, br"] {
+            for payload in [&page[..], b"hello", b"{}", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"] {
+                assert!(
+                    !captured(coding, payload).is_packed(coding.as_bytes()),
+                    "{coding}"
+                );
+            }
+        }
+    }
 }

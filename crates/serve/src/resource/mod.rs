@@ -5,6 +5,7 @@
 //! answer in [`server`](crate::server).
 
 mod attempts;
+pub(crate) mod byte_range;
 pub mod capture;
 pub(crate) mod captured;
 pub mod client_request;

@@ -68,6 +68,9 @@ pub enum LoadError {
     /// The capture redirects to its own URL, which makes a cycle for clients.
     #[error("it redirects to its own URL")]
     SelfRedirect,
+    /// The search for it would cost more than a request may.
+    #[error("{0}")]
+    Limit(String),
     /// A file cannot be read or written.
     #[error("{0}")]
     Io(String),
@@ -83,6 +86,7 @@ impl LoadError {
             LoadError::Net(error) => error.word(),
             LoadError::Record(_) => "record",
             LoadError::SelfRedirect => "self-redirect",
+            LoadError::Limit(_) => "limit",
             LoadError::Io(_) => "io",
         }
     }

@@ -7,10 +7,11 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::StreamExt;
 
 use super::attempts::Attempts;
+use super::byte_range::ByteRange;
 use super::capture::Capture;
 use super::client_request::ClientRequest;
 use super::record::{LoadError, Record};
-use super::revisit::Originals;
+use super::revisit::{Budget, Originals};
 use super::stored::header::Fields;
 use super::{Resources, live, note};
 use crate::Federation;
@@ -66,6 +67,11 @@ struct RecordSearch<'a> {
     message: &'a ClientRequest,
     report: Report,
     tried: Attempts,
+    budget: Budget,
+    /// The part of the resource that is wanted.
+    range: Option<ByteRange>,
+    /// The first record that has another part.
+    piece: Option<Outcome>,
 }
 
 /// What is asked of the index by a query string, for a request that is to be sent on.
@@ -92,12 +98,14 @@ pub(crate) async fn query(
     Ok(query)
 }
 
-/// Searches for the record of the first row that has one.
+/// Searches for the record of the first row that has one. Of captures that are parts of a resource, the one is searched
+/// in which `range` begins.
 pub(crate) async fn search(
     federation: &Federation,
     collection: &Arc<Collection>,
     query: &Arc<Query>,
     message: &ClientRequest,
+    range: Option<ByteRange>,
 ) -> Search {
     let mut search = RecordSearch {
         federation,
@@ -106,6 +114,9 @@ pub(crate) async fn search(
         message,
         report: Report::default(),
         tried: Attempts::default(),
+        budget: Budget::new(),
+        range,
+        piece: None,
     };
     // What it may have to do is too much for the future of a connection to hold all of it.
     let run: BoxFuture<'_, _> = Box::pin(search.run());
@@ -141,58 +152,144 @@ fn public_message(collection: &Collection, query: &Query) -> Option<String> {
     Some(message.to_owned())
 }
 
+/// Whether two rows are captures of one URL at one moment.
+fn is_tied(a: &Row, b: &Row) -> bool {
+    a.urlkey() == b.urlkey() && a.timestamp() == b.timestamp()
+}
+
+/// Returns how badly a row fits, among those of one moment: captures of the very URL come first, then whole ones.
+fn misfit(row: &Row, url: &str) -> (u8, u8) {
+    let own = row.field("url");
+    let without_scheme = |url: &str| {
+        url.split_once("://")
+            .map_or(url.to_owned(), |it| it.1.to_owned())
+    };
+    let (own_rest, rest) = (without_scheme(&own), without_scheme(url));
+    let of_url = match () {
+        () if own == url => 0,
+        () if own_rest == rest => 1,
+        () if own_rest.eq_ignore_ascii_case(&rest) => 2,
+        () => 3,
+    };
+    let of_status = match row.field("status").as_bytes() {
+        b"200" => 0,
+        b"206" => 3,
+        [b'2', ..] => 1,
+        b"" | b"-" => 2,
+        [b'3', ..] => 4,
+        _ => 5,
+    };
+    (of_url, of_status)
+}
+
 impl RecordSearch<'_> {
     async fn run(&mut self) -> Result<Option<Outcome>, Failure> {
-        // A query for one second names one record: a redirect among the rows is that record, and is not skipped.
-        let names_one_moment = self.query.from.is_some() && self.query.from == self.query.to;
         for step in &self.collection.steps {
             let mut rows = self.collection.step(step, self.query, &self.report).await?;
-            while let Some(batch) = rows.next().await.transpose()? {
-                for row in batch {
-                    if self.tried.rows() >= MAX_TRIES {
-                        return Ok(None);
-                    }
-                    if self.collection.gate.blocks_record(&row) {
-                        return Ok(Some(Outcome::Blocked(None)));
-                    }
-                    let Ok(capture) = Capture::of(&row) else {
-                        self.tried.add(
-                            None,
-                            None,
-                            &LoadError::Unfit("the row is not valid".to_owned()),
-                        );
-                        continue;
+            let mut batch = Vec::new().into_iter();
+            let mut tied: Vec<Row> = Vec::new();
+            loop {
+                let mut row = batch.next();
+                while row.is_none() {
+                    let Some(more) = rows.next().await.transpose()? else {
+                        break;
                     };
-                    let Some(record) = self.load(step, &capture).await else {
+                    batch = more.into_iter().collect::<Vec<_>>().into_iter();
+                    row = batch.next();
+                }
+                let is_end = row.is_none();
+                if let Some(row) = row {
+                    if tied.first().is_none_or(|first| is_tied(first, &row)) {
+                        tied.push(row);
                         continue;
-                    };
-                    if names_one_moment || !capture.sends_on_to_itself(&record) {
-                        let source = record.source.clone().unwrap_or(capture.source.clone());
-                        let reader = Reader::of(self.query);
-                        let gate = &self.collection.gate;
-                        let is_elsewhere = capture.is_live() || capture.upstream.is_some();
-                        let record = match gate.release(record, &row, is_elsewhere, reader).await {
-                            Ok(record) => record,
-                            Err(Withheld::Blocked) => return Ok(Some(Outcome::Blocked(None))),
-                            Err(Withheld::Unknown(error)) => return Err(error.into()),
-                            Err(Withheld::Hidden) => {
-                                let what = "the record of this capture is not there";
-                                let missing = LoadError::Missing(what.to_owned());
-                                self.tried.add(Some(&capture), None, &missing);
-                                continue;
-                            }
-                        };
-                        return Ok(Some(Outcome::Found(Box::new(Found {
-                            row,
-                            record,
-                            source,
-                        }))));
                     }
-                    self.tried
-                        .add(Some(&capture), None, &LoadError::SelfRedirect);
+                    tied.push(row);
+                    let next = tied.pop();
+                    if let Some(outcome) = self.first_of(step, &mut tied).await? {
+                        return Ok(Some(outcome));
+                    }
+                    tied.extend(next);
+                } else if let Some(outcome) = self.first_of(step, &mut tied).await? {
+                    return Ok(Some(outcome));
+                }
+                if self.tried.rows() >= MAX_TRIES {
+                    return Ok(self.piece.take());
+                }
+                if is_end {
+                    break;
                 }
             }
         }
+        Ok(self.piece.take())
+    }
+
+    /// The first of some rows of one moment that has a record, which are taken in the order of how well they fit.
+    async fn first_of(
+        &mut self,
+        step: &Step,
+        tied: &mut Vec<Row>,
+    ) -> Result<Option<Outcome>, Failure> {
+        if tied.len() > 1 {
+            tied.sort_by_cached_key(|row| misfit(row, &self.query.url));
+        }
+        for row in tied.drain(..) {
+            if self.tried.rows() >= MAX_TRIES {
+                break;
+            }
+            if let Some(outcome) = self.of_row(step, row).await? {
+                return Ok(Some(outcome));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn of_row(&mut self, step: &Step, row: Row) -> Result<Option<Outcome>, Failure> {
+        // A query for one second names one record: a redirect among the rows is that record, and is not skipped.
+        let names_one_moment = self.query.from.is_some() && self.query.from == self.query.to;
+        if self.collection.gate.blocks_record(&row) {
+            return Ok(Some(Outcome::Blocked(None)));
+        }
+        let Ok(capture) = Capture::of(&row) else {
+            let unfit = LoadError::Unfit("the row is not valid".to_owned());
+            self.tried.add(None, None, &unfit);
+            return Ok(None);
+        };
+        let Some(record) = self.load(step, &capture).await else {
+            return Ok(None);
+        };
+        if !names_one_moment && capture.sends_on_to_itself(&record) {
+            self.tried
+                .add(Some(&capture), None, &LoadError::SelfRedirect);
+            return Ok(None);
+        }
+        let is_fit = self
+            .range
+            .is_none_or(|range| range.is_begun_by(&record.head));
+        let source = record.source.clone().unwrap_or(capture.source.clone());
+        let is_elsewhere = capture.is_live() || capture.upstream.is_some();
+        let (gate, reader) = (&self.collection.gate, Reader::of(self.query));
+        let record = match gate.release(record, &row, is_elsewhere, reader).await {
+            Ok(record) => record,
+            Err(Withheld::Blocked) => return Ok(Some(Outcome::Blocked(None))),
+            Err(Withheld::Unknown(error)) => return Err(error.into()),
+            Err(Withheld::Hidden) => {
+                let what = "the record of this capture is not there";
+                let missing = LoadError::Missing(what.to_owned());
+                self.tried.add(Some(&capture), None, &missing);
+                return Ok(None);
+            }
+        };
+        let found = Outcome::Found(Box::new(Found {
+            row,
+            record,
+            source,
+        }));
+        if is_fit {
+            return Ok(Some(found));
+        }
+        let other = LoadError::Missing("it is another part of the resource".to_owned());
+        self.tried.add(Some(&capture), None, &other);
+        self.piece.get_or_insert(found);
         Ok(None)
     }
 
@@ -234,7 +331,7 @@ impl RecordSearch<'_> {
     }
 
     async fn read(
-        &self,
+        &mut self,
         step: &Step,
         loader: &Loader,
         capture: &Capture,
@@ -262,6 +359,7 @@ impl RecordSearch<'_> {
                 point: self.query.point.as_deref(),
                 tag_filters: &[],
             },
+            budget: &self.budget,
         };
         let resolve: BoxFuture<'_, _> = Box::pin(originals.resolve(capture, stored));
         resolve.await

@@ -1,7 +1,7 @@
 //! The record that a search found, or what was tried, as an answer.
 
 use futures_util::stream::{self, StreamExt};
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue, IF_RANGE, RANGE};
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -12,6 +12,7 @@ use super::{
 };
 use crate::group::{Report, ascii};
 use crate::reason::Reason;
+use crate::resource::byte_range::ByteRange;
 use crate::resource::client_request::ClientRequest;
 use crate::resource::record::Record;
 use crate::resource::{self, Attempts, Found, Outcome};
@@ -44,7 +45,11 @@ pub(super) async fn answer(
         Ok(query) => query,
         Err(failure) => return refusal(&failure),
     };
-    let search = resource::search(federation, collection, &query, &request).await;
+    let range = headers.get(RANGE).filter(|_| form == Form::Replay);
+    // A capture has no validator of its own, so that none that a client has can be the right one.
+    let range = range.filter(|_| !headers.contains_key(IF_RANGE));
+    let range = range.and_then(|range| ByteRange::parse(range.as_bytes()));
+    let search = resource::search(federation, collection, &query, &request, range).await;
     let report = search.report;
     let response = match search.outcome {
         Outcome::Found(found) => {
@@ -53,7 +58,7 @@ pub(super) async fn answer(
             match form {
                 Form::Record if query.compress => compressed(present(*found, &base_url)),
                 Form::Record => present(*found, &base_url),
-                Form::Replay => replay::response(found.record, &found.source, &base_url)
+                Form::Replay => replay::response(found.record, &found.source, &base_url, range)
                     .await
                     .unwrap_or_else(|error| {
                         tracing::info!(%error, "a record cannot be replayed");
@@ -147,7 +152,7 @@ fn shown(row: &Row, record: &Record) -> Vec<u8> {
     [row.urlkey(), b" ", timestamp, b" ", ascii(&json).as_bytes()].concat()
 }
 
-/// The answer without a record: 404, or 504 after a timeout. Caches must not keep it if there are rows.
+/// The answer without a record: 404, or 504 after a timeout and 503 after the limit of a search. Caches must not keep it if there are rows.
 fn not_found(tried: &Attempts, url: &str, report: &Report) -> Response<Body> {
     let errors = report.reasons().into_iter();
     let errors = errors.map(|(name, reason)| (name.to_string(), Value::from(reason.to_string())));
@@ -161,6 +166,8 @@ fn not_found(tried: &Attempts, url: &str, report: &Report) -> Response<Body> {
     }
     let status = if tried.is_late() {
         StatusCode::GATEWAY_TIMEOUT
+    } else if tried.is_limited() {
+        StatusCode::SERVICE_UNAVAILABLE
     } else {
         StatusCode::NOT_FOUND
     };

@@ -5,12 +5,13 @@
 //! origin. The answer is sandboxed: to a browser, the page has an origin of its own, and no scripts.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use bytes::BytesMut;
 use futures_util::stream::{self, StreamExt};
 use http::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-    HeaderName, HeaderValue, LINK, LOCATION,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LINK, LOCATION,
 };
 use http::{HeaderMap, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
@@ -21,6 +22,7 @@ use super::body::{pieces, whole};
 use super::links::{BaseUrl, in_header, link, memento_link, quoted, timemap_link};
 use super::{Body, empty, message};
 use crate::gate::Released;
+use crate::resource::byte_range::{ByteRange, Piece};
 use crate::resource::captured::{Captured, Pieces, unchunked};
 use crate::resource::record::{LoadError, Record};
 use crawlspace_warc::http::{Head, MAX_HEAD};
@@ -61,7 +63,7 @@ pub(crate) fn parts(path: &str) -> Option<(&str, &str)> {
     is_moment.then_some((digits, url))
 }
 
-/// The captured response. `source` is the source that the record came from.
+/// The captured response, or the part of it that is wanted. `source` is the source that the record came from.
 ///
 /// # Errors
 /// When the record is not valid as far as it has to be read for that.
@@ -69,11 +71,12 @@ pub(super) async fn response(
     record: Released<Record>,
     source: &str,
     base_url: &BaseUrl,
+    range: Option<ByteRange>,
 ) -> Result<Response<Body>, LoadError> {
     let record = record.into_inner();
     let (date, target) = (record.date, record.target_uri.clone());
     let captured = Captured::of(record).await?;
-    let Some(status) = status(&captured) else {
+    let Some(mut status) = status(&captured) else {
         let text =
             "the capture is not an HTTP response that can be replayed: /resource has its record";
         return Ok(message(StatusCode::BAD_GATEWAY, text));
@@ -100,14 +103,21 @@ pub(super) async fn response(
     own(CONTENT_LOCATION, &memento);
     own(SOURCE, &in_header(source));
     headers.insert(CONTENT_SECURITY_POLICY, SANDBOX);
-    let reason = reason(&captured);
+    let mut reason = reason(&captured);
     let mut response = match (status.as_u16(), captured.is_chunked()) {
         (204 | 304, _) => empty(status),
         (_, true) => Response::new(plain(unchunked(captured.payload)).await),
         (_, false) => {
-            let length = HeaderValue::from(captured.length);
-            headers.insert(CONTENT_LENGTH, length);
-            Response::new(pieces(captured.payload))
+            let part = Part::of(&captured, status, range);
+            if part.status != status {
+                reason = None;
+            }
+            status = part.status;
+            part.describe(&mut headers);
+            Response::new(match part.bytes {
+                None => pieces(captured.payload),
+                Some(bytes) => pieces(between(captured.payload, bytes)),
+            })
         }
     };
     *response.status_mut() = status;
@@ -116,6 +126,108 @@ pub(super) async fn response(
     }
     response.headers_mut().extend(headers);
     Ok(response)
+}
+
+/// What of a payload is sent.
+struct Part {
+    status: StatusCode,
+    /// Its bytes in the payload; `None` for all.
+    bytes: Option<Range<u64>>,
+    length: u64,
+    /// The first and the last byte of the resource that it has, if it is not all, and the size of the resource.
+    content_range: Option<String>,
+    has_ranges: bool,
+}
+
+impl Part {
+    fn of(captured: &Captured, status: StatusCode, range: Option<ByteRange>) -> Part {
+        let head = captured.head.as_deref().unwrap_or_default();
+        let piece = Piece::of(&Head::of(head));
+        // That of a capture that was cut off is shorter than it says.
+        let piece = piece.filter(|piece| captured.length == piece.last - piece.first + 1);
+        let mut part = Part {
+            status,
+            bytes: None,
+            length: captured.length,
+            content_range: None,
+            has_ranges: true,
+        };
+        let whole = Piece {
+            first: 0,
+            last: captured.length.saturating_sub(1),
+            total: Some(captured.length),
+        };
+        let piece = match piece {
+            None if status == StatusCode::OK => whole,
+            None => {
+                part.has_ranges = false;
+                return part;
+            }
+            Some(piece) if piece.is_whole() => {
+                part.status = StatusCode::OK;
+                piece
+            }
+            Some(piece) => piece,
+        };
+        let total = piece
+            .total
+            .map_or("*".to_owned(), |total| total.to_string());
+        match range.map(|range| range.of_piece(piece)) {
+            None if piece.is_whole() || piece == whole => {}
+            None => {
+                part.content_range = Some(format!("bytes {}-{}/{total}", piece.first, piece.last))
+            }
+            Some(Some((first, last))) => {
+                part.status = StatusCode::PARTIAL_CONTENT;
+                part.content_range = Some(format!("bytes {first}-{last}/{total}"));
+                part.bytes = Some(first - piece.first..last + 1 - piece.first);
+                part.length = last - first + 1;
+            }
+            Some(None) => {
+                part.status = StatusCode::RANGE_NOT_SATISFIABLE;
+                part.content_range = Some(format!("bytes */{total}"));
+                part.bytes = Some(0..0);
+                part.length = 0;
+            }
+        }
+        part
+    }
+
+    fn describe(&self, headers: &mut HeaderMap) {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(self.length));
+        if !self.has_ranges {
+            return;
+        }
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        headers.remove(CONTENT_RANGE);
+        let content_range = self.content_range.as_deref().map(HeaderValue::from_str);
+        if let Some(Ok(content_range)) = content_range {
+            headers.insert(CONTENT_RANGE, content_range);
+        }
+    }
+}
+
+/// Some of the bytes of a payload.
+fn between(payload: Pieces, bytes: Range<u64>) -> Pieces {
+    let some = stream::unfold((payload, bytes), |(mut payload, mut bytes)| async move {
+        while !bytes.is_empty() {
+            let mut piece = match payload.next().await? {
+                Ok(piece) => piece,
+                Err(error) => return Some((Err(error), (payload, 0..0))),
+            };
+            let size = piece.len() as u64;
+            let skipped = bytes.start.min(size);
+            let taken = bytes.end.min(size) - skipped;
+            bytes = bytes.start - skipped..bytes.end - size.min(bytes.end);
+            let within = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+            let piece = piece.split_off(within(skipped)).split_to(within(taken));
+            if !piece.is_empty() {
+                return Some((Ok(piece), (payload, bytes)));
+            }
+        }
+        None
+    });
+    some.boxed()
 }
 
 /// The status, if it is one that a request can be answered with.

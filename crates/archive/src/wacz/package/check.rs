@@ -192,8 +192,16 @@ pub fn check(known: &[Known], options: &Options, mut progress: impl FnMut(&str))
         }
         progress(&known.location.to_string());
         let opened = Wacz::open(&known.location, options);
-        match opened.and_then(|wacz| Ok((wacz.size(), requires(&wacz)?))) {
-            Ok((size, required)) => {
+        let about = opened.and_then(|wacz| Ok((wacz.size(), requires(&wacz)?, has_index(&wacz))));
+        match about {
+            Ok((size, required, has_index)) => {
+                if !has_index {
+                    let what = format!(
+                        "{}: it has no index, so that nothing in it is found",
+                        known.location
+                    );
+                    report.errors.push(what);
+                }
                 set.add(known.clone(), size);
                 needed.push(required);
             }
@@ -251,6 +259,12 @@ pub fn check(known: &[Known], options: &Options, mut progress: impl FnMut(&str))
     }
     report.complete = report.errors.is_empty() && !incomplete.contains(&true);
     report
+}
+
+/// Returns whether a package has an index, unless it consists of other packages.
+fn has_index(wacz: &Wacz) -> bool {
+    let is_package = |(name, _): (&str, bool)| name.to_ascii_lowercase().ends_with(".wacz");
+    !wacz.indexes().is_empty() || wacz.members().any(is_package)
 }
 
 /// Those of which one can get to one of the marked ones.

@@ -286,8 +286,15 @@ impl Blocks {
             let begin = first_from(text, &self.from);
             let lines = text.strip_suffix(b"\n").unwrap_or(text);
             let last = memchr::memrchr(b'\n', lines).map_or(0, |feed| feed + 1);
-            let is_behind = !self.to.is_empty() && lines[last..] >= self.to[..];
-            return (text.slice(begin..), begin > 0, is_behind);
+            let is_after = |line: &[u8]| !self.to.is_empty() && line >= &self.to[..];
+            let is_behind = is_after(&lines[last..]);
+            // Where the span has lines, what follows them shows that other spans have none.
+            let end = if is_after(&text[begin..]) {
+                begin
+            } else {
+                text.len()
+            };
+            return (text.slice(begin..end), begin > 0, is_behind);
         }
         let end = match &self.to[..] {
             b"" => text.len(),

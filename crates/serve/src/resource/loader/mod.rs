@@ -18,6 +18,7 @@ use super::capture::{Extent, is_name};
 use super::input::Input;
 use super::open_files::OpenFiles;
 use super::record::LoadError;
+use super::revisit::InVain;
 use super::stored::Stored;
 use crate::config::Loader;
 use crate::packages::Packages;
@@ -44,6 +45,8 @@ pub(super) struct Archives {
     redis_indexes: Pool<String, RedisIndex>,
     packages: Arc<Packages>,
     limits: Limits,
+    /// Searches for originals of revisits that were in vain.
+    pub(super) in_vain: InVain,
 }
 
 /// Where a file is.
@@ -85,6 +88,7 @@ impl Archives {
             path_indexes: Pool::default(),
             redis_indexes: Pool::default(),
             packages,
+            in_vain: InVain::default(),
             limits: Limits {
                 // A record may be of any size, and its client as slow as it is allowed to be.
                 bytes: u64::MAX,

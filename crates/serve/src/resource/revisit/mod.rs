@@ -1,5 +1,6 @@
 //! Revisits: captures whose payload is in another record.
 
+mod budget;
 mod response;
 
 use std::sync::Arc;
@@ -11,10 +12,11 @@ use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
 
+pub(super) use self::budget::{Budget, InVain};
 use self::response::{REFERENCES, of_nothing, with_payload};
 use super::capture::{Capture, Extent};
 use super::client_request::ClientRequest;
-use super::digest::{self, Algorithm, Digest};
+use super::digest::Digest;
 use super::input::Input;
 use super::live;
 use super::loader::Archives;
@@ -40,10 +42,8 @@ use crawlspace_warc::{Header, end_of_header};
 
 /// Timeout of the search for the original of a revisit.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum number of captures tried for the original of a revisit.
-const MAX_TRIES: usize = 20;
-/// Maximum number of rows read to find the original of a revisit.
-const MAX_ROWS: usize = 2000;
+/// Part of the name of the profile of a revisit whose server said that nothing has changed (ISO 28500, section 6.7.3).
+const UNMODIFIED: &[u8] = b"server-not-modified";
 
 /// Where originals are looked for.
 pub(super) struct Originals<'a> {
@@ -57,6 +57,8 @@ pub(super) struct Originals<'a> {
     pub loaders: &'a [Loader],
     /// Who asks.
     pub reader: Reader<'a>,
+    /// How much the request may cost yet.
+    pub budget: &'a Budget,
 }
 
 /// What is known of a revisit.
@@ -64,6 +66,9 @@ struct Revisit<'a> {
     capture: &'a Capture,
     header: &'a Header,
     digest: Option<Digest>,
+    /// The server has said that what it sent before is still valid: its original is of the same URL, and need not have
+    /// the same digest.
+    is_unmodified: bool,
 }
 
 /// The record that has the payload.
@@ -81,6 +86,8 @@ struct Wanted {
     exact: Option<Timestamp>,
     /// Marks an answer to a request with a body, which is a part of its key.
     sent: bool,
+    /// Whatever was captured last counts, since nothing had changed.
+    is_unmodified: bool,
 }
 
 impl Originals<'_> {
@@ -96,17 +103,24 @@ impl Originals<'_> {
         // A record on its way cannot be shared between threads, its header can.
         let header = revisit.header().clone();
         let stated = revisit.stated_digest().cloned();
+        let status = Head::of(revisit.http_head()).status();
+        let profile = header.get("WARC-Profile").unwrap_or_default();
+        let is_unmodified =
+            memchr::memmem::find(profile, UNMODIFIED).is_some() || status == Some(304);
+        let digest = stated.or_else(|| Digest::parse(capture.digest.as_bytes()));
+        let is_of_nothing = digest.as_ref().is_some_and(Digest::is_of_nothing);
         let known = Revisit {
             capture,
             header: &header,
-            digest: stated.or_else(|| Digest::parse(capture.digest.as_bytes())),
+            // That of an answer without a payload says nothing about the page.
+            digest: digest.filter(|_| !(is_unmodified && is_of_nothing)),
+            is_unmodified,
         };
-        if known.digest.as_ref() == Some(&digest::of(Algorithm::Sha1, b"")) {
+        if is_of_nothing && !is_unmodified {
             let may_name = self.may_name(&header).await;
             return of_nothing(&revisit, may_name);
         }
         // Nobody reads the payload of a redirect, so that it is not looked for everywhere.
-        let status = Head::of(revisit.http_head()).status();
         let is_redirect = matches!(status, Some(300..=303 | 305..=399));
         let most = if is_redirect { 1 } else { usize::MAX };
         match timeout(TIMEOUT, self.original(&known, most)).await {
@@ -125,7 +139,29 @@ impl Originals<'_> {
         }
     }
 
+    /// Searches the original, unless that was in vain a moment ago.
     async fn original(&self, revisit: &Revisit<'_>, most: usize) -> Result<Original, LoadError> {
+        let extent = revisit.capture.extent.as_ref();
+        let collection = self.collections.first();
+        let search = extent.zip(collection).map(|(extent, collection)| {
+            let point = self.reader.point.unwrap_or_default();
+            let (file, offset, package) = (&extent.filename, extent.offset, extent.package);
+            format!("{} {point} {package} {offset} {file}", collection.name)
+        });
+        let in_vain = &self.archives.in_vain;
+        if let Some(error) = search.as_ref().and_then(|search| in_vain.get(search)) {
+            return Err(error);
+        }
+        let found = self.search(revisit, most).await;
+        if let (Err(error @ (LoadError::Missing(_) | LoadError::Limit(_))), Some(search)) =
+            (&found, search)
+        {
+            in_vain.add(search, error.clone());
+        }
+        found
+    }
+
+    async fn search(&self, revisit: &Revisit<'_>, most: usize) -> Result<Original, LoadError> {
         let mut failed =
             LoadError::Missing("the original of the revisit is not in any index".to_owned());
         let collection = self
@@ -149,36 +185,29 @@ impl Originals<'_> {
         let own_date = revisit.header.moment();
         let own = revisit.header.uri().unwrap_or_default();
         let mut lookups = Vec::new();
-        if let Some(uri) = refers_to {
-            lookups.push(Wanted {
-                uri,
-                closest: date.or(own_date),
-                exact: date,
-                sent: false,
-            });
+        if let Some(uri) = refers_to.clone() {
+            lookups.push(Wanted::of(uri, date.or(own_date), date));
         }
         // Without a digest there is no telling which of the captures of the same URL it is.
         if revisit.digest.is_some() && lookups.first().is_none_or(|first| first.uri != own) {
-            lookups.push(Wanted {
-                uri: own,
-                closest: own_date,
-                exact: None,
-                sent: false,
-            });
+            lookups.push(Wanted::of(own.clone(), own_date, None));
         }
         // A payload that answered a request with a body comes again in answers to others.
         if let (Some(first), Some(_), Some(_)) = (lookups.first(), date, &revisit.digest) {
             lookups.push(Wanted {
-                uri: first.uri.clone(),
-                closest: date,
-                exact: date,
                 sent: true,
+                ..Wanted::of(first.uri.clone(), date, date)
             });
         }
-        let mut tries = MAX_TRIES;
+        if revisit.is_unmodified {
+            lookups.push(Wanted {
+                is_unmodified: true,
+                ..Wanted::of(refers_to.unwrap_or(own), date.or(own_date), None)
+            });
+        }
         for (number, collection) in self.collections.iter().take(most).enumerate() {
             for lookup in &lookups {
-                match self.look_up(collection, lookup, revisit, &mut tries).await {
+                match self.look_up(collection, lookup, revisit).await {
                     Ok(Some(original)) => return Ok(original),
                     Ok(None) => {}
                     Err(error) => failed = error,
@@ -187,16 +216,13 @@ impl Originals<'_> {
             if number > 0 {
                 continue;
             }
-            match self
-                .elsewhere(collection, &lookups, revisit, &mut tries)
-                .await
-            {
+            match self.elsewhere(collection, &lookups, revisit).await {
                 Ok(Some(original)) => return Ok(original),
                 Ok(None) => {}
                 Err(error) => failed = error,
             }
         }
-        Err(match failed {
+        Err(match self.budget.limit().unwrap_or(failed) {
             LoadError::Missing(what) | LoadError::Record(what) => {
                 LoadError::Missing(format!("the original of the revisit: {what}"))
             }
@@ -211,7 +237,6 @@ impl Originals<'_> {
         collection: &Arc<Collection>,
         lookups: &[Wanted],
         revisit: &Revisit<'_>,
-        tries: &mut usize,
     ) -> Result<Option<Original>, LoadError> {
         let located = match (&collection.originals, &revisit.digest) {
             (Some(index), Some(digest)) => {
@@ -230,15 +255,10 @@ impl Originals<'_> {
             let text = |bytes: Vec<u8>| String::from_utf8(bytes).ok();
             let date = date_of(&located.original.date);
             file = located.filename.and_then(text);
-            of_index = text(located.original.url).map(|uri| Wanted {
-                uri,
-                closest: date,
-                exact: date,
-                sent: false,
-            });
+            of_index = text(located.original.url).map(|uri| Wanted::of(uri, date, date));
         }
         if let Some(wanted) = &of_index {
-            match self.look_up(collection, wanted, revisit, tries).await {
+            match self.look_up(collection, wanted, revisit).await {
                 Ok(Some(original)) => return Ok(Some(original)),
                 Ok(None) => {}
                 Err(error) => failed = Some(error),
@@ -257,7 +277,7 @@ impl Originals<'_> {
         let beside = self.archives.beside(self.loaders, filename, &others, name);
         for (package, size) in beside.await {
             for wanted in of_index.iter().chain(lookups) {
-                match self.look_into(&package, size, wanted, revisit, tries).await {
+                match self.look_into(&package, size, wanted, revisit).await {
                     Ok(Some(original)) => return Ok(Some(original)),
                     Ok(None) => {}
                     Err(error) => failed = Some(error),
@@ -274,7 +294,6 @@ impl Originals<'_> {
         size: Option<u64>,
         wanted: &Wanted,
         revisit: &Revisit<'_>,
-        tries: &mut usize,
     ) -> Result<Option<Original>, LoadError> {
         let packages = self.archives.packages(location);
         let name: Arc<str> = location.name().into();
@@ -305,7 +324,7 @@ impl Originals<'_> {
         let rows = source.rows(Arc::new(lookup)).await?.batches;
         let mut rows = rows.map(|batch| batch.ok()).boxed();
         let loaders = [Loader::Packages(location.clone())];
-        self.first_of(&mut rows, &loaders, &name, wanted, revisit, tries)
+        self.first_of(&mut rows, &loaders, &name, wanted, revisit)
             .await
     }
 
@@ -315,7 +334,6 @@ impl Originals<'_> {
         collection: &Collection,
         wanted: &Wanted,
         revisit: &Revisit<'_>,
-        tries: &mut usize,
     ) -> Result<Option<Original>, LoadError> {
         let is_own = self
             .collections
@@ -348,7 +366,7 @@ impl Originals<'_> {
             let mut rows = rows.map(Some).boxed();
             let (loaders, name) = (&step.resource, &collection.name);
             match self
-                .first_of(&mut rows, loaders, name, wanted, revisit, tries)
+                .first_of(&mut rows, loaders, name, wanted, revisit)
                 .await
             {
                 Ok(Some(original)) => return Ok(Some(original)),
@@ -367,48 +385,65 @@ impl Originals<'_> {
         collection: &str,
         wanted: &Wanted,
         revisit: &Revisit<'_>,
-        tries: &mut usize,
     ) -> Result<Option<Original>, LoadError> {
-        let (mut seen, mut failed) = (0, None);
-        while let Some(Some(batch)) = rows.next().await {
+        let mut failed = None;
+        // The last one before, if the one that is named by its identifier is not found.
+        let mut last = None;
+        let id = revisit.header.get("WARC-Refers-To");
+        let named = id.filter(|id| wanted.is_unmodified && !id.is_empty());
+        'rows: while let Some(Some(batch)) = rows.next().await {
             for row in &batch {
+                if !self.budget.take_row() {
+                    break 'rows;
+                }
+                // Most captures of a page that never changes: as good as never there is anything to parse.
+                if memchr::memmem::find(row.json(), b"\"warc/revisit\"").is_some() {
+                    continue;
+                }
                 let Ok(candidate) = Capture::of(row) else {
                     continue;
                 };
                 let is_sent = memchr::memmem::find(row.urlkey(), b"__wb_method=").is_some();
-                if wanted.sent && !is_sent || !revisit.may_be_of(&candidate, wanted.exact) {
+                if wanted.sent && !is_sent || !revisit.may_be_of(&candidate, wanted) {
                     continue;
                 }
                 let Some(may_be_named) = self.may_lend(row).await else {
                     continue;
                 };
-                if *tries == 0 {
-                    return failed.map_or(Ok(None), Err);
+                if !self.budget.take_try() {
+                    break 'rows;
                 }
-                *tries -= 1;
                 let loaded = match &candidate.extent {
                     Some(extent) => {
-                        self.load(loaders, extent, collection, revisit, Some(&candidate))
-                            .await
+                        let accept = |stored: &Stored| {
+                            candidate.agrees_with(stored.header())?;
+                            revisit.accepts(stored, wanted.is_unmodified)
+                        };
+                        self.load(loaders, extent, collection, &accept).await
                     }
                     None => self.fetch(&candidate, loaders, revisit).await,
                 };
                 match loaded {
                     Ok(stored) => {
-                        return Ok(Some(Original {
+                        let is_named =
+                            named.is_none_or(|id| stored.header().record_id() == Some(id));
+                        let original = Original {
                             stored,
                             may_be_named,
-                        }));
+                        };
+                        if is_named {
+                            return Ok(Some(original));
+                        }
+                        last.get_or_insert(original);
                     }
                     Err(error) => failed = Some(error),
                 }
             }
-            seen += batch.len();
-            if seen > MAX_ROWS {
-                break;
-            }
         }
-        failed.map_or(Ok(None), Err)
+        match last {
+            Some(last) => Ok(Some(last)),
+            None => failed.map_or(Ok(None), Err),
+        }
     }
 
     /// Whether the collection of the revisit lends the payload of a capture, wherever that is found, and lets it be named.
@@ -439,9 +474,8 @@ impl Originals<'_> {
         collection: &str,
         revisit: &Revisit<'_>,
     ) -> Result<Original, LoadError> {
-        let stored = self
-            .load(self.loaders, extent, collection, revisit, None)
-            .await?;
+        let accept = |stored: &Stored| revisit.accepts(stored, false);
+        let stored = self.load(self.loaders, extent, collection, &accept).await?;
         let header = stored.header();
         let uri = header.uri().unwrap_or_default();
         let row = row_of(&uri, header.moment(), Some(extent));
@@ -465,22 +499,11 @@ impl Originals<'_> {
         loaders: &[Loader],
         extent: &Extent,
         collection: &str,
-        revisit: &Revisit<'_>,
-        candidate: Option<&Capture>,
+        accept: &(dyn Fn(&Stored) -> Result<(), LoadError> + Sync),
     ) -> Result<Stored, LoadError> {
-        let accept = |stored: &Stored| {
-            if let Some(candidate) = candidate {
-                candidate.agrees_with(stored.header())?;
-            }
-            revisit.accepts(stored)
-        };
         let mut failed = no_loader();
         for loader in loaders.iter().filter(|loader| **loader != Loader::Live) {
-            match self
-                .archives
-                .load(loader, extent, collection, &accept)
-                .await
-            {
+            match self.archives.load(loader, extent, collection, accept).await {
                 Ok(stored) => {
                     if let Some(own) = self.collections.first() {
                         note(own, extent, stored.deviations());
@@ -510,12 +533,22 @@ impl Originals<'_> {
         let stored = Stored::read(input, b"").await?;
         // Another archive may have answered with another moment, or another URL.
         candidate.agrees_with(stored.header())?;
-        revisit.accepts(&stored)?;
+        revisit.accepts(&stored, false)?;
         Ok(stored)
     }
 }
 
 impl Wanted {
+    fn of(uri: String, closest: Option<Timestamp>, exact: Option<Timestamp>) -> Wanted {
+        Wanted {
+            uri,
+            closest,
+            exact,
+            sent: false,
+            is_unmodified: false,
+        }
+    }
+
     fn query(&self, revisit: &Revisit<'_>) -> Result<Query, LoadError> {
         let unfit = |bad: BadQuery| LoadError::Unfit(bad.to_string());
         let mut query = Query::of_url(&self.uri).map_err(unfit)?;
@@ -536,6 +569,9 @@ impl Wanted {
             query.aliases = Arc::new(Aliases::of_row(&self.uri, key, method, body));
         }
         query.order = Order::Closest(self.closest.unwrap_or_else(Timestamp::now));
+        if self.is_unmodified {
+            query.to = self.closest;
+        }
         Ok(query)
     }
 }
@@ -604,27 +640,32 @@ impl Revisit<'_> {
     }
 
     /// Whether a capture may be the original.
-    fn may_be_of(&self, candidate: &Capture, exact: Option<Timestamp>) -> bool {
+    fn may_be_of(&self, candidate: &Capture, wanted: &Wanted) -> bool {
         // The live web has no originals, but what is there now.
         let is_stored = candidate.extent.is_some()
             || candidate.upstream.is_some()
             || candidate.is_live() && candidate.source_type != "live";
+        let is_itself = candidate.extent.is_some() && self.capture.extent == candidate.extent;
+        if wanted.is_unmodified {
+            // Only what was sent with a payload can go on being valid.
+            let was_sent = candidate.status.is_empty() || candidate.status.starts_with('2');
+            return is_stored && was_sent && !is_itself;
+        }
         let same_digest = self
             .digest
             .as_ref()
             .is_none_or(|digest| candidate.may_have(digest));
         // Without digests, only what the revisit names is its original.
         let is_sure = self.digest.is_some() && !candidate.digest.is_empty()
-            || exact.is_some_and(|exact| {
+            || wanted.exact.is_some_and(|exact| {
                 Timestamp::earliest(candidate.timestamp.as_bytes()) == Some(exact)
             });
-        let is_itself = candidate.extent.is_some() && self.capture.extent == candidate.extent;
         let is_revisit = candidate.mime == "warc/revisit";
         is_stored && same_digest && is_sure && !is_itself && !is_revisit
     }
 
-    /// Whether a record has the payload.
-    fn accepts(&self, stored: &Stored) -> Result<(), LoadError> {
+    /// Whether a record has the payload. `is_unmodified` tells that it is the one for its moment alone.
+    fn accepts(&self, stored: &Stored, is_unmodified: bool) -> Result<(), LoadError> {
         let kind = stored.header().kind();
         if kind != b"response" && kind != b"resource" {
             let what = format!(
@@ -633,7 +674,7 @@ impl Revisit<'_> {
             );
             return Err(LoadError::Record(what));
         }
-        let Some(digest) = &self.digest else {
+        let Some(digest) = self.digest.as_ref().filter(|_| !is_unmodified) else {
             return Ok(());
         };
         let same = stored.stated_digest() == Some(digest)

@@ -80,13 +80,18 @@ impl Tally {
 }
 
 impl Digests for Tally {
-    fn digest(&self, length: u64, algorithm: Algorithm, part: Part) -> Option<Digest> {
-        let more = usize::try_from(length.checked_sub(self.length)?).ok()?;
+    fn has(&self, length: u64, digest: &Digest, part: Part) -> bool {
+        let wanted = (digest.algorithm, part);
+        let more = length.checked_sub(self.length).map(usize::try_from);
+        let more = more.and_then(|more| self.last.get(..more.ok()?));
         let mut digesters = self.digesters.iter();
-        let (.., digester) = digesters.find(|(known, of, _)| (*known, *of) == (algorithm, part))?;
+        let digester = digesters.find(|(algorithm, part, _)| (*algorithm, *part) == wanted);
+        let (Some(more), Some((.., digester))) = (more, digester) else {
+            return false;
+        };
         let mut digester = digester.clone();
-        digester.update(self.last.get(..more)?);
-        Some(digester.finish())
+        digester.update(more);
+        digester.finish() == *digest
     }
 }
 

@@ -411,16 +411,24 @@ struct InMemory<'a> {
 }
 
 impl Digests for InMemory<'_> {
-    fn digest(&self, length: u64, algorithm: digest::Algorithm, part: Part) -> Option<Digest> {
-        let block = self.block.get(..usize::try_from(length).ok()?)?;
+    fn has(&self, length: u64, digest: &Digest, part: Part) -> bool {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let Some(block) = self.block.get(..length) else {
+            return false;
+        };
+        let is_of = |bytes: &[u8]| digest::of(digest.algorithm, bytes) == *digest;
         let payload = block.get(self.http_head..).unwrap_or_default();
         match part {
-            Part::Block => Some(digest::of(algorithm, block)),
-            Part::Payload => Some(digest::of(algorithm, payload)),
-            Part::Unchunked => {
-                let is_chunked = Head::of(&block[..block.len() - payload.len()]).is_chunked();
-                let plain = is_chunked.then(|| unchunked(payload)).flatten()?;
-                Some(digest::of(algorithm, &plain))
+            Part::Block => is_of(block),
+            Part::Payload => is_of(payload),
+            Part::OtherPayload => {
+                let interim = http::interim_heads(block);
+                let end = http::end_of_head(&block[interim..]).filter(|_| interim > 0);
+                let (head, payload) =
+                    block.split_at(end.map_or(self.http_head.min(length), |end| interim + end));
+                let is_chunked = Head::of(&head[interim..]).is_chunked();
+                let plain = is_chunked.then(|| unchunked(payload)).flatten();
+                interim > 0 && is_of(payload) || plain.is_some_and(|plain| is_of(&plain))
             }
         }
     }

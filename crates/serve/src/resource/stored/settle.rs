@@ -3,7 +3,7 @@
 //! Real files have lengths that are off by a few bytes, digests that stand in each other's place, and digests of what a
 //! tool rewrote later. What one right digest proves is served; what contradicts all of them is not.
 
-use crate::resource::digest::{Algorithm, Digest};
+use crate::resource::digest::Digest;
 use crawlspace_warc::http::Head;
 use crawlspace_warc::{Deviation, Deviations, END, Ending, decimal};
 
@@ -56,14 +56,15 @@ pub(super) enum Part {
     Block,
     /// What follows the HTTP header.
     Payload,
-    /// The payload without its chunks, which ISO 28500 counts as no part of it.
-    Unchunked,
+    /// The payload as others have it: without its chunks, which ISO 28500 counts as no part of it, or what follows the last of
+    /// several HTTP headers.
+    OtherPayload,
 }
 
-/// Digests of the first `length` bytes of a block; `None` of parts that it does not have.
+/// Digests of the first `length` bytes of a block.
 pub(super) trait Digests {
-    /// The digest of a part.
-    fn digest(&self, length: u64, algorithm: Algorithm, part: Part) -> Option<Digest>;
+    /// Returns whether a part has this digest.
+    fn has(&self, length: u64, digest: &Digest, part: Part) -> bool;
 }
 
 /// Why a record is not served.
@@ -189,22 +190,19 @@ impl Stated {
                 let Some(stated) = stated else {
                     continue;
                 };
-                let is_of = |part| {
-                    let digest = digests.digest(length, stated.algorithm, part);
-                    digest.is_some_and(|digest| digest == *stated)
-                };
+                let is_of = |part| digests.has(length, stated, part);
                 if is_of(own) {
                     is_proven = true;
                     continue;
                 }
                 *wrong = Some(name);
-                if own == Part::Payload && is_of(Part::Unchunked) {
+                if own == Part::Payload && is_of(Part::OtherPayload) {
                     // Most tools take it so.
                     is_proven = true;
                     continue;
                 }
                 deviations.add(deviation);
-                let is_of_another = [Part::Block, Part::Payload, Part::Unchunked]
+                let is_of_another = [Part::Block, Part::Payload, Part::OtherPayload]
                     .into_iter()
                     .any(is_of);
                 is_proven |= is_of_another;

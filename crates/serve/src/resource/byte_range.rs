@@ -1,0 +1,168 @@
+//! Parts of a resource: what a client asks for, and what a capture has (RFC 9110, section 14).
+
+use crawlspace_warc::http::Head;
+use crawlspace_warc::{decimal, end_of_header};
+
+/// The part of a resource that a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ByteRange {
+    /// From one byte on, to another one, which is a part of it, or to the end.
+    From(u64, Option<u64>),
+    /// The last bytes.
+    Last(u64),
+}
+
+/// The part of a resource that is in a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Its first byte.
+    pub first: u64,
+    /// Its last byte.
+    pub last: u64,
+    /// The size of the resource in bytes, where it is known.
+    pub total: Option<u64>,
+}
+
+impl ByteRange {
+    /// Parses the field `Range`. `None` when it asks for several parts, or in another unit, or is invalid: then a server
+    /// answers with everything.
+    pub(crate) fn parse(text: &[u8]) -> Option<ByteRange> {
+        let (unit, range) = text.split_at_checked(b"bytes=".len())?;
+        if !unit.eq_ignore_ascii_case(b"bytes=") {
+            return None;
+        }
+        let range = range.trim_ascii();
+        let dash = memchr::memchr(b'-', range)?;
+        match (&range[..dash], &range[dash + 1..]) {
+            (b"", last) => Some(ByteRange::Last(decimal(last)?)),
+            (first, b"") => Some(ByteRange::From(decimal(first)?, None)),
+            (first, last) => {
+                let (first, last) = (decimal(first)?, decimal(last)?);
+                (first <= last).then_some(ByteRange::From(first, Some(last)))
+            }
+        }
+    }
+
+    /// Returns the first and the last byte of it in a resource of that size. `None` when it has none of these bytes.
+    pub(crate) fn within(self, total: u64) -> Option<(u64, u64)> {
+        let end = total.checked_sub(1)?;
+        match self {
+            ByteRange::From(first, last) if first <= end => {
+                Some((first, last.unwrap_or(end).min(end)))
+            }
+            ByteRange::Last(count @ 1..) => Some((total.saturating_sub(count), end)),
+            _ => None,
+        }
+    }
+
+    /// Returns the first and the last byte of it that a piece has, if it begins there.
+    pub(crate) fn of_piece(self, piece: Piece) -> Option<(u64, u64)> {
+        let (first, last) = match (self, piece.total) {
+            (_, Some(total)) => self.within(total)?,
+            (ByteRange::From(first, last), None) => (first, last.unwrap_or(u64::MAX)),
+            (ByteRange::Last(_), None) => return None,
+        };
+        (piece.first..=piece.last)
+            .contains(&first)
+            .then(|| (first, last.min(piece.last)))
+    }
+
+    /// Returns whether a record has the first byte of it, as far as its header says.
+    pub(super) fn is_begun_by(self, record: &[u8]) -> bool {
+        let block = end_of_header(record).and_then(|end| record.get(end..));
+        let piece = Piece::of(&Head::of(block.unwrap_or_default()));
+        piece.is_none_or(|piece| self.of_piece(piece).is_some())
+    }
+}
+
+impl Piece {
+    /// Returns the piece that an HTTP response has; `None` when it is no part.
+    pub(crate) fn of(head: &Head<(), &[u8]>) -> Option<Piece> {
+        if head.status() != Some(206) {
+            return None;
+        }
+        let text = head.get("Content-Range")?;
+        let (unit, rest) = text.split_at_checked(b"bytes ".len())?;
+        let slash = memchr::memchr(b'/', rest)?;
+        let (range, total) = (&rest[..slash], &rest[slash + 1..]);
+        let dash = memchr::memchr(b'-', range)?;
+        let piece = Piece {
+            first: decimal(range[..dash].trim_ascii())?,
+            last: decimal(range[dash + 1..].trim_ascii())?,
+            total: decimal(total.trim_ascii()),
+        };
+        let is_valid = unit.eq_ignore_ascii_case(b"bytes ")
+            && piece.first <= piece.last
+            && piece.total.is_none_or(|total| piece.last < total);
+        is_valid.then_some(piece)
+    }
+
+    /// Returns whether it is the whole resource.
+    pub(crate) fn is_whole(self) -> bool {
+        self.first == 0 && self.total == Some(self.last + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_what_rfc_9110_says() {
+        for (text, expected) in [
+            ("bytes=0-499", Some((0, 499))),
+            ("Bytes=500-", Some((500, 999))),
+            ("bytes=-300", Some((700, 999))),
+            ("bytes=-5000", Some((0, 999))),
+            ("bytes=900-5000", Some((900, 999))),
+            ("bytes=1000-", None),
+            ("bytes=-0", None),
+        ] {
+            let range = ByteRange::parse(text.as_bytes()).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(range.within(1000), expected, "{text}");
+            assert_eq!(range.within(0), None, "{text}");
+        }
+        for none in [
+            "",
+            "bytes=",
+            "bytes=5",
+            "bytes=5-4",
+            "bytes=0-1,3-4",
+            "items=0-1",
+            "bytes=a-b",
+        ] {
+            assert_eq!(ByteRange::parse(none.as_bytes()), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_piece_is_what_its_header_says() {
+        let piece = |range: &str| {
+            let head = format!("HTTP/1.1 206 Partial Content\r\nContent-Range: {range}\r\n\r\n");
+            Piece::of(&Head::of(head.as_bytes()))
+        };
+        let half = piece("bytes 500-999/2000").unwrap();
+        assert!(!half.is_whole() && piece("bytes 0-9/10").unwrap().is_whole());
+        for (range, expected) in [
+            ("bytes=500-", Some((500, 999))),
+            ("bytes=600-700", Some((600, 700))),
+            ("bytes=0-", None),
+            ("bytes=1000-", None),
+            ("bytes=-1500", Some((500, 999))),
+        ] {
+            let parsed = ByteRange::parse(range.as_bytes()).unwrap();
+            assert_eq!(parsed.of_piece(half), expected, "{range}");
+        }
+        let open = piece("bytes 500-999/*").unwrap();
+        assert_eq!(ByteRange::From(700, None).of_piece(open), Some((700, 999)));
+        for wrong in [
+            "",
+            "bytes */10",
+            "bytes 5-4/10",
+            "bytes 5-10/10",
+            "items 0-9/10",
+        ] {
+            assert_eq!(piece(wrong), None, "{wrong}");
+        }
+    }
+}
