@@ -289,9 +289,11 @@ fn tell(job: JobId, counts: &Counts, crawl_log: &Entry, cdx: Option<&Entry>, dra
         ("noCaptures", counts.no_captures),
         ("text", counts.text),
         ("originDuplicate", counts.duplicates),
-        ("originCdx", counts.same_date + counts.nearest),
+        ("originCdx", counts.same_date),
+        ("originNearest", counts.nearest),
         ("originLogged", counts.logged),
         ("withoutOrigin", counts.without_origin),
+        ("revisits", counts.elsewhere),
         (
             "badLines",
             counts.bad.total() + bad(crawl_log) + cdx.map_or(0, bad),
@@ -311,6 +313,12 @@ fn tell(job: JobId, counts: &Counts, crawl_log: &Entry, cdx: Option<&Entry>, dra
     if cdx.is_none() {
         draft.note(format!(
             "job {job} has no CDX: only what its crawl.log says itself tells where captures are"
+        ));
+    }
+    if counts.nearest > 0 {
+        let nearest = counts.nearest;
+        draft.note(format!(
+            "job {job}: captures with the place of a CDX row within a second, since none has theirs: {nearest}"
         ));
     }
     if counts.beyond > 0 {

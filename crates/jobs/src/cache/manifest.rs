@@ -12,7 +12,7 @@ use super::{is_absent, open_file};
 use crawlspace_archive::timestamp::Timestamp;
 
 /// The version of the form that is written. Entries of other versions are rebuilt.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// What a manifest begins with; the checksum of all that comes behind it follows.
 const BEGIN: &[u8] = b"{\n  \"checksum\": \"";
 const DIGITS: usize = 32;

@@ -9,7 +9,7 @@ mod catalogue;
 mod folder;
 mod list;
 mod listing;
-
+mod migration;
 mod name;
 mod pass;
 mod reach;
@@ -19,6 +19,7 @@ use std::io::{self, BufRead, Read};
 use std::time::Duration;
 
 use self::catalogue::Catalogue;
+pub(crate) use self::migration::Migrations;
 use super::{Error, Input, JobId, Missing, Work};
 use crawlspace_archive::wacz;
 
@@ -90,6 +91,8 @@ pub struct JobContents {
     pub cdxs: u64,
     /// The metadata files of the job, all of which were read to their ends. None means that there is no such job.
     pub files: Vec<Input>,
+    /// New places of records in archives that were compressed later.
+    pub(crate) migrations: Migrations,
     /// Other jobs that records in these files are of, by the `jobid=` in their URLs: the first 16 that come.
     pub others: BTreeSet<JobId>,
     /// What people should know: files that were skipped because another one has their name, for example.

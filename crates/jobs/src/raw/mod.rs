@@ -248,7 +248,7 @@ impl RawCaches {
             for note in &found.notes {
                 draft.note(note.clone());
             }
-            lines.write(draft)
+            lines.write(job, &found.migrations, draft)
         };
         self.cache(kind).build(&job, &lock, work, build).map(Ok)
     }

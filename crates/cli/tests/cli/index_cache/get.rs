@@ -291,3 +291,40 @@ fn rebuilding_takes_what_the_archive_has_now() {
     assert!(lines("--rebuild") < before);
     assert!(lines("") < before);
 }
+
+/// Of some lines the CDX has no record, or only one that is near.
+#[test]
+fn how_many_places_are_near_or_of_revisits_is_told() {
+    let stage = Stage::of([]);
+    let line = |name: &str, second: u32, notes: &str| {
+        format!(
+            "2013-05-22T08:20:30.000Z   200        100 http://example.org/{name}.png LL http://example.org/ image/png \
+             #001 201305220820{second:02}000+5 sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A - {notes}\n"
+        )
+    };
+    let json = r#"{"warcFilename":"7-2.warc.gz","warcFileOffset":5}"#;
+    let crawl_log = [
+        line("a", 1, "-"),
+        line("b", 1, "-"),
+        line("c", 1, &format!("duplicate:digest {json}")),
+        line("d", 1, "duplicate:server-not-modified"),
+    ]
+    .concat();
+    let cdx = "http://example.org/a.png 10.0.0.1 20130522082002 image/png 100 7-1.warc.gz 333\n\
+               http://example.org/b.png 10.0.0.1 20130522082003 image/png 100 7-1.warc.gz 444\n";
+    stage.add_of(7, crawl_log.as_bytes(), Some(cdx.as_bytes()));
+    let got = ends(stage.get("full", "7", "--json"), 0);
+    let counts = &got.object()["counts"];
+    let count = |name: &str| counts[name].as_u64().unwrap();
+    assert_eq!((count("originNearest"), count("originCdx")), (1, 0));
+    assert_eq!((count("revisits"), count("withoutOrigin")), (2, 3));
+    assert_contains(
+        &got.errors,
+        "job 7: captures with the place of a CDX row within a second, since none has theirs: 1",
+    );
+    let text = ends(stage.get("full", "7", ""), 0).out;
+    assert_contains(&text, "nearest            1  ");
+    assert_contains(&text, "revisits           2  ");
+    let look = stage.index("lookup --kind full --jobs 7 --url http://example.org/c.png --json");
+    assert_eq!(ends(look, 0).object()["filename"], Value::Null);
+}

@@ -1,5 +1,7 @@
 //! Sets of jobs, whole and in part.
 
+mod migration;
+
 use redis_tests::but;
 use std::collections::BTreeMap;
 use std::time::Duration;

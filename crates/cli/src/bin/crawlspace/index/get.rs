@@ -259,6 +259,23 @@ fn print(index: &Index, out: Option<&Path>) -> io::Result<()> {
     if let Some(lines) = manifest.lines() {
         table.row("lines", count(lines), "")?;
     }
+    for (row, counted, what) in [
+        (
+            "nearest",
+            "originNearest",
+            "have the place of a CDX row within a second, not of their second",
+        ),
+        (
+            "revisits",
+            "revisits",
+            "have no place: no payload was stored for them",
+        ),
+    ] {
+        let number = manifest.counts.get(counted).copied().unwrap_or(0);
+        if number > 0 {
+            table.row(row, count(number), what)?;
+        }
+    }
     table.row("bytes", count(manifest.size()), &bytes(manifest.size()))?;
     if let Some(out) = out {
         table.line(&format!("copied to {}", out.display()))?;
