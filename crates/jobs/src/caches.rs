@@ -197,27 +197,23 @@ impl IndexCaches {
     /// # Errors
     /// When there can be no index at all. A job that is missing is no error.
     pub fn get_index(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
-        match kind {
-            IndexKind::Dedup => self.dedup.get_index(jobs, work),
-            IndexKind::Full => self.full.get_index(jobs, work),
-            IndexKind::Cdx => self.cdx.get_index(jobs, work),
-        }
+        self.get(kind, jobs, false, work)
     }
 
-    /// The index over all of the jobs if it is there, without building anything.
+    /// The index over all of the jobs if it is there, and made of what there is now, without building anything.
     ///
     /// # Errors
     /// When it is there and cannot be read.
     pub fn hit(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Option<Index>, Error> {
-        let entry = self.cache(kind).hit(jobs, work)?;
-        Ok(entry.map(|entry| Index {
-            entry,
-            found: jobs.clone(),
-            missing: Vec::new(),
-        }))
+        match kind {
+            IndexKind::Dedup => self.dedup.hit(jobs, work),
+            IndexKind::Full => self.full.hit(jobs, work),
+            IndexKind::Cdx => self.cdx.hit(jobs, work),
+        }
     }
 
-    /// Builds an index anew from what the archive has now, whatever is in the cache.
+    /// Builds an index from what the archive has now, whatever is in the cache. Other indexes of these jobs are rebuilt
+    /// when somebody asks for them, if anything is different.
     ///
     /// # Errors
     /// As [`IndexCaches::get_index`].
@@ -227,19 +223,20 @@ impl IndexCaches {
         jobs: &JobSet,
         work: &Work,
     ) -> Result<Index, Error> {
-        match kind {
-            IndexKind::Dedup => self.dedup.rebuild_index(jobs, work),
-            IndexKind::Full => self.full.rebuild_index(jobs, work),
-            IndexKind::Cdx => self.cdx.rebuild_index(jobs, work),
-        }
+        self.get(kind, jobs, true, work)
     }
 
-    /// The cache of a kind of indexes.
-    pub(crate) fn cache(&self, kind: IndexKind) -> &MultiFileBasedCache {
+    fn get(
+        &self,
+        kind: IndexKind,
+        jobs: &JobSet,
+        rebuild: bool,
+        work: &Work,
+    ) -> Result<Index, Error> {
         match kind {
-            IndexKind::Dedup => self.dedup.cache(),
-            IndexKind::Full => self.full.cache(),
-            IndexKind::Cdx => self.cdx.cache(),
+            IndexKind::Dedup => self.dedup.get_index(jobs, rebuild, work),
+            IndexKind::Full => self.full.get_index(jobs, rebuild, work),
+            IndexKind::Cdx => self.cdx.get_index(jobs, rebuild, work),
         }
     }
 

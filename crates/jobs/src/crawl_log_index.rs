@@ -9,11 +9,11 @@ use std::io::BufReader;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::combine::{Holding, both, carry_over, each_job};
+use super::combine::{Holding, both, carry_over, each_job, inputs_of};
 use super::join::{Counts, Flavour, Row, rows};
-use super::raw::RawCaches;
+use super::raw::{RawCaches, older};
 use super::{
-    Combine, CombiningMultiFileBasedCache, Draft, Entry, Error, JobId, JobSet, Missing,
+    Combine, CombiningMultiFileBasedCache, Draft, Entry, Error, JobId, JobSet, Manifest, Missing,
     MultiFileBasedCache, Options, PROGRESS_INTERVAL, Prepared, Work,
 };
 use crawlspace_archive::lines::MAX_LINE;
@@ -82,34 +82,39 @@ impl<F: Flavoured> CrawlLogIndex<F> {
         work: &Work,
     ) -> Result<Result<Entry, Missing>, Error> {
         let set: JobSet = [job].into_iter().collect();
-        if !rebuild && let Some(entry) = cache.hit(&set, work)? {
-            return Ok(Ok(entry));
-        }
-        let raw = match self.raw.get_one(job, rebuild, work)? {
+        let there = cache.hit(&set, work)?.filter(|_| !rebuild);
+        let there = match there {
+            Some(there) if self.is_current(there.manifest(), work)? => return Ok(Ok(there)),
+            there => there,
+        };
+        let raw = self.raw.get_one(job, rebuild, work)?;
+        let raw = match raw.and_then(|raw| Ok((raw.crawl_log?, raw.cdx))) {
             Ok(raw) => raw,
-            Err(missing) => return Ok(Err(missing)),
+            Err(why) => {
+                let is_unreadable = matches!(why, Missing::Unreadable { .. });
+                let old = there.filter(|_| is_unreadable);
+                return Ok(old.map(|old| older(job, old, &why)).ok_or(why));
+            }
         };
-        let crawl_log = match raw.crawl_log {
-            Ok(crawl_log) => crawl_log,
-            Err(missing) => return Ok(Err(missing)),
-        };
-        let build = |draft: &mut Draft| {
-            let memory = self.memory / sharing.max(1);
-            write_segment(
-                job,
-                &crawl_log,
-                raw.cdx.as_ref().ok(),
-                F::FLAVOUR,
-                memory,
-                draft,
-                work,
-            )
-        };
-        if rebuild {
-            cache.rebuild(&set, work, build).map(Ok)
-        } else {
-            cache.cache(&set, work, build).map(Ok)
-        }
+        drop(there);
+        let (crawl_log, cdx) = raw;
+        let inputs = inputs_of([Some(&crawl_log), cdx.as_ref().ok()].into_iter().flatten());
+        let accept = |there: &Manifest| !rebuild && there.inputs == inputs;
+        cache
+            .cache_if(&set, work, &accept, |draft| {
+                inputs.iter().for_each(|input| draft.input(input.clone()));
+                let memory = self.memory / sharing.max(1);
+                write_segment(
+                    job,
+                    &crawl_log,
+                    cdx.as_ref(),
+                    F::FLAVOUR,
+                    memory,
+                    draft,
+                    work,
+                )
+            })
+            .map(Ok)
     }
 }
 
@@ -124,7 +129,7 @@ impl<F: Flavoured> Combine for CrawlLogIndex<F> {
         let mut parts = if rebuild {
             Vec::new()
         } else {
-            cache.parts_of(jobs, work)?
+            cache.parts_of(jobs, work, |part| self.is_current(part, work))?
         };
         let have: JobSet = parts
             .iter()
@@ -139,6 +144,10 @@ impl<F: Flavoured> Combine for CrawlLogIndex<F> {
         })?;
         parts.extend(segments);
         Ok(Prepared::of(parts, missing))
+    }
+
+    fn is_current(&self, manifest: &Manifest, work: &Work) -> Result<bool, Error> {
+        self.raw.is_current(manifest, work)
     }
 
     fn combine(&self, prepared: &Prepared, draft: &mut Draft, work: &Work) -> Result<(), Error> {
@@ -193,15 +202,12 @@ fn write(
 fn write_segment(
     job: JobId,
     crawl_log: &Entry,
-    cdx: Option<&Entry>,
+    cdx: Result<&Entry, &Missing>,
     flavour: Flavour,
     memory: usize,
     draft: &mut Draft,
     work: &Work,
 ) -> Result<(), Error> {
-    for raw in [Some(crawl_log), cdx].into_iter().flatten() {
-        draft.input(raw.manifest().as_input());
-    }
     let lines = counted(crawl_log, "lines");
     work.begin(&format!("job {job}: merging crawl.log and CDX"), lines);
     let mut sorting = Sorting {
@@ -214,7 +220,7 @@ fn write_segment(
         let file = File::open(entry.path()).map_err(Error::io(entry.path(), "open"))?;
         Ok(BufReader::with_capacity(256 * 1024, file))
     };
-    let cdx_lines = cdx.map(lines_of).transpose()?;
+    let cdx_lines = cdx.ok().map(lines_of).transpose()?;
     let mut take = |row: Row<'_>| sorting.push(&row);
     let crawl_log_lines = lines_of(crawl_log)?;
     let mut counts = rows(crawl_log_lines, cdx_lines, flavour, job, work, &mut take)?;
@@ -281,7 +287,13 @@ fn counted(entry: &Entry, what: &str) -> u64 {
 }
 
 /// Says in the manifest what became of the lines.
-fn tell(job: JobId, counts: &Counts, crawl_log: &Entry, cdx: Option<&Entry>, draft: &mut Draft) {
+fn tell(
+    job: JobId,
+    counts: &Counts,
+    crawl_log: &Entry,
+    cdx: Result<&Entry, &Missing>,
+    draft: &mut Draft,
+) {
     let bad = |entry| counted(entry, "badLines");
     let numbers = [
         ("lines", counts.lines),
@@ -302,7 +314,7 @@ fn tell(job: JobId, counts: &Counts, crawl_log: &Entry, cdx: Option<&Entry>, dra
     for (what, number) in numbers {
         draft.count(what, number);
     }
-    for entry in [Some(crawl_log), cdx].into_iter().flatten() {
+    for entry in [Some(crawl_log), cdx.ok()].into_iter().flatten() {
         for note in &entry.manifest().notes {
             draft.note(note.clone());
         }
@@ -310,10 +322,15 @@ fn tell(job: JobId, counts: &Counts, crawl_log: &Entry, cdx: Option<&Entry>, dra
     for example in counts.bad.examples() {
         draft.note(example.clone());
     }
-    if cdx.is_none() {
-        draft.note(format!(
-            "job {job} has no CDX: only what its crawl.log says itself tells where captures are"
-        ));
+    let without = "only what its crawl.log says itself tells where captures are";
+    match cdx {
+        Ok(_) => {}
+        Err(Missing::Unreadable { why }) => {
+            draft.note(format!(
+                "job {job}: its CDX is not used, and {without}: {why}"
+            ));
+        }
+        Err(_) => draft.note(format!("job {job} has no CDX: {without}")),
     }
     if counts.nearest > 0 {
         let nearest = counts.nearest;

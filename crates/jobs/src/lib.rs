@@ -30,6 +30,7 @@ pub mod load;
 pub mod metadata;
 mod missing;
 pub mod operations;
+mod outdated;
 mod raw;
 mod read_ahead;
 mod request;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use url::Url;
 
@@ -100,13 +100,46 @@ impl Catalogue {
             return Ok(files);
         }
         // Whoever comes while somebody looks waits for what comes of that.
-        let mut last = lock(&self.last);
-        let is_recent = last.at.is_some_and(|at| at.elapsed() < options.rescan);
-        if is_recent {
-            return match &last.failure {
-                Some(failure) => Err(again(failure)),
-                None => Ok(self.known().of(job)),
-            };
+        let last = lock(&self.last);
+        self.look_after(options.rescan, last, options, work)?;
+        Ok(self.known().of(job))
+    }
+
+    /// The files of a job as they were when one last looked.
+    pub(super) fn known_files(&self, job: JobId) -> (Vec<MetadataFile>, Vec<String>) {
+        let known = self.known().clone();
+        known.of(job)
+    }
+
+    /// Looks again if the last look is older than `age`, unless somebody looks right now.
+    ///
+    /// # Errors
+    /// As [`Catalogue::files`].
+    pub(super) fn refresh(
+        &self,
+        age: Duration,
+        options: &Options,
+        work: &Work,
+    ) -> Result<(), Error> {
+        match self.last.try_lock() {
+            Ok(last) => self.look_after(age, last, options, work),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Looks into the places, unless that was done within `age`: then the outcome is that of the last look.
+    fn look_after(
+        &self,
+        age: Duration,
+        mut last: MutexGuard<'_, LastLook>,
+        options: &Options,
+        work: &Work,
+    ) -> Result<(), Error> {
+        if last.at.is_some_and(|at| at.elapsed() < age) {
+            return last
+                .failure
+                .as_ref()
+                .map_or(Ok(()), |failure| Err(again(failure)));
         }
         // What becomes untrue while one looks has to be looked at again.
         let was_stale = self.is_stale.swap(false, Ordering::AcqRel);
@@ -120,9 +153,8 @@ impl Catalogue {
                     at: Some(Instant::now()),
                     failure: None,
                 };
-                let files = Arc::new(files);
-                *self.known() = Arc::clone(&files);
-                Ok(files.of(job))
+                *self.known() = Arc::new(files);
+                Ok(())
             }
             Err(Error::Cancelled) => Err(Error::Cancelled),
             Err(failure) => {

@@ -48,12 +48,21 @@ pub(super) fn read(
     };
     // The file is not to blame for what could not be read of it.
     work.check()?;
-    if outcome? == Whose::Ours {
-        found.files.push(Input {
+    match outcome? {
+        Whose::Ours => found.files.push(Input {
             name: file.name.clone(),
             size: seen.size,
             checksum: Some(format!("{:032x}", seen.sum.digest128())),
-        });
+        }),
+        Whose::Others => found.files_of_others.push(Input {
+            name: file.name.clone(),
+            // It was not read to its end.
+            size: match &file.location {
+                Location::File(path) => std::fs::metadata(path).map_or(0, |there| there.len()),
+                Location::Url(_) => 0,
+            },
+            checksum: None,
+        }),
     }
     Ok(())
 }

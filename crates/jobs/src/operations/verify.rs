@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::super::cache::{Eviction, evict, file_of, sum};
+use super::super::outdated::Contents;
 use super::super::{Error, Manifest, Work};
 use super::scan::{Item, scan};
 
@@ -23,6 +24,8 @@ pub struct Verified {
     pub damaged: Vec<Damage>,
     /// What has the name of an entry and neither a manifest nor a mark, so that there is nothing to compare it with.
     pub foreign: Vec<PathBuf>,
+    /// Whole entries whose parts are other ones by now: they are rebuilt when somebody asks for them.
+    pub outdated: Vec<PathBuf>,
 }
 
 /// A file that is not what its manifest says, or the manifest itself.
@@ -48,6 +51,7 @@ pub fn verify(cache_dir: &Path, remove: bool, work: &Work) -> Result<Verified, E
     let items = scan(cache_dir)?.items;
     let total = items.iter().map(Item::size).sum();
     work.begin("verifying", total);
+    let mut contents = Contents::of(cache_dir);
     for item in &items {
         let damaged = match compare(item, work)? {
             Compared::Gone => continue,
@@ -55,8 +59,11 @@ pub fn verify(cache_dir: &Path, remove: bool, work: &Work) -> Result<Verified, E
                 verified.foreign.push(item.path.clone());
                 continue;
             }
-            Compared::Whole(bytes) => {
-                verified.bytes += bytes;
+            Compared::Whole(manifest) => {
+                verified.bytes += manifest.size();
+                if !contents.are_in(&manifest) {
+                    verified.outdated.push(item.path.clone());
+                }
                 Vec::new()
             }
             Compared::Damaged(damaged) => damaged,
@@ -86,7 +93,7 @@ pub fn verify(cache_dir: &Path, remove: bool, work: &Work) -> Result<Verified, E
 enum Compared {
     Gone,
     Foreign,
-    Whole(u64),
+    Whole(Box<Manifest>),
     Damaged(Vec<(PathBuf, String)>),
 }
 
@@ -110,7 +117,7 @@ fn compare(item: &Item, work: &Work) -> Result<Compared, Error> {
             Some(Ok(manifest)) => {
                 let damaged = damages(item, &manifest, work)?;
                 if damaged.is_empty() {
-                    return Ok(Compared::Whole(manifest.size()));
+                    return Ok(Compared::Whole(Box::new(manifest)));
                 } else {
                     Compared::Damaged(damaged)
                 }

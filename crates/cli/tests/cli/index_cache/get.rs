@@ -277,19 +277,51 @@ fn a_folder_that_cannot_be_one_is_named() {
     assert_contains(&failed.errors, "/nowhere/at/all");
 }
 
+/// A metadata file of another size is seen; one that only a reader can tell is not, but for `--rebuild`.
 #[test]
-fn rebuilding_takes_what_the_archive_has_now() {
-    let stage = Stage::of([1]);
-    ends(stage.get("full", "1", ""), 0);
-    let lines = |words: &str| {
-        let answer = ends(stage.get("full", "1", &format!("{words} --json")), 0).object();
-        answer["lines"].as_u64().unwrap()
+fn an_index_is_as_new_as_the_archive() {
+    let stage = Stage::of([1, 2]);
+    let get = |kind: &str, jobs: &str, words: &str| {
+        ends(stage.get(kind, jobs, &format!("{words} --json")), 0).object()
     };
-    let before = lines("");
-    stage.add(1, 20);
-    assert_eq!(lines(""), before);
-    assert!(lines("--rebuild") < before);
-    assert!(lines("") < before);
+    let lines = |answer: Value| answer["lines"].as_u64().unwrap();
+    let outdated = || ends(stage.index("verify --json"), 0).object()["outdated"].clone();
+    for kind in ["full", "dedup", "cdx"] {
+        let before = lines(get(kind, "1,2", ""));
+        stage.add(1, 20);
+        assert!(lines(get(kind, "1,2", "")) < before, "{kind}");
+        stage.add(1, crate::index_cache::stage::LINES);
+        assert_eq!(lines(get(kind, "1,2", "")), before, "{kind}");
+    }
+    assert_eq!(outdated(), json!([]));
+
+    // In WARC files that are not packed, the size tells nothing of other types.
+    let (crawl_log, cdx) = redis_tests::harvest::logs(7, 1, 50);
+    let name = stage.metadata().join("7-metadata-1.warc");
+    let write = |log: &[u8]| {
+        redis_tests::metadata::write_metadata(&name, 7, 1, log, Some(&cdx), Form::Warc);
+    };
+    write(&crawl_log);
+    let made = get("full", "1,7", "")["made"].clone();
+    get("dedup", "7", "");
+    let other = String::from_utf8(crawl_log)
+        .unwrap()
+        .replace("image/png", "image/gif");
+    write(other.as_bytes());
+    assert_eq!(get("full", "1,7", "")["made"], made);
+    get("full", "7", "--rebuild");
+    let path = |cache: &str, name: &str| json!(stage.entry(cache, name));
+    let expected = json!([
+        path("dedupcrawllogindex", "7-cache"),
+        path("fullcrawllogindex", "1-7-cache")
+    ]);
+    assert_eq!(outdated(), expected);
+    let told = ends(stage.index("verify"), 0);
+    assert_contains(&told.out, "outdated             2");
+    assert_contains(&told.errors, "1-7-cache: what it is made of is newer");
+    get("full", "1,7", "");
+    get("dedup", "7", "");
+    assert_eq!(outdated(), json!([]));
 }
 
 /// Of some lines the CDX has no record, or only one that is near.

@@ -27,6 +27,8 @@ static MEMORY: LazyLock<String> = LazyLock::new(|| format!("{}GiB", DEFAULT_MEMO
 
 /// Get the index over some jobs: from the cache, or built and kept there.
 ///
+/// An index that is older than the metadata files of its jobs, or than the indexes that it was merged from, is built again.
+///
 /// Prints where it lies and which jobs it has. Jobs that are missing are named on standard error, each with the reason; the
 /// index of the others is an answer as well. It is kept under the name of those that it has, so that the next request
 /// looks for the others again.
@@ -87,7 +89,8 @@ pub(crate) struct Get {
     /// A missing job is a failure.
     #[arg(long)]
     strict: bool,
-    /// Build it anew from what the archive has now.
+    /// Build it again from what the archive has now, also where that does not look changed. Other indexes of these jobs follow
+    /// when they are asked for.
     #[arg(long, conflicts_with = "server")]
     rebuild: bool,
     /// Print the outcome as JSON.
