@@ -37,7 +37,7 @@ mod request;
 
 pub use self::cache::{
     Counts, Draft, Entry, Eviction, Figures, FileBasedCache, FileSum, Form, Input, Manifest,
-    MultiFileBasedCache,
+    MultiFileBasedCache, Unreadable,
 };
 pub use self::caches::{
     DEFAULT_GRACE, DEFAULT_MEMORY, DEFAULT_RETRY_MISSING, DEFAULT_WAIT, IndexCaches, IndexKind,

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::super::{Error, Work};
 use super::lock::Lock;
 use super::manifest::{FileSum, Input, Manifest, sum};
+use super::seen::touch;
 use super::{Form, is_absent, manifest_of, with_end};
 
 /// A folder beside the entry in which its files are made. Dropped before it is published, it goes away with all
@@ -160,8 +161,10 @@ impl Draft {
         Ok(())
     }
 
-    /// The manifest comes last: without it a file is no entry.
+    /// The manifest comes last: without it a file is no entry. The mark comes first, so that the file is known as ours
+    /// when its builder dies before the manifest is there.
     fn publish_file(&self, manifest: &Path) -> Result<(), Error> {
+        touch(&self.entry);
         let rename =
             |from: &Path, to: &Path| fs::rename(from, to).map_err(Error::io(to, "publish"));
         if fs::metadata(&self.entry).is_ok_and(|there| there.is_dir()) {

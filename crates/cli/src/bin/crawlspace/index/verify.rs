@@ -41,6 +41,7 @@ struct VerifyReport<'a> {
     bytes: u64,
     damaged: Vec<Damaged<'a>>,
     foreign: Vec<&'a Path>,
+    other_format: Vec<&'a Path>,
     outdated: Vec<&'a Path>,
 }
 
@@ -74,6 +75,12 @@ impl Verify {
         for path in &verified.foreign {
             complain(format_args!(
                 "{}: it has no manifest, so that there is nothing to compare it with",
+                path.display()
+            ));
+        }
+        for path in &verified.other_format {
+            complain(format_args!(
+                "{}: another version of crawlspace made it, in a format that this one does not read",
                 path.display()
             ));
         }
@@ -114,6 +121,7 @@ fn answer<'v>(verified: &'v Verified) -> VerifyReport<'v> {
         bytes: verified.bytes,
         damaged: damaged.collect(),
         foreign: paths(&verified.foreign),
+        other_format: paths(&verified.other_format),
         outdated: paths(&verified.outdated),
     }
 }
