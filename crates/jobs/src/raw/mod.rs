@@ -1,14 +1,14 @@
 //! The lines of each job, as they were taken out of the archive: its `crawl.log` and its CDX, sorted.
 
 mod lines;
-mod negative;
+mod recent;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::lines::JobLines;
-use self::negative::Negative;
+use self::recent::Recent;
 use super::cache::{Accept, Slot, evict};
 use super::combine::{both, each_job};
 use super::outdated::{Contents, MadeOf};
@@ -42,9 +42,12 @@ pub struct RawCaches {
     threads: usize,
     memory: usize,
     retry: Duration,
-    missing: Negative<JobId, Missing>,
+    missing: Recent<JobId, Missing>,
     /// Why a job has no record of a kind.
-    absent: Negative<(JobId, Kind), Missing>,
+    absent: Recent<(JobId, Kind), Missing>,
+    /// Entries that were current, by the checksum of the manifest and how many builds there were by then.
+    current: Recent<String, (String, u64)>,
+    figures: Arc<Figures>,
 }
 
 impl RawCaches {
@@ -72,8 +75,10 @@ impl RawCaches {
             threads: options.threads.max(1),
             memory: options.memory / options.threads.max(1),
             retry: options.retry_missing,
-            missing: Negative::default(),
-            absent: Negative::default(),
+            missing: Recent::default(),
+            absent: Recent::default(),
+            current: Recent::default(),
+            figures: Arc::clone(figures),
         })
     }
 
@@ -86,11 +91,25 @@ impl RawCaches {
     }
 
     /// Whether an entry of some cache is made of what the caches of raw data and the archive have now, as far as that can
-    /// be told without reading the archive. What the archive has counts as unchanged when its places cannot be read.
+    /// be told without reading the archive. What the archive has counts as unchanged when its places cannot be read. One
+    /// that was current a short time ago still is, unless this process has built something since.
     ///
     /// # Errors
     /// When the work was cancelled.
     pub(crate) fn is_current(&self, manifest: &Manifest, work: &Work) -> Result<bool, Error> {
+        let name = format!("{}/{}", manifest.cache, manifest.entry);
+        let now = (manifest.checksum.clone(), self.figures.counts().builds);
+        if self.current.get(&name, self.retry).as_ref() == Some(&now) {
+            return Ok(true);
+        }
+        let is_current = self.find_out_whether_current(manifest, work)?;
+        if is_current {
+            self.current.insert(name, now, self.retry);
+        }
+        Ok(is_current)
+    }
+
+    fn find_out_whether_current(&self, manifest: &Manifest, work: &Work) -> Result<bool, Error> {
         if !Contents::of(&self.cache_dir).are_in(manifest) {
             return Ok(false);
         }

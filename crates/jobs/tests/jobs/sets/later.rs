@@ -83,6 +83,19 @@ fn a_metadata_file_that_comes_later_is_read_by_the_next_request() {
     }
 }
 
+/// A hit costs next to nothing: an archive is looked into at most every minute by default.
+#[test]
+fn what_was_current_a_moment_ago_is_not_compared_again() {
+    let stage = Stage::with_jobs("7,8", 20);
+    let caches = stage.caches();
+    get(&caches, IndexKind::Full, "7,8");
+    let (crawl_log, cdx) = stage.logs(7, 50);
+    let later = stage.archive().join("7-metadata-2.warc");
+    write_metadata(&later, 7, 1, &crawl_log, Some(&cdx), Form::Warc);
+    assert_eq!(builds(&caches, IndexKind::Full, "7,8"), 0);
+    assert_eq!(builds(&stage.caches(), IndexKind::Full, "7,8"), 4);
+}
+
 /// A metadata file that was copied while somebody asked, and grew.
 #[test]
 fn a_metadata_file_that_grew_is_read_again() {
