@@ -60,5 +60,8 @@ pub fn is_number(text: &[u8]) -> bool {
 /// A number without a sign.
 pub fn number(text: &[u8]) -> Option<u64> {
     is_number(text).then_some(())?;
-    std::str::from_utf8(text).ok()?.parse().ok()
+    text.iter().try_fold(0_u64, |number, digit| {
+        let digit = u64::from(digit.wrapping_sub(b'0'));
+        number.checked_mul(10)?.checked_add(digit)
+    })
 }

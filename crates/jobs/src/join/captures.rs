@@ -7,6 +7,7 @@
 //! unless the lines have one digest. So no row is the place of two digests.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::io::BufRead;
 use std::ops::Range;
 
@@ -157,56 +158,44 @@ impl<R: BufRead> Captures<R> {
     fn place_second(&mut self, lines: &[Captured<'_>], second: &[usize], places: &mut [Place]) {
         let Some(first) = second.first() else { return };
         let rows = self.second(number(lines[*first].date));
-        if rows.is_empty() {
-            return;
-        }
-        let mut free: Vec<usize> = rows
-            .clone()
-            .filter(|row| !self.rows[*row].is_taken)
-            .collect();
-        let mut left: Vec<usize> = second.to_vec();
-        left.retain(|n| lines[*n].is_own());
-        let mut give = |left: &mut Vec<usize>, is_it: &dyn Fn(&Capture, &Captured<'_>) -> bool| {
-            let mut without = Vec::new();
-            while let Some(n) = left.pop() {
-                match free
-                    .iter()
-                    .rposition(|row| is_it(&self.rows[*row], &lines[n]))
-                {
-                    Some(at) => places[n] = Place::Same(free.remove(at)),
-                    None => without.push(n),
+        let own = second.iter().copied().filter(|n| lines[*n].is_own());
+        let mut left: Vec<usize> = own.collect();
+        let free = rows.clone().filter(|row| !self.rows[*row].is_taken);
+        let mut free: Vec<usize> = free.collect();
+        // As many as this are no fetches.
+        if free.len().saturating_mul(left.len()) <= MAX_PAIRS {
+            let digest = |n: usize| lines[n].line.digest;
+            let mut of_digest = HashMap::new();
+            let mut give = |left: &mut Vec<usize>, free: &mut Vec<usize>, is_it: &IsRow<'_>| {
+                let mut without = Vec::new();
+                while let Some(n) = left.pop() {
+                    let at = free
+                        .iter()
+                        .rposition(|row| is_it(&self.rows[*row], &lines[n]));
+                    let Some(at) = at else {
+                        without.push(n);
+                        continue;
+                    };
+                    places[n] = Place::Same(free.remove(at));
+                    if let Some(digest) = digest(n) {
+                        of_digest.insert(digest, places[n]);
+                    }
                 }
-            }
-            without.reverse();
-            *left = without;
-            free.len()
-        };
-        let mut room = rows.len();
-        if rows.len() > 1 || left.len() > 1 {
-            // So many are no fetches.
-            if rows.len().saturating_mul(left.len()) > MAX_PAIRS {
-                left.clear();
-            }
+                without.reverse();
+                *left = without;
+            };
             let names = &self.names;
-            room = give(&mut left, &|row, line| row.is_surely(line, names));
-        }
-        let is_one_payload = left.iter().all(|n| {
-            let digest = lines[*n].line.digest;
-            digest.is_some()
-                && left
-                    .first()
-                    .is_some_and(|first| digest == lines[*first].line.digest)
-        });
-        if left.len() <= room || is_one_payload {
-            give(&mut left, &|row, line| row.may_be(line));
-        }
-        for n in left {
-            let digest = lines[n].line.digest;
-            let same = second.iter().find(|other| {
-                matches!(places[**other], Place::Same(_)) && lines[**other].line.digest == digest
+            give(&mut left, &mut free, &|row, line| {
+                row.is_surely(line, names)
             });
-            if let Some(same) = same.filter(|_| digest.is_some()) {
-                places[n] = places[*same];
+            let is_same =
+                |pair: &[usize]| digest(pair[0]).is_some() && digest(pair[0]) == digest(pair[1]);
+            if left.len() <= free.len() || left.windows(2).all(is_same) {
+                give(&mut left, &mut free, &|row, line| row.may_be(line));
+            }
+            for n in left {
+                let same = digest(n).and_then(|digest| of_digest.get(digest));
+                places[n] = same.copied().unwrap_or(Place::Unknown);
             }
         }
         for row in &mut self.rows[rows] {
@@ -233,8 +222,8 @@ impl<R: BufRead> Captures<R> {
         let is_near = |row: usize| (seconds(self.rows[row].date) - here).abs() <= 1;
         let before = (0..at).rev().take_while(|row| is_near(*row));
         let behind = (at..self.rows.len()).take_while(|row| is_near(*row));
-        let behind: Vec<usize> = behind.collect();
-        let mut near = before.chain(behind.into_iter().rev());
+        let behind: Vec<usize> = behind.take(MAX_NEAR).collect();
+        let mut near = before.take(MAX_NEAR).chain(behind.into_iter().rev());
         near.find(|row| !self.rows[*row].is_taken && self.rows[*row].may_be(line))
     }
 
@@ -328,6 +317,11 @@ impl<R: BufRead> Captures<R> {
 
 /// Limit of rows times lines of one second.
 const MAX_PAIRS: usize = 1_000_000;
+/// Limit of rows of the second before and behind that are looked at.
+const MAX_NEAR: usize = 100;
+
+/// Whether a row is that of a line.
+type IsRow<'a> = dyn Fn(&Capture, &Captured<'_>) -> bool + 'a;
 
 impl Capture {
     fn file<'n>(&self, names: &'n str) -> &'n str {
