@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 
 use super::combine::{Holding, both, carry_over, each_job, inputs_of};
 use super::join::{Counts, Flavour, Row, rows};
@@ -213,21 +214,18 @@ fn write_segment(
     let mut sorting = Sorting {
         by_url: Sorter::new(memory / 2, draft.folder(), work),
         by_digest: Sorter::new(memory / 2, draft.folder(), work),
-        line: Vec::with_capacity(1024),
-        too_long: 0,
     };
     let lines_of = |entry: &Entry| -> Result<BufReader<File>, Error> {
         let file = File::open(entry.path()).map_err(Error::io(entry.path(), "open"))?;
         Ok(BufReader::with_capacity(256 * 1024, file))
     };
     let cdx_lines = cdx.ok().map(lines_of).transpose()?;
-    let mut take = |row: Row<'_>| sorting.push(&row);
     let crawl_log_lines = lines_of(crawl_log)?;
-    let mut counts = rows(crawl_log_lines, cdx_lines, flavour, job, work, &mut take)?;
-    counts.rows -= sorting.too_long;
+    let (mut counts, too_long) =
+        sorting.fill(|take| rows(crawl_log_lines, cdx_lines, flavour, job, work, take))?;
+    counts.rows -= too_long;
     tell(job, &counts, crawl_log, cdx, draft);
-    if sorting.too_long > 0 {
-        let too_long = sorting.too_long;
+    if too_long > 0 {
         draft.count("tooLong", too_long);
         draft.note(format!(
             "job {job}: {too_long} captures have URLs that are too long for an index"
@@ -245,27 +243,82 @@ fn write_segment(
 struct Sorting {
     by_url: Sorter,
     by_digest: Sorter,
-    line: Vec<u8>,
-    /// A line of a crawl.log may be so long that what is made of it is longer than readers of indexes take.
-    too_long: u64,
 }
 
 impl Sorting {
-    fn push(&mut self, row: &Row<'_>) -> Result<(), Error> {
-        self.line.clear();
-        row.push_by_url(&mut self.line);
-        let by_url_ends = self.line.len();
-        row.push_by_digest(&mut self.line);
-        let (of_url, of_digest) = self.line.split_at(by_url_ends);
-        if of_url.len().max(of_digest.len()) > MAX_LINE {
-            self.too_long += 1;
-            return Ok(());
+    /// Sorts the rows that `make` gives, on a thread of their own. Returns what `make` counted, and the number of rows that
+    /// are too long.
+    fn fill(
+        &mut self,
+        make: impl FnOnce(&mut dyn FnMut(Row<'_>) -> Result<(), Error>) -> Result<Counts, Error>,
+    ) -> Result<(Counts, u64), Error> {
+        let (send, batches) = sync_channel::<Batch>(WAITING);
+        let (sorted, made) = both(
+            move || batches.iter().try_for_each(|batch| self.take(&batch)),
+            move || {
+                // Whoever sorts has given up, and says why.
+                let send = |batch| send.send(batch).map_err(|_| Error::Cancelled);
+                let (mut batch, mut too_long) = (Batch::new(), 0);
+                let counts = make(&mut |row| {
+                    too_long += u64::from(!batch.push(&row));
+                    if batch.text.len() < BATCH {
+                        return Ok(());
+                    }
+                    send(std::mem::replace(&mut batch, Batch::new()))
+                })?;
+                send(batch)?;
+                Ok((counts, too_long))
+            },
+        );
+        sorted.and(made)
+    }
+
+    fn take(&mut self, batch: &Batch) -> Result<(), Error> {
+        let mut begin = 0;
+        for &(by_url_ends, end) in &batch.ends {
+            let line = |range| batch.text.get(range).unwrap_or_default();
+            self.by_url.push(line(begin..by_url_ends))?;
+            if by_url_ends < end {
+                self.by_digest.push(line(by_url_ends..end))?;
+            }
+            begin = end;
         }
-        self.by_url.push(of_url)?;
-        if of_digest.is_empty() {
-            return Ok(());
+        Ok(())
+    }
+}
+
+/// What goes from one thread to another at once, in bytes, and how many such pieces may wait.
+const BATCH: usize = 256 * 1024;
+const WAITING: usize = 4;
+
+/// Rows as lines, by URL and then by digest.
+struct Batch {
+    text: Vec<u8>,
+    /// Where the line by URL of each row ends, and that by digest behind it.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Batch {
+    fn new() -> Batch {
+        Batch {
+            text: Vec::with_capacity(BATCH + 4096),
+            ends: Vec::new(),
         }
-        self.by_digest.push(of_digest)
+    }
+
+    /// Adds a row. False when it would be longer than readers of indexes take, which a line of a crawl.log may lead to.
+    fn push(&mut self, row: &Row<'_>) -> bool {
+        let begin = self.text.len();
+        row.push_by_url(&mut self.text);
+        let by_url_ends = self.text.len();
+        row.push_by_digest(&mut self.text);
+        let end = self.text.len();
+        if (by_url_ends - begin).max(end - by_url_ends) > MAX_LINE {
+            self.text.truncate(begin);
+            return false;
+        }
+        self.ends.push((by_url_ends, end));
+        true
     }
 }
 
