@@ -100,7 +100,8 @@ pub struct Options {
     pub metadata: Vec<String>,
     /// Timeout for waiting for a build by another thread or process: [`DEFAULT_WAIT`] by default.
     pub wait: Duration,
-    /// Time after which a missing job is looked for again: [`DEFAULT_RETRY_MISSING`] by default.
+    /// Time after which a missing job is looked for again, and an index compared with the archive again:
+    /// [`DEFAULT_RETRY_MISSING`] by default.
     pub retry_missing: Duration,
     /// Limit of memory for sorting, in bytes: [`DEFAULT_MEMORY`] by default. What does not fit is sorted on disk.
     pub memory: usize,

@@ -25,7 +25,7 @@ pub trait Combine: Send + Sync {
         work: &Work,
     ) -> Result<Prepared, Error>;
 
-    /// Whether an item is made of what there is now, as far as that can be told without reading the archive.
+    /// Returns whether an item is up to date with its sources, as far as that shows without reading the archive.
     ///
     /// # Errors
     /// When the work was cancelled.
@@ -206,8 +206,8 @@ pub(super) fn carry_over(parts: &[Entry], draft: &mut Draft) {
     }
 }
 
-/// What an entry of these parts is made of: the parts, and all that they are made of. A part that is made of several
-/// jobs itself is no input, since the same entry may be made of other ones.
+/// Returns the inputs of an entry that is merged from these parts: the parts, and their own inputs. A part of several
+/// jobs is no input itself, since the same entry may be merged from other ones.
 pub(super) fn inputs_of<'e>(parts: impl IntoIterator<Item = &'e Entry>) -> Vec<Input> {
     let mut inputs: Vec<_> = parts
         .into_iter()

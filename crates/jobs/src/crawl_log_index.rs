@@ -287,14 +287,14 @@ impl Sorting {
     }
 }
 
-/// What goes from one thread to another at once, in bytes, and how many such pieces may wait.
+/// Size of a batch of lines in bytes, and limit of batches that wait to be sorted.
 const BATCH: usize = 256 * 1024;
 const WAITING: usize = 4;
 
 /// Rows as lines, by URL and then by digest.
 struct Batch {
     text: Vec<u8>,
-    /// Where the line by URL of each row ends, and that by digest behind it.
+    /// The ends of the two lines of each row: by URL, and by digest behind it.
     ends: Vec<(usize, usize)>,
 }
 

@@ -8,7 +8,7 @@ use super::raw::{entry_name, folder_of};
 use super::{Form, IndexKind, JobId, Manifest};
 use crate::metadata::{Kind, unpacked};
 
-/// What the entries of a folder of caches have now, as far as somebody asked.
+/// Checksums of the entries of a cache folder, read once each.
 pub(crate) struct Contents<'a> {
     cache_dir: &'a Path,
     checksums: HashMap<PathBuf, Option<String>>,
@@ -22,8 +22,8 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Whether an entry was made of what is in the caches now. Inputs that are gone may be anything, so that they count
-    /// as unchanged; raw data that came later count as a change.
+    /// Returns whether an entry was made of the present contents of the caches. Inputs that were removed count as
+    /// unchanged; raw data that were added count as a change.
     pub(crate) fn are_in(&mut self, manifest: &Manifest) -> bool {
         let Some(index) = IndexKind::ALL
             .into_iter()
@@ -93,7 +93,7 @@ impl<'a> MadeOf<'a> {
         }
     }
 
-    /// Whether these files were all there when the entry was made, with the same sizes as far as these are known.
+    /// Returns whether all of these files are inputs, with the same sizes where these are known.
     pub(crate) fn has(&self, files: &[(String, Option<u64>)]) -> bool {
         files
             .iter()

@@ -44,7 +44,7 @@ impl MultiFileBasedCache {
         Ok(parts)
     }
 
-    /// The entry that has the most of these jobs and no others.
+    /// Returns the entry with the most of these jobs and no others.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -57,7 +57,7 @@ impl MultiFileBasedCache {
         Ok(None)
     }
 
-    /// The names of entries with `least` of these jobs or more and no others, the largest first.
+    /// Lists entries with at least `least` of these jobs and no others, the largest first.
     fn subsets(
         &self,
         jobs: &JobSet,
@@ -89,7 +89,7 @@ impl MultiFileBasedCache {
         Ok(sets)
     }
 
-    /// An entry that helps, and is not needed.
+    /// Opens an entry, and treats a damaged one as missing.
     fn look_if_whole(&self, name: &str, work: &Work) -> Result<Option<Entry>, Error> {
         match self.look(name, &self.folder().join(name), work) {
             Err(Error::Damaged { .. } | Error::Io { .. }) => Ok(None),
@@ -111,7 +111,7 @@ impl MultiFileBasedCache {
     }
 }
 
-/// Whether an entry of that name can have `least` of the jobs and no others, as far as the name tells.
+/// Returns whether an entry of that name can have `least` of the jobs and no others, as far as the name tells.
 fn may_be_part(name: &str, jobs: &JobSet, least: usize) -> bool {
     let Some(ids) = name.strip_suffix(END) else {
         return false;

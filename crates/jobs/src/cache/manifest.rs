@@ -54,7 +54,7 @@ pub enum Unreadable {
     /// Its bytes are not those that were written, or of another entry.
     #[error("{0}")]
     Damaged(String),
-    /// It has the format of another version of this program.
+    /// Another version of this program wrote it, in its own format.
     #[error("the entry has format {0}, this version reads format {FORMAT}")]
     OtherFormat(u32),
 }

@@ -80,7 +80,7 @@ pub struct FileBasedCache<I> {
     id: PhantomData<fn(&I)>,
 }
 
-/// Whether an entry with this manifest is good enough.
+/// Accepts or rejects an existing entry by its manifest.
 pub(crate) type Accept<'a> = dyn Fn(&Manifest) -> bool + 'a;
 
 /// What is at the place of an item.

@@ -116,8 +116,8 @@ impl<'a> Line<'a> {
         words.next_field()
     }
 
-    /// Whether a line that ends with the log was cut off in its digest: this ends the line, and is shorter than those of
-    /// its algorithm.
+    /// Returns whether a line at the end of a log was cut off in its digest: the digest ends the line, and has another
+    /// length than those of its algorithm.
     pub(crate) fn is_digest_cut_off(&self, line: &[u8]) -> bool {
         let line = line.trim_ascii_end();
         let Some(digest) = self

@@ -19,16 +19,16 @@ pub struct Origin<'a> {
     pub length: Option<u64>,
 }
 
-/// How a payload was stored, as far as annotations tell.
+/// The storage of a payload, as far as annotations tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stored<'a> {
-    /// In a record of its own, for all that is known.
+    /// The payload has a record of its own, unless the record is lost.
     #[default]
     Own,
-    /// Not again: the annotation of a deduplicator names the record of an earlier capture.
+    /// A deduplicator skipped the payload, and names the record of an earlier capture.
     Duplicate(Origin<'a>),
-    /// In no record whose place is known: a revisit record was written, or nothing at all, or the place of the earlier
-    /// capture cannot be read.
+    /// No known record has the payload: a revisit record was written, or nothing, or the place of the earlier capture is
+    /// invalid.
     Elsewhere,
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Captures<R> {
     next: Held,
     more: bool,
     begun: bool,
-    /// Those of this URL, by date, file and offset.
+    /// The rows of this URL, by date, file and offset.
     rows: Vec<Capture>,
     /// The names of their files.
     names: String,
@@ -42,7 +42,7 @@ struct Capture {
     /// Where in the names.
     file: Range<u32>,
     is_arc: bool,
-    /// Some line has its second, so that it is that of no other.
+    /// Reserved for a line of its own second: no line of another second may have it.
     is_taken: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Captured<'a> {
     pub(super) notes: Notes<'a>,
     /// 14 digits.
     pub(super) date: &'a str,
-    /// Whether the index has it. The others have places as well, which no line may take.
+    /// Included in the index. Other lines only reserve their rows.
     pub(super) is_wanted: bool,
 }
 
@@ -62,9 +62,9 @@ pub(super) struct Captured<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Unknown,
-    /// With the same second.
+    /// A row of the same second.
     Same(usize),
-    /// Within a second.
+    /// A row within a second.
     Near(usize),
 }
 
@@ -320,7 +320,7 @@ const MAX_PAIRS: usize = 1_000_000;
 /// Limit of rows of the second before and behind that are looked at.
 const MAX_NEAR: usize = 100;
 
-/// Whether a row is that of a line.
+/// Decides whether a row belongs to a line.
 type IsRow<'a> = dyn Fn(&Capture, &Captured<'_>) -> bool + 'a;
 
 impl Capture {
@@ -332,7 +332,7 @@ impl Capture {
         (self.date, self.file(names), self.offset)
     }
 
-    /// Whether it can be the row of a line: in an ARC file, its length is the one that the line has.
+    /// Returns whether the row can belong to a line: in ARC files, both have the same length.
     fn may_be(&self, line: &Captured<'_>) -> bool {
         !self.is_arc
             || self.length.is_none()
@@ -340,7 +340,7 @@ impl Capture {
             || self.length == line.notes.content_size
     }
 
-    /// Whether its length in an ARC file, or the place that was logged, says that it is the row of a line.
+    /// Returns whether the row belongs to a line by its length in an ARC file, or by the place that was logged.
     fn is_surely(&self, line: &Captured<'_>, names: &str) -> bool {
         let is_of_length =
             self.is_arc && self.length.is_some() && self.length == line.notes.content_size;
@@ -355,7 +355,7 @@ impl Capture {
 }
 
 impl Captured<'_> {
-    /// Whether its payload has a record of its own, for all that is known.
+    /// Returns whether the payload has a record of its own.
     fn is_own(&self) -> bool {
         self.notes.stored == Stored::Own
     }

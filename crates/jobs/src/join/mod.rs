@@ -58,7 +58,7 @@ pub(crate) struct Counts {
     pub logged: u64,
     /// Rows without an origin.
     pub without_origin: u64,
-    /// Of these, revisits and what was not written.
+    /// Rows without an origin that are revisits, or were not written.
     pub elsewhere: u64,
     /// Rows of the CDX, without bad ones.
     pub cdx: u64,
@@ -159,13 +159,13 @@ impl Group {
 
 struct Join<R> {
     flavour: Flavour,
-    /// Of the crawl.log, for people.
+    /// The name of the crawl.log in messages.
     name: String,
     job: String,
     captures: Option<Captures<R>>,
     /// That of the last row.
     url: Url,
-    /// Those of the lines of this URL.
+    /// The places of the lines of this URL.
     places: Vec<Place>,
     /// The object of the last row.
     json: Vec<u8>,

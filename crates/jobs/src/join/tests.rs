@@ -543,7 +543,7 @@ fn no_row_is_the_place_of_two_digests() {
     }
 }
 
-/// As in the metadata files of archives: each row has the second of its line, and in ARC files its length.
+/// Metadata files of archives are like this: each row has the second of its line, and in ARC files its length.
 #[test]
 fn jobs_with_the_habits_of_real_ones_are_exact() {
     for writes_arc in [false, true] {

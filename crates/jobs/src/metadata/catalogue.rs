@@ -105,13 +105,13 @@ impl Catalogue {
         Ok(self.known().of(job))
     }
 
-    /// The files of a job as they were when one last looked.
+    /// Returns the files of a job as of the last scan.
     pub(super) fn known_files(&self, job: JobId) -> (Vec<MetadataFile>, Vec<String>) {
         let known = self.known().clone();
         known.of(job)
     }
 
-    /// Looks again if the last look is older than `age`, unless somebody looks right now.
+    /// Scans the places if the last scan is older than `age`, unless another thread does so right now.
     ///
     /// # Errors
     /// As [`Catalogue::files`].
@@ -127,7 +127,7 @@ impl Catalogue {
         }
     }
 
-    /// Looks into the places, unless that was done within `age`: then the outcome is that of the last look.
+    /// Scans the places, or returns the outcome of the last scan if it is younger than `age`.
     fn look_after(
         &self,
         age: Duration,

@@ -190,8 +190,8 @@ impl Archive {
         Ok(!files.is_empty())
     }
 
-    /// Names of the metadata files of a job as they are now, and their sizes in bytes where that is known without asking
-    /// a web server. Looks into the places again if the last look is older than `refresh`.
+    /// Lists the metadata files of a job with their sizes in bytes, which are unknown on web servers. Scans the places
+    /// again if the last scan is older than `refresh`.
     ///
     /// # Errors
     /// When one of the places cannot be read.

@@ -157,7 +157,7 @@ fn lock_files_go_with_their_entries_unless_somebody_has_them() {
     assert_eq!(names(&entry), [""; 0]);
 }
 
-/// Who opened the lock file before it was removed, and locks it then, locks nothing.
+/// A process that opened the lock file before it was removed, and locks it later, excludes nobody.
 #[test]
 fn a_lock_on_a_lock_file_that_was_removed_is_none() {
     let (root, entry) = caches(Form::File);

@@ -97,7 +97,7 @@ pub fn verify(cache_dir: &Path, remove: bool, work: &Work) -> Result<Verified, E
 }
 
 enum Compared {
-    /// It is not there, or is being built or removed right now.
+    /// Missing, or being built or removed right now.
     Gone,
     Foreign,
     OtherFormat,

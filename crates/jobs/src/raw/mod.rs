@@ -90,9 +90,9 @@ impl RawCaches {
         }
     }
 
-    /// Whether an entry of some cache is made of what the caches of raw data and the archive have now, as far as that can
-    /// be told without reading the archive. What the archive has counts as unchanged when its places cannot be read. One
-    /// that was current a short time ago still is, unless this process has built something since.
+    /// Returns whether an entry of any cache is up to date with the caches and the archive, by names and sizes of metadata
+    /// files. An archive that cannot be read counts as unchanged. The answer yes is cached for a short time, unless this
+    /// process builds something.
     ///
     /// # Errors
     /// When the work was cancelled.
@@ -331,7 +331,7 @@ fn unreadable(error: Error) -> Result<Missing, Error> {
     }
 }
 
-/// The raw data of a job as it was before something in the archive became unreadable.
+/// Keeps an entry from before something in the archive became unreadable, and logs why.
 pub(crate) fn older(job: JobId, entry: Entry, why: &Missing) -> Entry {
     tracing::warn!(%job, %why, "an older index is used");
     entry

@@ -129,7 +129,7 @@ pub fn entries(folder: &Path) -> Vec<String> {
     names
 }
 
-/// What was counted of an index; 0 unless it was.
+/// Returns a count of an index, 0 if there is none.
 pub fn count(index: &Index, what: &str) -> u64 {
     let counts = &index.entry.manifest().counts;
     counts.get(what).copied().unwrap_or(0)

@@ -324,7 +324,7 @@ fn an_index_is_as_new_as_the_archive() {
     assert_eq!(outdated(), json!([]));
 }
 
-/// Of some lines the CDX has no record, or only one that is near.
+/// The CDX has no record of some lines, and one within a second of another.
 #[test]
 fn how_many_places_are_near_or_of_revisits_is_told() {
     let stage = Stage::of([]);

@@ -39,7 +39,7 @@ fn outdated(stage: &Stage) -> Vec<String> {
     verified.outdated.iter().map(name).collect()
 }
 
-/// In the same process and in another one.
+/// Both the same process and another one find it.
 #[test]
 fn a_metadata_file_that_comes_later_is_read_by_the_next_request() {
     for is_same_process in [true, false] {

@@ -14,7 +14,7 @@ const DUPLICATES: &str = "\
     20161205101112667+248 sha1:YEX3QI4MLIW3EPJCYCA2OZWT4ZEQGA36 - duplicate:\"2-1-other.arc,9132\",content-size:2494\n\
     2016-12-05T10:11:14.147Z   200       2026 http://a.example/c.png E http://a.example/ image/png #048 \
     20161205101113667+248 sha1:7WSXRDYAC7LQOMXF5SLVAC27YITWZHNH - content-size:2494\n";
-/// As the compression tools of NetarchiveSuite write it: some with the time of the record.
+/// Lines of the compression tools of NetarchiveSuite, which may have the time of the record.
 const MIGRATION: &[u8] = b"\
     2-1-20161205100306320-00000-4320~h~8173.arc 9132 4434\n\
     2-1-20161205100306320-00000-4320~h~8173.arc 138604 133943 1480932191000\n\
