@@ -10,8 +10,8 @@ use super::cdx_index::{CdxIndex, CdxIndexCache};
 use super::crawl_log_index::{CrawlLogIndex, DedupCrawlLogIndexCache, FullCrawlLogIndexCache};
 use super::raw::RawCaches;
 use super::{
-    CombiningMultiFileBasedCache, Counts, Error, Figures, Form, Index, JobSet, MultiFileBasedCache,
-    Work, operations,
+    CombiningMultiFileBasedCache, Counts, Error, Figures, Form, Index, JobSet, MissingJob,
+    MultiFileBasedCache, Work, operations,
 };
 use crawlspace_archive::net::Guard;
 
@@ -161,6 +161,7 @@ pub struct IndexCaches {
     dedup: DedupCrawlLogIndexCache,
     full: FullCrawlLogIndexCache,
     cdx: CdxIndexCache,
+    raw: Arc<RawCaches>,
     options: Options,
     figures: Arc<Figures>,
 }
@@ -188,6 +189,7 @@ impl IndexCaches {
                 CrawlLogIndex::of(raw_of(), &options),
             ),
             cdx: CombiningMultiFileBasedCache::new(cache(IndexKind::Cdx)?, CdxIndex::of(raw_of())),
+            raw,
             options,
             figures,
         })
@@ -239,6 +241,17 @@ impl IndexCaches {
             IndexKind::Full => self.full.get_index(jobs, rebuild, work),
             IndexKind::Cdx => self.cdx.get_index(jobs, rebuild, work),
         }
+    }
+
+    /// Lists those of the jobs of an index whose metadata files could not be read a short time ago, and why. The index has
+    /// them as they were before.
+    pub fn outdated(&self, index: &Index) -> Vec<MissingJob> {
+        let jobs = index.found.iter();
+        jobs.filter_map(|job| {
+            let why = self.raw.unreadable(job)?;
+            Some(MissingJob { job, why })
+        })
+        .collect()
     }
 
     /// Removes what is more than the limits allow, as far as nobody uses it.

@@ -128,6 +128,12 @@ impl RawCaches {
         Ok(true)
     }
 
+    /// Returns why the archive could not be read for a job a short time ago, if it could not.
+    pub(crate) fn unreadable(&self, job: JobId) -> Option<Missing> {
+        let missing = self.missing.get(&job, self.retry);
+        missing.filter(|why| matches!(why, Missing::Unreadable { .. }))
+    }
+
     /// The CDX of many jobs, of some of them at once, and which jobs have none.
     ///
     /// # Errors

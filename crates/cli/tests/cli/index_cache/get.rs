@@ -324,6 +324,38 @@ fn an_index_is_as_new_as_the_archive() {
     assert_eq!(outdated(), json!([]));
 }
 
+#[test]
+fn an_index_from_before_a_file_that_cannot_be_read_says_so() {
+    let stage = Stage::of([1, 2]);
+    let made = ends(stage.get("full", "1,2", "--json"), 0).object()["made"].clone();
+    let later = stage.metadata().join("1-metadata-2.warc.gz");
+    fs::write(&later, "half of a copy").unwrap();
+    for kind in ["full", "dedup", "cdx"] {
+        let got = ends(stage.get(kind, "1,2", "--json"), 0);
+        // There was no other index before.
+        let jobs = if kind == "dedup" { vec![2] } else { vec![1, 2] };
+        let answer = got.object();
+        assert_eq!(numbers(&answer["jobs"]), jobs, "{kind}");
+        if kind == "dedup" {
+            assert_eq!(answer["missing"][0]["reason"], "unreadable");
+            continue;
+        }
+        assert_eq!(answer["outdated"][0]["job"], 1);
+        let begin = "crawlspace: job 1: the index is from before a metadata file came that cannot be read: ";
+        assert_contains(&got.errors, begin);
+        assert_contains(&got.errors, "1-metadata-2.warc.gz");
+        if kind == "full" {
+            assert_eq!(answer["made"], made);
+        }
+    }
+    fs::remove_file(&later).unwrap();
+    let got = ends(stage.get("dedup", "1,2", "--json --strict"), 0).object();
+    assert_eq!(
+        (numbers(&got["jobs"]), &got["outdated"]),
+        (vec![1, 2], &Value::Null)
+    );
+}
+
 /// The CDX has no record of some lines, and one within a second of another.
 #[test]
 fn how_many_places_are_near_or_of_revisits_is_told() {

@@ -101,6 +101,8 @@ pub(crate) struct Get {
 /// What came of it.
 struct Got {
     index: Index,
+    /// Jobs whose later metadata files cannot be read.
+    outdated: Vec<MissingJob>,
     loaded: Option<Outcomes>,
 }
 
@@ -143,7 +145,15 @@ impl Get {
                 operations::copy(&index.entry, out, work)?;
             }
             let loaded = into.map(|into| into.load(&source, self.kind, &index.found, work));
-            Ok(Got { index, loaded })
+            let outdated = match &source {
+                Source::Caches(caches) => caches.outdated(&index),
+                Source::Server(_) => Vec::new(),
+            };
+            Ok(Got {
+                index,
+                outdated,
+                loaded,
+            })
         })?;
         let got = match got {
             Ok(got) => got,
@@ -178,7 +188,11 @@ impl Get {
     }
 
     fn tell(&self, got: &Got) -> io::Result<()> {
-        let Got { index, loaded } = got;
+        let Got {
+            index,
+            outdated,
+            loaded,
+        } = got;
         let manifest = index.entry.manifest();
         if self.json {
             print_json(&GetReport {
@@ -191,6 +205,7 @@ impl Get {
                 made: &manifest.made,
                 counts: &manifest.counts,
                 notes: &manifest.notes,
+                outdated: outdated.iter().map(Lacking::of).collect(),
                 out: self.out.as_deref(),
                 loaded: loaded.as_ref(),
             })?
@@ -202,6 +217,12 @@ impl Get {
         }
         for run in runs(&index.missing) {
             complain(run);
+        }
+        for one in outdated {
+            complain(format_args!(
+                "job {}: the index is from before a metadata file came that cannot be read: {}",
+                one.job, one.why
+            ));
         }
         if let Some(loaded) = loaded {
             loaded.tell(self.json)?;
@@ -221,6 +242,8 @@ struct GetReport<'a> {
     made: &'a str,
     counts: &'a std::collections::BTreeMap<String, u64>,
     notes: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    outdated: Vec<Lacking>,
     #[serde(skip_serializing_if = "Option::is_none")]
     out: Option<&'a Path>,
     #[serde(skip_serializing_if = "Option::is_none")]
