@@ -83,7 +83,10 @@ impl EntryState {
 /// When there is no such folder, or one in it cannot be listed.
 pub fn list(cache_dir: &Path) -> Result<Vec<Listed>, Error> {
     let scan = scan(cache_dir)?;
-    let mut listed: Vec<Listed> = scan.items.iter().map(Listed::of).collect();
+    let listed = scan.items.iter().map(|item| (Listed::of(item), item));
+    // An entry that is removed meanwhile is not damaged.
+    let listed = listed.filter(|(_, item)| item.is_there());
+    let mut listed: Vec<Listed> = listed.map(|(one, _)| one).collect();
     for (path, item) in scan.left {
         let is_told = |one: &Listed| one.path == item.path && one.state.is_being_built();
         let state = match owner(&item.path) {

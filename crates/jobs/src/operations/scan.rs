@@ -172,6 +172,11 @@ impl Item {
         is_lost.then_some("its manifest is missing")
     }
 
+    /// Returns whether any of it is there: it may have been removed since the scan.
+    pub(crate) fn is_there(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok() || self.manifest_path().exists()
+    }
+
     pub(crate) fn last_used(&self) -> Option<SystemTime> {
         last_used(&self.path, &self.manifest_path())
     }

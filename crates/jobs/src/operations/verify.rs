@@ -131,8 +131,7 @@ fn compare(item: &Item, work: &Work) -> Result<Compared, Error> {
             }
         };
         // Whoever has the lock replaces or removes its files one by one.
-        let is_there = before.is_some() || fs::symlink_metadata(&item.path).is_ok();
-        if owner(&item.path).is_some() || !is_there {
+        if owner(&item.path).is_some() || !item.is_there() {
             return Ok(Compared::Gone);
         }
         tries -= 1;
