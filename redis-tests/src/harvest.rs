@@ -29,6 +29,7 @@ const TYPES: [(&str, &str); 10] = rows![
 /// A job that is being made up, fetch by fetch.
 pub struct Harvest {
     job: u64,
+    writes_arc: bool,
     rng: Rng,
     /// Number of lines so far.
     lines: u64,
@@ -67,12 +68,22 @@ impl Harvest {
     pub fn new(job: u64, seed: u64) -> Harvest {
         Harvest {
             job,
+            writes_arc: false,
             rng: Rng::seeded(seed ^ job.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             lines: 0,
             at: 0,
             stored: 0,
             offset: 1_500,
             recent: VecDeque::new(),
+        }
+    }
+
+    /// This job, writing ARC files: of every record, NetarchiveSuite logs the length that the CDX has (`content-size:`).
+    #[must_use]
+    pub fn writing_arc(self) -> Harvest {
+        Harvest {
+            writes_arc: true,
+            ..self
         }
     }
 
@@ -228,6 +239,9 @@ impl Harvest {
             self.offset = 1_500;
         }
         capture.file = file_name(self.job, self.stored / PER_FILE, BEGIN);
+        if self.writes_arc {
+            capture.file = capture.file.replace(".warc.gz", ".arc");
+        }
         capture.offset = self.offset;
         capture.date = date(begun);
         self.stored += 1;
@@ -250,14 +264,21 @@ impl Harvest {
                 "http://www.example.dk/"
             },
         );
-        let _ = match self.rng.below(4) {
+        let notes = self.rng.below(4);
+        let length = if self.writes_arc {
+            capture.size + 300
+        } else {
+            capture.size
+        };
+        let _ = match notes {
+            _ if self.writes_arc => write!(line, "content-size:{length},3t"),
             0 => write!(line, "content-size:{},3t", capture.size + 300),
             1 => write!(
                 line,
                 "3t {{\"contentSize\":{},\"warcFilename\":\"{}\",\"warcFileOffset\":{}}}",
                 capture.size, capture.file, capture.offset
             ),
-            2 => line.write_str("unwritten:status, with words"),
+            2 => line.write_str("le:IOException@ExtractorPDF, with words"),
             _ => line.write_str("-"),
         };
         let mut cdx = String::with_capacity(200);
@@ -269,7 +290,7 @@ impl Harvest {
             self.lines % 250,
             capture.date,
             capture.mime,
-            capture.size,
+            length,
             capture.file,
             capture.offset
         );

@@ -10,8 +10,8 @@ use super::cdx_index::{CdxIndex, CdxIndexCache};
 use super::crawl_log_index::{CrawlLogIndex, DedupCrawlLogIndexCache, FullCrawlLogIndexCache};
 use super::raw::RawCaches;
 use super::{
-    CombiningMultiFileBasedCache, Counts, Error, Figures, Form, Index, JobSet, MultiFileBasedCache,
-    Work, operations,
+    CombiningMultiFileBasedCache, Counts, Error, Figures, Form, Index, JobSet, MissingJob,
+    MultiFileBasedCache, Work, operations,
 };
 use crawlspace_archive::net::Guard;
 
@@ -100,7 +100,8 @@ pub struct Options {
     pub metadata: Vec<String>,
     /// Timeout for waiting for a build by another thread or process: [`DEFAULT_WAIT`] by default.
     pub wait: Duration,
-    /// Time after which a missing job is looked for again: [`DEFAULT_RETRY_MISSING`] by default.
+    /// Time after which a missing job is looked for again, and an index compared with the archive again:
+    /// [`DEFAULT_RETRY_MISSING`] by default.
     pub retry_missing: Duration,
     /// Limit of memory for sorting, in bytes: [`DEFAULT_MEMORY`] by default. What does not fit is sorted on disk.
     pub memory: usize,
@@ -160,6 +161,7 @@ pub struct IndexCaches {
     dedup: DedupCrawlLogIndexCache,
     full: FullCrawlLogIndexCache,
     cdx: CdxIndexCache,
+    raw: Arc<RawCaches>,
     options: Options,
     figures: Arc<Figures>,
 }
@@ -187,6 +189,7 @@ impl IndexCaches {
                 CrawlLogIndex::of(raw_of(), &options),
             ),
             cdx: CombiningMultiFileBasedCache::new(cache(IndexKind::Cdx)?, CdxIndex::of(raw_of())),
+            raw,
             options,
             figures,
         })
@@ -197,27 +200,23 @@ impl IndexCaches {
     /// # Errors
     /// When there can be no index at all. A job that is missing is no error.
     pub fn get_index(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
-        match kind {
-            IndexKind::Dedup => self.dedup.get_index(jobs, work),
-            IndexKind::Full => self.full.get_index(jobs, work),
-            IndexKind::Cdx => self.cdx.get_index(jobs, work),
-        }
+        self.get(kind, jobs, false, work)
     }
 
-    /// The index over all of the jobs if it is there, without building anything.
+    /// The index over all of the jobs if it is there, and made of what there is now, without building anything.
     ///
     /// # Errors
     /// When it is there and cannot be read.
     pub fn hit(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Option<Index>, Error> {
-        let entry = self.cache(kind).hit(jobs, work)?;
-        Ok(entry.map(|entry| Index {
-            entry,
-            found: jobs.clone(),
-            missing: Vec::new(),
-        }))
+        match kind {
+            IndexKind::Dedup => self.dedup.hit(jobs, work),
+            IndexKind::Full => self.full.hit(jobs, work),
+            IndexKind::Cdx => self.cdx.hit(jobs, work),
+        }
     }
 
-    /// Builds an index anew from what the archive has now, whatever is in the cache.
+    /// Builds an index from what the archive has now, whatever is in the cache. Other indexes of these jobs are rebuilt
+    /// when somebody asks for them, if anything is different.
     ///
     /// # Errors
     /// As [`IndexCaches::get_index`].
@@ -227,20 +226,32 @@ impl IndexCaches {
         jobs: &JobSet,
         work: &Work,
     ) -> Result<Index, Error> {
+        self.get(kind, jobs, true, work)
+    }
+
+    fn get(
+        &self,
+        kind: IndexKind,
+        jobs: &JobSet,
+        rebuild: bool,
+        work: &Work,
+    ) -> Result<Index, Error> {
         match kind {
-            IndexKind::Dedup => self.dedup.rebuild_index(jobs, work),
-            IndexKind::Full => self.full.rebuild_index(jobs, work),
-            IndexKind::Cdx => self.cdx.rebuild_index(jobs, work),
+            IndexKind::Dedup => self.dedup.get_index(jobs, rebuild, work),
+            IndexKind::Full => self.full.get_index(jobs, rebuild, work),
+            IndexKind::Cdx => self.cdx.get_index(jobs, rebuild, work),
         }
     }
 
-    /// The cache of a kind of indexes.
-    pub(crate) fn cache(&self, kind: IndexKind) -> &MultiFileBasedCache {
-        match kind {
-            IndexKind::Dedup => self.dedup.cache(),
-            IndexKind::Full => self.full.cache(),
-            IndexKind::Cdx => self.cdx.cache(),
-        }
+    /// Lists those of the jobs of an index whose metadata files could not be read a short time ago, and why. The index has
+    /// them as they were before.
+    pub fn outdated(&self, index: &Index) -> Vec<MissingJob> {
+        let jobs = index.found.iter();
+        jobs.filter_map(|job| {
+            let why = self.raw.unreadable(job)?;
+            Some(MissingJob { job, why })
+        })
+        .collect()
     }
 
     /// Removes what is more than the limits allow, as far as nobody uses it.

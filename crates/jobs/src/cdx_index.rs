@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::combine::{Holding, carry_over};
 use super::raw::RawCaches;
 use super::{
-    Combine, CombiningMultiFileBasedCache, Draft, Error, JobSet, MultiFileBasedCache,
+    Combine, CombiningMultiFileBasedCache, Draft, Error, JobSet, Manifest, MultiFileBasedCache,
     PROGRESS_INTERVAL, Prepared, Work,
 };
 use crawlspace_archive::LoserTree;
@@ -38,10 +38,13 @@ impl Combine for CdxIndex {
         work: &Work,
     ) -> Result<Prepared, Error> {
         let holding = Holding::default();
-        let (parts, missing) = self.raw.get(jobs, rebuild, work, |raw| {
-            raw.cdx.map(|cdx| holding.one_more(cdx))
-        })?;
+        let one_more = |cdx| holding.one_more(cdx);
+        let (parts, missing) = self.raw.cdx_of(jobs, rebuild, work, one_more)?;
         Ok(Prepared::of(parts, missing))
+    }
+
+    fn is_current(&self, manifest: &Manifest, work: &Work) -> Result<bool, Error> {
+        self.raw.is_current(manifest, work)
     }
 
     fn combine(&self, prepared: &Prepared, draft: &mut Draft, work: &Work) -> Result<(), Error> {

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use super::{Draft, Entry, Error, JobId, JobSet, Missing, MissingJob, MultiFileBasedCache, Work};
+use super::{
+    Draft, Entry, Error, Input, JobId, JobSet, Manifest, Missing, MissingJob, MultiFileBasedCache,
+    Work,
+};
 
 /// How the items of a [`CombiningMultiFileBasedCache`] are made.
 pub trait Combine: Send + Sync {
@@ -21,6 +24,12 @@ pub trait Combine: Send + Sync {
         rebuild: bool,
         work: &Work,
     ) -> Result<Prepared, Error>;
+
+    /// Returns whether an item is up to date with its sources, as far as that shows without reading the archive.
+    ///
+    /// # Errors
+    /// When the work was cancelled.
+    fn is_current(&self, manifest: &Manifest, work: &Work) -> Result<bool, Error>;
 
     /// Makes the item of jobs that were prepared.
     ///
@@ -64,32 +73,60 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
         CombiningMultiFileBasedCache { cache, combine }
     }
 
-    /// The cache of the items.
-    pub(crate) fn cache(&self) -> &MultiFileBasedCache {
-        &self.cache
+    /// The index over all of the jobs, if it is there and made of what there is now.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read.
+    pub(crate) fn hit(&self, jobs: &JobSet, work: &Work) -> Result<Option<Index>, Error> {
+        let Some(entry) = self.cache.hit(jobs, work)? else {
+            return Ok(None);
+        };
+        let is_current = self.combine.is_current(entry.manifest(), work)?;
+        Ok(is_current.then(|| Index {
+            entry,
+            found: jobs.clone(),
+            missing: Vec::new(),
+        }))
     }
 
     /// An index over those of the jobs that there are. It is kept under the name of these, never under that of all
     /// that were asked for, so that the next one who asks for all tries to get the others again (seed: *future
-    /// requests for the full set of job IDs will cause a renewed attempt*).
+    /// requests for the full set of job IDs will cause a renewed attempt*). With `rebuild` it is built from what the
+    /// archive has now, whatever is in the cache.
     ///
     /// # Errors
     /// When there can be no index at all: a full disk, for example. A job that is missing is no error.
-    pub(crate) fn get_index(&self, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
-        if let Some(entry) = self.cache.hit(jobs, work)? {
-            return Ok(Index {
-                entry,
-                found: jobs.clone(),
-                missing: Vec::new(),
-            });
+    pub(crate) fn get_index(
+        &self,
+        jobs: &JobSet,
+        rebuild: bool,
+        work: &Work,
+    ) -> Result<Index, Error> {
+        if !rebuild && let Some(index) = self.hit(jobs, work)? {
+            return Ok(index);
         }
         let mut tries = 0;
         loop {
-            let prepared = self.combine.prepare(&self.cache, jobs, false, work)?;
-            let made = self.cache.cache(&prepared.found, work, |draft| {
-                self.combine.combine(&prepared, draft, work)
-            });
+            // What was rebuilt the first time is new.
+            let rebuild_parts = rebuild && tries == 0;
+            let mut prepared = self
+                .combine
+                .prepare(&self.cache, jobs, rebuild_parts, work)?;
             tries += 1;
+            // The index of one job is a part itself.
+            let path = self.cache.path(&prepared.found);
+            if matches!(&prepared.parts[..], [only] if only.path() == path)
+                && let Some(only) = prepared.parts.pop()
+            {
+                return Ok(prepared.into_index(only));
+            }
+            let inputs = inputs_of(&prepared.parts);
+            let accept = |there: &Manifest| !rebuild && there.inputs == inputs;
+            let made = self
+                .cache
+                .cache_if(&prepared.found, work, &accept, |draft| {
+                    self.combine.combine(&prepared, draft, work)
+                });
             match made {
                 Ok(entry) => return Ok(prepared.into_index(entry)),
                 // Parts that were not held may have been removed meanwhile.
@@ -97,18 +134,6 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    /// Builds an index anew from what the archive has now, whatever is in the cache.
-    ///
-    /// # Errors
-    /// As [`CombiningMultiFileBasedCache::get_index`].
-    pub(crate) fn rebuild_index(&self, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
-        let prepared = self.combine.prepare(&self.cache, jobs, true, work)?;
-        let entry = self.cache.rebuild(&prepared.found, work, |draft| {
-            self.combine.combine(&prepared, draft, work)
-        })?;
-        Ok(prepared.into_index(entry))
     }
 }
 
@@ -176,17 +201,26 @@ pub(super) fn carry_over(parts: &[Entry], draft: &mut Draft) {
     if total > NOTES {
         draft.note(format!("and {} more like these", total - NOTES));
     }
+    for input in inputs_of(parts) {
+        draft.input(input);
+    }
+}
+
+/// Returns the inputs of an entry that is merged from these parts: the parts, and their own inputs. A part of several
+/// jobs is no input itself, since the same entry may be merged from other ones.
+pub(super) fn inputs_of<'e>(parts: impl IntoIterator<Item = &'e Entry>) -> Vec<Input> {
     let mut inputs: Vec<_> = parts
-        .iter()
+        .into_iter()
         .map(Entry::manifest)
-        .flat_map(|manifest| match manifest.jobs.only() {
-            Some(_) => vec![manifest.as_input()],
-            None => manifest.inputs.clone(),
+        .flat_map(|manifest| {
+            let part = manifest.jobs.only().map(|_| manifest.as_input());
+            part.into_iter().chain(manifest.inputs.iter().cloned())
         })
         .collect();
     // Shorter numbers are lower ones.
     inputs.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
-    inputs.into_iter().for_each(|input| draft.input(input));
+    inputs.dedup_by(|a, b| a.name == b.name);
+    inputs
 }
 
 /// Gets something for each job, on some threads at once, and says which jobs have nothing. The first error ends it.
@@ -261,4 +295,90 @@ pub(super) fn both<A: Send, B>(
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    use super::super::cache::evict;
+    use super::super::{FileBasedCache, Form};
+    use super::*;
+
+    /// Copies a part, which somebody else removes the first few times that it was prepared.
+    struct Copying {
+        parts: FileBasedCache<JobId>,
+        prepared: AtomicUsize,
+        removed: usize,
+    }
+
+    impl Combine for Copying {
+        fn prepare(
+            &self,
+            _cache: &MultiFileBasedCache,
+            jobs: &JobSet,
+            rebuild: bool,
+            work: &Work,
+        ) -> Result<Prepared, Error> {
+            let nth = self.prepared.fetch_add(1, Ordering::Relaxed);
+            assert!(!rebuild || nth == 0, "the part is new");
+            let mut parts = Vec::new();
+            for job in jobs.iter() {
+                let build = |draft: &mut Draft| {
+                    let (path, _) = draft.create("part")?;
+                    fs::write(&path, format!("{job}\n")).map_err(Error::io(&path, "write"))
+                };
+                let mut part = self.parts.cache_if(&job, work, &|_| !rebuild, build)?;
+                part.release();
+                if nth < self.removed {
+                    let gone = evict(part.path(), Form::File, Duration::ZERO);
+                    assert_eq!(gone.expect("removed"), super::super::Eviction::Gone);
+                }
+                parts.push(part);
+            }
+            Ok(Prepared::of(parts, Vec::new()))
+        }
+
+        fn is_current(&self, _: &Manifest, _: &Work) -> Result<bool, Error> {
+            Ok(true)
+        }
+
+        fn combine(&self, prepared: &Prepared, draft: &mut Draft, _: &Work) -> Result<(), Error> {
+            carry_over(&prepared.parts, draft);
+            let (to, _) = draft.create("whole")?;
+            for part in &prepared.parts {
+                fs::copy(part.path(), &to).map_err(Error::io(part.path(), "read"))?;
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_index_whose_parts_are_removed_meanwhile_is_made_again_also_when_it_is_rebuilt() {
+        for (removed, rebuild, is_made) in [
+            (0, false, true),
+            (2, false, true),
+            (3, false, false),
+            (0, true, true),
+            (2, true, true),
+            (3, true, false),
+        ] {
+            let root = tempfile::tempdir().expect("a folder");
+            let open = |name| MultiFileBasedCache::open(root.path(), name, Form::File);
+            let parts = FileBasedCache::open(root.path(), "parts", Form::File).expect("a cache");
+            let copying = Copying {
+                parts,
+                prepared: AtomicUsize::new(0),
+                removed,
+            };
+            let cache = CombiningMultiFileBasedCache::new(open("whole").expect("a cache"), copying);
+            let jobs: JobSet = "7,8".parse().expect("jobs");
+            let got = cache.get_index(&jobs, rebuild, &Work::default());
+            assert_eq!(got.is_ok(), is_made, "{removed} {rebuild}: {got:?}");
+            let tries = cache.combine.prepared.load(Ordering::Relaxed);
+            assert_eq!(tries, (removed + 1).min(MAX_TRIES));
+        }
+    }
 }

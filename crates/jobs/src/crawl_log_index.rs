@@ -8,12 +8,13 @@ use std::fs::File;
 use std::io::BufReader;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 
-use super::combine::{Holding, both, carry_over, each_job};
+use super::combine::{Holding, both, carry_over, each_job, inputs_of};
 use super::join::{Counts, Flavour, Row, rows};
-use super::raw::RawCaches;
+use super::raw::{RawCaches, older};
 use super::{
-    Combine, CombiningMultiFileBasedCache, Draft, Entry, Error, JobId, JobSet, Missing,
+    Combine, CombiningMultiFileBasedCache, Draft, Entry, Error, JobId, JobSet, Manifest, Missing,
     MultiFileBasedCache, Options, PROGRESS_INTERVAL, Prepared, Work,
 };
 use crawlspace_archive::lines::MAX_LINE;
@@ -82,34 +83,39 @@ impl<F: Flavoured> CrawlLogIndex<F> {
         work: &Work,
     ) -> Result<Result<Entry, Missing>, Error> {
         let set: JobSet = [job].into_iter().collect();
-        if !rebuild && let Some(entry) = cache.hit(&set, work)? {
-            return Ok(Ok(entry));
-        }
-        let raw = match self.raw.get_one(job, rebuild, work)? {
+        let there = cache.hit(&set, work)?.filter(|_| !rebuild);
+        let there = match there {
+            Some(there) if self.is_current(there.manifest(), work)? => return Ok(Ok(there)),
+            there => there,
+        };
+        let raw = self.raw.get_one(job, rebuild, work)?;
+        let raw = match raw.and_then(|raw| Ok((raw.crawl_log?, raw.cdx))) {
             Ok(raw) => raw,
-            Err(missing) => return Ok(Err(missing)),
+            Err(why) => {
+                let is_unreadable = matches!(why, Missing::Unreadable { .. });
+                let old = there.filter(|_| is_unreadable);
+                return Ok(old.map(|old| older(job, old, &why)).ok_or(why));
+            }
         };
-        let crawl_log = match raw.crawl_log {
-            Ok(crawl_log) => crawl_log,
-            Err(missing) => return Ok(Err(missing)),
-        };
-        let build = |draft: &mut Draft| {
-            let memory = self.memory / sharing.max(1);
-            write_segment(
-                job,
-                &crawl_log,
-                raw.cdx.as_ref().ok(),
-                F::FLAVOUR,
-                memory,
-                draft,
-                work,
-            )
-        };
-        if rebuild {
-            cache.rebuild(&set, work, build).map(Ok)
-        } else {
-            cache.cache(&set, work, build).map(Ok)
-        }
+        drop(there);
+        let (crawl_log, cdx) = raw;
+        let inputs = inputs_of([Some(&crawl_log), cdx.as_ref().ok()].into_iter().flatten());
+        let accept = |there: &Manifest| !rebuild && there.inputs == inputs;
+        cache
+            .cache_if(&set, work, &accept, |draft| {
+                inputs.iter().for_each(|input| draft.input(input.clone()));
+                let memory = self.memory / sharing.max(1);
+                write_segment(
+                    job,
+                    &crawl_log,
+                    cdx.as_ref(),
+                    F::FLAVOUR,
+                    memory,
+                    draft,
+                    work,
+                )
+            })
+            .map(Ok)
     }
 }
 
@@ -124,7 +130,7 @@ impl<F: Flavoured> Combine for CrawlLogIndex<F> {
         let mut parts = if rebuild {
             Vec::new()
         } else {
-            cache.parts_of(jobs, work)?
+            cache.parts_of(jobs, work, |part| self.is_current(part, work))?
         };
         let have: JobSet = parts
             .iter()
@@ -139,6 +145,10 @@ impl<F: Flavoured> Combine for CrawlLogIndex<F> {
         })?;
         parts.extend(segments);
         Ok(Prepared::of(parts, missing))
+    }
+
+    fn is_current(&self, manifest: &Manifest, work: &Work) -> Result<bool, Error> {
+        self.raw.is_current(manifest, work)
     }
 
     fn combine(&self, prepared: &Prepared, draft: &mut Draft, work: &Work) -> Result<(), Error> {
@@ -193,35 +203,29 @@ fn write(
 fn write_segment(
     job: JobId,
     crawl_log: &Entry,
-    cdx: Option<&Entry>,
+    cdx: Result<&Entry, &Missing>,
     flavour: Flavour,
     memory: usize,
     draft: &mut Draft,
     work: &Work,
 ) -> Result<(), Error> {
-    for raw in [Some(crawl_log), cdx].into_iter().flatten() {
-        draft.input(raw.manifest().as_input());
-    }
     let lines = counted(crawl_log, "lines");
     work.begin(&format!("job {job}: merging crawl.log and CDX"), lines);
     let mut sorting = Sorting {
         by_url: Sorter::new(memory / 2, draft.folder(), work),
         by_digest: Sorter::new(memory / 2, draft.folder(), work),
-        line: Vec::with_capacity(1024),
-        too_long: 0,
     };
     let lines_of = |entry: &Entry| -> Result<BufReader<File>, Error> {
         let file = File::open(entry.path()).map_err(Error::io(entry.path(), "open"))?;
         Ok(BufReader::with_capacity(256 * 1024, file))
     };
-    let cdx_lines = cdx.map(lines_of).transpose()?;
-    let mut take = |row: Row<'_>| sorting.push(&row);
+    let cdx_lines = cdx.ok().map(lines_of).transpose()?;
     let crawl_log_lines = lines_of(crawl_log)?;
-    let mut counts = rows(crawl_log_lines, cdx_lines, flavour, job, work, &mut take)?;
-    counts.rows -= sorting.too_long;
+    let (mut counts, too_long) =
+        sorting.fill(|take| rows(crawl_log_lines, cdx_lines, flavour, job, work, take))?;
+    counts.rows -= too_long;
     tell(job, &counts, crawl_log, cdx, draft);
-    if sorting.too_long > 0 {
-        let too_long = sorting.too_long;
+    if too_long > 0 {
         draft.count("tooLong", too_long);
         draft.note(format!(
             "job {job}: {too_long} captures have URLs that are too long for an index"
@@ -239,27 +243,82 @@ fn write_segment(
 struct Sorting {
     by_url: Sorter,
     by_digest: Sorter,
-    line: Vec<u8>,
-    /// A line of a crawl.log may be so long that what is made of it is longer than readers of indexes take.
-    too_long: u64,
 }
 
 impl Sorting {
-    fn push(&mut self, row: &Row<'_>) -> Result<(), Error> {
-        self.line.clear();
-        row.push_by_url(&mut self.line);
-        let by_url_ends = self.line.len();
-        row.push_by_digest(&mut self.line);
-        let (of_url, of_digest) = self.line.split_at(by_url_ends);
-        if of_url.len().max(of_digest.len()) > MAX_LINE {
-            self.too_long += 1;
-            return Ok(());
+    /// Sorts the rows that `make` gives, on a thread of their own. Returns what `make` counted, and the number of rows that
+    /// are too long.
+    fn fill(
+        &mut self,
+        make: impl FnOnce(&mut dyn FnMut(Row<'_>) -> Result<(), Error>) -> Result<Counts, Error>,
+    ) -> Result<(Counts, u64), Error> {
+        let (send, batches) = sync_channel::<Batch>(WAITING);
+        let (sorted, made) = both(
+            move || batches.iter().try_for_each(|batch| self.take(&batch)),
+            move || {
+                // Whoever sorts has given up, and says why.
+                let send = |batch| send.send(batch).map_err(|_| Error::Cancelled);
+                let (mut batch, mut too_long) = (Batch::new(), 0);
+                let counts = make(&mut |row| {
+                    too_long += u64::from(!batch.push(&row));
+                    if batch.text.len() < BATCH {
+                        return Ok(());
+                    }
+                    send(std::mem::replace(&mut batch, Batch::new()))
+                })?;
+                send(batch)?;
+                Ok((counts, too_long))
+            },
+        );
+        sorted.and(made)
+    }
+
+    fn take(&mut self, batch: &Batch) -> Result<(), Error> {
+        let mut begin = 0;
+        for &(by_url_ends, end) in &batch.ends {
+            let line = |range| batch.text.get(range).unwrap_or_default();
+            self.by_url.push(line(begin..by_url_ends))?;
+            if by_url_ends < end {
+                self.by_digest.push(line(by_url_ends..end))?;
+            }
+            begin = end;
         }
-        self.by_url.push(of_url)?;
-        if of_digest.is_empty() {
-            return Ok(());
+        Ok(())
+    }
+}
+
+/// Size of a batch of lines in bytes, and limit of batches that wait to be sorted.
+const BATCH: usize = 256 * 1024;
+const WAITING: usize = 4;
+
+/// Rows as lines, by URL and then by digest.
+struct Batch {
+    text: Vec<u8>,
+    /// The ends of the two lines of each row: by URL, and by digest behind it.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Batch {
+    fn new() -> Batch {
+        Batch {
+            text: Vec::with_capacity(BATCH + 4096),
+            ends: Vec::new(),
         }
-        self.by_digest.push(of_digest)
+    }
+
+    /// Adds a row. False when it would be longer than readers of indexes take, which a line of a crawl.log may lead to.
+    fn push(&mut self, row: &Row<'_>) -> bool {
+        let begin = self.text.len();
+        row.push_by_url(&mut self.text);
+        let by_url_ends = self.text.len();
+        row.push_by_digest(&mut self.text);
+        let end = self.text.len();
+        if (by_url_ends - begin).max(end - by_url_ends) > MAX_LINE {
+            self.text.truncate(begin);
+            return false;
+        }
+        self.ends.push((by_url_ends, end));
+        true
     }
 }
 
@@ -281,7 +340,13 @@ fn counted(entry: &Entry, what: &str) -> u64 {
 }
 
 /// Says in the manifest what became of the lines.
-fn tell(job: JobId, counts: &Counts, crawl_log: &Entry, cdx: Option<&Entry>, draft: &mut Draft) {
+fn tell(
+    job: JobId,
+    counts: &Counts,
+    crawl_log: &Entry,
+    cdx: Result<&Entry, &Missing>,
+    draft: &mut Draft,
+) {
     let bad = |entry| counted(entry, "badLines");
     let numbers = [
         ("lines", counts.lines),
@@ -289,9 +354,11 @@ fn tell(job: JobId, counts: &Counts, crawl_log: &Entry, cdx: Option<&Entry>, dra
         ("noCaptures", counts.no_captures),
         ("text", counts.text),
         ("originDuplicate", counts.duplicates),
-        ("originCdx", counts.same_date + counts.nearest),
+        ("originCdx", counts.same_date),
+        ("originNearest", counts.nearest),
         ("originLogged", counts.logged),
         ("withoutOrigin", counts.without_origin),
+        ("revisits", counts.elsewhere),
         (
             "badLines",
             counts.bad.total() + bad(crawl_log) + cdx.map_or(0, bad),
@@ -300,7 +367,7 @@ fn tell(job: JobId, counts: &Counts, crawl_log: &Entry, cdx: Option<&Entry>, dra
     for (what, number) in numbers {
         draft.count(what, number);
     }
-    for entry in [Some(crawl_log), cdx].into_iter().flatten() {
+    for entry in [Some(crawl_log), cdx.ok()].into_iter().flatten() {
         for note in &entry.manifest().notes {
             draft.note(note.clone());
         }
@@ -308,9 +375,20 @@ fn tell(job: JobId, counts: &Counts, crawl_log: &Entry, cdx: Option<&Entry>, dra
     for example in counts.bad.examples() {
         draft.note(example.clone());
     }
-    if cdx.is_none() {
+    let without = "only what its crawl.log says itself tells where captures are";
+    match cdx {
+        Ok(_) => {}
+        Err(Missing::Unreadable { why }) => {
+            draft.note(format!(
+                "job {job}: its CDX is not used, and {without}: {why}"
+            ));
+        }
+        Err(_) => draft.note(format!("job {job} has no CDX: {without}")),
+    }
+    if counts.nearest > 0 {
+        let nearest = counts.nearest;
         draft.note(format!(
-            "job {job} has no CDX: only what its crawl.log says itself tells where captures are"
+            "job {job}: captures with the place of a CDX row within a second, since none has theirs: {nearest}"
         ));
     }
     if counts.beyond > 0 {

@@ -87,7 +87,7 @@ impl JobSet {
     }
 
     /// Those that are not among others.
-    pub(crate) fn without(&self, others: &JobSet) -> JobSet {
+    pub fn without(&self, others: &JobSet) -> JobSet {
         JobSet(self.iter().filter(|job| !others.contains(*job)).collect())
     }
 }

@@ -30,13 +30,14 @@ pub mod load;
 pub mod metadata;
 mod missing;
 pub mod operations;
+mod outdated;
 mod raw;
 mod read_ahead;
 mod request;
 
 pub use self::cache::{
     Counts, Draft, Entry, Eviction, Figures, FileBasedCache, FileSum, Form, Input, Manifest,
-    MultiFileBasedCache,
+    MultiFileBasedCache, Unreadable,
 };
 pub use self::caches::{
     DEFAULT_GRACE, DEFAULT_MEMORY, DEFAULT_RETRY_MISSING, DEFAULT_WAIT, IndexCaches, IndexKind,

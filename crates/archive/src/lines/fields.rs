@@ -2,32 +2,32 @@
 
 use memchr::memchr;
 
-/// The fields of a line, from the left.
+/// The fields of a line, from the left, as bytes: a field that is not UTF-8 concerns no other field.
 pub struct Fields<'a> {
-    rest: &'a str,
+    rest: &'a [u8],
     /// All white space is spaces, as it mostly is: these are found many bytes at once.
     spaces: bool,
 }
 
 impl<'a> Fields<'a> {
     /// The fields of a line, separated by spaces or tabs.
-    pub fn of(line: &'a str) -> Fields<'a> {
+    pub fn of(line: &'a [u8]) -> Fields<'a> {
         Fields {
             rest: line,
             spaces: line
-                .bytes()
-                .fold(true, |is, byte| is & (byte >= b' ') & (byte != 0x7f)),
+                .iter()
+                .fold(true, |is, byte| is & (*byte >= b' ') & (*byte != 0x7f)),
         }
     }
 
     /// The next one. Empty at the end.
     #[inline]
-    pub fn next_field(&mut self) -> &'a str {
+    pub fn next_field(&mut self) -> &'a [u8] {
         let text = self.rest.trim_ascii_start();
         let end = if self.spaces {
-            memchr(b' ', text.as_bytes())
+            memchr(b' ', text)
         } else {
-            text.bytes().position(|byte| byte.is_ascii_whitespace())
+            text.iter().position(u8::is_ascii_whitespace)
         };
         let (field, rest) = text.split_at(end.unwrap_or(text.len()));
         self.rest = rest;
@@ -35,7 +35,7 @@ impl<'a> Fields<'a> {
     }
 
     /// What comes after those that were taken.
-    pub fn rest(&self) -> &'a str {
+    pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 }
@@ -53,11 +53,15 @@ pub fn is_word(text: &str) -> bool {
 }
 
 /// Whether it is digits.
-pub fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+pub fn is_number(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(u8::is_ascii_digit)
 }
 
 /// A number without a sign.
-pub fn number(text: &str) -> Option<u64> {
-    is_number(text).then(|| text.parse().ok()).flatten()
+pub fn number(text: &[u8]) -> Option<u64> {
+    is_number(text).then_some(())?;
+    text.iter().try_fold(0_u64, |number, digit| {
+        let digit = u64::from(digit.wrapping_sub(b'0'));
+        number.checked_mul(10)?.checked_add(digit)
+    })
 }

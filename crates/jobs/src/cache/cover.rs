@@ -1,7 +1,6 @@
 //! Entries that a larger one can be made of.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::fs;
 use std::sync::Arc;
 
@@ -16,20 +15,60 @@ const MAX_CANDIDATES: usize = 256;
 
 impl MultiFileBasedCache {
     /// Entries of several jobs each that are there, no two of which have a job in common, and which have no other jobs
-    /// than these. As few as possible: the largest first.
+    /// than these. As few as possible: the largest first. Those that `is_current` refuses are skipped.
     ///
     /// # Errors
-    /// When the folder cannot be read.
-    pub(crate) fn parts_of(&self, jobs: &JobSet, work: &Work) -> Result<Vec<Entry>, Error> {
+    /// When the folder cannot be read, and those of `is_current`.
+    pub(crate) fn parts_of(
+        &self,
+        jobs: &JobSet,
+        work: &Work,
+        mut is_current: impl FnMut(&Manifest) -> Result<bool, Error>,
+    ) -> Result<Vec<Entry>, Error> {
         let mut parts = Vec::new();
         if jobs.len() < 3 {
             return Ok(parts);
         }
+        let mut taken = JobSet::default();
+        for (name, manifest) in self.subsets(jobs, 2, work)? {
+            let is_smaller = manifest.jobs.len() < jobs.len();
+            let is_apart = manifest.jobs.iter().all(|job| !taken.contains(job));
+            if !is_smaller || !is_apart || !is_current(&manifest)? {
+                continue;
+            }
+            if let Some(entry) = self.look_if_whole(&name, work)? {
+                taken = taken.iter().chain(manifest.jobs.iter()).collect();
+                parts.push(entry);
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Returns the entry with the most of these jobs and no others.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn largest_part_of(&self, jobs: &JobSet, work: &Work) -> Result<Option<Entry>, Error> {
+        for (name, _) in self.subsets(jobs, 1, work)? {
+            if let Some(entry) = self.look_if_whole(&name, work)? {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lists entries with at least `least` of these jobs and no others, the largest first.
+    fn subsets(
+        &self,
+        jobs: &JobSet,
+        least: usize,
+        work: &Work,
+    ) -> Result<Vec<(String, Arc<Manifest>)>, Error> {
         let mut candidates = Vec::new();
         for file in fs::read_dir(self.folder()).map_err(Error::io(self.folder(), "list"))? {
             let file = file.map_err(Error::io(self.folder(), "list"))?;
             let name = file.file_name();
-            let name = name.to_str().filter(|name| may_be_part(name, jobs));
+            let name = name.to_str().filter(|name| may_be_part(name, jobs, least));
             if let Some(name) = name {
                 let made = file.metadata().and_then(|file| file.modified()).ok();
                 candidates.push((Reverse(made), name.to_owned()));
@@ -40,46 +79,22 @@ impl MultiFileBasedCache {
         for (_, name) in candidates.into_iter().take(MAX_CANDIDATES) {
             work.check()?;
             if let Some(manifest) = self.peek(&name)
-                && manifest.jobs.len() < jobs.len()
+                && manifest.jobs.len() >= least
                 && manifest.jobs.is_subset(jobs)
             {
                 sets.push((name, manifest));
             }
         }
         sets.sort_by_key(|(_, manifest)| Reverse(manifest.jobs.len()));
-        let mut taken = JobSet::default();
-        let mut contents = HashMap::new();
-        for (name, manifest) in sets {
-            let is_apart = manifest.jobs.iter().all(|job| !taken.contains(job));
-            if !is_apart || !self.is_up_to_date(&manifest, &mut contents) {
-                continue;
-            }
-            match self.look(&name, &self.folder().join(&name), work) {
-                Ok(Some(entry)) => {
-                    taken = taken.iter().chain(manifest.jobs.iter()).collect();
-                    parts.push(entry);
-                }
-                // It would have been a help; it is needed by those alone who ask for it.
-                Ok(None) | Err(Error::Damaged { .. } | Error::Io { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(parts)
+        Ok(sets)
     }
 
-    /// Whether what an entry was made of is still what is there, as far as it is.
-    fn is_up_to_date(
-        &self,
-        manifest: &Manifest,
-        contents: &mut HashMap<String, Option<String>>,
-    ) -> bool {
-        manifest.inputs.iter().all(|input| {
-            let now = contents.entry(input.name.clone()).or_insert_with(|| {
-                let there = self.peek(&input.name)?;
-                there.as_input().checksum
-            });
-            now.is_none() || *now == input.checksum
-        })
+    /// Opens an entry, and treats a damaged one as missing.
+    fn look_if_whole(&self, name: &str, work: &Work) -> Result<Option<Entry>, Error> {
+        match self.look(name, &self.folder().join(name), work) {
+            Err(Error::Damaged { .. } | Error::Io { .. }) => Ok(None),
+            looked => looked,
+        }
     }
 
     /// The manifest of an entry, whose files are not looked at.
@@ -96,8 +111,8 @@ impl MultiFileBasedCache {
     }
 }
 
-/// Whether an entry of that name can have several of the jobs and no others, as far as the name tells.
-fn may_be_part(name: &str, jobs: &JobSet) -> bool {
+/// Returns whether an entry of that name can have `least` of the jobs and no others, as far as the name tells.
+fn may_be_part(name: &str, jobs: &JobSet, least: usize) -> bool {
     let Some(ids) = name.strip_suffix(END) else {
         return false;
     };
@@ -110,5 +125,5 @@ fn may_be_part(name: &str, jobs: &JobSet) -> bool {
             _ => return false,
         }
     }
-    named > 1
+    named >= least
 }

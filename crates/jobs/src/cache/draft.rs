@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+use super::super::combine::both;
 use super::super::{Error, Work};
 use super::lock::Lock;
 use super::manifest::{FileSum, Input, Manifest, sum};
+use super::seen::touch;
 use super::{Form, is_absent, manifest_of, with_end};
 
 /// A folder beside the entry in which its files are made. Dropped before it is published, it goes away with all
@@ -89,10 +91,18 @@ impl Draft {
     /// Puts the files in their place, once all of them are on the disk. What was there before is replaced.
     pub(super) fn publish(mut self, lock: &Lock, work: &Work) -> Result<Manifest, Error> {
         self.names.sort();
-        for name in &self.names {
-            let path = self.folder.join(name);
-            let (size, xxh128) = sum(&path, work)?;
-            sync(&path)?;
+        let paths = || self.names.iter().map(|name| self.folder.join(name));
+        // The disk writes while the checksums are made.
+        let (synced, sums) = both(
+            || paths().try_for_each(|path| sync(&path)),
+            || {
+                paths()
+                    .map(|path| sum(&path, work))
+                    .collect::<Result<Vec<_>, _>>()
+            },
+        );
+        let sums = sums.and_then(|sums| synced.map(|()| sums))?;
+        for (name, (size, xxh128)) in self.names.iter().zip(sums) {
             let name = name.clone();
             self.manifest.files.push(FileSum { name, size, xxh128 });
         }
@@ -160,8 +170,10 @@ impl Draft {
         Ok(())
     }
 
-    /// The manifest comes last: without it a file is no entry.
+    /// The manifest comes last: without it a file is no entry. The mark comes first, so that the file is known as ours
+    /// when its builder dies before the manifest is there.
     fn publish_file(&self, manifest: &Path) -> Result<(), Error> {
+        touch(&self.entry);
         let rename =
             |from: &Path, to: &Path| fs::rename(from, to).map_err(Error::io(to, "publish"));
         if fs::metadata(&self.entry).is_ok_and(|there| there.is_dir()) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::super::Error;
-use super::draft::{gone, remove, sync, temporary};
+use super::draft::{gone, remove, temporary};
 use super::lock::{Lock, Mode, try_lock};
 use super::seen::last_used;
 use super::{Form, is_absent, manifest_of, with_end};
@@ -43,7 +43,8 @@ pub(crate) fn evict(entry: &Path, form: Form, grace: Duration) -> Result<Evictio
             // Without a manifest it is no entry, and nobody opens it.
             let there = fs::symlink_metadata(entry).is_ok();
             remove(entry)?;
-            tidy(entry)?;
+            remove_beside(entry)?;
+            lock.remove()?;
             return Ok(if there {
                 Eviction::Gone
             } else {
@@ -66,12 +67,9 @@ pub(crate) fn evict(entry: &Path, form: Form, grace: Duration) -> Result<Evictio
             remove(entry)?;
         }
     }
-    if let Some(folder) = entry.parent() {
-        sync(folder)?;
-    }
     drop(held);
-    tidy(entry)?;
-    drop(lock);
+    remove_beside(entry)?;
+    lock.remove()?;
     Ok(Eviction::Gone)
 }
 
@@ -79,11 +77,30 @@ fn is_recent(used: SystemTime, grace: Duration) -> bool {
     SystemTime::now().duration_since(used).unwrap_or_default() < grace
 }
 
-/// Removes what stands beside an entry that is gone, but for its lock file.
-fn tidy(entry: &Path) -> Result<(), Error> {
+/// Removes the files beside an entry that is gone, except its lock file.
+fn remove_beside(entry: &Path) -> Result<(), Error> {
     remove(&gone(entry))?;
     remove(&temporary(entry))?;
     remove(&with_end(entry, ".seen"))
+}
+
+/// Removes the lock file of an entry that is not there, and its mark, unless it is new: a process that excludes others
+/// with it may be about to lock it, and not look whether it is still there, as ours do.
+///
+/// # Errors
+/// When they cannot be removed.
+pub(crate) fn tidy(entry: &Path, grace: Duration) -> Result<(), Error> {
+    let made = fs::metadata(with_end(entry, ".working")).and_then(|file| file.modified());
+    if made.is_ok_and(|made| is_recent(made, grace)) {
+        return Ok(());
+    }
+    match Lock::try_acquire(entry)? {
+        Some(lock) if fs::symlink_metadata(entry).is_err() => {
+            remove_beside(entry)?;
+            lock.remove()
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Removes what a builder left who died, if nobody builds the entry now. Whether there was something.

@@ -1,7 +1,7 @@
 //! Who may build an entry: a lock that the kernel keeps, and takes back when its holder dies.
 //!
-//! The lock file stands beside the entry as `<entry>.working`, as in NetarchiveSuite. It is never written to and
-//! never removed: somebody may be about to lock it. Its locks are those of open file descriptions (`fcntl(2)`, *Open
+//! The lock file stands beside the entry as `<entry>.working`, as in NetarchiveSuite. It is never written to, and stays
+//! as long as the entry: somebody may be about to lock it. Its locks are those of open file descriptions (`fcntl(2)`, *Open
 //! file description locks*): they exclude other threads as well as other processes, and also processes that lock
 //! with `fcntl` as Java's `FileChannel.lock` does.
 
@@ -19,7 +19,7 @@ use nix::libc;
 use serde::{Deserialize, Serialize};
 
 use super::super::{Error, Work};
-use super::{open_file, plain, with_end};
+use super::{is_absent, open_file, plain, with_end};
 
 /// How long to wait before the lock is tried again, at first and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
@@ -120,6 +120,20 @@ impl Lock {
         let file = plain(File::options().create(true).write(true).truncate(true)).open(&self.owner);
         let json = serde_json::to_vec(&owner).map_err(io::Error::from);
         let _ = file.and_then(|mut file| file.write_all(&json?));
+    }
+}
+
+impl Lock {
+    /// Removes the lock file, of an entry that is gone. Who waits for this one tries again: see [`Lock::is_valid`].
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub(crate) fn remove(self) -> Result<(), Error> {
+        let _ = fs::remove_file(&self.owner);
+        match fs::remove_file(&self.path) {
+            Err(error) if !is_absent(&error) => Err(Error::io(&self.path, "remove")(error)),
+            _ => Ok(()),
+        }
     }
 }
 

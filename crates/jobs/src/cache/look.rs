@@ -71,9 +71,12 @@ impl<I: Id> FileBasedCache<I> {
         let known = self.cached(name);
         let manifest = match &known {
             Some(known) if known.seen.is_of(&held.stamp) => Arc::clone(&known.manifest),
-            _ => Arc::new(Manifest::parse(&held.read(&at)?).map_err(damaged)?),
+            _ => Arc::new(
+                Manifest::parse(&held.read(&at)?).map_err(|wrong| damaged(wrong.to_string()))?,
+            ),
         };
-        manifest.must_be_of(&self.name, name).map_err(damaged)?;
+        let is_ours = manifest.must_be_of(&self.name, name);
+        is_ours.map_err(|wrong| damaged(wrong.to_string()))?;
         let files = manifest.files.iter();
         let paths = files.map(|file| file_of(path, self.form, &file.name));
         let asked = SystemTime::now();

@@ -12,7 +12,7 @@ use super::{is_absent, open_file};
 use crawlspace_archive::timestamp::Timestamp;
 
 /// The version of the form that is written. Entries of other versions are rebuilt.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// What a manifest begins with; the checksum of all that comes behind it follows.
 const BEGIN: &[u8] = b"{\n  \"checksum\": \"";
 const DIGITS: usize = 32;
@@ -46,6 +46,22 @@ pub struct Manifest {
     /// The checksum of the manifest itself, in hexadecimal digits.
     #[serde(skip)]
     pub checksum: String,
+}
+
+/// Why a manifest cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// Its bytes are not those that were written, or of another entry.
+    #[error("{0}")]
+    Damaged(String),
+    /// Another version of this program wrote it, in its own format.
+    #[error("the entry has format {0}, this version reads format {FORMAT}")]
+    OtherFormat(u32),
+}
+
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
 }
 
 /// Something that an entry was made of.
@@ -98,24 +114,27 @@ impl Manifest {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(bytes: &[u8]) -> Result<Manifest, String> {
+    pub fn parse(bytes: &[u8]) -> Result<Manifest, Unreadable> {
+        let damaged = |what: &str| Err(Unreadable::Damaged(what.to_owned()));
         let rest = bytes
             .strip_prefix(BEGIN)
             .and_then(|rest| rest.split_at_checked(DIGITS));
         let Some((checksum, rest)) = rest else {
-            return Err("the manifest is cut off, or of another program".to_owned());
+            return damaged("the manifest is cut off, or of another program");
         };
         if hex(xxh3_128(rest)).as_bytes() != checksum {
-            return Err("the manifest is damaged: its checksum is another one".to_owned());
+            return damaged("the manifest is damaged: its checksum is another one");
         }
-        let mut manifest: Manifest = serde_json::from_slice(bytes)
-            .map_err(|error| format!("the manifest cannot be read: {error}"))?;
-        if manifest.format != FORMAT {
-            let format = manifest.format;
-            return Err(format!(
-                "the manifest has format {format}, this is written as {FORMAT}"
-            ));
+        // Other formats may have other members.
+        match serde_json::from_slice(bytes) {
+            Ok(Format { format: FORMAT }) => {}
+            Ok(Format { format }) => return Err(Unreadable::OtherFormat(format)),
+            Err(error) => return damaged(&format!("the manifest cannot be read: {error}")),
         }
+        let mut manifest: Manifest = match serde_json::from_slice(bytes) {
+            Ok(manifest) => manifest,
+            Err(error) => return damaged(&format!("the manifest cannot be read: {error}")),
+        };
         manifest.checksum = String::from_utf8_lossy(checksum).into_owned();
         Ok(manifest)
     }
@@ -124,14 +143,14 @@ impl Manifest {
     ///
     /// # Errors
     /// Whose it is.
-    pub(crate) fn must_be_of(&self, cache: &str, entry: &str) -> Result<(), String> {
+    pub(crate) fn must_be_of(&self, cache: &str, entry: &str) -> Result<(), Unreadable> {
         if self.cache == cache && self.entry == entry {
             Ok(())
         } else {
-            Err(format!(
+            Err(Unreadable::Damaged(format!(
                 "its manifest is that of {}/{}: somebody must have renamed it",
                 self.cache, self.entry
-            ))
+            )))
         }
     }
 
@@ -166,16 +185,22 @@ impl Manifest {
 }
 
 /// The manifest that lies there, or what is wrong with it. None when there is none.
-pub(crate) fn read_manifest(path: &Path) -> Option<Result<Manifest, String>> {
+pub(crate) fn read_manifest(path: &Path) -> Option<Result<Manifest, Unreadable>> {
     let file = match open_file(path) {
         Ok(file) => file,
         Err(error) if is_absent(&error) => return None,
-        Err(error) => return Some(Err(format!("the manifest cannot be opened: {error}"))),
+        Err(error) => {
+            let what = format!("the manifest cannot be opened: {error}");
+            return Some(Err(Unreadable::Damaged(what)));
+        }
     };
     let mut bytes = Vec::new();
     Some(match file.take(MAX_MANIFEST).read_to_end(&mut bytes) {
         Ok(_) => Manifest::parse(&bytes),
-        Err(error) => Err(format!("the manifest cannot be read: {error}")),
+        Err(error) => {
+            let what = format!("the manifest cannot be read: {error}");
+            Err(Unreadable::Damaged(what))
+        }
     })
 }
 

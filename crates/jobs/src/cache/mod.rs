@@ -35,10 +35,10 @@ pub use self::entry::Entry;
 use self::entry::Held;
 pub(crate) use self::entry::file_of;
 pub use self::evict::Eviction;
-pub(crate) use self::evict::{clean, evict};
+pub(crate) use self::evict::{clean, evict, tidy};
 pub(crate) use self::lock::{Acquired, Lock, is_in_use, owner};
 use self::look::CachedEntry;
-pub use self::manifest::{FileSum, Input, Manifest};
+pub use self::manifest::{FileSum, Input, Manifest, Unreadable};
 pub(crate) use self::manifest::{read_manifest, sum};
 pub(crate) use self::seen::last_used;
 use super::{DEFAULT_WAIT, Error, Id, JobSet, Work};
@@ -79,6 +79,9 @@ pub struct FileBasedCache<I> {
     seen: Mutex<HashMap<String, CachedEntry>>,
     id: PhantomData<fn(&I)>,
 }
+
+/// Accepts or rejects an existing entry by its manifest.
+pub(crate) type Accept<'a> = dyn Fn(&Manifest) -> bool + 'a;
 
 /// What is at the place of an item.
 pub(super) enum Slot {
@@ -225,46 +228,35 @@ impl<I: Id> FileBasedCache<I> {
     ) -> Result<Entry, Error> {
         match self.hit(id, work)? {
             Some(entry) => Ok(entry),
-            None => self.fill(id, false, work, build),
+            None => self.cache_if(id, work, &|_| true, build),
         }
     }
 
-    /// Builds the entry of an item whether it is there or not.
+    /// The entry of an item as [`FileBasedCache::cache`] gets it, if it is good enough for `accept`. Otherwise it is
+    /// built, whether it is there or not.
     ///
     /// # Errors
     /// As [`FileBasedCache::cache`].
-    pub(crate) fn rebuild(
+    pub(crate) fn cache_if(
         &self,
         id: &I,
         work: &Work,
+        accept: &Accept<'_>,
         build: impl FnOnce(&mut Draft) -> Result<(), Error>,
     ) -> Result<Entry, Error> {
-        self.fill(id, true, work, build)
-    }
-
-    fn fill(
-        &self,
-        id: &I,
-        rebuild: bool,
-        work: &Work,
-        build: impl FnOnce(&mut Draft) -> Result<(), Error>,
-    ) -> Result<Entry, Error> {
-        match self.slot(id, rebuild, work)? {
+        match self.slot(id, accept, work)? {
             Slot::There(entry) => Ok(entry),
             Slot::Ours(lock) => self.build(id, &lock, work, build),
         }
     }
 
-    /// The lock of an item that is not there, or the item, if somebody else builds it meanwhile. With `rebuild` it is
-    /// the lock in any case.
-    pub(super) fn slot(&self, id: &I, rebuild: bool, work: &Work) -> Result<Slot, Error> {
+    /// The lock of an item that is not there, or the item, if somebody else builds it meanwhile. One that is not good
+    /// enough for `accept` is not there.
+    pub(super) fn slot(&self, id: &I, accept: &Accept<'_>, work: &Work) -> Result<Slot, Error> {
         add(&self.figures.misses);
         let find = || {
-            if rebuild {
-                Ok(None)
-            } else {
-                self.find(id, work)
-            }
+            let found = self.find(id, work)?;
+            Ok(found.filter(|entry| accept(entry.manifest())))
         };
         let mut waits = false;
         let acquired = Lock::acquire(&self.path(id), self.wait, work, || {

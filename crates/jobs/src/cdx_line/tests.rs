@@ -10,9 +10,9 @@ fn lines_with_and_without_a_checksum_are_read() {
     let line = Line::parse(LINE.as_bytes()).unwrap();
     let expected = Line {
         url: "http://a.dk/img.png",
-        ip: "10.0.0.1",
+        ip: b"10.0.0.1",
         date: "20090525130000",
-        mime: "image/png",
+        mime: b"image/png",
         length: Some(9969),
         file: "7-1-00008.arc.gz",
         offset: 22_962_264,
@@ -20,7 +20,7 @@ fn lines_with_and_without_a_checksum_are_read() {
     };
     assert_eq!(line, expected);
     for (end, md5) in rows![
-        " 0cc175b9c0f1b6a831c399e269772661", Some("0cc175b9c0f1b6a831c399e269772661");
+        " 0cc175b9c0f1b6a831c399e269772661", Some(&b"0cc175b9c0f1b6a831c399e269772661"[..]);
         " -", None;
         " ", None;
     ] {
@@ -67,7 +67,21 @@ fn a_bad_line_says_why() {
     ] {
         assert_eq!(Line::parse(line.as_bytes()), Err(bad), "{line}");
     }
-    assert_eq!(Line::parse(b"http://a.dk/\xff"), Err(Bad::NotUtf8(12)));
+    let odd = |n: usize| -> Vec<u8> {
+        let mut fields: Vec<Vec<u8>> = LINE.split(' ').map(Into::into).collect();
+        fields[n].push(b'\xff');
+        fields.join(&b' ')
+    };
+    // Only the URL and the file are used as text.
+    assert_eq!(
+        Line::parse(&odd(0)),
+        Err(Bad::NotUtf8("http://a.dk/img.png".len()))
+    );
+    let file_ends = LINE.len() - " 22962264".len();
+    assert_eq!(Line::parse(&odd(5)), Err(Bad::NotUtf8(file_ends)));
+    for n in [1, 3] {
+        assert!(Line::parse(&odd(n)).is_ok(), "{n}");
+    }
     let long = line(5, &"x".repeat(crawlspace_archive::lines::MAX_LINE));
     assert_eq!(Line::parse(long.as_bytes()), Err(Bad::TooLong));
 }

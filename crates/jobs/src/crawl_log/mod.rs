@@ -14,11 +14,12 @@ mod notes;
 
 use std::ops::Range;
 
-use memchr::memrchr;
+use memchr::{memchr, memrchr};
 
 use crawlspace_archive::lines::fields::{Fields, is_number, is_word, number};
 use crawlspace_archive::lines::{Bad, MAX_LINE};
 pub use notes::Origin;
+pub(crate) use notes::{Notes, Stored, push_migrated};
 
 /// A line. It borrows the bytes it was read from.
 ///
@@ -50,8 +51,9 @@ pub struct Line<'a> {
     pub start: Option<&'a str>,
     /// What stands behind the last colon of the digest.
     pub digest: Option<&'a str>,
-    /// All behind the source tag: annotations with commas between them, and an object of JSON.
-    pub notes: &'a str,
+    /// The rest of the line, behind the source tag: annotations with commas between them, and an object of JSON. Any
+    /// bytes, since one that is not UTF-8 concerns its own annotation alone.
+    pub notes: &'a [u8],
     url_at: usize,
 }
 
@@ -61,7 +63,7 @@ const FIELDS: usize = 10;
 const URL: usize = 3;
 
 impl<'a> Line<'a> {
-    /// Reads a line, without its end.
+    /// Reads a line, without its end. Only fields that are used have to be UTF-8.
     ///
     /// # Errors
     /// What is wrong with it. One about something that was not fetched is not wrong: see [`Line::is_capture`].
@@ -69,9 +71,8 @@ impl<'a> Line<'a> {
         if line.len() > MAX_LINE {
             return Err(Bad::TooLong);
         }
-        let text = std::str::from_utf8(line).map_err(|error| Bad::NotUtf8(error.valid_up_to()))?;
-        let mut words = Fields::of(text);
-        let mut fields = [""; FIELDS];
+        let mut words = Fields::of(line);
+        let mut fields = [&b""[..]; FIELDS];
         let mut url_at = 0;
         for (count, field) in fields.iter_mut().enumerate() {
             *field = words.next_field();
@@ -79,29 +80,70 @@ impl<'a> Line<'a> {
                 return Err(Bad::Fields(count, "10 or more"));
             }
             if count == URL {
-                url_at = text.len() - words.rest().len() - field.len();
+                url_at = line.len() - words.rest().len() - field.len();
             }
         }
         let [_, status, size, url, _, _, mime, _, start, digest] = fields;
         let _source = words.next_field();
+        let url =
+            std::str::from_utf8(url).map_err(|error| Bad::NotUtf8(url_at + error.valid_up_to()))?;
         if !is_word(url) {
             return Err(Bad::Url);
         }
         Ok(Line {
             url_at,
-            status: status.parse().map_err(|_| Bad::Number("status"))?,
+            status: signed(status).ok_or(Bad::Number("status"))?,
             size: match size {
                 // A size below 0 is one that is not known.
-                "-" => None,
-                _ if size.strip_prefix('-').is_some_and(is_number) => None,
+                b"-" => None,
+                _ if size.strip_prefix(b"-").is_some_and(is_number) => None,
                 _ => Some(number(size).ok_or(Bad::Number("size"))?),
             },
             url,
-            mime,
+            mime: readable(mime),
             start: begin(start)?,
             digest: opaque(digest)?,
             notes: words.rest().trim_ascii(),
         })
+    }
+
+    /// The URL of a line, as far as it has one: enough to tell which lines belong together.
+    pub(crate) fn url_of(line: &[u8]) -> &[u8] {
+        let mut words = Fields::of(line);
+        for _ in 0..URL {
+            words.next_field();
+        }
+        words.next_field()
+    }
+
+    /// Returns whether a line at the end of a log was cut off in its digest: the digest ends the line, and has another
+    /// length than those of its algorithm.
+    pub(crate) fn is_digest_cut_off(&self, line: &[u8]) -> bool {
+        let line = line.trim_ascii_end();
+        let Some(digest) = self
+            .digest
+            .filter(|digest| line.ends_with(digest.as_bytes()))
+        else {
+            return false;
+        };
+        let before = line.get(..line.len() - digest.len()).unwrap_or_default();
+        let field = before
+            .rsplit(u8::is_ascii_whitespace)
+            .next()
+            .unwrap_or_default();
+        let is_base32 = digest
+            .bytes()
+            .all(|b| matches!(b, b'A'..=b'Z' | b'2'..=b'7'));
+        let is_hex = digest.bytes().all(|b| b.is_ascii_hexdigit());
+        let (base32, hex) = match &field.to_ascii_lowercase()[..] {
+            b"md5:" => (26, 32),
+            b"sha256:" | b"sha-256:" => (52, 64),
+            // Old releases log SHA-1 without its name.
+            b"sha1:" | b"sha-1:" | b"" => (32, 40),
+            _ => return false,
+        };
+        let length = digest.len();
+        !(is_base32 && length == base32 || is_hex && length == hex)
     }
 
     /// Where in the line the URL is.
@@ -126,47 +168,63 @@ impl<'a> Line<'a> {
         begin.is_some_and(|begin| begin.eq_ignore_ascii_case(b"text/"))
     }
 
-    /// Where the first capture of the same content is, by the annotation `duplicate:"file,offset"` or
+    /// Returns the place of the first capture of the same content, by the annotation `duplicate:"file,offset"` or
     /// `deduplicate:"file,offset"`.
     pub fn duplicate(&self) -> Option<Origin<'a>> {
-        notes::duplicate(self.notes)
+        match self.read_notes().stored {
+            Stored::Duplicate(origin) => Some(origin),
+            Stored::Own | Stored::Elsewhere => None,
+        }
     }
 
-    /// Where the capture itself was written, as Heritrix 3 may log it.
+    /// Returns the place of the record of this capture, as Heritrix 3 may log it. `None` for revisits
+    /// (`duplicate:digest`, `duplicate:server-not-modified`, `warcRevisit:…`): their records have no payload.
     pub fn written(&self) -> Option<Origin<'a>> {
-        notes::written(self.notes)
+        self.read_notes().written()
     }
 
-    /// The `ETag` of the answer, where an annotation or the JSON has one.
-    pub(crate) fn etag(&self) -> Option<std::borrow::Cow<'a, str>> {
-        notes::etag(self.notes)
+    /// Reads the annotations and the JSON.
+    pub(crate) fn read_notes(&self) -> Notes<'a> {
+        Notes::of(self.notes)
     }
 }
 
+fn signed(field: &[u8]) -> Option<i32> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// A field up to the first byte that is not UTF-8; `-` when there is nothing before it.
+fn readable(field: &[u8]) -> &str {
+    let chunk = field.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    if chunk.is_empty() { "-" } else { chunk }
+}
+
 /// The digits of `20090525130000915+76`.
-fn begin(field: &str) -> Result<Option<&str>, Bad> {
-    if field == "-" {
+fn begin(field: &[u8]) -> Result<Option<&str>, Bad> {
+    if field == b"-" {
         return Ok(None);
     }
-    let (digits, took) = field.split_once('+').unwrap_or((field, "0"));
+    let plus = memchr(b'+', field).unwrap_or(field.len());
+    let (digits, took) = field.split_at(plus);
+    let took = took.get(1..).unwrap_or(b"0");
     // A clock that was set back meanwhile makes it less than nothing.
-    let took = took.strip_prefix('-').unwrap_or(took);
+    let took = took.strip_prefix(b"-").unwrap_or(took);
     if matches!(digits.len(), 14 | 17) && is_number(digits) && is_number(took) {
-        Ok(Some(digits))
+        std::str::from_utf8(digits).map(Some).map_err(|_| Bad::Date)
     } else {
         Err(Bad::Date)
     }
 }
 
 /// The digest behind the name of its algorithm.
-fn opaque(field: &str) -> Result<Option<&str>, Bad> {
-    let colon = memrchr(b':', field.as_bytes());
+fn opaque(field: &[u8]) -> Result<Option<&str>, Bad> {
+    let colon = memrchr(b':', field);
     let digest = colon.and_then(|at| field.get(at + 1..)).unwrap_or(field);
-    match digest {
+    match std::str::from_utf8(digest).map_err(|_| Bad::Digest)? {
         "-" => Ok(None),
         // A name without a digest.
         "" => Err(Bad::Digest),
-        _ if digest.is_ascii() && is_word(digest) => Ok(Some(digest)),
+        digest if digest.is_ascii() && is_word(digest) => Ok(Some(digest)),
         _ => Err(Bad::Digest),
     }
 }

@@ -2,86 +2,183 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr, memchr_iter, memchr2_iter};
+use memchr::{memchr, memchr_iter};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crawlspace_archive::lines::fields::{is_number, is_printable, number};
 
-/// Where a record is.
+/// The place of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin<'a> {
     /// The name of the file.
     pub file: Cow<'a, str>,
-    /// Where in there the record begins.
+    /// The offset of the record in the file, in bytes.
     pub offset: u64,
-    /// How many bytes of the file it takes, where that is known.
+    /// The length of the record in the file, in bytes, where it is known.
     pub length: Option<u64>,
 }
 
-/// That of `duplicate:"file,offset"`, or `duplicate:"file,offset,date"`. Deduplicators also write `deduplicate:`, and
-/// blanks behind commas.
-pub(super) fn duplicate(notes: &str) -> Option<Origin<'_>> {
-    // Most lines have no quotes at all.
-    memchr(b'"', notes.as_bytes())?;
-    let value = Annotations::of(notes).find_map(|note| {
-        let note = note.trim_ascii();
-        note.strip_prefix("de")
-            .unwrap_or(note)
-            .strip_prefix("duplicate:\"")
-    })?;
-    let value = value.strip_suffix('"').unwrap_or(value);
-    let (before, last) = parts(value)?;
+/// The storage of a payload, as far as annotations tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stored<'a> {
+    /// The payload has a record of its own, unless the record is lost.
+    #[default]
+    Own,
+    /// A deduplicator skipped the payload, and names the record of an earlier capture.
+    Duplicate(Origin<'a>),
+    /// No known record has the payload: a revisit record was written, or nothing, or the place of the earlier capture is
+    /// invalid.
+    Elsewhere,
+}
+
+/// The annotations of a line that matter for an index.
+#[derive(Debug, Default)]
+pub(crate) struct Notes<'a> {
+    pub(crate) stored: Stored<'a>,
+    /// The size of the stored content with the header of the protocol, in bytes, as NetarchiveSuite logs it
+    /// (`content-size:`). In ARC files that is the length of the record.
+    pub(crate) content_size: Option<u64>,
+    etag: Option<&'a str>,
+    /// The JSON object that Heritrix 3 may log behind the annotations.
+    object: &'a [u8],
+}
+
+impl<'a> Notes<'a> {
+    pub(super) fn of(notes: &'a [u8]) -> Notes<'a> {
+        let (annotations, object) = notes.split_at(object(notes).unwrap_or(notes.len()));
+        let mut found = Notes {
+            object,
+            ..Notes::default()
+        };
+        for note in Annotations(annotations.trim_ascii()) {
+            found.add(note.trim_ascii());
+        }
+        found
+    }
+
+    fn add(&mut self, note: &'a [u8]) {
+        let Some((name, value)) = memchr(b':', note).and_then(|at| note.split_at_checked(at))
+        else {
+            if note == b"unwritten" && self.stored == Stored::Own {
+                self.stored = Stored::Elsewhere;
+            }
+            return;
+        };
+        let value = value.get(1..).unwrap_or_default();
+        match name {
+            b"duplicate" | b"deduplicate" => match duplicate(value) {
+                Some(origin) => self.stored = Stored::Duplicate(origin),
+                None if self.stored == Stored::Own => self.stored = Stored::Elsewhere,
+                None => {}
+            },
+            b"warcRevisit" | b"unwritten" if self.stored == Stored::Own => {
+                self.stored = Stored::Elsewhere;
+            }
+            b"content-size" => self.content_size = number(value).or(self.content_size),
+            _ if name.eq_ignore_ascii_case(b"etag") && self.etag.is_none() => {
+                self.etag = std::str::from_utf8(value)
+                    .ok()
+                    .filter(|etag| !etag.is_empty());
+            }
+            _ => {}
+        }
+    }
+
+    /// The place of the record, by `warcFilename` and `warcFileOffset`. `None` for revisit records, which have no
+    /// payload.
+    pub(crate) fn written(&self) -> Option<Origin<'a>> {
+        if self.stored != Stored::Own {
+            return None;
+        }
+        let extra = Extra::of(self.object)?;
+        let file: Cow<'_, str> = text(extra.file?)?;
+        (is_printable(&file) && !file.is_empty()).then_some(())?;
+        Some(Origin {
+            file,
+            offset: number(extra.offset?.get().as_bytes())?,
+            length: extra
+                .length
+                .and_then(|length| number(length.get().as_bytes())),
+        })
+    }
+
+    /// The ETag, from `etag:…` or the member `etag`, in any case.
+    pub(crate) fn etag(&self) -> Option<Cow<'a, str>> {
+        if let Some(etag) = self.etag {
+            return Some(Cow::Borrowed(etag));
+        }
+        // Most objects have none, and parsing takes longer.
+        memchr_iter(b'"', self.object).find(|at| {
+            let name = self.object.get(at.saturating_sub(4)..*at);
+            name.is_some_and(|name| name.eq_ignore_ascii_case(b"etag"))
+        })?;
+        text(Extra::of(self.object)?.etag?).filter(|etag| !etag.is_empty())
+    }
+}
+
+/// Parses `"file,offset"`, or `"file,offset,date"`. Deduplicators also write blanks behind commas. A value without its
+/// last quote is cut off.
+fn duplicate(value: &[u8]) -> Option<Origin<'_>> {
+    let value = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    let (before, last) = parts(std::str::from_utf8(value).ok()?)?;
     let dated = parts(before).filter(|(_, offset)| {
-        is_number(offset) && is_number(last) && matches!(last.len(), 14 | 17)
+        is_number(offset.as_bytes()) && is_number(last.as_bytes()) && matches!(last.len(), 14 | 17)
     });
     let (file, offset) = dated.unwrap_or((before, last));
     (is_printable(file) && !file.is_empty()).then_some(())?;
     Some(Origin {
         file: Cow::Borrowed(file),
-        offset: number(offset)?,
+        offset: number(offset.as_bytes())?,
         length: None,
     })
 }
 
-/// What stands before the last comma, and behind it.
+/// Splits at the last comma.
 fn parts(value: &str) -> Option<(&str, &str)> {
     let (before, last) = value.rsplit_once(',')?;
     Some((before.trim_ascii(), last.trim_ascii()))
 }
 
-/// That of `warcFilename` and `warcFileOffset`.
-pub(super) fn written(notes: &str) -> Option<Origin<'_>> {
-    let extra = Extra::of(notes)?;
-    let file: Cow<'_, str> = text(extra.file?)?;
-    (is_printable(&file) && !file.is_empty()).then_some(())?;
-    Some(Origin {
-        file,
-        offset: extra.offset.and_then(|offset| number(offset.get()))?,
-        length: extra.length.and_then(|length| number(length.get())),
-    })
-}
-
-/// That of `etag:…` or of the member `etag`, in any of the ways to write its capitals.
-pub(super) fn etag(notes: &str) -> Option<Cow<'_, str>> {
-    let bytes = notes.as_bytes();
-    memchr2_iter(b'g', b'G', bytes)
-        .find(|at| is_etag(at.checked_sub(3).and_then(|from| bytes.get(from..=*at))))?;
-    let annotated = Annotations::of(notes).find_map(|note| {
-        let (name, value) = note.split_once(':')?;
-        is_etag(Some(name.as_bytes())).then_some(value)
-    });
-    if let Some(value) = annotated.filter(|value| !value.is_empty()) {
-        return Some(Cow::Borrowed(value));
+/// Appends notes in which the offset of `duplicate:"file,offset"` is a new one, and the file has `.gz` behind its name,
+/// as an archive has that was compressed later. False when there is no such annotation, or `find` knows no new offset.
+pub(crate) fn push_migrated(
+    notes: &[u8],
+    find: impl FnOnce(&str, u64) -> Option<u64>,
+    into: &mut Vec<u8>,
+) -> bool {
+    let Stored::Duplicate(Origin {
+        file: Cow::Borrowed(file),
+        offset,
+        ..
+    }) = Notes::of(notes).stored
+    else {
+        return false;
+    };
+    let Some(new) = find(file, offset) else {
+        return false;
+    };
+    // The file is a part of the notes, and the digits behind it are the offset.
+    let Some(file_ends) = memchr::memmem::find(notes, file.as_bytes()).map(|at| at + file.len())
+    else {
+        return false;
+    };
+    let (before, rest) = notes.split_at(file_ends);
+    let is_digit = |byte: &u8| byte.is_ascii_digit();
+    let from = rest.iter().position(is_digit).unwrap_or(rest.len());
+    let (between, rest) = rest.split_at(from);
+    let to = rest
+        .iter()
+        .position(|byte| !is_digit(byte))
+        .unwrap_or(rest.len());
+    let rest = rest.get(to..).unwrap_or_default();
+    for part in [before, b".gz", between, new.to_string().as_bytes(), rest] {
+        into.extend_from_slice(part);
     }
-    text(Extra::of(notes)?.etag?).filter(|etag| !etag.is_empty())
+    true
 }
 
-fn is_etag(name: Option<&[u8]>) -> bool {
-    name.is_some_and(|name| name.eq_ignore_ascii_case(b"etag"))
-}
-
-/// What Heritrix 3 logs as JSON, as far as it counts here. What is not as expected counts as not there.
+/// The JSON that Heritrix 3 logs, as far as it counts here. Members of other types count as missing.
 #[derive(Deserialize)]
 struct Extra<'a> {
     #[serde(borrow, rename = "warcFilename")]
@@ -95,8 +192,11 @@ struct Extra<'a> {
 }
 
 impl<'a> Extra<'a> {
-    fn of(notes: &'a str) -> Option<Extra<'a>> {
-        serde_json::from_str(notes.get(object(notes)?..)?).ok()
+    fn of(object: &'a [u8]) -> Option<Extra<'a>> {
+        if object.is_empty() {
+            return None;
+        }
+        serde_json::from_slice(object).ok()
     }
 }
 
@@ -112,46 +212,38 @@ fn text(value: &RawValue) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Where the object begins that notes end with.
-fn object(notes: &str) -> Option<usize> {
-    if !notes.ends_with('}') {
+/// The position of the object that notes end with.
+fn object(notes: &[u8]) -> Option<usize> {
+    if !notes.ends_with(b"}") {
         return None;
     }
-    if notes.starts_with('{') {
+    if notes.starts_with(b"{") {
         return Some(0);
     }
-    let bytes = notes.as_bytes();
-    memchr_iter(b'{', bytes).find(|at| {
-        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+    memchr_iter(b'{', notes).find(|at| {
+        let before = at.checked_sub(1).and_then(|before| notes.get(before));
         before.is_some_and(u8::is_ascii_whitespace)
     })
 }
 
-/// The annotations: separated by commas, but for those in quotes.
-struct Annotations<'a>(&'a str);
-
-impl<'a> Annotations<'a> {
-    fn of(notes: &'a str) -> Annotations<'a> {
-        let end = object(notes).unwrap_or(notes.len());
-        Annotations(notes.get(..end).unwrap_or(notes).trim_ascii())
-    }
-}
+/// The annotations: separated by commas, except within quotes.
+struct Annotations<'a>(&'a [u8]);
 
 impl<'a> Iterator for Annotations<'a> {
-    type Item = &'a str;
+    type Item = &'a [u8];
 
-    fn next(&mut self) -> Option<&'a str> {
+    fn next(&mut self) -> Option<&'a [u8]> {
         if self.0.is_empty() {
             return None;
         }
         let mut quoted = false;
-        let end = self.0.bytes().position(|byte| {
-            quoted ^= byte == b'"';
-            byte == b',' && !quoted
+        let end = self.0.iter().position(|byte| {
+            quoted ^= *byte == b'"';
+            *byte == b',' && !quoted
         });
         let (note, rest) = match end {
             Some(end) => (self.0.get(..end)?, self.0.get(end + 1..)?),
-            None => (self.0, ""),
+            None => (self.0, &b""[..]),
         };
         self.0 = rest;
         Some(note)

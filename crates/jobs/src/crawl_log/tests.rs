@@ -44,7 +44,8 @@ fn lines_of_both_generations_are_read() {
     assert_eq!(old.digest, Some("AXH2IFNXC4MUT26SRHRJZHGR3FDAJDNR"));
     let file = "1-1-20090513141823-00008-har-001.arc";
     assert_eq!(old.duplicate(), origin(file, 22_962_264));
-    assert_eq!((old.written(), old.etag()), (None, None));
+    assert_eq!((old.written(), old.read_notes().etag()), (None, None));
+    assert_eq!(old.read_notes().content_size, Some(9969));
     assert!(old.is_capture() && !old.is_text());
 
     let new = parse(NEW);
@@ -65,7 +66,10 @@ fn what_old_releases_leave_out_at_the_end_may_be_missing() {
         let line = format!("{whole}{end}");
         let line = parse(&line);
         assert_eq!(line.digest, Some("OHCVML7NJ4"));
-        assert_eq!(line.notes, if end.ends_with('t') { "3t" } else { "" });
+        assert_eq!(
+            line.notes,
+            if end.ends_with('t') { &b"3t"[..] } else { b"" }
+        );
     }
 }
 
@@ -114,8 +118,6 @@ fn a_bad_line_says_why() {
     ] {
         assert_eq!(Line::parse(line.as_bytes()), Err(bad), "{line}");
     }
-    let latin: Vec<u8> = [line(4, "L").as_bytes(), b" \xe6"].concat();
-    assert_eq!(Line::parse(&latin), Err(Bad::NotUtf8(latin.len() - 1)));
     let long = with_notes(&"x".repeat(MAX_LINE));
     assert_eq!(Line::parse(long.as_bytes()), Err(Bad::TooLong));
 }
@@ -141,7 +143,8 @@ fn annotations_say_where_the_first_capture_is() {
         "duplicate:\"a,b.arc,5\"", origin("a,b.arc", 5);
         // No date: 5 is part of the name.
         "duplicate:\"a.arc,5,77\"", origin("a.arc,5", 77);
-        "duplicate:\"a.arc,5", origin("a.arc", 5);
+        // Cut off: the number may have had more digits.
+        "duplicate:\"a.arc,5", None;
         "duplicate:\"a.arc,5\" {\"warcFilename\":\"b\",\"warcFileOffset\":1}", origin("a.arc", 5);
         "x:\"duplicate:\",duplicate:\"a.arc,5\"", origin("a.arc", 5);
         "deduplicate:\"a.arc,5\"", origin("a.arc", 5);
@@ -191,6 +194,134 @@ fn json_says_where_the_capture_was_written() {
     }
 }
 
+/// Heritrix annotates what it did not store in full; JSON then names the revisit record.
+#[test]
+fn revisits_and_what_was_not_written_have_no_place() {
+    let json = "{\"warcFilename\":\"a.warc\",\"warcFileOffset\":7}";
+    for (annotations, is_own) in [
+        ("-", true),
+        ("3t,duplicates:digest,unwrittens:status", true),
+        ("x:\"a,duplicate:digest\"", true),
+        ("duplicate:digest", false),
+        ("3t,duplicate:server-not-modified,2t", false),
+        ("duplicate:uriAgnosticDigest", false),
+        ("warcRevisit:digest", false),
+        ("warcRevisit:notModified,3t", false),
+        ("3t, unwritten:status", false),
+        ("unwritten", false),
+        // The place of the earlier capture cannot be read, and this one was not stored.
+        ("duplicate:\"a.arc\"", false),
+        ("duplicate:\"a.arc,5", false),
+    ] {
+        let line = with_notes(&format!("{annotations} {json}"));
+        let line = parse(&line);
+        let stored = line.read_notes().stored;
+        let expected = if is_own {
+            Stored::Own
+        } else {
+            Stored::Elsewhere
+        };
+        assert_eq!(stored, expected, "{annotations}");
+        assert_eq!(line.written().is_some(), is_own, "{annotations}");
+        assert_eq!(line.duplicate(), None, "{annotations}");
+    }
+    let both = with_notes("warcRevisit:digest,duplicate:\"a.arc,5\",unwritten:x");
+    assert_eq!(parse(&both).duplicate(), origin("a.arc", 5));
+}
+
+#[test]
+fn a_byte_that_is_not_utf8_concerns_its_own_field() {
+    let fields: Vec<&[u8]> = OLD.split_ascii_whitespace().map(str::as_bytes).collect();
+    let odd = |n: usize| -> Vec<u8> {
+        let mut fields: Vec<Vec<u8>> = fields.iter().map(|field| field.to_vec()).collect();
+        fields[n].push(b'\xe6');
+        fields.join(&b' ')
+    };
+    let whole = parse(OLD);
+    // The time of the log, the path, the referrer, the thread, the source tag.
+    for n in [0, 4, 5, 7, 10] {
+        let line = odd(n);
+        let found = Line::parse(&line).expect("a line");
+        assert_eq!((found.url, found.digest), (whole.url, whole.digest), "{n}");
+        assert_eq!(found.duplicate(), whole.duplicate(), "{n}");
+    }
+    let line = odd(6);
+    assert_eq!(Line::parse(&line).map(|line| line.mime), Ok("image/png"));
+    let line = [OLD.as_bytes(), b",x:\xe6,etag:5"].concat();
+    let found = Line::parse(&line).expect("a line");
+    assert_eq!(found.duplicate(), whole.duplicate());
+    assert_eq!(found.read_notes().etag().as_deref(), Some("5"));
+    // Fields that are used are another matter.
+    let line = odd(3);
+    let at = line
+        .iter()
+        .position(|byte| *byte == b'\xe6')
+        .expect("the byte");
+    assert_eq!(Line::parse(&line), Err(Bad::NotUtf8(at)));
+    for (n, bad) in [
+        (1, Bad::Number("status")),
+        (2, Bad::Number("size")),
+        (8, Bad::Date),
+        (9, Bad::Digest),
+    ] {
+        assert_eq!(Line::parse(&odd(n)), Err(bad), "{n}");
+    }
+}
+
+#[test]
+fn a_digest_at_the_end_of_a_log_is_whole_or_cut_off() {
+    let before =
+        "2006-10-17T14:22:29.343Z 200 291 http://a.is/ - - text/html #041 20061017142229087+180 ";
+    let (base32, hex) = (
+        "AXH2IFNXC4MUT26SRHRJZHGR3FDAJDNR",
+        "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+    );
+    let md5 = "d41d8cd98f00b204e9800998ecf8427e";
+    let sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    for (name, digest) in [
+        ("sha1:", base32),
+        ("SHA1:", hex),
+        ("", base32),
+        ("", hex),
+        ("md5:", md5),
+        ("sha256:", sha256),
+        ("sha-256:", sha256),
+    ] {
+        for end in 1..=digest.len() {
+            let line = format!("{before}{name}{}", &digest[..end]);
+            let is_cut_off = parse(&line).is_digest_cut_off(line.as_bytes());
+            assert_eq!(is_cut_off, end < digest.len(), "{line}");
+        }
+    }
+    // Who knows how long these are; and those that have something behind them are whole.
+    for line in ["xxh3:abc", "sha1:ABC -", "sha1:ABC - 3t", "-"] {
+        let line = format!("{before}{line}");
+        assert!(!parse(&line).is_digest_cut_off(line.as_bytes()), "{line}");
+    }
+}
+
+#[test]
+fn duplicates_are_migrated_to_the_compressed_archive() {
+    let find = |file: &str, offset: u64| (file == "a,b.arc" && offset == 5).then_some(77);
+    for (notes, expected) in rows![
+        "duplicate:\"a,b.arc,5\"", Some("duplicate:\"a,b.arc.gz,77\"");
+        "3t,deduplicate:\"a,b.arc, 5, 20090525130000\",x {\"a\":5}",
+            Some("3t,deduplicate:\"a,b.arc.gz, 77, 20090525130000\",x {\"a\":5}");
+        "duplicate:\"a,b.arc,6\"", None;
+        "duplicate:\"b.arc,5\"", None;
+        "duplicate:digest", None;
+        "-", None;
+    ] {
+        let mut into = Vec::new();
+        let moved = push_migrated(notes.as_bytes(), find, &mut into);
+        assert_eq!(
+            moved.then_some(into),
+            expected.map(|text: &str| text.as_bytes().to_vec()),
+            "{notes}"
+        );
+    }
+}
+
 #[test]
 fn etags_are_found_in_both_places() {
     for (notes, expected) in [
@@ -205,7 +336,11 @@ fn etags_are_found_in_both_places() {
         ("-", None),
     ] {
         let line = with_notes(notes);
-        assert_eq!(parse(&line).etag().as_deref(), expected, "{notes}");
+        assert_eq!(
+            parse(&line).read_notes().etag().as_deref(),
+            expected,
+            "{notes}"
+        );
     }
 }
 
@@ -233,7 +368,7 @@ fn a_line_that_was_cut_or_garbled_is_never_more_than_bad() {
             let _ = (
                 found.duplicate(),
                 found.written(),
-                found.etag(),
+                found.read_notes().etag(),
                 found.date(),
             );
             assert_eq!(line.get(found.url_range()), Some(found.url.as_bytes()));
@@ -245,7 +380,7 @@ fn a_line_that_was_cut_or_garbled_is_never_more_than_bad() {
         }
     };
     for line in [OLD, NEW] {
-        // Nobody knows how long a digest should be, so one that was cut is one.
+        // A digest is opaque, so one that was cut is one: see below for the end of a log.
         let digest = line.find("sha1:").unwrap();
         for end in 0..line.len() {
             let cut = &line.as_bytes()[..end];

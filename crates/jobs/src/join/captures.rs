@@ -1,12 +1,19 @@
-//! The rows of a CDX that are about one URL.
+//! The rows of a CDX that are about one URL, and which line of the crawl.log each of them belongs to.
+//!
+//! A row is that of a line when both have the same second. If there are several rows in a second (a 401 and the 200
+//! that follows), the line's `content-size:` decides in ARC files, where it is the length in the CDX, and so does the
+//! place that Heritrix 3 logs. Otherwise the last lines have the last rows: those with the highest offsets in the last
+//! file. When there are fewer rows than lines, nobody can tell whose they are, and none of these lines has a place,
+//! unless the lines have one digest. So no row is the place of two digests.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::io::BufRead;
 use std::ops::Range;
 
 use super::super::Error;
 use super::super::cdx_line::{Line, is_header};
-use super::super::crawl_log::Origin;
+use super::super::crawl_log::{Line as LogLine, Notes, Origin, Stored};
 use super::{Counts, read, unsorted};
 use crawlspace_archive::lines::Reader;
 use crawlspace_compact::calendar;
@@ -21,7 +28,7 @@ pub(super) struct Captures<R> {
     next: Held,
     more: bool,
     begun: bool,
-    /// Those of this URL, by date; of those with the same date, the first.
+    /// The rows of this URL, by date, file and offset.
     rows: Vec<Capture>,
     /// The names of their files.
     names: String,
@@ -31,8 +38,34 @@ struct Capture {
     /// 14 digits as a number.
     date: u64,
     offset: u64,
+    length: Option<u64>,
     /// Where in the names.
     file: Range<u32>,
+    is_arc: bool,
+    /// Reserved for a line of its own second: no line of another second may have it.
+    is_taken: bool,
+}
+
+/// A line of the crawl.log about something that was fetched.
+pub(super) struct Captured<'a> {
+    pub(super) number: u64,
+    pub(super) raw: &'a [u8],
+    pub(super) line: LogLine<'a>,
+    pub(super) notes: Notes<'a>,
+    /// 14 digits.
+    pub(super) date: &'a str,
+    /// Included in the index. Other lines only reserve their rows.
+    pub(super) is_wanted: bool,
+}
+
+/// The row of a line, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Unknown,
+    /// A row of the same second.
+    Same(usize),
+    /// A row within a second.
+    Near(usize),
 }
 
 #[derive(Default)]
@@ -40,6 +73,7 @@ struct Held {
     url: String,
     date: u64,
     offset: u64,
+    length: Option<u64>,
     file: String,
 }
 
@@ -84,40 +118,129 @@ impl<R: BufRead> Captures<R> {
         Ok(())
     }
 
-    /// The capture of that date (14 digits), or the nearest one, and whether it is of that date.
-    pub(crate) fn nearest(&self, date: &str) -> Option<(Origin<'_>, bool)> {
-        let date = number(date);
-        let at = self.rows.partition_point(|row| row.date < date);
-        let after = self.rows.get(at);
-        let before = at.checked_sub(1).and_then(|at| self.rows.get(at));
-        let row = match (before, after) {
-            (_, Some(row)) if row.date == date => row,
-            (Some(before), Some(after)) => {
-                let [from, here, to] = [before.date, date, after.date].map(seconds);
-                if here - from <= to - here {
-                    before
-                } else {
-                    after
-                }
+    /// Finds the rows of lines of this URL. `places` has room for those of all lines.
+    pub(crate) fn place(&mut self, lines: &[Captured<'_>], places: &mut [Place]) {
+        // As it is nearly always.
+        if let ([line], [row], [place]) = (lines, &mut self.rows[..], &mut *places)
+            && row.date == number(line.date)
+        {
+            if line.is_own() && !row.is_taken && row.may_be(line) {
+                *place = Place::Same(0);
             }
-            (before, after) => before.or(after)?,
-        };
-        let file = row.file.start as usize..row.file.end as usize;
-        let origin = Origin {
-            file: self.names.get(file)?.into(),
+            row.is_taken = true;
+            return;
+        }
+        if self.rows.is_empty() {
+            return;
+        }
+        let mut order: Vec<usize> = (0..lines.len()).collect();
+        order.sort_by_key(|n| lines[*n].line.start);
+        for second in order.chunk_by(|a, b| lines[*a].date == lines[*b].date) {
+            self.place_second(lines, second, places);
+        }
+        let mut near = Vec::new();
+        for n in order {
+            if let Some(row) = self.nearest(&lines[n]) {
+                near.push((row, n));
+            }
+        }
+        near.sort_unstable();
+        for claims in near.chunk_by(|a, b| a.0 == b.0) {
+            // Nobody can tell which of several it is.
+            if let [(row, n)] = *claims {
+                self.rows[row].is_taken = true;
+                places[n] = Place::Near(row);
+            }
+        }
+    }
+
+    /// Finds the rows of lines that have one second, in the order of their begins.
+    fn place_second(&mut self, lines: &[Captured<'_>], second: &[usize], places: &mut [Place]) {
+        let Some(first) = second.first() else { return };
+        let rows = self.second(number(lines[*first].date));
+        let own = second.iter().copied().filter(|n| lines[*n].is_own());
+        let mut left: Vec<usize> = own.collect();
+        let free = rows.clone().filter(|row| !self.rows[*row].is_taken);
+        let mut free: Vec<usize> = free.collect();
+        // As many as this are no fetches.
+        if free.len().saturating_mul(left.len()) <= MAX_PAIRS {
+            let digest = |n: usize| lines[n].line.digest;
+            let mut of_digest = HashMap::new();
+            let mut give = |left: &mut Vec<usize>, free: &mut Vec<usize>, is_it: &IsRow<'_>| {
+                let mut without = Vec::new();
+                while let Some(n) = left.pop() {
+                    let at = free
+                        .iter()
+                        .rposition(|row| is_it(&self.rows[*row], &lines[n]));
+                    let Some(at) = at else {
+                        without.push(n);
+                        continue;
+                    };
+                    places[n] = Place::Same(free.remove(at));
+                    if let Some(digest) = digest(n) {
+                        of_digest.insert(digest, places[n]);
+                    }
+                }
+                without.reverse();
+                *left = without;
+            };
+            let names = &self.names;
+            give(&mut left, &mut free, &|row, line| {
+                row.is_surely(line, names)
+            });
+            let is_same =
+                |pair: &[usize]| digest(pair[0]).is_some() && digest(pair[0]) == digest(pair[1]);
+            if left.len() <= free.len() || left.windows(2).all(is_same) {
+                give(&mut left, &mut free, &|row, line| row.may_be(line));
+            }
+            for n in left {
+                let same = digest(n).and_then(|digest| of_digest.get(digest));
+                places[n] = same.copied().unwrap_or(Place::Unknown);
+            }
+        }
+        for row in &mut self.rows[rows] {
+            row.is_taken = true;
+        }
+    }
+
+    /// The rows of a second.
+    fn second(&self, date: u64) -> Range<usize> {
+        let begin = self.rows.partition_point(|row| row.date < date);
+        let rows = self.rows[begin..].iter();
+        begin..begin + rows.take_while(|row| row.date == date).count()
+    }
+
+    /// The row within a second of a line whose own second has none: of the second before, or else of the one behind.
+    fn nearest(&self, line: &Captured<'_>) -> Option<usize> {
+        let date = number(line.date);
+        let at = self.rows.partition_point(|row| row.date < date);
+        let has_own = self.rows.get(at).is_some_and(|row| row.date == date);
+        if has_own || !line.is_own() {
+            return None;
+        }
+        let here = seconds(date);
+        let is_near = |row: usize| (seconds(self.rows[row].date) - here).abs() <= 1;
+        let before = (0..at).rev().take_while(|row| is_near(*row));
+        let behind = (at..self.rows.len()).take_while(|row| is_near(*row));
+        let behind: Vec<usize> = behind.take(MAX_NEAR).collect();
+        let mut near = before.take(MAX_NEAR).chain(behind.into_iter().rev());
+        near.find(|row| !self.rows[*row].is_taken && self.rows[*row].may_be(line))
+    }
+
+    /// The place of a row.
+    pub(crate) fn origin(&self, row: usize) -> Option<Origin<'_>> {
+        let row = self.rows.get(row)?;
+        Some(Origin {
+            file: row.file(&self.names).into(),
             offset: row.offset,
             length: None,
-        };
-        Some((origin, row.date == date))
+        })
     }
 
     /// Takes the held row to those of this URL.
     fn take(&mut self, counts: &mut Counts) {
         let last = self.rows.last().map(|row| row.file.clone());
-        let last = last.filter(|last| {
-            let last = last.start as usize..last.end as usize;
-            self.names.get(last) == Some(&self.next.file)
-        });
+        let last = last.filter(|last| name(&self.names, last) == self.next.file);
         let more = match last {
             Some(_) => 0,
             None => self.next.file.len(),
@@ -135,16 +258,21 @@ impl<R: BufRead> Captures<R> {
         self.rows.push(Capture {
             date: self.next.date,
             offset: self.next.offset,
+            length: self.next.length,
+            is_arc: is_arc(&self.next.file),
             file,
+            is_taken: false,
         });
     }
 
     fn tidy(&mut self) {
-        // Stable, so that the first of a date is the first in the file.
-        if !self.rows.is_sorted_by_key(|row| row.date) {
-            self.rows.sort_by_key(|row| row.date);
+        if self.rows.len() < 2 {
+            return;
         }
-        self.rows.dedup_by_key(|row| row.date);
+        let names = &self.names;
+        self.rows
+            .sort_by(|a, b| a.place(names).cmp(&b.place(names)));
+        self.rows.dedup_by(|a, b| a.place(names) == b.place(names));
     }
 
     /// Holds the next row.
@@ -181,9 +309,72 @@ impl<R: BufRead> Captures<R> {
                 place.push_str(text);
             }
             (next.date, next.offset) = (number(line.date), line.offset);
+            next.length = line.length;
             return Ok(());
         }
     }
+}
+
+/// Limit of rows times lines of one second.
+const MAX_PAIRS: usize = 1_000_000;
+/// Limit of rows of the second before and behind that are looked at.
+const MAX_NEAR: usize = 100;
+
+/// Decides whether a row belongs to a line.
+type IsRow<'a> = dyn Fn(&Capture, &Captured<'_>) -> bool + 'a;
+
+impl Capture {
+    fn file<'n>(&self, names: &'n str) -> &'n str {
+        name(names, &self.file)
+    }
+
+    fn place<'n>(&self, names: &'n str) -> (u64, &'n str, u64) {
+        (self.date, self.file(names), self.offset)
+    }
+
+    /// Returns whether the row can belong to a line: in ARC files, both have the same length.
+    fn may_be(&self, line: &Captured<'_>) -> bool {
+        !self.is_arc
+            || self.length.is_none()
+            || line.notes.content_size.is_none()
+            || self.length == line.notes.content_size
+    }
+
+    /// Returns whether the row belongs to a line by its length in an ARC file, or by the place that was logged.
+    fn is_surely(&self, line: &Captured<'_>, names: &str) -> bool {
+        let is_of_length =
+            self.is_arc && self.length.is_some() && self.length == line.notes.content_size;
+        let is_logged = || {
+            let logged = line.notes.written();
+            logged.is_some_and(|logged| {
+                logged.offset == self.offset && logged.file == self.file(names)
+            })
+        };
+        is_of_length || is_logged()
+    }
+}
+
+impl Captured<'_> {
+    /// Returns whether the payload has a record of its own.
+    fn is_own(&self) -> bool {
+        self.notes.stored == Stored::Own
+    }
+}
+
+fn name<'n>(names: &'n str, at: &Range<u32>) -> &'n str {
+    names
+        .get(at.start as usize..at.end as usize)
+        .unwrap_or_default()
+}
+
+fn is_arc(file: &str) -> bool {
+    let file = file.as_bytes();
+    let file = match file.split_last_chunk::<3>() {
+        Some((before, end)) if end.eq_ignore_ascii_case(b".gz") => before,
+        _ => file,
+    };
+    file.last_chunk::<4>()
+        .is_some_and(|end| end.eq_ignore_ascii_case(b".arc"))
 }
 
 /// Digits as a number; there are not so many that they would not fit.

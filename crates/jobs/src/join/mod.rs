@@ -2,13 +2,16 @@
 //!
 //! Both are sorted by URL, so one pass over both is enough. Every line of a repeated URL is kept.
 //!
-//! Where a capture is, says in this order
+//! The place of a capture is, in this order,
 //!
-//! 1. the annotation `duplicate:"file,offset"` (or `deduplicate:`) of the crawl.log: the capture that it is a copy of,
-//! 2. the row of the CDX with the same URL and date, or else the nearest in time (the earlier one of two),
-//! 3. the JSON that Heritrix 3 may log,
+//! 1. the one that the annotation `duplicate:"file,offset"` (or `deduplicate:`) names: the capture that it is a copy of,
+//! 2. none, if other annotations say that no payload was stored: revisits (`duplicate:digest`, `warcRevisit:…`) and
+//!    what was not written (`unwritten:…`),
+//! 3. the row of the CDX with the same URL and second (see [`captures`]),
+//! 4. the one in the JSON that Heritrix 3 may log,
+//! 5. the row of the CDX with the same URL within a second, in a second without any line of that URL,
 //!
-//! and else nobody.
+//! and otherwise unknown.
 
 mod captures;
 mod row;
@@ -17,9 +20,9 @@ use std::io::BufRead;
 
 use crawlspace_cdx::surt::urlkey;
 
-use self::captures::Captures;
+use self::captures::{Captured, Captures, Place};
 pub(crate) use self::row::Row;
-use super::crawl_log::Line;
+use super::crawl_log::{Line, Stored};
 use super::{Error, JobId, Work, each_line};
 use crawlspace_archive::lines::fields::is_word;
 use crawlspace_archive::lines::{Bad, Tally};
@@ -49,12 +52,14 @@ pub(crate) struct Counts {
     pub duplicates: u64,
     /// Rows whose origin is a row of the CDX with the same date.
     pub same_date: u64,
-    /// Rows whose origin is a row of the CDX with another date.
+    /// Rows whose origin is a row of the CDX within a second.
     pub nearest: u64,
     /// Rows whose origin the JSON says.
     pub logged: u64,
     /// Rows without an origin.
     pub without_origin: u64,
+    /// Rows without an origin that are revisits, or were not written.
+    pub elsewhere: u64,
     /// Rows of the CDX, without bad ones.
     pub cdx: u64,
     /// Rows of the CDX that were not looked at, since there are too many of one URL.
@@ -63,9 +68,12 @@ pub(crate) struct Counts {
     pub bad: Tally,
 }
 
+/// Limit of the lines of one URL that are placed together, in bytes.
+const MAX_GROUP: usize = 32 * 1024 * 1024;
+
 /// Merges a crawl.log, sorted by URL, with a CDX, sorted by URL or by whole lines, and gives each row to `take`, in
-/// the order of the crawl.log. The memory that this takes depends on neither: of one URL, no more of the CDX is held
-/// than fits into 32 MiB (about a million dates), and what is beyond is counted and not looked at.
+/// the order of the crawl.log. The memory that this takes depends on neither: of one URL, no more of either is held
+/// than fits into 32 MiB, and rows of the CDX beyond that are counted and skipped.
 ///
 /// # Errors
 /// When one of them cannot be read or is not sorted, or the work was cancelled, and those of `take`.
@@ -77,111 +85,207 @@ pub(crate) fn rows(
     work: &Work,
     take: &mut dyn FnMut(Row<'_>) -> Result<(), Error>,
 ) -> Result<Counts, Error> {
+    let name = format!("crawl.log of job {job}");
     let mut join = Join {
         flavour,
+        name: name.clone(),
         job: job.to_string(),
         captures: cdx.map(Captures::new),
         url: Url::default(),
+        places: Vec::new(),
         json: Vec::with_capacity(1024),
         counts: Counts::default(),
     };
-    let name = format!("crawl.log of job {job}");
+    let mut group = Group::default();
     let failed = |error: &std::io::Error| read(&name, error);
     each_line(crawl_log, work, failed, |number, raw| {
-        let bad = match raw.and_then(Line::parse) {
-            Err(bad) => Some(bad),
-            Ok(line) => match join.wanted(&line) {
-                None => None,
-                Some(_) if !join.go(line.url)? => return Err(unsorted(&name, number)),
-                Some(date) => match join.row(&line, date) {
-                    Some(row) => {
-                        take(row)?;
-                        None
-                    }
-                    None => Some(Bad::Url),
-                },
-            },
-        };
-        if let Some(bad) = bad {
-            let line = raw.unwrap_or_default();
-            join.counts.bad.add(&name, number, line, bad);
+        match raw {
+            Err(bad) => join.counts.bad.add(&name, number, b"", bad),
+            Ok(raw) => {
+                if !group.takes(raw) {
+                    join.group(&group, take)?;
+                    group.clear(raw);
+                }
+                group.push(number, raw);
+            }
         }
         Ok(())
     })?;
+    join.group(&group, take)?;
+    work.check()?;
     if let Some(captures) = &mut join.captures {
         captures.rest(&join.job, &mut join.counts)?;
     }
     Ok(join.counts)
 }
 
+/// Lines of a crawl.log that are about one URL.
+#[derive(Default)]
+struct Group {
+    url: Vec<u8>,
+    text: Vec<u8>,
+    /// The number of each line, and where in the text it ends.
+    ends: Vec<(u64, usize)>,
+}
+
+impl Group {
+    fn takes(&self, line: &[u8]) -> bool {
+        let has_room = self.text.len() + line.len() <= MAX_GROUP || self.ends.is_empty();
+        has_room && Line::url_of(line) == self.url
+    }
+
+    fn push(&mut self, number: u64, line: &[u8]) {
+        self.text.extend_from_slice(line);
+        self.ends.push((number, self.text.len()));
+    }
+
+    /// Empties it, for lines with the URL of that one.
+    fn clear(&mut self, line: &[u8]) {
+        self.text.clear();
+        self.ends.clear();
+        self.url.clear();
+        self.url.extend_from_slice(Line::url_of(line));
+    }
+
+    fn lines(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let mut begin = 0;
+        self.ends.iter().map(move |&(number, end)| {
+            let line = self.text.get(begin..end).unwrap_or_default();
+            begin = end;
+            (number, line)
+        })
+    }
+}
+
 struct Join<R> {
     flavour: Flavour,
+    /// The name of the crawl.log in messages.
+    name: String,
     job: String,
     captures: Option<Captures<R>>,
     /// That of the last row.
     url: Url,
+    /// The places of the lines of this URL.
+    places: Vec<Place>,
     /// The object of the last row.
     json: Vec<u8>,
     counts: Counts,
 }
 
 impl<R: BufRead> Join<R> {
-    /// Counts a line of the crawl.log, and says of when it is if the index has it.
-    fn wanted<'a>(&mut self, line: &Line<'a>) -> Option<&'a str> {
+    /// Gives the rows of lines with the same URL to `take`.
+    fn group(
+        &mut self,
+        group: &Group,
+        take: &mut dyn FnMut(Row<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        // As good as all URLs have one line.
+        if let [(number, _)] = group.ends[..] {
+            return match self.capture(number, &group.text) {
+                Some(line) => self.place(&[line], take),
+                None => Ok(()),
+            };
+        }
+        let lines = group.lines();
+        let lines: Vec<_> = lines
+            .filter_map(|(number, raw)| self.capture(number, raw))
+            .collect();
+        self.place(&lines, take)
+    }
+
+    /// Counts a line of the crawl.log, and returns it if something was fetched.
+    fn capture<'a>(&mut self, number: u64, raw: &'a [u8]) -> Option<Captured<'a>> {
+        let line = match Line::parse(raw) {
+            Ok(line) => line,
+            Err(bad) => {
+                self.counts.bad.add(&self.name, number, raw, bad);
+                return None;
+            }
+        };
         self.counts.lines += 1;
         let is_full = self.flavour == Flavour::Full;
-        let is_capture = line.is_capture() && (is_full || line.digest.is_some());
-        let Some(date) = line.date().filter(|_| is_capture) else {
+        let Some(date) = line.date().filter(|_| line.is_capture()) else {
             self.counts.no_captures += 1;
             return None;
         };
-        if !is_full && line.is_text() {
+        let is_text = !is_full && line.is_text();
+        let has_digest = is_full || line.digest.is_some();
+        if !has_digest {
+            self.counts.no_captures += 1;
+        } else if is_text {
             self.counts.text += 1;
-            return None;
         }
-        Some(date)
+        Some(Captured {
+            number,
+            raw,
+            notes: line.read_notes(),
+            date,
+            line,
+            is_wanted: has_digest && !is_text,
+        })
     }
 
-    /// Goes to a URL. False when it comes before the last one.
-    fn go(&mut self, url: &str) -> Result<bool, Error> {
-        if self.url.is(url) {
-            return Ok(true);
+    fn place(
+        &mut self,
+        lines: &[Captured<'_>],
+        take: &mut dyn FnMut(Row<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Some(first) = lines.iter().find(|line| line.is_wanted) else {
+            return Ok(());
+        };
+        let url = first.line.url;
+        if !self.url.is(url) {
+            if !self.url.go(url) {
+                return Err(unsorted(&self.name, first.number));
+            }
+            if let Some(captures) = &mut self.captures {
+                captures.go(url, &self.job, &mut self.counts)?;
+            }
         }
-        if !self.url.go(url) {
-            return Ok(false);
-        }
+        self.places.clear();
+        self.places.resize(lines.len(), Place::Unknown);
         if let Some(captures) = &mut self.captures {
-            captures.go(url, &self.job, &mut self.counts)?;
+            captures.place(lines, &mut self.places);
         }
-        Ok(true)
+        for (n, line) in lines.iter().enumerate().filter(|(_, line)| line.is_wanted) {
+            let place = self.places.get(n).copied().unwrap_or(Place::Unknown);
+            match self.row(line, place) {
+                Some(row) => take(row)?,
+                None => self
+                    .counts
+                    .bad
+                    .add(&self.name, line.number, line.raw, Bad::Url),
+            }
+        }
+        Ok(())
     }
 
     /// The row of a line; `None` when its URL has no key.
-    fn row<'a>(&'a mut self, line: &'a Line<'_>, date: &'a str) -> Option<Row<'a>> {
+    fn row<'a>(&'a mut self, captured: &'a Captured<'_>, place: Place) -> Option<Row<'a>> {
         let urlkey = self.url.key.as_deref()?;
+        let Captured { line, notes, .. } = captured;
         let counts = &mut self.counts;
         counts.rows += 1;
-        let nearest = || self.captures.as_ref()?.nearest(date);
-        let (origin, count) = if let Some(origin) = line.duplicate() {
-            (Some(origin), &mut counts.duplicates)
-        } else if let Some((origin, same_date)) = nearest() {
-            let count = if same_date {
-                &mut counts.same_date
-            } else {
-                &mut counts.nearest
-            };
-            (Some(origin), count)
-        } else if let Some(origin) = line.written() {
-            (Some(origin), &mut counts.logged)
-        } else {
-            (None, &mut counts.without_origin)
+        let of_cdx = |row| self.captures.as_ref()?.origin(row);
+        let (origin, count) = match (&notes.stored, place) {
+            (Stored::Duplicate(origin), _) => (Some(origin.clone()), &mut counts.duplicates),
+            (Stored::Elsewhere, _) => {
+                counts.elsewhere += 1;
+                (None, &mut counts.without_origin)
+            }
+            (Stored::Own, Place::Same(row)) => (of_cdx(row), &mut counts.same_date),
+            (Stored::Own, place) => match (notes.written(), place) {
+                (Some(origin), _) => (Some(origin), &mut counts.logged),
+                (None, Place::Near(row)) => (of_cdx(row), &mut counts.nearest),
+                (None, _) => (None, &mut counts.without_origin),
+            },
         };
         *count += 1;
         self.json.clear();
-        row::push_json(line, origin.as_ref(), &self.job, &mut self.json);
+        row::push_json(line, notes, origin.as_ref(), &self.job, &mut self.json);
         Some(Row {
             urlkey,
-            date,
+            date: captured.date,
             digest: line.digest,
             url: line.url,
             origin,

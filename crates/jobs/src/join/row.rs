@@ -1,6 +1,6 @@
 //! Captures as lines of an index.
 
-use super::super::crawl_log::{Line, Origin};
+use super::super::crawl_log::{Line, Notes, Origin};
 
 /// A capture. Its lines differ in what they begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,7 @@ impl Row<'_> {
 
 pub(super) fn push_json(
     line: &Line<'_>,
+    notes: &Notes<'_>,
     origin: Option<&Origin<'_>>,
     job: &str,
     into: &mut Vec<u8>,
@@ -64,7 +65,7 @@ pub(super) fn push_json(
         object.number(b"\"offset\":", origin.offset);
         object.text(b"\"filename\":", &origin.file);
     }
-    if let Some(etag) = line.etag() {
+    if let Some(etag) = notes.etag() {
         object.text(b"\"etag\":", &etag);
     }
     object.text(b"\"job\":", job);

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use url::Url;
 
@@ -100,13 +100,46 @@ impl Catalogue {
             return Ok(files);
         }
         // Whoever comes while somebody looks waits for what comes of that.
-        let mut last = lock(&self.last);
-        let is_recent = last.at.is_some_and(|at| at.elapsed() < options.rescan);
-        if is_recent {
-            return match &last.failure {
-                Some(failure) => Err(again(failure)),
-                None => Ok(self.known().of(job)),
-            };
+        let last = lock(&self.last);
+        self.look_after(options.rescan, last, options, work)?;
+        Ok(self.known().of(job))
+    }
+
+    /// Returns the files of a job as of the last scan.
+    pub(super) fn known_files(&self, job: JobId) -> (Vec<MetadataFile>, Vec<String>) {
+        let known = self.known().clone();
+        known.of(job)
+    }
+
+    /// Scans the places if the last scan is older than `age`, unless another thread does so right now.
+    ///
+    /// # Errors
+    /// As [`Catalogue::files`].
+    pub(super) fn refresh(
+        &self,
+        age: Duration,
+        options: &Options,
+        work: &Work,
+    ) -> Result<(), Error> {
+        match self.last.try_lock() {
+            Ok(last) => self.look_after(age, last, options, work),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Scans the places, or returns the outcome of the last scan if it is younger than `age`.
+    fn look_after(
+        &self,
+        age: Duration,
+        mut last: MutexGuard<'_, LastLook>,
+        options: &Options,
+        work: &Work,
+    ) -> Result<(), Error> {
+        if last.at.is_some_and(|at| at.elapsed() < age) {
+            return last
+                .failure
+                .as_ref()
+                .map_or(Ok(()), |failure| Err(again(failure)));
         }
         // What becomes untrue while one looks has to be looked at again.
         let was_stale = self.is_stale.swap(false, Ordering::AcqRel);
@@ -120,9 +153,8 @@ impl Catalogue {
                     at: Some(Instant::now()),
                     failure: None,
                 };
-                let files = Arc::new(files);
-                *self.known() = Arc::clone(&files);
-                Ok(files.of(job))
+                *self.known() = Arc::new(files);
+                Ok(())
             }
             Err(Error::Cancelled) => Err(Error::Cancelled),
             Err(failure) => {

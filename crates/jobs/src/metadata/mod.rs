@@ -9,7 +9,7 @@ mod catalogue;
 mod folder;
 mod list;
 mod listing;
-
+mod migration;
 mod name;
 mod pass;
 mod reach;
@@ -18,9 +18,11 @@ use std::collections::BTreeSet;
 use std::io::{self, BufRead, Read};
 use std::time::Duration;
 
-use self::catalogue::Catalogue;
+use self::catalogue::{Catalogue, MetadataFile};
+pub(crate) use self::migration::Migrations;
+pub(crate) use self::name::unpacked;
 use super::{Error, Input, JobId, Missing, Work};
-use crawlspace_archive::wacz;
+use crawlspace_archive::wacz::{self, Location};
 
 /// Which record of a job it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,6 +92,10 @@ pub struct JobContents {
     pub cdxs: u64,
     /// The metadata files of the job, all of which were read to their ends. None means that there is no such job.
     pub files: Vec<Input>,
+    /// Files whose names may be those of files of the job, and which are of other jobs.
+    pub(crate) files_of_others: Vec<Input>,
+    /// New places of records in archives that were compressed later.
+    pub(crate) migrations: Migrations,
     /// Other jobs that records in these files are of, by the `jobid=` in their URLs: the first 16 that come.
     pub others: BTreeSet<JobId>,
     /// What people should know: files that were skipped because another one has their name, for example.
@@ -182,6 +188,26 @@ impl Archive {
     pub(crate) fn has(&self, job: JobId, work: &Work) -> Result<bool, Error> {
         let (files, _) = self.catalogue.files(job, &self.options, work)?;
         Ok(!files.is_empty())
+    }
+
+    /// Lists the metadata files of a job with their sizes in bytes, which are unknown on web servers. Scans the places
+    /// again if the last scan is older than `refresh`.
+    ///
+    /// # Errors
+    /// When one of the places cannot be read.
+    pub(crate) fn listed(
+        &self,
+        job: JobId,
+        refresh: Duration,
+        work: &Work,
+    ) -> Result<Vec<(String, Option<u64>)>, Error> {
+        self.catalogue.refresh(refresh, &self.options, work)?;
+        let files = self.catalogue.known_files(job).0.into_iter();
+        let size = |file: &MetadataFile| match &file.location {
+            Location::File(path) => std::fs::metadata(path).ok().map(|there| there.len()),
+            Location::Url(_) => None,
+        };
+        Ok(files.map(|file| (file.name.clone(), size(&file))).collect())
     }
 
     /// Reads the metadata files of a job, and gives its records to `into` as they come: of several of one kind, first

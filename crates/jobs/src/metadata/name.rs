@@ -31,7 +31,7 @@ pub(super) fn is_archive_file(name: &str) -> bool {
 }
 
 /// The name of a file without its `.gz`, so that it is equal for a compressed file and the uncompressed one.
-pub(super) fn unpacked(name: &str) -> &str {
+pub(crate) fn unpacked(name: &str) -> &str {
     without_end(name, ".gz").unwrap_or(name)
 }
 

@@ -40,6 +40,7 @@ pub(super) fn read(
             file,
             shown: &shown,
             job,
+            is_ours: file.is_certain,
             into,
             found,
         };
@@ -47,12 +48,21 @@ pub(super) fn read(
     };
     // The file is not to blame for what could not be read of it.
     work.check()?;
-    if outcome? == Whose::Ours {
-        found.files.push(Input {
+    match outcome? {
+        Whose::Ours => found.files.push(Input {
             name: file.name.clone(),
             size: seen.size,
             checksum: Some(format!("{:032x}", seen.sum.digest128())),
-        });
+        }),
+        Whose::Others => found.files_of_others.push(Input {
+            name: file.name.clone(),
+            // It was not read to its end.
+            size: match &file.location {
+                Location::File(path) => std::fs::metadata(path).map_or(0, |there| there.len()),
+                Location::Url(_) => 0,
+            },
+            checksum: None,
+        }),
     }
     Ok(())
 }
@@ -115,6 +125,8 @@ struct Pass<'p, 't> {
     file: &'p MetadataFile,
     shown: &'p str,
     job: JobId,
+    /// All of a file is about one job: its name says which, or the first URL that does.
+    is_ours: bool,
     into: &'p mut Taker<'t>,
     found: &'p mut JobContents,
 }
@@ -126,20 +138,20 @@ impl Pass<'_, '_> {
             let stated = job_of(url);
             let is_ours = match stated {
                 Some(stated) => stated == Some(self.job),
-                None => self.file.is_certain,
+                None => self.is_ours,
             };
             if stated.is_some() && !is_ours && !self.file.is_certain {
-                // All of a file is about one job.
                 return Ok(Whose::Others);
             }
+            self.is_ours |= stated.is_some() && is_ours;
             if let Some(Some(other)) = stated.filter(|_| !is_ours)
                 && self.found.others.len() < MAX_OTHERS
             {
                 self.found.others.insert(other);
             }
-            match kind_of(record.header()) {
-                Some((kind, media_type)) if is_ours || stated.is_none() => {
-                    self.give(kind, media_type, is_ours, record)?;
+            match Wanted::of(record.header()) {
+                Some(wanted) if is_ours || stated.is_none() => {
+                    self.give(wanted, is_ours, record)?;
                 }
                 _ => {
                     record.finish()?;
@@ -152,12 +164,12 @@ impl Pass<'_, '_> {
     /// Gives a record to whoever wants it, unless it is of another type than such a record has.
     fn give<R: Read>(
         &mut self,
-        kind: Kind,
-        media_type: &str,
+        wanted: Wanted,
         is_ours: bool,
         mut record: warc::Record<'_, R>,
     ) -> Result<(), Error> {
         let about = About::of(&mut record)?;
+        let media_type = wanted.media_type();
         let (url, offset) = (&about.url, about.offset);
         if essence(&about.media_type) != media_type.as_bytes() {
             let stated = String::from_utf8_lossy(&about.media_type);
@@ -169,6 +181,11 @@ impl Pass<'_, '_> {
             return Ok(());
         }
         if !is_ours {
+            // Without it the index is as good as it was.
+            if wanted == Wanted::Migration {
+                record.finish()?;
+                return Ok(());
+            }
             let what = "its URL has no jobid=, and the name of the file has several numbers: the job is ambiguous";
             return Err(invalid(&record, what));
         }
@@ -187,16 +204,25 @@ impl Pass<'_, '_> {
             digester: about.digester,
             failure: None,
         };
-        let taken = (self.into)(
-            kind,
-            Record {
-                file: self.shown,
-                offset,
-                url,
-                length: about.length,
-                block: &mut block,
-            },
-        );
+        let taken = match wanted {
+            Wanted::Raw(kind) => (self.into)(
+                kind,
+                Record {
+                    file: self.shown,
+                    offset,
+                    url,
+                    length: about.length,
+                    block: &mut block,
+                },
+            ),
+            Wanted::Migration => {
+                let read = self.found.migrations.read(&self.file.name, &mut block);
+                read.map_err(|error| Error::Lines {
+                    file: self.shown.to_owned(),
+                    what: error.to_string(),
+                })
+            }
+        };
         if taken.is_ok() {
             block.read_rest();
         }
@@ -212,9 +238,10 @@ impl Pass<'_, '_> {
             }
             _ => record.finish()?,
         };
-        match kind {
-            Kind::CrawlLog => self.found.crawl_logs += 1,
-            Kind::Cdx => self.found.cdxs += 1,
+        match wanted {
+            Wanted::Raw(Kind::CrawlLog) => self.found.crawl_logs += 1,
+            Wanted::Raw(Kind::Cdx) => self.found.cdxs += 1,
+            Wanted::Migration => {}
         }
         Ok(())
     }
@@ -274,21 +301,41 @@ fn invalid<R: Read>(record: &warc::Record<'_, R>, what: &str) -> Error {
     record.error(Problem::Header(what.to_owned())).into()
 }
 
-/// Which of the records that are looked for this is, if it is one, and the type that it should have.
-fn kind_of(header: &Header) -> Option<(Kind, &'static str)> {
-    if !matches!(
-        header.record_type(),
-        RecordType::Resource | RecordType::Response | RecordType::Metadata
-    ) {
-        return None;
+/// A record that is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Raw(Kind),
+    /// Says where records are by now: see [`Migrations`](super::Migrations).
+    Migration,
+}
+
+impl Wanted {
+    fn of(header: &Header) -> Option<Wanted> {
+        if !matches!(
+            header.record_type(),
+            RecordType::Resource | RecordType::Response | RecordType::Metadata
+        ) {
+            return None;
+        }
+        let path = path_of(header.target_uri()?)?;
+        if path.starts_with(b"/crawl/logs/crawl.log") {
+            return Some(Wanted::Raw(Kind::CrawlLog));
+        }
+        if path.starts_with(b"/crawl/index/cdx") {
+            return Some(Wanted::Raw(Kind::Cdx));
+        }
+        // The tools write a URL without a host (`metadata://crawl/index/…`), and without a job.
+        let path = path.strip_prefix(b"/crawl").unwrap_or(path);
+        path.starts_with(b"/index/deduplicationmigration")
+            .then_some(Wanted::Migration)
     }
-    let path = path_of(header.target_uri()?)?;
-    if path.starts_with(b"/crawl/logs/crawl.log") {
-        Some((Kind::CrawlLog, "text/plain"))
-    } else if path.starts_with(b"/crawl/index/cdx") {
-        Some((Kind::Cdx, "application/x-cdx"))
-    } else {
-        None
+
+    /// The media type of such a record.
+    fn media_type(self) -> &'static str {
+        match self {
+            Wanted::Raw(Kind::CrawlLog) | Wanted::Migration => "text/plain",
+            Wanted::Raw(Kind::Cdx) => "application/x-cdx",
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use nix::sys::statvfs::statvfs;
 
-use super::super::cache::{Eviction, clean, evict, is_in_use, owner};
+use super::super::cache::{Eviction, clean, evict, is_in_use, owner, tidy};
 use super::super::{Error, Limits, Work};
 use super::scan::{Item, disk_size, scan};
 
@@ -63,7 +63,8 @@ impl Reason {
 }
 
 /// Removes entries until the limits are kept, those first that nobody has used for the longest time, and what was left
-/// by builders that died. What is in use stays, and lock files do. With `dry_run` nothing is removed, only told.
+/// by builders that died, also the lock files of entries that are gone. What is in use stays. With `dry_run` nothing is
+/// removed, only told.
 ///
 /// # Errors
 /// When there is no such folder, one in it cannot be listed, something not be removed, or somebody cancels the work.
@@ -87,10 +88,21 @@ pub fn collect(
         work.check()?;
         collecting.left(path, item)?;
     }
-    let ours = scan
+    if !dry_run {
+        for item in &scan.locks {
+            work.check()?;
+            tidy(&item.path, limits.grace)?;
+        }
+    }
+    let (ours, others): (Vec<Item>, _) = scan
         .items
         .into_iter()
-        .filter(|item| item.manifest_path().exists());
+        .partition(|item| item.manifest_path().exists());
+    for item in others.iter().filter(|item| item.lost_manifest().is_some()) {
+        work.check()?;
+        collecting.lost(item)?;
+    }
+    let ours = ours.into_iter();
     let mut entries: Vec<Candidate> = ours.map(Candidate::of).collect();
     entries.sort_by(|a, b| (a.used, &a.item.path).cmp(&(b.used, &b.item.path)));
     collecting.bytes = entries.iter().map(|entry| entry.size).sum();
@@ -149,6 +161,17 @@ impl Collecting<'_> {
         // Both kinds of what is left of an entry go at once.
         if goes || !self.dry_run && !path.exists() {
             self.gone(path, size, Reason::Left);
+        }
+        Ok(())
+    }
+
+    /// An entry without its manifest goes: its builder died between the two.
+    fn lost(&mut self, item: &Item) -> Result<(), Error> {
+        let size = item.size();
+        let goes =
+            self.dry_run || evict(&item.path, item.layer.form, Duration::ZERO)? == Eviction::Gone;
+        if goes {
+            self.gone(&item.path, size, Reason::Left);
         }
         Ok(())
     }

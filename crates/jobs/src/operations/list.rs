@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::super::cache::{is_in_use, owner};
-use super::super::{Error, JobSet};
+use super::super::{Error, JobSet, Unreadable};
 use super::scan::{Item, Layer, scan};
 
 /// An entry of a cache, or what has the name of one.
@@ -41,6 +41,8 @@ pub enum EntryState {
     BeingBuilt(String),
     /// It is not what its manifest says, or has lost that.
     Damaged(String),
+    /// Another version of this program made it, with that format.
+    OtherFormat(u32),
     /// It has neither a manifest nor a mark, so that somebody else must have put it there.
     Foreign,
     /// It was in the making, or about to go, when somebody died.
@@ -48,13 +50,14 @@ pub enum EntryState {
 }
 
 impl EntryState {
-    /// Its name: `whole`, `in use`, `being built`, `damaged`, `foreign`, `left over`.
+    /// Its name: `whole`, `in use`, `being built`, `damaged`, `other format`, `foreign`, `left over`.
     pub fn name(&self) -> &'static str {
         match self {
             EntryState::Whole => "whole",
             EntryState::InUse => "in use",
             EntryState::BeingBuilt(_) => "being built",
             EntryState::Damaged(_) => "damaged",
+            EntryState::OtherFormat(_) => "other format",
             EntryState::Foreign => "foreign",
             EntryState::Left => "left over",
         }
@@ -80,7 +83,10 @@ impl EntryState {
 /// When there is no such folder, or one in it cannot be listed.
 pub fn list(cache_dir: &Path) -> Result<Vec<Listed>, Error> {
     let scan = scan(cache_dir)?;
-    let mut listed: Vec<Listed> = scan.items.iter().map(Listed::of).collect();
+    let listed = scan.items.iter().map(|item| (Listed::of(item), item));
+    // An entry that is removed meanwhile is not damaged.
+    let listed = listed.filter(|(_, item)| item.is_there());
+    let mut listed: Vec<Listed> = listed.map(|(one, _)| one).collect();
     for (path, item) in scan.left {
         let is_told = |one: &Listed| one.path == item.path && one.state.is_being_built();
         let state = match owner(&item.path) {
@@ -119,7 +125,13 @@ impl Listed {
         let (manifest, wrong) = match item.manifest() {
             None => (None, item.lost_manifest().map(str::to_owned)),
             Some(Ok(manifest)) => (Some(manifest), None),
-            Some(Err(wrong)) => (None, Some(wrong)),
+            Some(Err(Unreadable::Damaged(wrong))) => (None, Some(wrong)),
+            Some(Err(Unreadable::OtherFormat(format))) => {
+                return Listed {
+                    state: EntryState::OtherFormat(format),
+                    ..nothing
+                };
+            }
         };
         let sizes = manifest.as_ref().map(|manifest| item.wrong_size(manifest));
         let wrong = wrong.or(sizes.flatten());

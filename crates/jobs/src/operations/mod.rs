@@ -6,6 +6,8 @@ mod collect;
 mod copy;
 mod list;
 mod scan;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 pub use self::collect::{Collected, Reason, Removed, collect};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::super::cache::{last_used, manifest_of, owner, read_manifest, with_end};
-use super::super::{Error, Form, IndexKind, Manifest};
+use super::super::{Error, Form, IndexKind, Manifest, Unreadable};
 
 /// What the names of entries end with.
 const ENTRY: &str = "-cache";
@@ -70,6 +70,8 @@ pub(super) struct Scan {
     pub items: Vec<Item>,
     /// What was in the making, or about to go, when somebody died; or is now. Each with its entry.
     pub left: Vec<(PathBuf, Item)>,
+    /// Entries that are not there and have lock files.
+    pub locks: Vec<Item>,
 }
 
 /// Looks through the folders of the caches; those that are not there are empty. The folder that they are in has to be
@@ -96,16 +98,26 @@ pub(super) fn scan(cache_dir: &Path) -> Result<Scan, Error> {
                 path: folder.join(name),
             };
             let Some(name) = name.to_str() else { continue };
+            let is_there = |name: &str| {
+                let name = OsStr::new(name);
+                names
+                    .binary_search_by(|other| other.as_os_str().cmp(name))
+                    .is_ok()
+            };
             if is_entry(name) {
                 scan.items.push(item(name));
             } else if let Some(entry) = entry_left(name) {
                 scan.left.push((folder.join(name), item(entry)));
             } else if let Some(entry) = entry_without_file(name, layer.form)
-                && names
-                    .binary_search_by(|other| other.as_os_str().cmp(OsStr::new(entry)))
-                    .is_err()
+                && !is_there(entry)
             {
                 scan.items.push(item(entry));
+            } else if let Some(entry) = name.strip_suffix(".working")
+                && is_entry(entry)
+                && !is_there(entry)
+                && !is_there(&format!("{entry}.manifest.json"))
+            {
+                scan.locks.push(item(entry));
             }
         }
     }
@@ -143,7 +155,7 @@ impl Item {
     }
 
     /// Its manifest, and what is wrong with it if it cannot be read. None of what is not ours.
-    pub(crate) fn manifest(&self) -> Option<Result<Manifest, String>> {
+    pub(crate) fn manifest(&self) -> Option<Result<Manifest, Unreadable>> {
         let manifest = read_manifest(&self.manifest_path())?;
         Some(manifest.and_then(|manifest| {
             manifest.must_be_of(self.layer.folder, &self.name())?;
@@ -158,6 +170,11 @@ impl Item {
         let is_lost =
             is_marked && owner(&self.path).is_none() && fs::symlink_metadata(&self.path).is_ok();
         is_lost.then_some("its manifest is missing")
+    }
+
+    /// Returns whether any of it is there: it may have been removed since the scan.
+    pub(crate) fn is_there(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok() || self.manifest_path().exists()
     }
 
     pub(crate) fn last_used(&self) -> Option<SystemTime> {

@@ -5,8 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::super::cache::{Eviction, evict, file_of, sum};
-use super::super::{Error, Manifest, Work};
+use super::super::cache::{Eviction, evict, file_of, owner, sum};
+use super::super::outdated::Contents;
+use super::super::{Error, Manifest, Unreadable, Work};
 use super::scan::{Item, scan};
 
 /// How often an entry is read again that is replaced by another one meanwhile.
@@ -23,6 +24,10 @@ pub struct Verified {
     pub damaged: Vec<Damage>,
     /// What has the name of an entry and neither a manifest nor a mark, so that there is nothing to compare it with.
     pub foreign: Vec<PathBuf>,
+    /// Entries that another version of this program made, whose format this one does not read.
+    pub other_format: Vec<PathBuf>,
+    /// Whole entries whose parts are other ones by now: they are rebuilt when somebody asks for them.
+    pub outdated: Vec<PathBuf>,
 }
 
 /// A file that is not what its manifest says, or the manifest itself.
@@ -48,6 +53,7 @@ pub fn verify(cache_dir: &Path, remove: bool, work: &Work) -> Result<Verified, E
     let items = scan(cache_dir)?.items;
     let total = items.iter().map(Item::size).sum();
     work.begin("verifying", total);
+    let mut contents = Contents::of(cache_dir);
     for item in &items {
         let damaged = match compare(item, work)? {
             Compared::Gone => continue,
@@ -55,8 +61,15 @@ pub fn verify(cache_dir: &Path, remove: bool, work: &Work) -> Result<Verified, E
                 verified.foreign.push(item.path.clone());
                 continue;
             }
-            Compared::Whole(bytes) => {
-                verified.bytes += bytes;
+            Compared::OtherFormat => {
+                verified.other_format.push(item.path.clone());
+                continue;
+            }
+            Compared::Whole(manifest) => {
+                verified.bytes += manifest.size();
+                if !contents.are_in(&manifest) {
+                    verified.outdated.push(item.path.clone());
+                }
                 Vec::new()
             }
             Compared::Damaged(damaged) => damaged,
@@ -84,9 +97,11 @@ pub fn verify(cache_dir: &Path, remove: bool, work: &Work) -> Result<Verified, E
 }
 
 enum Compared {
+    /// Missing, or being built or removed right now.
     Gone,
     Foreign,
-    Whole(u64),
+    OtherFormat,
+    Whole(Box<Manifest>),
     Damaged(Vec<(PathBuf, String)>),
 }
 
@@ -101,21 +116,24 @@ fn compare(item: &Item, work: &Work) -> Result<Compared, Error> {
     loop {
         let before = identity();
         let outcome = match item.manifest() {
-            None if fs::symlink_metadata(&item.path).is_err() => return Ok(Compared::Gone),
             None => match item.lost_manifest() {
                 Some(what) => Compared::Damaged(vec![(path.clone(), what.to_owned())]),
                 None => Compared::Foreign,
             },
-            Some(Err(what)) => Compared::Damaged(vec![(path.clone(), what)]),
+            Some(Err(Unreadable::OtherFormat(_))) => Compared::OtherFormat,
+            Some(Err(Unreadable::Damaged(what))) => Compared::Damaged(vec![(path.clone(), what)]),
             Some(Ok(manifest)) => {
                 let damaged = damages(item, &manifest, work)?;
                 if damaged.is_empty() {
-                    return Ok(Compared::Whole(manifest.size()));
-                } else {
-                    Compared::Damaged(damaged)
+                    return Ok(Compared::Whole(Box::new(manifest)));
                 }
+                Compared::Damaged(damaged)
             }
         };
+        // Whoever has the lock replaces or removes its files one by one.
+        if owner(&item.path).is_some() || !item.is_there() {
+            return Ok(Compared::Gone);
+        }
         tries -= 1;
         // Its files may be those of one that was built meanwhile.
         if before == identity() || tries == 0 {

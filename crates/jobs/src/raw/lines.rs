@@ -1,12 +1,12 @@
 //! Lines that are taken out of the archive and sorted.
 
-use std::fs::File;
-use std::io::{BufRead, BufWriter, Write};
+use std::cell::Cell;
+use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::ops::Range;
 
 use super::super::read_ahead::read_ahead;
 use super::super::{Draft, Error, JobId, Work, cdx_line, crawl_log, each_line};
-use crate::metadata::{Kind, Record};
+use crate::metadata::{Kind, Migrations, Record};
 use crawlspace_archive::lines::{Bad, Tally};
 use crawlspace_archive::sort::Sorter;
 
@@ -18,6 +18,7 @@ const LARGE: u64 = 4 << 20;
 pub(super) struct JobLines {
     pub kind: Kind,
     sorter: Sorter,
+    records: u64,
     seen: u64,
     bad: Tally,
 }
@@ -27,6 +28,7 @@ impl JobLines {
         JobLines {
             kind,
             sorter,
+            records: 0,
             seen: 0,
             bad: Tally::default(),
         }
@@ -39,6 +41,7 @@ impl JobLines {
         work: &Work,
         ours: &mut Option<Error>,
     ) -> Result<(), Error> {
+        self.records += 1;
         // Without its folder: notes about lines are in manifests, which go to clients.
         let name = record.file.rsplit('/').next().unwrap_or_default();
         let file = format!("{name} ({})", record.url);
@@ -57,13 +60,18 @@ impl JobLines {
         work: &Work,
         ours: &mut Option<Error>,
     ) -> Result<(), Error> {
-        let failed = |error: &std::io::Error| Error::Lines {
+        let failed = |error: &io::Error| Error::Lines {
             file: file.clone(),
             what: error.to_string(),
         };
+        let ends_line = Cell::new(true);
+        let input = Watched {
+            input,
+            ends_line: &ends_line,
+        };
         each_line(input, work, failed, |number, line| {
             let (raw, key) = match line {
-                Ok(raw) => (raw, key_of(self.kind, raw)),
+                Ok(raw) => (raw, key_of(self.kind, raw, ends_line.get())),
                 Err(bad) => (&b""[..], Err(bad)),
             };
             let pushed = match key {
@@ -95,15 +103,18 @@ impl JobLines {
         Some(format!(
             "all {} lines of {} of job {job} are invalid: {example}",
             self.seen,
-            match self.kind {
-                Kind::CrawlLog => "the crawl.log",
-                Kind::Cdx => "the CDX",
-            },
+            name_of(self.kind),
         ))
     }
 
-    pub(crate) fn write(self, draft: &mut Draft) -> Result<(), Error> {
-        draft.count("lines", self.sorter.lines());
+    /// Writes the lines of job `job`, sorted. Lines that are in several records are kept once: a job whose archive was
+    /// compressed later has its `crawl.log` in two metadata files. Duplicates get the places that `migrations` has.
+    pub(crate) fn write(
+        self,
+        job: JobId,
+        migrations: &Migrations,
+        draft: &mut Draft,
+    ) -> Result<(), Error> {
         draft.count("badLines", self.bad.total());
         for (reason, number) in self.bad.counts() {
             draft.count(&format!("badLines: {reason}"), number);
@@ -113,23 +124,112 @@ impl JobLines {
         }
         let (path, file) = draft.create("lines")?;
         let mut out = BufWriter::with_capacity(BUFFER, file);
-        let write = |out: &mut BufWriter<File>, line: &[u8]| {
-            out.write_all(line)?;
-            out.write_all(b"\n")
+        let mut write = |line: &[u8]| {
+            let written = out.write_all(line).and_then(|()| out.write_all(b"\n"));
+            written.map_err(Error::io(&path, "write"))
         };
-        self.sorter
-            .finish()?
-            .for_each(|line| write(&mut out, line).map_err(Error::io(&path, "write")))?;
-        out.flush().map_err(Error::io(&path, "write"))
+        let may_repeat = self.records > 1;
+        let is_migrated = self.kind == Kind::CrawlLog && !migrations.is_empty();
+        let (mut lines, mut repeated, mut moved) = (0, 0, 0);
+        let (mut last, mut new) = (Vec::new(), Vec::new());
+        self.sorter.finish()?.for_each(|line| {
+            if may_repeat {
+                if lines > 0 && last == line {
+                    repeated += 1;
+                    return Ok(());
+                }
+                last.clear();
+                last.extend_from_slice(line);
+            }
+            lines += 1;
+            new.clear();
+            if is_migrated && push_migrated(line, migrations, &mut new) {
+                moved += 1;
+                write(&new)
+            } else {
+                write(line)
+            }
+        })?;
+        out.flush().map_err(Error::io(&path, "write"))?;
+        draft.count("lines", lines);
+        if repeated > 0 {
+            draft.count("repeatedLines", repeated);
+            let what = name_of(self.kind);
+            draft.note(format!(
+                "job {job}: {repeated} lines of {what} are in several metadata files, and are kept once"
+            ));
+        }
+        if is_migrated {
+            draft.count("migrated", moved);
+            for example in migrations.bad().examples() {
+                draft.note(example.clone());
+            }
+        }
+        Ok(())
     }
 }
 
-/// By what a line is sorted: its URL in a crawl.log, and all of it in a CDX, which begins with the URL. None for what
-/// is no line but may be there.
-fn key_of(kind: Kind, line: &[u8]) -> Result<Option<Range<usize>>, Bad> {
+fn name_of(kind: Kind) -> &'static str {
     match kind {
-        Kind::CrawlLog => crawl_log::Line::parse(line).map(|parsed| Some(parsed.url_range())),
+        Kind::CrawlLog => "the crawl.log",
+        Kind::Cdx => "the CDX",
+    }
+}
+
+/// Appends a line of a crawl.log with the place of its duplicate in the compressed archive. False when it stays as it is.
+fn push_migrated(line: &[u8], migrations: &Migrations, into: &mut Vec<u8>) -> bool {
+    let Ok(parsed) = crawl_log::Line::parse(line) else {
+        return false;
+    };
+    let (before, notes) = line.split_at(line.trim_ascii_end().len() - parsed.notes.len());
+    into.extend_from_slice(before);
+    crawl_log::push_migrated(notes, |file, offset| migrations.find(file, offset), into)
+}
+
+/// The part of a line by which it is sorted: its URL in a crawl.log, and all of it in a CDX, which begins with the URL.
+/// None for what is no line but may be there. `is_whole` is false for a last line without a line feed.
+fn key_of(kind: Kind, line: &[u8], is_whole: bool) -> Result<Option<Range<usize>>, Bad> {
+    match kind {
         Kind::Cdx if cdx_line::is_header(line) => Ok(None),
         Kind::Cdx => cdx_line::Line::parse(line).map(|_| Some(0..line.len())),
+        Kind::CrawlLog => {
+            let parsed = crawl_log::Line::parse(line)?;
+            if !is_whole && parsed.is_digest_cut_off(line) {
+                return Err(Bad::Digest);
+            }
+            Ok(Some(parsed.url_range()))
+        }
+    }
+}
+
+/// An input that tells whether the bytes that were taken so far end with a line feed: they do while lines are taken
+/// from it, but for a last line without one.
+struct Watched<'a> {
+    input: &'a mut dyn BufRead,
+    ends_line: &'a Cell<bool>,
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(into)?;
+        if let Some(last) = read.checked_sub(1).and_then(|last| into.get(last)) {
+            self.ends_line.set(*last == b'\n');
+        }
+        Ok(read)
+    }
+}
+
+impl BufRead for Watched<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.input.fill_buf()
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        if let Some(last) = bytes.checked_sub(1)
+            && let Ok(here) = self.input.fill_buf()
+        {
+            self.ends_line.set(here.get(last) == Some(&b'\n'));
+        }
+        self.input.consume(bytes);
     }
 }

@@ -1,18 +1,20 @@
 //! The lines of each job, as they were taken out of the archive: its `crawl.log` and its CDX, sorted.
 
 mod lines;
-mod negative;
+mod recent;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::lines::JobLines;
-use self::negative::Negative;
-use super::cache::Slot;
+use self::recent::Recent;
+use super::cache::{Accept, Slot, evict};
 use super::combine::{both, each_job};
+use super::outdated::{Contents, MadeOf};
 use super::{
-    Draft, Entry, Error, Figures, FileBasedCache, Form, JobId, JobSet, Missing, MissingJob,
-    Options, Work,
+    Draft, Entry, Error, Figures, FileBasedCache, Form, JobId, JobSet, Manifest, Missing,
+    MissingJob, Options, Work,
 };
 use crate::metadata::{self, Archive, JobContents, Kind};
 use crawlspace_archive::sort::Sorter;
@@ -36,12 +38,16 @@ pub struct RawCaches {
     archive: Archive,
     crawl_log: RawMetadataCache,
     cdx: RawMetadataCache,
+    cache_dir: PathBuf,
     threads: usize,
     memory: usize,
     retry: Duration,
-    missing: Negative<JobId, Missing>,
+    missing: Recent<JobId, Missing>,
     /// Why a job has no record of a kind.
-    absent: Negative<(JobId, Kind), Missing>,
+    absent: Recent<(JobId, Kind), Missing>,
+    /// Entries that were current, by the checksum of the manifest and how many builds there were by then.
+    current: Recent<String, (String, u64)>,
+    figures: Arc<Figures>,
 }
 
 impl RawCaches {
@@ -65,11 +71,14 @@ impl RawCaches {
             archive: Archive::open_with(&options.metadata, reading)?,
             crawl_log: cache(Kind::CrawlLog)?,
             cdx: cache(Kind::Cdx)?,
+            cache_dir: options.cache_dir.clone(),
             threads: options.threads.max(1),
             memory: options.memory / options.threads.max(1),
             retry: options.retry_missing,
-            missing: Negative::default(),
-            absent: Negative::default(),
+            missing: Recent::default(),
+            absent: Recent::default(),
+            current: Recent::default(),
+            figures: Arc::clone(figures),
         })
     }
 
@@ -81,25 +90,77 @@ impl RawCaches {
         }
     }
 
-    /// What is wanted of the raw data of many jobs, some of them at once, and which jobs do not have it. Each metadata
-    /// file is read once, whatever it is read for.
+    /// Returns whether an entry of any cache is up to date with the caches and the archive, by names and sizes of metadata
+    /// files. An archive that cannot be read counts as unchanged. The answer yes is cached for a short time, unless this
+    /// process builds something.
+    ///
+    /// # Errors
+    /// When the work was cancelled.
+    pub(crate) fn is_current(&self, manifest: &Manifest, work: &Work) -> Result<bool, Error> {
+        let name = format!("{}/{}", manifest.cache, manifest.entry);
+        let now = (manifest.checksum.clone(), self.figures.counts().builds);
+        if self.current.get(&name, self.retry).as_ref() == Some(&now) {
+            return Ok(true);
+        }
+        let is_current = self.find_out_whether_current(manifest, work)?;
+        if is_current {
+            self.current.insert(name, now, self.retry);
+        }
+        Ok(is_current)
+    }
+
+    fn find_out_whether_current(&self, manifest: &Manifest, work: &Work) -> Result<bool, Error> {
+        if !Contents::of(&self.cache_dir).are_in(manifest) {
+            return Ok(false);
+        }
+        let made_of = MadeOf::of(manifest);
+        for job in manifest.jobs.iter() {
+            match self.archive.listed(job, self.retry, work) {
+                Ok(files) if made_of.has(&files) => {}
+                Ok(_) => return Ok(false),
+                Err(Error::Cancelled) => return Err(Error::Cancelled),
+                Err(error) => {
+                    tracing::debug!(%error, "whether there are new metadata files is not known");
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns why the archive could not be read for a job a short time ago, if it could not.
+    pub(crate) fn unreadable(&self, job: JobId) -> Option<Missing> {
+        let missing = self.missing.get(&job, self.retry);
+        missing.filter(|why| matches!(why, Missing::Unreadable { .. }))
+    }
+
+    /// The CDX of many jobs, of some of them at once, and which jobs have none.
     ///
     /// # Errors
     /// As [`RawCaches::get_one`].
-    pub(crate) fn get<T: Send>(
+    pub(crate) fn cdx_of<T: Send>(
         &self,
         jobs: &JobSet,
         rebuild: bool,
         work: &Work,
-        wanted: impl Fn(Raw) -> Result<T, Missing> + Sync,
+        found: impl Fn(Entry) -> T + Sync,
     ) -> Result<(Vec<T>, Vec<MissingJob>), Error> {
         each_job(jobs, self.threads, work, |job, work| {
-            Ok(self.get_one(job, rebuild, work)?.and_then(&wanted))
+            let cdx = self.get_one(job, rebuild, work)?.and_then(|raw| raw.cdx);
+            let cdx = match cdx {
+                Err(why @ Missing::Unreadable { .. }) if !rebuild => self
+                    .cdx
+                    .hit(&job, work)?
+                    .map(|old| older(job, old, &why))
+                    .ok_or(why),
+                cdx => cdx,
+            };
+            Ok(cdx.map(&found))
         })
     }
 
-    /// The raw data of a job, from the caches or else from the archive; with `rebuild`, from the archive in any case.
-    /// What the archive does not have is not asked of it again so soon.
+    /// The raw data of a job, from the caches or else from the archive: also when this has other metadata files by now,
+    /// and with `rebuild` in any case. What the archive does not have is not asked of it again so soon.
     ///
     /// # Errors
     /// When the caches cannot be read or written. A job that is missing, or cannot be read, is the inner one.
@@ -109,12 +170,19 @@ impl RawCaches {
         rebuild: bool,
         work: &Work,
     ) -> Result<Result<Raw, Missing>, Error> {
+        let files = match self.archive.listed(job, self.retry, work) {
+            Ok(files) => files,
+            Err(Error::Cancelled) => return Err(Error::Cancelled),
+            // Whatever is in the caches is good enough.
+            Err(_) => Vec::new(),
+        };
+        let accept = |there: &Manifest| !rebuild && MadeOf::of(there).has(&files);
         if !rebuild {
             if let Some(missing) = self.missing.get(&job, self.retry) {
                 return Ok(Err(missing));
             }
-            let crawl_log = self.known(&self.crawl_log, job, Kind::CrawlLog, work)?;
-            let cdx = self.known(&self.cdx, job, Kind::Cdx, work)?;
+            let crawl_log = self.known(&self.crawl_log, job, Kind::CrawlLog, &accept, work)?;
+            let cdx = self.known(&self.cdx, job, Kind::Cdx, &accept, work)?;
             if let (Some(crawl_log), Some(cdx)) = (crawl_log, cdx) {
                 return Ok(Ok(Raw { crawl_log, cdx }));
             }
@@ -129,8 +197,8 @@ impl RawCaches {
             Err(error) => return unreadable(error).map(Err),
         }
         // Always in this order, so that no two wait for each other.
-        let crawl_log = self.crawl_log.slot(&job, rebuild, work)?;
-        let cdx = self.cdx.slot(&job, rebuild, work)?;
+        let crawl_log = self.crawl_log.slot(&job, &accept, work)?;
+        let cdx = self.cdx.slot(&job, &accept, work)?;
         let got = self.fill(job, crawl_log, cdx, work)?;
         match &got {
             Err(missing) => self.missing.insert(job, missing.clone(), self.retry),
@@ -153,10 +221,11 @@ impl RawCaches {
         cache: &RawMetadataCache,
         job: JobId,
         kind: Kind,
+        accept: &Accept<'_>,
         work: &Work,
     ) -> Result<Option<Result<Entry, Missing>>, Error> {
         if let Some(entry) = cache.hit(&job, work)? {
-            return Ok(Some(Ok(entry)));
+            return Ok(accept(entry.manifest()).then_some(Ok(entry)));
         }
         let missing = self.absent.get(&(job, kind), self.retry);
         Ok(missing.map(Err))
@@ -209,11 +278,6 @@ impl RawCaches {
         if found.files.is_empty() {
             return Ok(Err(Missing::NoJob));
         }
-        for lines in [&of_crawl_log, &of_cdx] {
-            if let Some(why) = lines.are_worthless(job) {
-                return Ok(Err(Missing::Unreadable { why }));
-            }
-        }
         let (crawl_log, cdx) = both(
             || self.keep(job, of_crawl_log, crawl_log, &found, work),
             || self.keep(job, of_cdx, cdx, &found, work),
@@ -238,17 +302,25 @@ impl RawCaches {
             Slot::Ours(lock) => lock,
         };
         let kind = lines.kind;
-        if let Some(missing) = found.missing(kind) {
+        let unreadable = || {
+            lines
+                .are_worthless(job)
+                .map(|why| Missing::Unreadable { why })
+        };
+        if let Some(missing) = found.missing(kind).or_else(unreadable) {
+            // What an earlier metadata file had is not true any more.
+            drop(lock);
+            evict(&self.cache(kind).path(&job), Form::File, Duration::ZERO)?;
             return Ok(Err(missing));
         }
         let build = |draft: &mut Draft| {
-            for file in &found.files {
+            for file in found.files.iter().chain(&found.files_of_others) {
                 draft.input(file.clone());
             }
             for note in &found.notes {
                 draft.note(note.clone());
             }
-            lines.write(draft)
+            lines.write(job, &found.migrations, draft)
         };
         self.cache(kind).build(&job, &lock, work, build).map(Ok)
     }
@@ -265,8 +337,19 @@ fn unreadable(error: Error) -> Result<Missing, Error> {
     }
 }
 
+/// Keeps an entry from before something in the archive became unreadable, and logs why.
+pub(crate) fn older(job: JobId, entry: Entry, why: &Missing) -> Entry {
+    tracing::warn!(%job, %why, "an older index is used");
+    entry
+}
+
+/// The name of the entry of a job.
+pub(crate) fn entry_name(kind: Kind, job: JobId) -> String {
+    format!("{}-{job}-cache", folder_of(kind))
+}
+
 /// The folder of a kind of raw data, and what the names of its entries begin with.
-fn folder_of(kind: Kind) -> &'static str {
+pub(crate) fn folder_of(kind: Kind) -> &'static str {
     match kind {
         Kind::CrawlLog => "crawllog",
         Kind::Cdx => "cdxdata",

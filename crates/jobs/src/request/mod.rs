@@ -116,7 +116,7 @@ impl IndexRequestClient {
         if let Some(index) = self.partial_copy(cache, jobs, true, work)? {
             return Ok(index);
         }
-        let lock = match cache.slot(jobs, false, work)? {
+        let lock = match cache.slot(jobs, &|_| true, work)? {
             Slot::There(entry) => return Ok(whole(entry)),
             Slot::Ours(lock) => lock,
         };

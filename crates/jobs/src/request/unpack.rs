@@ -53,7 +53,8 @@ impl<'a, R: Read> Tar<'a, R> {
         let read = (&mut tar.input).take(size).read_to_end(&mut text);
         tar.whole(read.map(|read| read as u64), size)?;
         tar.skip_padding(size)?;
-        let manifest = Manifest::parse(&text).map_err(Failure::answer)?;
+        let manifest =
+            Manifest::parse(&text).map_err(|wrong| Failure::answer(wrong.to_string()))?;
         Ok((tar, manifest))
     }
 

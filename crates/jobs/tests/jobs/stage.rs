@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crawlspace_archive::zipnum::Blocks;
 use crawlspace_jobs::{Entry, Index, IndexCaches, IndexKind, JobSet, Options, Work};
 use redis_tests::harvest;
-use redis_tests::metadata::{Form, write_metadata};
+use redis_tests::metadata::{Form, Metadata, write_metadata};
 use tempfile::TempDir;
 
 /// What makes one archive another one.
@@ -127,6 +127,22 @@ pub fn entries(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// Returns a count of an index, 0 if there is none.
+pub fn count(index: &Index, what: &str) -> u64 {
+    let counts = &index.entry.manifest().counts;
+    counts.get(what).copied().unwrap_or(0)
+}
+
+/// A metadata file with these records, as URL, media type and text.
+pub fn write_records(path: &Path, records: &[(&str, &str, &[u8])]) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut file = Metadata::begin(Vec::new(), &name, Form::WarcGz).expect("memory");
+    for (url, media_type, text) in records {
+        file.record(url, media_type, text).expect("memory");
+    }
+    fs::write(path, file.finish().expect("memory")).expect("a file");
 }
 
 /// The members of the JSON of a row.

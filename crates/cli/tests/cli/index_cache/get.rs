@@ -277,17 +277,118 @@ fn a_folder_that_cannot_be_one_is_named() {
     assert_contains(&failed.errors, "/nowhere/at/all");
 }
 
+/// A metadata file of another size is seen; one that only a reader can tell is not, but for `--rebuild`.
 #[test]
-fn rebuilding_takes_what_the_archive_has_now() {
-    let stage = Stage::of([1]);
-    ends(stage.get("full", "1", ""), 0);
-    let lines = |words: &str| {
-        let answer = ends(stage.get("full", "1", &format!("{words} --json")), 0).object();
-        answer["lines"].as_u64().unwrap()
+fn an_index_is_as_new_as_the_archive() {
+    let stage = Stage::of([1, 2]);
+    let get = |kind: &str, jobs: &str, words: &str| {
+        ends(stage.get(kind, jobs, &format!("{words} --json")), 0).object()
     };
-    let before = lines("");
-    stage.add(1, 20);
-    assert_eq!(lines(""), before);
-    assert!(lines("--rebuild") < before);
-    assert!(lines("") < before);
+    let lines = |answer: Value| answer["lines"].as_u64().unwrap();
+    let outdated = || ends(stage.index("verify --json"), 0).object()["outdated"].clone();
+    for kind in ["full", "dedup", "cdx"] {
+        let before = lines(get(kind, "1,2", ""));
+        stage.add(1, 20);
+        assert!(lines(get(kind, "1,2", "")) < before, "{kind}");
+        stage.add(1, crate::index_cache::stage::LINES);
+        assert_eq!(lines(get(kind, "1,2", "")), before, "{kind}");
+    }
+    assert_eq!(outdated(), json!([]));
+
+    // In WARC files that are not packed, the size tells nothing of other types.
+    let (crawl_log, cdx) = redis_tests::harvest::logs(7, 1, 50);
+    let name = stage.metadata().join("7-metadata-1.warc");
+    let write = |log: &[u8]| {
+        redis_tests::metadata::write_metadata(&name, 7, 1, log, Some(&cdx), Form::Warc);
+    };
+    write(&crawl_log);
+    let made = get("full", "1,7", "")["made"].clone();
+    get("dedup", "7", "");
+    let other = String::from_utf8(crawl_log)
+        .unwrap()
+        .replace("image/png", "image/gif");
+    write(other.as_bytes());
+    assert_eq!(get("full", "1,7", "")["made"], made);
+    get("full", "7", "--rebuild");
+    let path = |cache: &str, name: &str| json!(stage.entry(cache, name));
+    let expected = json!([
+        path("dedupcrawllogindex", "7-cache"),
+        path("fullcrawllogindex", "1-7-cache")
+    ]);
+    assert_eq!(outdated(), expected);
+    let told = ends(stage.index("verify"), 0);
+    assert_contains(&told.out, "outdated             2");
+    assert_contains(&told.errors, "1-7-cache: what it is made of is newer");
+    get("full", "1,7", "");
+    get("dedup", "7", "");
+    assert_eq!(outdated(), json!([]));
+}
+
+#[test]
+fn an_index_from_before_a_file_that_cannot_be_read_says_so() {
+    let stage = Stage::of([1, 2]);
+    let made = ends(stage.get("full", "1,2", "--json"), 0).object()["made"].clone();
+    let later = stage.metadata().join("1-metadata-2.warc.gz");
+    fs::write(&later, "half of a copy").unwrap();
+    for kind in ["full", "dedup", "cdx"] {
+        let got = ends(stage.get(kind, "1,2", "--json"), 0);
+        // There was no other index before.
+        let jobs = if kind == "dedup" { vec![2] } else { vec![1, 2] };
+        let answer = got.object();
+        assert_eq!(numbers(&answer["jobs"]), jobs, "{kind}");
+        if kind == "dedup" {
+            assert_eq!(answer["missing"][0]["reason"], "unreadable");
+            continue;
+        }
+        assert_eq!(answer["outdated"][0]["job"], 1);
+        let begin = "crawlspace: job 1: the index is from before a metadata file came that cannot be read: ";
+        assert_contains(&got.errors, begin);
+        assert_contains(&got.errors, "1-metadata-2.warc.gz");
+        if kind == "full" {
+            assert_eq!(answer["made"], made);
+        }
+    }
+    fs::remove_file(&later).unwrap();
+    let got = ends(stage.get("dedup", "1,2", "--json --strict"), 0).object();
+    assert_eq!(
+        (numbers(&got["jobs"]), &got["outdated"]),
+        (vec![1, 2], &Value::Null)
+    );
+}
+
+/// The CDX has no record of some lines, and one within a second of another.
+#[test]
+fn how_many_places_are_near_or_of_revisits_is_told() {
+    let stage = Stage::of([]);
+    let line = |name: &str, second: u32, notes: &str| {
+        format!(
+            "2013-05-22T08:20:30.000Z   200        100 http://example.org/{name}.png LL http://example.org/ image/png \
+             #001 201305220820{second:02}000+5 sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A - {notes}\n"
+        )
+    };
+    let json = r#"{"warcFilename":"7-2.warc.gz","warcFileOffset":5}"#;
+    let crawl_log = [
+        line("a", 1, "-"),
+        line("b", 1, "-"),
+        line("c", 1, &format!("duplicate:digest {json}")),
+        line("d", 1, "duplicate:server-not-modified"),
+    ]
+    .concat();
+    let cdx = "http://example.org/a.png 10.0.0.1 20130522082002 image/png 100 7-1.warc.gz 333\n\
+               http://example.org/b.png 10.0.0.1 20130522082003 image/png 100 7-1.warc.gz 444\n";
+    stage.add_of(7, crawl_log.as_bytes(), Some(cdx.as_bytes()));
+    let got = ends(stage.get("full", "7", "--json"), 0);
+    let counts = &got.object()["counts"];
+    let count = |name: &str| counts[name].as_u64().unwrap();
+    assert_eq!((count("originNearest"), count("originCdx")), (1, 0));
+    assert_eq!((count("revisits"), count("withoutOrigin")), (2, 3));
+    assert_contains(
+        &got.errors,
+        "job 7: captures with the place of a CDX row within a second, since none has theirs: 1",
+    );
+    let text = ends(stage.get("full", "7", ""), 0).out;
+    assert_contains(&text, "nearest            1  ");
+    assert_contains(&text, "revisits           2  ");
+    let look = stage.index("lookup --kind full --jobs 7 --url http://example.org/c.png --json");
+    assert_eq!(ends(look, 0).object()["filename"], Value::Null);
 }

@@ -42,6 +42,48 @@ fn keys(server: &Server) -> Snapshot {
     all.without(|key| key.ends_with(b":seq"))
 }
 
+/// Heritrix names the record that it wrote for a revisit, which has no payload: a crawler that knew the digest would write a
+/// revisit of nothing.
+#[test]
+fn payloads_that_no_record_has_are_not_known() {
+    let (stage, server) = (Stage::of([]), Server::start());
+    let digests = ["A", "B", "C", "D"].map(|letter| letter.repeat(32));
+    let line = |n: usize, notes: &str| {
+        let digest = &digests[n];
+        format!(
+            "2013-05-22T08:20:3{n}.000Z   200        100 http://example.org/a.png LL http://example.org/ image/png \
+             #001 2013052208202{n}000+5 sha1:{digest} - {notes} \
+             {{\"warcFilename\":\"7-1.warc.gz\",\"warcFileOffset\":{n}}}\n"
+        )
+    };
+    let crawl_log = [
+        line(0, "3t"),
+        line(1, "3t,duplicate:digest,warcRevisit:digest"),
+        line(2, "duplicate:server-not-modified"),
+        line(3, "unwritten:status"),
+    ];
+    // Of the others, the CDX has records as well.
+    let cdx = (0..4).map(|n| {
+        format!(
+            "http://example.org/a.png 10.0.0.1 2013052208202{n} image/png 100 7-1.warc.gz {n}\n"
+        )
+    });
+    let cdx: String = cdx.collect();
+    stage.add_of(7, crawl_log.concat().as_bytes(), Some(cdx.as_bytes()));
+    let answer = ends(get(&stage, &server, "full", "7", ""), 0).object();
+    let loaded = &answer["loaded"]["jobs"][0];
+    assert_eq!(
+        (&loaded["records"], &loaded["skipped"]["nowhere"]),
+        (&1.into(), &3.into())
+    );
+    let index = Index::open(&server.url(), PREFIX).unwrap();
+    let known = digests.map(|digest| {
+        let hash = format!("sha1:{digest}");
+        index.lookup_with_wacz(None, &[hash.as_bytes()]).unwrap()[0].is_some()
+    });
+    assert_eq!(known, [true, false, false, false]);
+}
+
 #[test]
 fn a_crawler_finds_what_a_job_has_stored() {
     let (stage, server) = (Stage::of([3, 7]), Server::start());

@@ -97,6 +97,29 @@ fn an_index_is_given_by_its_folder_or_by_kind_and_jobs_and_the_caches() {
     assert_lacks(what, "PATH");
 }
 
+/// `lookup` finds what `get` of the same jobs has just made, under whatever name.
+#[test]
+fn an_index_of_some_of_the_jobs_is_searched_and_the_others_are_named() {
+    let stage = Stage::of([1, 2, 7]);
+    let (url, _) = stored(1);
+    ends(stage.get("full", "1", ""), 0);
+    ends(stage.get("full", "1-5,7", ""), 0);
+    let look = stage.index(&format!("lookup --kind full --jobs 1-5,7 --url {url}"));
+    let found = ends(look, 0);
+    assert_contains(&found.out, format!(r#""url":"{url}""#));
+    assert_starts(
+        &found.errors,
+        "crawlspace: searching the full index of jobs 1,2,7: none has 3-5 as well; ",
+    );
+    assert_contains(&found.errors, "crawlspace index get");
+    // Not the larger one that has other jobs as well.
+    let look = stage.index(&format!("lookup --kind full --jobs 1,3 --url {url}"));
+    assert_starts(
+        &ends(look, 0).errors,
+        "crawlspace: searching the full index of jobs 1: none has 3 as well; ",
+    );
+}
+
 #[test]
 fn an_index_that_is_not_there_is_not_built() {
     let stage = Stage::of([1, 2]);
@@ -106,7 +129,7 @@ fn an_index_that_is_not_there_is_not_built() {
         assert_starts(&errors, "crawlspace: ");
         errors
     };
-    let errors = look("--kind full --jobs 1-2 --url http://a/");
+    let errors = look("--kind full --jobs 2 --url http://a/");
     assert_contains(&errors, "crawlspace index get");
     look("--kind dedup --jobs 1 --url http://a/");
     look("--kind cdx --jobs 1 --url http://a/");

@@ -81,8 +81,7 @@ fn what_nobody_used_for_the_longest_time_goes_first() {
     assert_eq!(done["bytes"], told["bytes"]);
     assert_eq!(done["removed"][0]["why"], "size");
     assert!(!stage.entry("fullcrawllogindex", "2-cache").exists());
-    // Its lock file stays: somebody may be about to lock it.
-    assert!(stage.entry("fullcrawllogindex", "2-cache.working").exists());
+    assert!(!stage.entry("fullcrawllogindex", "2-cache.working").exists());
 
     let done = gc(&stage, "--max-age 1500s", 0);
     assert_eq!(gone(&done), ["crawllog/crawllog-2-cache"]);

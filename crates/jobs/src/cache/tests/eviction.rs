@@ -54,7 +54,7 @@ fn an_entry_in_use_stays_and_one_that_is_not_goes() {
         assert_eq!(now(Duration::ZERO), Eviction::Gone);
         assert_eq!(names(&cache), [""; 0]);
         assert!(!with_end(&path, ".seen").exists());
-        assert!(with_end(&path, ".working").exists());
+        assert!(!with_end(&path, ".working").exists());
         assert_eq!(now(Duration::ZERO), Eviction::Absent);
         assert!(
             cache

@@ -9,7 +9,7 @@ use redis_tests::metadata::Form;
 use redis_tests::{Rng, assert_contains, but};
 
 use crate::durability::state::{State, assert_clean, state};
-use crate::stage::{Ask, Stage, set};
+use crate::stage::{Ask, Stage, lines, set};
 
 /// A line as Heritrix writes it.
 const LINE: &str = "2013-05-22T08:29:58.007Z   200       1234 http://www.example.dk/a.png LE \
@@ -293,16 +293,12 @@ fn lines_that_are_cut_anywhere_are_rows_or_counted() {
 #[test]
 fn a_job_without_a_good_line_is_missing_and_never_an_empty_index() {
     let (stage, others) = only_others();
-    let (crawl_log, cdx) = harvest::logs(2, 11, 20);
-    for (crawl_log, cdx, name) in [
-        (&b"none\nof\nthese\n"[..], &cdx[..], "crawl.log"),
-        (&crawl_log[..], &b"nor\nof these\n"[..], "CDX"),
-        (&cdx[..], &cdx[..], "crawl.log"),
-    ] {
+    let (_, cdx) = harvest::logs(2, 11, 20);
+    for (crawl_log, cdx) in [(&b"none\nof\nthese\n"[..], &cdx[..]), (&cdx[..], &cdx[..])] {
         stage.add_logs(2, crawl_log, Some(cdx), Form::Warc);
         let missing = second(&stage, &others).expect_err("there is no line");
         let why = assert_unreadable(missing, "2-metadata-1.warc");
-        assert_contains(&why, name);
+        assert_contains(&why, "the crawl.log");
     }
     // Without a record of a crawl.log it is another answer.
     let path = stage.archive().join("2-metadata-1.warc");
@@ -323,6 +319,43 @@ fn a_job_without_a_good_line_is_missing_and_never_an_empty_index() {
     fs::remove_file(&path).expect("removed");
     assert_eq!(second(&stage, &others).err(), Some(Missing::NoJob));
     assert!(!Path::new(&path).exists());
+}
+
+/// A CDX in another format is as good as none, and says so; a crawl.log that cannot be read is no hindrance to the lines
+/// of the CDX.
+#[test]
+fn a_cdx_in_another_format_leaves_what_the_crawl_log_says() {
+    let stage = Stage::new();
+    let (crawl_log, cdx) = harvest::logs(2, 11, 200);
+    let eleven = b" CDX N b a m s k r M S V g\n\
+        dk,example)/ 20130522082957 http://example.dk/ text/html 200 A - - 9 5 7-1.warc.gz\n";
+    stage.add_logs(1, &crawl_log, None, Form::Warc);
+    stage.add_logs(2, &crawl_log, Some(eleven), Form::Warc);
+    stage.add_logs(3, b"not\na\nlog\n", Some(&cdx), Form::Warc);
+    let caches = stage.caches();
+    let lines_of = |jobs: &str| lines(&get(&caches, IndexKind::Full, jobs).entry, "url");
+    let of_other_format = lines_of("2").join("\n");
+    assert_eq!(
+        of_other_format.replace("\"job\":\"2\"", "\"job\":\"1\""),
+        lines_of("1").join("\n")
+    );
+    let notes = get(&caches, IndexKind::Full, "2")
+        .entry
+        .manifest()
+        .notes
+        .join("\n");
+    for part in [
+        "job 2: its CDX is not used",
+        "2-metadata-1.warc",
+        "it has 11 fields",
+    ] {
+        assert_contains(&notes, part);
+    }
+    let of_cdx = get(&caches, IndexKind::Cdx, "2,3");
+    assert_eq!(of_cdx.found, set("3"));
+    assert!(matches!(of_cdx.missing[0].why, Missing::Unreadable { .. }));
+    let of_log = get(&caches, IndexKind::Full, "2,3");
+    assert_eq!(of_log.found, set("2"));
 }
 
 /// What cannot be read now is tried again, and what is there then is taken.

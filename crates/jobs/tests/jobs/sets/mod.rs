@@ -1,7 +1,10 @@
 //! Sets of jobs, whole and in part.
 
+mod later;
+mod migration;
+
 use redis_tests::but;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crawlspace_jobs::{IndexCaches, IndexKind, JobSet, Missing};
@@ -120,11 +123,19 @@ fn a_set_made_of_larger_ones_has_the_same_lines_as_one_made_of_jobs() {
     }
     let grown = get(&caches, IndexKind::Full, "1-9");
     let inputs = &grown.entry.manifest().inputs;
-    let names: Vec<_> = inputs.iter().map(|input| input.name.as_str()).collect();
-    let expected = (1..=9)
-        .map(|job| format!("{job}-cache"))
-        .collect::<Vec<_>>();
+    let names: BTreeSet<_> = inputs.iter().map(|input| input.name.clone()).collect();
+    // Of each job the index, its raw data, and the metadata file, whichever sets these came by.
+    let of_job = |(job, form): (u64, &Form)| {
+        let file = format!("{job}-metadata-1{}", form.ending());
+        let made = ["", "crawllog-", "cdxdata-"].map(|of| format!("{of}{job}-cache"));
+        made.into_iter().chain([file])
+    };
+    let expected: BTreeSet<_> = (1..=9)
+        .zip(Form::ALL.iter().cycle())
+        .flat_map(of_job)
+        .collect();
     assert_eq!(names, expected);
+    assert_eq!(inputs.len(), names.len());
     let (by_url, by_digest) = (lines(&grown.entry, "url"), lines(&grown.entry, "digest"));
     drop(grown);
     let anew = caches
@@ -235,7 +246,8 @@ fn what_was_missing_a_moment_ago_is_not_read_for_again() {
     let expected = [no_record.clone(), no_record.clone()];
     assert_eq!([why(&patient), why(&at_once)], expected);
     // From now on reading it fails.
-    std::fs::write(&path, "no archive").expect("a file");
+    let size = std::fs::metadata(&path).expect("a file").len();
+    std::fs::write(&path, vec![b'x'; size as usize]).expect("a file");
     assert_eq!(why(&patient), no_record);
     assert!(matches!(why(&at_once), Missing::Unreadable { .. }));
 }

@@ -23,8 +23,8 @@ static GRACE: LazyLock<String> = LazyLock::new(|| format!("{}m", DEFAULT_GRACE.a
 
 /// Make room: remove entries that nobody has used for the longest time, and what was left by builders that died.
 ///
-/// Without limits, only the latter go. An entry that somebody has open stays, and so does one that was used a moment ago; lock
-/// files are never removed. What is removed can be built again at any time.
+/// Without limits, only the latter go. An entry that somebody has open stays, and so does one that was used a moment ago. The lock file
+/// of an entry goes with it. What is removed can be built again at any time.
 ///
 /// Exit status: 0 when the limits are kept, 1 when they are not since too much is in use or something failed, 2 when the
 /// command line is wrong.

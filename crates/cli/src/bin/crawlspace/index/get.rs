@@ -27,6 +27,8 @@ static MEMORY: LazyLock<String> = LazyLock::new(|| format!("{}GiB", DEFAULT_MEMO
 
 /// Get the index over some jobs: from the cache, or built and kept there.
 ///
+/// An index that is older than the metadata files of its jobs, or than the indexes that it was merged from, is built again.
+///
 /// Prints where it lies and which jobs it has. Jobs that are missing are named on standard error, each with the reason; the
 /// index of the others is an answer as well. It is kept under the name of those that it has, so that the next request
 /// looks for the others again.
@@ -87,7 +89,8 @@ pub(crate) struct Get {
     /// A missing job is a failure.
     #[arg(long)]
     strict: bool,
-    /// Build it anew from what the archive has now.
+    /// Build it again from what the archive has now, also where that does not look changed. Other indexes of these jobs follow
+    /// when they are asked for.
     #[arg(long, conflicts_with = "server")]
     rebuild: bool,
     /// Print the outcome as JSON.
@@ -98,6 +101,8 @@ pub(crate) struct Get {
 /// What came of it.
 struct Got {
     index: Index,
+    /// Jobs whose later metadata files cannot be read.
+    outdated: Vec<MissingJob>,
     loaded: Option<Outcomes>,
 }
 
@@ -140,7 +145,15 @@ impl Get {
                 operations::copy(&index.entry, out, work)?;
             }
             let loaded = into.map(|into| into.load(&source, self.kind, &index.found, work));
-            Ok(Got { index, loaded })
+            let outdated = match &source {
+                Source::Caches(caches) => caches.outdated(&index),
+                Source::Server(_) => Vec::new(),
+            };
+            Ok(Got {
+                index,
+                outdated,
+                loaded,
+            })
         })?;
         let got = match got {
             Ok(got) => got,
@@ -175,7 +188,11 @@ impl Get {
     }
 
     fn tell(&self, got: &Got) -> io::Result<()> {
-        let Got { index, loaded } = got;
+        let Got {
+            index,
+            outdated,
+            loaded,
+        } = got;
         let manifest = index.entry.manifest();
         if self.json {
             print_json(&GetReport {
@@ -188,6 +205,7 @@ impl Get {
                 made: &manifest.made,
                 counts: &manifest.counts,
                 notes: &manifest.notes,
+                outdated: outdated.iter().map(Lacking::of).collect(),
                 out: self.out.as_deref(),
                 loaded: loaded.as_ref(),
             })?
@@ -199,6 +217,12 @@ impl Get {
         }
         for run in runs(&index.missing) {
             complain(run);
+        }
+        for one in outdated {
+            complain(format_args!(
+                "job {}: the index is from before a metadata file came that cannot be read: {}",
+                one.job, one.why
+            ));
         }
         if let Some(loaded) = loaded {
             loaded.tell(self.json)?;
@@ -218,6 +242,8 @@ struct GetReport<'a> {
     made: &'a str,
     counts: &'a std::collections::BTreeMap<String, u64>,
     notes: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    outdated: Vec<Lacking>,
     #[serde(skip_serializing_if = "Option::is_none")]
     out: Option<&'a Path>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -258,6 +284,23 @@ fn print(index: &Index, out: Option<&Path>) -> io::Result<()> {
     }
     if let Some(lines) = manifest.lines() {
         table.row("lines", count(lines), "")?;
+    }
+    for (row, counted, what) in [
+        (
+            "nearest",
+            "originNearest",
+            "have the place of a CDX row within a second, not of their second",
+        ),
+        (
+            "revisits",
+            "revisits",
+            "have no place: no payload was stored for them",
+        ),
+    ] {
+        let number = manifest.counts.get(counted).copied().unwrap_or(0);
+        if number > 0 {
+            table.row(row, count(number), what)?;
+        }
     }
     table.row("bytes", count(manifest.size()), &bytes(manifest.size()))?;
     if let Some(out) = out {

@@ -16,7 +16,8 @@ use crate::terminal::complain;
 /// Find captures in an index: by URL, or by digest.
 ///
 /// Prints them as CDXJ lines, the earliest first. An index is given by its folder, or by kind and jobs, as `get` was asked for it;
-/// nothing is built.
+/// nothing is built. When there is none over all of the jobs, the one with the most of them is searched, and the others are named
+/// on standard error.
 ///
 /// Exit status: 0 when something is found, 1 when nothing is or something failed, 2 when the command line is wrong.
 #[derive(Args)]
@@ -132,19 +133,34 @@ impl Lookup {
             return Err(Error::Request(text.to_owned()));
         }
         let dir = self.cache_dir.clone().unwrap_or_default();
+        let mut largest: Option<Entry> = None;
         for folder in [kind.folder(), kind.client_folder()] {
             if !dir.join(folder).is_dir() {
                 continue;
             }
             let cache = MultiFileBasedCache::open(&dir, folder, kind.form())?;
-            if let Some(entry) = cache.hit(jobs, &Work::default())? {
+            let work = Work::default();
+            if let Some(entry) = cache.hit(jobs, &work)? {
                 return Ok(IndexLocation::Entry(entry));
             }
+            let part = cache.largest_part_of(jobs, &work)?;
+            let has = |entry: &Entry| entry.manifest().jobs.len();
+            if part.as_ref().map(has) > largest.as_ref().map(has) {
+                largest = part;
+            }
         }
-        Err(Error::Request(format!(
-            "{}: there is no {kind} index of jobs {jobs}; crawlspace index get makes it",
-            dir.display()
-        )))
+        let dir = dir.display();
+        let Some(entry) = largest else {
+            return Err(Error::Request(format!(
+                "{dir}: there is no {kind} index of jobs {jobs}; crawlspace index get builds it"
+            )));
+        };
+        let has = &entry.manifest().jobs;
+        complain(format_args!(
+            "searching the {kind} index of jobs {has}: none has {} as well; crawlspace index get looks for them again",
+            jobs.without(has)
+        ));
+        Ok(IndexLocation::Entry(entry))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `crawlspace index verify`.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use crawlspace_jobs::Eviction;
@@ -16,7 +16,8 @@ use crate::terminal::complain;
 /// Prove that everything in the caches of a folder is what it was when it was made.
 ///
 /// Reads all bytes of all entries and compares them with their manifests. Nobody is hindered by that. An entry that is damaged is built
-/// anew when somebody asks for it; --remove makes room at once.
+/// again when somebody asks for it; --remove makes room at once. Entries whose parts are other ones by now are named as outdated: the next
+/// `get` rebuilds them.
 ///
 /// Exit status: 0 when all is well, 1 when something is damaged or the folder is not there, 2 when the command line is wrong.
 #[derive(Args)]
@@ -34,11 +35,14 @@ pub(crate) struct Verify {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct VerifyReport<'a> {
     entries: u64,
     bytes: u64,
     damaged: Vec<Damaged<'a>>,
     foreign: Vec<&'a Path>,
+    other_format: Vec<&'a Path>,
+    outdated: Vec<&'a Path>,
 }
 
 #[derive(Serialize)]
@@ -74,6 +78,18 @@ impl Verify {
                 path.display()
             ));
         }
+        for path in &verified.other_format {
+            complain(format_args!(
+                "{}: another version of crawlspace made it, in a format that this one does not read",
+                path.display()
+            ));
+        }
+        for path in &verified.outdated {
+            complain(format_args!(
+                "{}: what it is made of is newer; crawlspace index get rebuilds it",
+                path.display()
+            ));
+        }
         if self.json {
             print_json(&answer(&verified))?
         } else {
@@ -92,18 +108,21 @@ fn fate(one: &Damage) -> &'static str {
     }
 }
 
-fn answer(verified: &Verified) -> VerifyReport<'_> {
+fn answer<'v>(verified: &'v Verified) -> VerifyReport<'v> {
     let damaged = verified.damaged.iter().map(|one| Damaged {
         entry: &one.entry,
         file: &one.file,
         why: &one.what,
         removed: matches!(one.removed, Some(Eviction::Gone | Eviction::Absent)),
     });
+    let paths = |paths: &'v [PathBuf]| paths.iter().map(|path| &**path).collect();
     VerifyReport {
         entries: verified.entries,
         bytes: verified.bytes,
         damaged: damaged.collect(),
-        foreign: verified.foreign.iter().map(|path| &**path).collect(),
+        foreign: paths(&verified.foreign),
+        other_format: paths(&verified.other_format),
+        outdated: paths(&verified.outdated),
     }
 }
 
@@ -123,6 +142,10 @@ fn print(verified: &Verified) -> io::Result<()> {
     if !verified.damaged.is_empty() {
         let damaged = verified.damaged.len() as u64;
         table.row("damaged", count(damaged), "files, named above")?;
+    }
+    if !verified.outdated.is_empty() {
+        let outdated = verified.outdated.len() as u64;
+        table.row("outdated", count(outdated), "entries, named above")?;
     }
     table.end()
 }
