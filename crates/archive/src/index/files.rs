@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cursor::{Cursor, Text, Wanted};
-use super::directory::{Known, Probe, candidates};
+use super::directory::{Candidates, Directory};
 use super::entry::{Entry, Spelled};
 use super::folder::Listing;
 use super::sought::Sought;
@@ -41,13 +41,10 @@ pub struct Files {
     at_most: Option<u64>,
     /// The rest of [`MAX_KEPT`].
     room: usize,
-    /// Knowledge of the entries, and the urlkeys that are meant.
-    known: Option<Arc<[Known]>>,
-    probes: Vec<Probe>,
-    /// A bit for each of 64 entries that may have one of these urlkeys.
-    candidates: u64,
-    /// An entry was skipped, since it is known to have no line.
-    skipped: bool,
+    /// What is known of the entries.
+    directory: Option<Arc<Directory>>,
+    /// The entries that can have one of the urlkeys that are meant; without it all are searched.
+    candidates: Option<Candidates>,
     /// Blocks are read once.
     passing: bool,
     /// The time limit of a read on a server, where other files answer as well.
@@ -73,10 +70,8 @@ impl Files {
             settled: false,
             at_most: None,
             room: MAX_KEPT,
-            known: None,
-            probes: Vec::new(),
-            candidates: 0,
-            skipped: false,
+            directory: None,
+            candidates: None,
             passing: false,
             patience: None,
             entries,
@@ -104,11 +99,10 @@ impl Files {
     /// Looks for lines in all files of a listing, but those that are known not to have any.
     pub fn of(listing: &Listing, sought: Sought, order: Order) -> Files {
         let mut files = Files::new(Arc::clone(&listing.entries), sought, order);
-        // As a rule, all are known or none is.
-        if listing.known.iter().any(Known::has_filter) {
-            files.known = Some(Arc::clone(&listing.known));
-            let urlkeys = files.sought.urlkeys().iter();
-            files.probes = urlkeys.map(|key| Probe::new(key)).collect();
+        if listing.directory.covers_some() {
+            files.directory = Some(Arc::clone(&listing.directory));
+            let urlkeys = files.sought.urlkeys();
+            files.candidates = (!urlkeys.is_empty()).then(|| listing.directory.candidates(urlkeys));
         }
         files
     }
@@ -181,30 +175,19 @@ impl Files {
 
     /// The next entry that may have lines of the query, and whether all of its keys are spelled as here.
     fn next_entry(&mut self) -> Option<(Arc<Entry>, bool)> {
-        while let Some(entry) = self.entries.get(self.next) {
-            if self.next.is_multiple_of(64) && !self.probes.is_empty() {
-                let known = self.known.as_ref().and_then(|known| known.get(self.next..));
-                let known = known.unwrap_or_default();
-                self.candidates = candidates(known, &self.probes);
-            }
-            let known = self.known.as_ref().and_then(|known| known.get(self.next));
-            let may_have = self.candidates >> (self.next % 64) & 1 == 1;
-            if !self.probes.is_empty() && known.is_some() && !may_have {
-                self.skipped = true;
-                // The next one that may have it, if any of these 64.
-                let left = self
-                    .candidates
-                    .checked_shr(self.next as u32 % 64 + 1)
-                    .unwrap_or(0);
-                let step = 1 + left.trailing_zeros() as usize;
-                self.next += step.min(64 - self.next % 64);
-                continue;
-            }
-            self.next += 1;
-            return Some((Arc::clone(entry), known.is_some_and(|known| known.is_here)));
+        let next = match &mut self.candidates {
+            Some(candidates) => candidates.next(),
+            None => Some(self.next),
+        };
+        if let Some((next, entry)) = next.and_then(|next| Some((next, self.entries.get(next)?))) {
+            self.next = next + 1;
+            let directory = self.directory.as_ref();
+            let is_here = directory.is_some_and(|directory| directory.is_here(next));
+            return Some((Arc::clone(entry), is_here));
         }
         // A file that is known to have nothing was read.
-        if let Some(gaps) = self.gaps.as_ref().filter(|_| self.skipped) {
+        let skips_some = self.candidates.as_ref().is_some_and(|some| some.skips_some);
+        if let Some(gaps) = self.gaps.as_ref().filter(|_| skips_some) {
             gaps.read();
         }
         None

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
-use super::directory::{Known, known_of};
+use super::directory::Directory;
 use super::entry::Entry;
 use super::package::{Listed, Package};
 use crate::net::Net;
@@ -37,8 +37,8 @@ const MAX_AT_ONCE: usize = 8;
 pub struct Listing {
     /// In the order of their names.
     pub entries: Arc<[Arc<Entry>]>,
-    /// Knowledge of the entries.
-    pub(super) known: Arc<[Known]>,
+    /// What is known of the entries.
+    pub(super) directory: Arc<Directory>,
     /// The packages that these are in, if that is where they are.
     pub packages: Box<[Arc<Package>]>,
     /// Why parts cannot be read: folders, files, packages, entries of lists.
@@ -198,7 +198,7 @@ impl Listing {
             });
         }
         Listing {
-            known: known_of(&entries),
+            directory: Directory::of(&entries),
             entries: entries.into(),
             problem,
             ..Listing::with(Vec::new(), walk.failures)
@@ -305,7 +305,7 @@ impl Listing {
         let entries: Arc<[_]> = entries.collect();
         failures.extend(packages.iter().filter_map(|one| one.problem.clone()));
         Listing {
-            known: known_of(&entries),
+            directory: Directory::of(&entries),
             entries,
             packages: packages.into(),
             failures: failures.into(),

@@ -1,0 +1,239 @@
+//! Building segments in the background.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use super::segment::{MAX_FILES, MAX_KEYS, Segment, hash, pair};
+use super::{Place, Progress, lock};
+use crate::index::entry::Entry;
+use crate::index::files::Files;
+use crate::index::sought::Sought;
+use crate::index::span::Span;
+use crate::sorted::Order;
+use crate::sorted::file::FileVersion;
+use crate::sorted::steps::wait;
+use crate::spelling::canonical;
+
+/// Limit of memory for segments, over all files, in bytes.
+const MAX_MEMORY: usize = 256 << 20;
+/// Size up to which a file is read, in bytes.
+const MAX_SIZE: u64 = 512 << 20;
+/// Time that is worked at a stretch. As long again, others have the processor.
+const SLICE: Duration = Duration::from_millis(5);
+/// Number of hashes that are sorted at a stretch.
+const SORTED: usize = 1 << 15;
+
+struct Queue {
+    /// Entries to read, those of one listing at a time: a segment covers files of one listing.
+    waiting: VecDeque<Vec<Weak<Entry>>>,
+    is_running: bool,
+}
+
+static QUEUE: Mutex<Queue> = Mutex::new(Queue {
+    waiting: VecDeque::new(),
+    is_running: false,
+});
+
+/// Returns whether a version of an entry can be in a segment.
+pub(super) fn is_eligible(
+    entry: &Entry,
+    version: Option<FileVersion>,
+    is_settled: fn(&FileVersion) -> bool,
+) -> bool {
+    entry.is_here_to_read()
+        && version.is_none_or(|version| version.size() <= MAX_SIZE)
+        // One that is being written would be read again and again.
+        && version.is_none_or(|version| is_settled(&version))
+        && Segment::used() < MAX_MEMORY
+}
+
+/// Reads entries of a listing in the background.
+pub(super) fn enqueue(entries: Vec<Weak<Entry>>) {
+    let mut queue = lock(&QUEUE);
+    queue.waiting.push_back(entries);
+    if queue.is_running {
+        return;
+    }
+    let thread = std::thread::Builder::new().name("index-directory".to_owned());
+    queue.is_running = thread.spawn(run).is_ok();
+}
+
+fn run() {
+    loop {
+        let next = {
+            let mut queue = lock(&QUEUE);
+            let next = queue.waiting.pop_front();
+            queue.is_running = next.is_some();
+            next
+        };
+        match next {
+            Some(entries) => build(&entries),
+            None => return,
+        }
+    }
+}
+
+/// Reads entries, and gives them places in new segments.
+fn build(entries: &[Weak<Entry>]) {
+    let mut batch = Batch::of(MAX_KEYS);
+    for entry in entries.iter().filter_map(Weak::upgrade) {
+        batch.add(&entry);
+    }
+    batch.finish();
+}
+
+/// Notes the place of a version of an entry.
+fn settle(entry: &Entry, version: Option<FileVersion>, place: Option<Place>) {
+    let mut state = lock(&entry.reading.0);
+    if state.version == version {
+        state.progress = Progress::Done;
+        state.place = place;
+    }
+}
+
+/// Files that will be in one segment.
+pub(super) struct Batch {
+    max_keys: usize,
+    pairs: Vec<u64>,
+    files: Vec<File>,
+    pace: Pace,
+}
+
+struct File {
+    entry: Weak<Entry>,
+    version: Option<FileVersion>,
+    keys: usize,
+    is_here: bool,
+}
+
+impl Batch {
+    /// Collects files with up to `max_keys` urlkeys.
+    pub(super) fn of(max_keys: usize) -> Batch {
+        Batch {
+            max_keys,
+            pairs: Vec::new(),
+            files: Vec::new(),
+            pace: Pace(Instant::now()),
+        }
+    }
+
+    /// Reads an entry that is queued. When there is no room for it, a segment is made of the others.
+    pub(super) fn add(&mut self, entry: &Arc<Entry>) {
+        let mut state = lock(&entry.reading.0);
+        let is_queued = state.progress == Progress::Queued;
+        let used = Segment::used() + 2 * self.pairs.len();
+        if is_queued && state.place.is_none() && used >= MAX_MEMORY {
+            // It is queued again once there is memory.
+            state.progress = Progress::New;
+            return;
+        }
+        let version = state.version;
+        drop(state);
+        if is_queued {
+            let read = catch_unwind(AssertUnwindSafe(|| self.read(entry, version)));
+            // A file that cannot be read now is searched, which says why.
+            if !matches!(read, Ok(Some(()))) {
+                settle(entry, version, None);
+            }
+        }
+    }
+
+    /// Reads all of an entry; `None` when it cannot be read, when it has changed, or when there is too much of it.
+    fn read(&mut self, entry: &Arc<Entry>, version: Option<FileVersion>) -> Option<()> {
+        let entries: Arc<[_]> = Arc::new([Arc::clone(entry)]);
+        let files = Files::new(entries, Sought::of(Span::all()), Order::Ascending);
+        let mut files = files.passing();
+        let (mut hashes, mut is_here) = (Vec::new(), true);
+        while let Some(cursors) = wait(files.cursors()).ok()? {
+            for mut cursor in cursors {
+                while wait(cursor.next()).ok()? {
+                    let (line, shape) = (cursor.line(), cursor.shape());
+                    let key = &line[..shape.key];
+                    let urlkey = canonical(key, &line[shape.second + 1..]);
+                    add(&mut hashes, &urlkey);
+                    if *urlkey != *key {
+                        is_here = false;
+                        add(&mut hashes, key);
+                    }
+                    if hashes.len() > self.max_keys {
+                        return None;
+                    }
+                    if self.pairs.len() + hashes.len() > self.max_keys {
+                        self.finish();
+                    }
+                    self.pace.step();
+                }
+            }
+        }
+        if entry.current_version() != version {
+            return None;
+        }
+        self.pace.sort(&mut hashes);
+        hashes.dedup();
+        if self.files.len() == MAX_FILES {
+            self.finish();
+        }
+        let file = self.files.len();
+        let pairs = hashes.iter().map(|hash| pair(*hash, file));
+        self.pairs.extend(pairs);
+        self.files.push(File {
+            entry: Arc::downgrade(entry),
+            version,
+            keys: hashes.len(),
+            is_here,
+        });
+        Some(())
+    }
+
+    /// Makes a segment of the files, and gives them their places.
+    pub(super) fn finish(&mut self) {
+        self.pace.sort(&mut self.pairs);
+        self.pairs.dedup();
+        let segment = Arc::new(Segment::new(&self.pairs, self.files.len()));
+        self.pairs.clear();
+        for (file, read) in self.files.drain(..).enumerate() {
+            let place = Place {
+                segment: Arc::clone(&segment),
+                file,
+                keys: read.keys,
+                is_here: read.is_here,
+            };
+            if let Some(entry) = read.entry.upgrade() {
+                settle(&entry, read.version, Some(place));
+            }
+        }
+    }
+}
+
+/// Adds the hash of a urlkey, unless one of the last lines had it.
+fn add(hashes: &mut Vec<u64>, urlkey: &[u8]) {
+    let hash = hash(urlkey);
+    if !hashes.iter().rev().take(2).any(|before| *before == hash) {
+        hashes.push(hash);
+    }
+}
+
+/// Sleeps after each [`SLICE`] of work, so that queries have the processor.
+struct Pace(Instant);
+
+impl Pace {
+    fn step(&mut self) {
+        if self.0.elapsed() > SLICE {
+            std::thread::sleep(SLICE);
+            self.0 = Instant::now();
+        }
+    }
+
+    fn sort(&mut self, numbers: &mut [u64]) {
+        if numbers.len() <= SORTED {
+            numbers.sort_unstable();
+        } else {
+            let (lower, _, upper) = numbers.select_nth_unstable(numbers.len() / 2);
+            self.sort(lower);
+            self.sort(upper);
+        }
+        self.step();
+    }
+}

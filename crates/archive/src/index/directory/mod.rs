@@ -1,0 +1,283 @@
+//! A directory of the files of a listing by urlkey, so that a query for one URL opens few of the files of this machine.
+//!
+//! [`Segment`]s say which of many files can have a urlkey. They are built in the background, once files have been
+//! listed. A file that no segment covers is searched: one that has just been listed or has changed, one for which there
+//! is no memory, and one that cannot be read.
+
+mod build;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use self::segment::{MAX_FILES, MAX_KEYS, Segment, hash};
+use super::entry::Entry;
+use crate::sorted::file::FileVersion;
+
+/// Number of files that are searched without a directory if they may grow.
+const FEW: usize = 16;
+/// Number of segments of about the same size that are replaced by a larger one.
+const MANY: usize = 16;
+/// Stands for the position of a file that is not in the listing.
+const GONE: u32 = u32::MAX;
+
+/// The segments that cover entries of a listing.
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    parts: Vec<Part>,
+    /// Positions of the entries that no segment covers, in ascending order.
+    uncovered: Vec<u32>,
+    /// All keys of an entry are spelled as here, for each entry.
+    is_here: Vec<bool>,
+}
+
+/// A segment, and what of it is in a listing.
+#[derive(Debug)]
+struct Part {
+    segment: Arc<Segment>,
+    /// The position of each file in the listing, or [`GONE`].
+    positions: Box<[u32]>,
+    /// Size of the part of the segment that is in the listing.
+    live: Size,
+    /// Some of its files are to be read again.
+    is_queued: bool,
+}
+
+/// Number of files, and of their urlkeys.
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
+    files: usize,
+    keys: usize,
+}
+
+impl Size {
+    /// Returns how much of a segment this is, of [`MAX_KEYS`].
+    fn share(self) -> usize {
+        self.keys.max(self.files * (MAX_KEYS / MAX_FILES))
+    }
+
+    /// Returns a number for sizes that differ by a factor of up to 16; 0 for more than half a segment.
+    fn tier(self) -> usize {
+        match MAX_KEYS / self.share().max(1) {
+            0 | 1 => 0,
+            ratio => 1 + ratio.ilog2() as usize / 4,
+        }
+    }
+}
+
+/// The result of reading all of an entry.
+#[derive(Debug, Default)]
+pub(super) struct Reading(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The version of the file that the rest is about.
+    version: Option<FileVersion>,
+    progress: Progress,
+    place: Option<Place>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Progress {
+    #[default]
+    New,
+    /// The entry is to be read. A place that it has already is used meanwhile.
+    Queued,
+    Done,
+}
+
+impl Reading {
+    /// Returns the state of a version; what is known of another one is forgotten.
+    fn about(&self, version: Option<FileVersion>) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.0);
+        if state.version != version {
+            *state = State {
+                version,
+                ..State::default()
+            };
+        }
+        state
+    }
+}
+
+/// The place of a file in a segment.
+#[derive(Debug)]
+struct Place {
+    segment: Arc<Segment>,
+    file: usize,
+    /// Number of its urlkeys.
+    keys: usize,
+    /// All keys are spelled as here.
+    is_here: bool,
+}
+
+impl Directory {
+    /// Returns what is known of the entries of a listing. Where there are several packages or many files, those of which
+    /// nothing is known are read in the background.
+    pub(super) fn of(entries: &[Arc<Entry>]) -> Arc<Directory> {
+        let (directory, unread) = Directory::look(entries, FileVersion::is_settled);
+        if !unread.is_empty() {
+            build::enqueue(unread.iter().map(Arc::downgrade).collect());
+        }
+        Arc::new(directory)
+    }
+
+    /// Returns what is known of entries, and those to read.
+    fn look(
+        entries: &[Arc<Entry>],
+        is_settled: fn(&FileVersion) -> bool,
+    ) -> (Directory, Vec<Arc<Entry>>) {
+        let (mut directory, mut unread) = (Directory::default(), Vec::new());
+        if entries.len() == 1 {
+            return (directory, unread);
+        }
+        let mut numbers: HashMap<*const Segment, usize> = HashMap::new();
+        for (position, entry) in entries.iter().enumerate() {
+            let version = entry.version();
+            let mut state = entry.reading.about(version);
+            // What is appended to one of few files is found at once.
+            let may_grow = entries.len() <= FEW && version.is_some();
+            if !may_grow
+                && state.progress == Progress::New
+                && build::is_eligible(entry, version, is_settled)
+            {
+                state.progress = Progress::Queued;
+                unread.push(Arc::clone(entry));
+            }
+            let place = state.place.as_ref().filter(|_| !may_grow);
+            let is_here = place.is_some_and(|place| place.is_here);
+            directory.is_here.push(is_here);
+            let parts = &mut directory.parts;
+            let is_covered = place.is_some_and(|place| {
+                let segment = Arc::as_ptr(&place.segment);
+                let number = *numbers.entry(segment).or_insert(parts.len());
+                if number == parts.len() {
+                    parts.push(Part::of(&place.segment));
+                }
+                parts[number].is_queued |= state.progress == Progress::Queued;
+                parts[number].add(place, position as u32)
+            });
+            if !is_covered {
+                directory.uncovered.push(position as u32);
+            }
+        }
+        for part in outdated(&directory.parts) {
+            let positions = part.positions.iter().filter(|position| **position != GONE);
+            for entry in positions.filter_map(|position| entries.get(*position as usize)) {
+                let mut state = lock(&entry.reading.0);
+                if state.progress != Progress::Queued {
+                    state.progress = Progress::Queued;
+                    unread.push(Arc::clone(entry));
+                }
+            }
+        }
+        (directory, unread)
+    }
+
+    /// Returns whether it covers any entries.
+    pub(super) fn covers_some(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// Returns whether all keys of the entry at a position are spelled as here, as far as is known.
+    pub(super) fn is_here(&self, position: usize) -> bool {
+        self.is_here.get(position).is_some_and(|is_here| *is_here)
+    }
+
+    /// Returns the positions of entries that can have one of these urlkeys.
+    pub(super) fn candidates(self: &Arc<Self>, urlkeys: &[Box<[u8]>]) -> Candidates {
+        let mut covered = Vec::new();
+        for hash in urlkeys.iter().map(|urlkey| hash(urlkey)) {
+            for part in &self.parts {
+                let positions = part
+                    .segment
+                    .files_with(hash)
+                    .map(|file| part.positions[file]);
+                covered.extend(positions.filter(|position| *position != GONE));
+            }
+        }
+        covered.sort_unstable_by(|one, other| other.cmp(one));
+        covered.dedup();
+        Candidates {
+            skips_some: covered.len() + self.uncovered.len() < self.is_here.len(),
+            directory: Arc::clone(self),
+            covered,
+            uncovered: 0,
+        }
+    }
+}
+
+impl Part {
+    fn of(segment: &Arc<Segment>) -> Part {
+        Part {
+            segment: Arc::clone(segment),
+            positions: vec![GONE; segment.files()].into(),
+            live: Size::default(),
+            is_queued: false,
+        }
+    }
+
+    /// Adds a file at a position; false when it is at another one as well, so that this one has to be searched.
+    fn add(&mut self, place: &Place, position: u32) -> bool {
+        let is_new = self.positions[place.file] == GONE;
+        if is_new {
+            self.positions[place.file] = position;
+            self.live.files += 1;
+            self.live.keys += place.keys;
+        }
+        is_new
+    }
+}
+
+/// Returns the parts whose files are to be read again: those of which less than half is in the listing, and [`MANY`] of
+/// the same tier, which become one of another tier.
+fn outdated(parts: &[Part]) -> impl Iterator<Item = &Part> {
+    let mut like = [0; 8];
+    for part in parts.iter().filter(|part| !part.is_queued) {
+        like[part.live.tier()] += 1;
+    }
+    parts.iter().filter(move |part| {
+        let whole = Size {
+            files: part.segment.files(),
+            keys: part.segment.keys(),
+        };
+        let tier = part.live.tier();
+        let is_sparse = part.live.share() < whole.share() / 2;
+        !part.is_queued && (is_sparse || tier > 0 && like[tier] >= MANY)
+    })
+}
+
+/// Positions of the entries of a listing that have to be searched, in ascending order.
+#[derive(Debug)]
+pub(super) struct Candidates {
+    directory: Arc<Directory>,
+    /// Positions of entries that segments cover, the last one first.
+    covered: Vec<u32>,
+    /// Number of entries without a segment that were returned.
+    uncovered: usize,
+    /// Some entries are none of these.
+    pub(super) skips_some: bool,
+}
+
+impl Iterator for Candidates {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let uncovered = self.directory.uncovered.get(self.uncovered);
+        let next = match (self.covered.last(), uncovered) {
+            (Some(covered), Some(uncovered)) if covered < uncovered => self.covered.pop(),
+            (_, Some(uncovered)) => {
+                self.uncovered += 1;
+                Some(*uncovered)
+            }
+            (_, None) => self.covered.pop(),
+        };
+        next.map(|position| position as usize)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
