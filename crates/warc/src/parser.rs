@@ -36,6 +36,8 @@ pub struct Ending {
     pub size: usize,
     /// How many of them, from the first on, seem to belong to the block.
     pub longer: usize,
+    /// Whether these may be no part of the block, but more line ends than are needed.
+    pub may_be_padding: bool,
     /// Number of bytes at the end of the block that may be line ends which close it: those that are missing after it.
     pub within: usize,
     /// Whether neither another record nor the end follows, so that the block may go on.
@@ -246,6 +248,18 @@ impl Parser {
         let size = bytes.len() - rest.len();
         if is_next(rest) && (size > 1 || rest.is_empty() || rest.len() >= WARC.len()) {
             self.deviations.add(Deviation::Closing);
+            // A block that is longer may end with line ends of its own.
+            let own = size
+                .checked_sub(END.len())
+                .filter(|own| (1..=SLACK).contains(own));
+            if let Some(longer) = own.filter(|own| bytes[*own..size] == *END) {
+                return Some(Ending {
+                    size,
+                    longer,
+                    may_be_padding: bytes.starts_with(END),
+                    ..Ending::default()
+                });
+            }
             let closing = &bytes[..line_ends(bytes).min(END.len())];
             let missing = END.len() - closing.len();
             let within = if END.ends_with(closing) { missing } else { 0 };

@@ -164,7 +164,12 @@ fn record(bytes: &[u8], piece: usize) -> String {
         while bytes.len() < end && reader.read(&mut bytes, 5000).await? > 0 {}
         let tail = bytes.get(end..).ok_or_else(|| reader.cut_off())?;
         let ending = reader.end(&mut tail.to_vec()).await?;
-        let length = end - at + ending.longer;
+        let longer = if ending.may_be_padding {
+            0
+        } else {
+            ending.longer
+        };
+        let length = end - at + longer;
         Ok::<_, Problem>(said(header.record_type(), length, reader.deviations()))
     };
     // All that it waits for is there.

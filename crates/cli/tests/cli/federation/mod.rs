@@ -7,6 +7,7 @@ mod chain;
 mod common_crawl;
 mod damaged_parts;
 mod dedupe_urls;
+mod deviations;
 mod disclosure;
 mod doppelganger;
 mod endurance;

@@ -219,3 +219,111 @@ fn an_original_that_is_nowhere_is_no_endless_search() {
         }
     }
 }
+
+#[test]
+fn what_had_not_changed_is_the_page_as_it_was_then() {
+    let mut shelf = Shelf::new();
+    let profile = (
+        "WARC-Profile",
+        "http://netpreserve.org/warc/1.0/revisit/server-not-modified",
+    );
+    let date = iso(FIRST);
+    let nothing = format!("sha1:{}", sha1_base32(b""));
+    let not_modified = "HTTP/1.1 304 Not Modified\r\n\r\n";
+    let mut urls = Vec::new();
+    for (name, fields, http) in [
+        ("profile", vec![profile], ""),
+        ("header", vec![profile], not_modified),
+        (
+            "date",
+            vec![profile, ("WARC-Refers-To-Date", &*date)],
+            not_modified,
+        ),
+        (
+            "id",
+            vec![profile, ("WARC-Refers-To", "<urn:uuid:first>")],
+            not_modified,
+        ),
+        (
+            "nothing",
+            vec![profile, ("WARC-Payload-Digest", &*nothing)],
+            not_modified,
+        ),
+        (
+            "status",
+            vec![("WARC-Payload-Digest", &*nothing)],
+            not_modified,
+        ),
+    ] {
+        let url = format!("http://{name}.example/");
+        shelf.capture("a.warc.gz", &url, "20140101000000", b"older");
+        shelf.capture("a.warc.gz", &url, FIRST, TEXT);
+        shelf.capture("a.warc.gz", &url, "20160101000001", b"a second later");
+        revisit(&mut shelf, &url, &fields, http, "");
+        urls.push(url);
+    }
+    let stage = shelf.serve();
+    for url in urls {
+        let answer = stage.get(target("c", &url, LATER));
+        assert_eq!(answer.status, 200, "{url}: {}", answer.text());
+        let (http, payload) = parts(&answer);
+        assert_eq!((&http[..], &payload[..]), (HTTP, TEXT), "{url}");
+    }
+}
+
+#[test]
+fn originals_are_found_behind_many_revisits_and_a_limit_is_said_to_be_one() {
+    let mut shelf = Shelf::new();
+    let digest = digest();
+    let more = format!(
+        ", \"mime\": \"warc/revisit\", \"digest\": \"{}\"",
+        sha1_base32(TEXT)
+    );
+    let own = "HTTP/1.1 200 OK\r\n\r\n";
+    for (url, count) in [
+        ("http://near.example/", 10_000),
+        ("http://far.example/", 40_000),
+    ] {
+        shelf.capture("a.warc.gz", url, FIRST, TEXT);
+        let fields = [("WARC-Payload-Digest", &*digest)];
+        let slot = revisit(&mut shelf, url, &fields, own, "");
+        for n in 0..count {
+            let (hour, minute, second) = (n / 3600, n / 60 % 60, n % 60);
+            let time = format!(
+                "201506{:02}{:02}{minute:02}{second:02}",
+                1 + hour / 24,
+                hour % 24
+            );
+            shelf.line(url, &time, &slot, &more);
+        }
+    }
+    let stage = shelf.serve();
+    let near = stage.get(target("c", "http://near.example/", LATER));
+    assert_eq!(near.status, 200, "{}", near.text());
+    assert_eq!(parts(&near).1, TEXT);
+    for _ in 0..2 {
+        let far = stage.get(target("c", "http://far.example/", LATER));
+        assert_eq!(far.status, 503, "{}", far.text());
+        assert!(far.text().contains("limit exceeded"), "{}", far.text());
+    }
+}
+
+#[test]
+fn a_revisit_of_nothing_is_empty_whatever_its_digest() {
+    let mut shelf = Shelf::new();
+    let digests = [
+        format!("sha1:{}", sha1_base32(b"")),
+        "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855".to_owned(),
+    ];
+    let url = |n: usize| format!("http://empty{n}.example/");
+    for (n, digest) in digests.iter().enumerate() {
+        let fields = [("WARC-Payload-Digest", &**digest)];
+        revisit(&mut shelf, &url(n), &fields, "HTTP/1.1 200 OK\r\n\r\n", "");
+    }
+    let stage = shelf.serve();
+    for n in 0..digests.len() {
+        let answer = stage.get(target("c", &url(n), LATER));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(parts(&answer).1, b"");
+    }
+}

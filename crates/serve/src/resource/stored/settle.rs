@@ -128,7 +128,9 @@ impl Lengths {
     pub(super) fn of(stated: u64, end: &[u8], ending: Ending, http_head: HttpHead) -> Lengths {
         if ending.longer > 0 {
             let longer = stated + ending.longer as u64;
-            let (first, other) = if http_head.body.is_some() && http_head.says_that_it_is(stated) {
+            let says = |length| http_head.body.is_some() && http_head.says_that_it_is(length);
+            let is_stated = says(stated) || ending.may_be_padding && !says(longer);
+            let (first, other) = if is_stated {
                 (stated, longer)
             } else {
                 (longer, stated)
