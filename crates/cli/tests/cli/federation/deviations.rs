@@ -13,6 +13,9 @@ const TIME: &str = "20160102030405";
 const PAGE: &[u8] = b"<p>a page, and its last line\n";
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
 
+/// Makes an unusual header of a usual one.
+type Rewrite = fn(String) -> String;
+
 /// A record in the making, with its right value.
 struct Case {
     name: String,
@@ -24,7 +27,7 @@ struct Case {
     off: i64,
     end: &'static [u8],
     /// Says what of the header differs from the usual.
-    rewrite: fn(String) -> String,
+    rewrite: Rewrite,
     /// The body of the replay; `None` when there must be none.
     right: Option<Vec<u8>>,
     /// The digests that the record must still state.
@@ -161,7 +164,7 @@ fn cases() -> Vec<Case> {
             ..case(format!("date {date}"))
         });
     }
-    let rewrites: [(&str, fn(String) -> String); 7] = [
+    let rewrites: [(&str, Rewrite); 7] = [
         ("LF alone", |header| header.replace("\r\n", "\n")),
         ("CR CR LF", |header| header.replace("\r\n", "\r\r\n")),
         ("small letters", |header| {
