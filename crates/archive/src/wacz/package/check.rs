@@ -261,10 +261,10 @@ pub fn check(known: &[Known], options: &Options, mut progress: impl FnMut(&str))
     report
 }
 
-/// Returns whether a package has an index, unless it consists of other packages.
+/// Returns whether a package has an index of its WARC files, if it has any.
 fn has_index(wacz: &Wacz) -> bool {
-    let is_package = |(name, _): (&str, bool)| name.to_ascii_lowercase().ends_with(".wacz");
-    !wacz.indexes().is_empty() || wacz.members().any(is_package)
+    let is_archive = |(name, _): (&str, bool)| name.contains("archive/") && !name.ends_with('/');
+    !wacz.indexes().is_empty() || !wacz.members().any(is_archive)
 }
 
 /// Those of which one can get to one of the marked ones.

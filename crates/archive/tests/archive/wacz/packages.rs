@@ -389,6 +389,17 @@ fn what_cannot_be_read_is_an_error_and_not_there() {
 }
 
 #[test]
+fn a_package_whose_warc_files_have_no_index_is_an_error() {
+    let set = Collection::new();
+    let about: &[u8] = b"{\"profile\": \"data-package\", \"resources\": []}";
+    let members = [("datapackage.json", about), ("archive/a.warc.gz", b"")];
+    redis_tests::archive::store_in(&set.path("a.wacz"), &members);
+    let report = set.check();
+    assert!(!report.complete);
+    assert_contains(&report.errors[0], "a.wacz: it has no index");
+}
+
+#[test]
 fn a_list_gives_names_and_at_a_url_hashes() {
     let set = Collection::new();
     let a = set.add("3f2a.wacz", &[]);
