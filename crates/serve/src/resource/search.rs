@@ -157,19 +157,22 @@ fn is_tied(a: &Row, b: &Row) -> bool {
     a.urlkey() == b.urlkey() && a.timestamp() == b.timestamp()
 }
 
+fn without_scheme(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_, rest)| rest)
+}
+
 /// Returns how badly a row fits, among those of one moment: captures of the very URL come first, then whole ones.
 fn misfit(row: &Row, url: &str) -> (u8, u8) {
     let own = row.field("url");
-    let without_scheme = |url: &str| {
-        url.split_once("://")
-            .map_or(url.to_owned(), |it| it.1.to_owned())
-    };
     let (own_rest, rest) = (without_scheme(&own), without_scheme(url));
-    let of_url = match () {
-        () if own == url => 0,
-        () if own_rest == rest => 1,
-        () if own_rest.eq_ignore_ascii_case(&rest) => 2,
-        () => 3,
+    let of_url = if own == url {
+        0
+    } else if own_rest == rest {
+        1
+    } else if own_rest.eq_ignore_ascii_case(rest) {
+        2
+    } else {
+        3
     };
     let of_status = match row.field("status").as_bytes() {
         b"200" => 0,
@@ -197,26 +200,22 @@ impl RecordSearch<'_> {
                     batch = more.into_iter().collect::<Vec<_>>().into_iter();
                     row = batch.next();
                 }
-                let is_end = row.is_none();
-                if let Some(row) = row {
-                    if tied.first().is_none_or(|first| is_tied(first, &row)) {
+                let next = match row {
+                    Some(row) if tied.first().is_none_or(|first| is_tied(first, &row)) => {
                         tied.push(row);
                         continue;
                     }
-                    tied.push(row);
-                    let next = tied.pop();
-                    if let Some(outcome) = self.first_of(step, &mut tied).await? {
-                        return Ok(Some(outcome));
-                    }
-                    tied.extend(next);
-                } else if let Some(outcome) = self.first_of(step, &mut tied).await? {
+                    next => next,
+                };
+                if let Some(outcome) = self.first_of(step, &mut tied).await? {
                     return Ok(Some(outcome));
                 }
                 if self.tried.rows() >= MAX_TRIES {
                     return Ok(self.piece.take());
                 }
-                if is_end {
-                    break;
+                match next {
+                    Some(row) => tied.push(row),
+                    None => break,
                 }
             }
         }
