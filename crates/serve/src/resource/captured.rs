@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use bytes::{Buf, Bytes, BytesMut};
-use flate2::bufread::ZlibDecoder;
+use flate2::bufread::{DeflateDecoder, ZlibDecoder};
 use futures_util::stream::{self, BoxStream, StreamExt};
 
 use super::record::{LoadError, Record};
@@ -110,40 +110,17 @@ impl Captured {
             || match &coding[..] {
                 b"gzip" | b"x-gzip" => bytes.starts_with(b"\x1f\x8b"),
                 b"zstd" => bytes.starts_with(b"\x28\xb5\x2f\xfd"),
-                b"deflate" => [true, false]
-                    .iter()
-                    .any(|zlib| unpacks(DeflateDecoder::new(*zlib, bytes), is_whole)),
+                // It is zlib (RFC 9110, section 8.4.1.2), and some servers send it bare.
+                b"deflate" => {
+                    unpacks(ZlibDecoder::new(bytes), is_whole)
+                        || unpacks(DeflateDecoder::new(bytes), is_whole)
+                }
                 b"br" => unpacks(
                     brotli_decompressor::Decompressor::new(bytes, LOOK),
                     is_whole,
                 ),
                 _ => true,
             }
-    }
-}
-
-/// `deflate` is zlib (RFC 9110, section 8.4.1.2), and some servers send it bare.
-enum DeflateDecoder<'a> {
-    Zlib(ZlibDecoder<&'a [u8]>),
-    Bare(flate2::bufread::DeflateDecoder<&'a [u8]>),
-}
-
-impl<'a> DeflateDecoder<'a> {
-    fn new(zlib: bool, bytes: &'a [u8]) -> DeflateDecoder<'a> {
-        if zlib {
-            DeflateDecoder::Zlib(ZlibDecoder::new(bytes))
-        } else {
-            DeflateDecoder::Bare(flate2::bufread::DeflateDecoder::new(bytes))
-        }
-    }
-}
-
-impl Read for DeflateDecoder<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            DeflateDecoder::Zlib(decoder) => decoder.read(into),
-            DeflateDecoder::Bare(decoder) => decoder.read(into),
-        }
     }
 }
 

@@ -23,7 +23,7 @@ struct Case {
     date: String,
     fields: Vec<(&'static str, String)>,
     block: Vec<u8>,
-    /// By how much `Content-Length` is off.
+    /// The number of bytes by which `Content-Length` is off.
     off: i64,
     end: &'static [u8],
     /// Says what of the header differs from the usual.

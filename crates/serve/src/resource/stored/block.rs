@@ -180,7 +180,7 @@ impl Block {
             let mut tail = tail.to_vec();
             let ending = self.rest.end(&mut tail).await?;
             if self.is_open {
-                let lengths = Lengths::of(read, &self.tally.last, ending, self.http_head);
+                let lengths = Lengths::of(read, &self.tally.last, ending, || self.http_head);
                 self.tally.last.extend_from_slice(&tail);
                 lengths
             } else {

@@ -203,7 +203,7 @@ impl Stored {
         } else {
             let ending = rest.end(&mut tail.to_vec()).await?;
             self.deviations.merge(rest.deviations());
-            let http_head = HttpHead::of(self.http_head());
+            let http_head = || HttpHead::of(self.http_head());
             Lengths::of(self.content_length, block, ending, http_head)
         };
         let settled = self.settle_whole(lengths, &rest)?;

@@ -124,8 +124,21 @@ impl Lengths {
         }
     }
 
-    /// A block that is there, at least its end. `ending` is what follows it.
-    pub(super) fn of(stated: u64, end: &[u8], ending: Ending, http_head: HttpHead) -> Lengths {
+    /// A block that is there, at least its end. `ending` is what follows it. The HTTP header is asked for where that leaves
+    /// a doubt.
+    pub(super) fn of(
+        stated: u64,
+        end: &[u8],
+        ending: Ending,
+        http_head: impl FnOnce() -> HttpHead,
+    ) -> Lengths {
+        if ending.longer == 0 && ending.within == 0 {
+            return Lengths {
+                needs_proof: ending.is_doubtful,
+                ..Lengths::stated(stated)
+            };
+        }
+        let http_head = http_head();
         if ending.longer > 0 {
             let longer = stated + ending.longer as u64;
             let says = |length| http_head.body.is_some() && http_head.says_that_it_is(length);
@@ -144,11 +157,8 @@ impl Lengths {
         let is_within = END
             .get(..ending.within)
             .is_some_and(|line_ends| end.ends_with(line_ends));
-        if ending.within == 0 || shorter < http_head.size || !is_within {
-            return Lengths {
-                needs_proof: ending.is_doubtful,
-                ..Lengths::stated(stated)
-            };
+        if shorter < http_head.size || !is_within {
+            return Lengths::stated(stated);
         }
         // The record ends with the line ends that it must have, but a part of them is counted to the block.
         let (first, other) = if http_head.says_that_it_is(stated) {
