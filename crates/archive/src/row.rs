@@ -91,12 +91,19 @@ impl Row {
         self.package
     }
 
-    /// A copy of the row in memory of its own, which keeps nothing else of its batch in memory.
-    pub fn detached(&self) -> Row {
-        Row {
-            line: Bytes::copy_from_slice(&self.line),
-            ..*self
+    /// Copies rows into one piece of memory, so that they keep nothing else of what they were read from.
+    pub fn detached(rows: &[Row]) -> Vec<Row> {
+        let size = rows.iter().map(|row| row.line.len()).sum();
+        let mut lines = Vec::with_capacity(size);
+        for row in rows {
+            lines.extend_from_slice(&row.line);
         }
+        let mut lines = Bytes::from(lines);
+        let detached = |row: &Row| Row {
+            line: lines.split_to(row.line.len()),
+            ..*row
+        };
+        rows.iter().map(detached).collect()
     }
 
     /// The whole line.

@@ -393,11 +393,10 @@ impl Member {
     ) -> Result<(Batch, Reservation), SourceError> {
         let most = self.limits.rows.min(SORTED as u64);
         let mut kept = Reservation::default();
-        kept.rows(&first)?;
-        let mut rows = first;
+        let mut rows = kept.rows(&first)?;
+        drop(first);
         while let Some(batch) = next(&mut batches, came).await? {
-            kept.rows(&batch)?;
-            rows.extend(batch);
+            rows.extend(kept.rows(&batch)?);
             if rows.len() as u64 > most {
                 let what = format!("more than {most} rows, which would have to be sorted");
                 return Err(SourceError::TooLarge(what));

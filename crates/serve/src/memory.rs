@@ -1,15 +1,18 @@
 //! What all requests together keep in memory, so that many large ones at a time do not take all that there is.
 //!
 //! It counts rows that are kept until all of them are there, to be sorted, originals cached for revisits, and bodies
-//! of requests while they are looked up by. Rows that go on as they come take a batch or two for each source, whatever
-//! there is of them.
+//! of requests while they are looked up by, each with what the allocator and growing lists take beside it. Rows that
+//! go on as they come take a batch or two for each source, whatever there is of them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crawlspace_archive::row::Row;
+use crawlspace_archive::source::Batch;
 
-/// What a row takes besides its line, in bytes.
-const ROW: usize = size_of::<Row>();
+/// What a row takes besides its line, in bytes: lists grow by doubling, and sorting takes room beside them.
+const ROW: usize = 2 * size_of::<Row>();
+/// What the allocator takes for each piece of memory, in bytes: a header, and what it rounds up.
+pub(crate) const PIECE: usize = 24;
 /// All requests of this process.
 static ALL: Memory = Memory::new(1 << 30);
 
@@ -29,9 +32,10 @@ impl Memory {
     }
 }
 
-/// Sets the limit of what all requests of this process together keep, in bytes. The default is 1 GiB.
+/// Sets the limit of what all requests of this process together keep, in bytes. The default is 1 GiB. An eighth of it
+/// is left for the gaps that the allocator keeps between pieces.
 pub fn limit(bytes: u64) {
-    ALL.most.store(bytes, Relaxed);
+    ALL.most.store(bytes - bytes / 8, Relaxed);
 }
 
 /// All requests together would exceed the [limit].
@@ -55,13 +59,15 @@ impl Default for Reservation {
 }
 
 impl Reservation {
-    /// Counts further rows.
+    /// Counts further rows, and copies them into memory of their own: a batch of which few rows are left would be kept
+    /// as a whole otherwise.
     ///
     /// # Errors
     /// When there is no room for them. They do not count then.
-    pub(crate) fn rows(&mut self, rows: &[Row]) -> Result<(), Full> {
+    pub(crate) fn rows(&mut self, rows: &[Row]) -> Result<Batch, Full> {
         let lines: usize = rows.iter().map(|row| row.line().len()).sum();
-        self.bytes(lines + rows.len() * ROW)
+        self.bytes(lines + rows.len() * ROW + PIECE)?;
+        Ok(Row::detached(rows))
     }
 
     /// Counts further bytes.

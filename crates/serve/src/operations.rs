@@ -4,14 +4,13 @@
 //! captures in the order of time gets them so; another order and the limit come after that.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use crawlspace_cdx::{Collapse, Field, Line, surt};
 use url::Url;
 
 use super::fuzzy;
-use super::memory::{Full, Reservation};
+use super::memory::{Full, PIECE, Reservation};
 use super::shown;
 use crate::query::{Query, RowFilter, absolute};
 use crawlspace_archive::row::{self, Row};
@@ -176,16 +175,51 @@ impl CollapseTime {
 /// Where the payloads of captures are, by their digests.
 #[derive(Default)]
 struct OriginalsByDigest {
-    known: HashMap<Vec<u8>, Original>,
+    known: HashMap<Box<[u8]>, Original>,
     kept: Reservation,
 }
 
+/// The fields of an original that its revisits take over.
+const TAKEN_OVER: [Field; 5] = [
+    Field::Length,
+    Field::Offset,
+    Field::Filename,
+    Field::Mime,
+    Field::Status,
+];
+
+/// The values of [`TAKEN_OVER`], in one piece of memory.
 struct Original {
-    length: String,
-    offset: String,
-    filename: String,
-    mime: String,
-    status: String,
+    values: Box<str>,
+    ends: [u32; TAKEN_OVER.len()],
+}
+
+impl Original {
+    /// What it takes beside its values and its digest, in bytes, in a table that is doubled when it is full.
+    const SIZE: usize = 3 * size_of::<(Box<[u8]>, Original)>() + 2 * PIECE;
+
+    fn of(line: &Line<'_>) -> Original {
+        let mut values = String::new();
+        let ends = TAKEN_OVER.map(|field| {
+            let value = line.field(&field).unwrap_or_default();
+            values.push_str(&String::from_utf8_lossy(&value));
+            u32::try_from(values.len()).unwrap_or(u32::MAX)
+        });
+        Original {
+            values: values.into(),
+            ends,
+        }
+    }
+
+    /// Returns the values of [`TAKEN_OVER`], in that order.
+    fn values(&self) -> [&str; TAKEN_OVER.len()] {
+        let mut begin = 0;
+        self.ends.map(|end| {
+            let value = self.values.get(begin..end as usize).unwrap_or_default();
+            begin = end as usize;
+            value
+        })
+    }
 }
 
 impl OriginalsByDigest {
@@ -198,36 +232,29 @@ impl OriginalsByDigest {
             return None;
         }
         if !is_revisit(line) {
-            let full = self.known.len() >= MAX_ORIGINALS;
-            if let (Entry::Vacant(place), false) = (self.known.entry(digest.to_vec()), full) {
-                let text = |field| String::from_utf8_lossy(&value(field)).into_owned();
-                // As much as its line, or less.
-                if self.kept.bytes(row.line().len()).is_ok() {
-                    place.insert(Original {
-                        length: text(Field::Length),
-                        offset: text(Field::Offset),
-                        filename: text(Field::Filename),
-                        mime: text(Field::Mime),
-                        status: text(Field::Status),
-                    });
+            if self.known.len() < MAX_ORIGINALS && !self.known.contains_key(&digest[..]) {
+                let original = Original::of(line);
+                let size = Original::SIZE + digest.len() + original.values.len();
+                if self.kept.bytes(size).is_ok() {
+                    self.known.insert(digest[..].into(), original);
                 }
             }
             return None;
         }
-        let original = self.known.get(&digest[..])?;
+        let [length, offset, filename, mime, status] = self.known.get(&digest[..])?.values();
         let mut members = String::new();
         let own = line.members();
         for (name, written) in own.iter().take(own.len() - ADDED) {
             match Field::named(name.as_bytes()) {
-                Field::Mime => row::member(name, &original.mime, &mut members),
-                Field::Status => row::member(name, &original.status, &mut members),
+                Field::Mime => row::member(name, mime, &mut members),
+                Field::Status => row::member(name, status, &mut members),
                 _ => row::written(name, written, &mut members),
             }
         }
         for (name, value) in [
-            ("orig.length", &original.length),
-            ("orig.offset", &original.offset),
-            ("orig.filename", &original.filename),
+            ("orig.length", length),
+            ("orig.offset", offset),
+            ("orig.filename", filename),
         ] {
             let value = if value.is_empty() { "-" } else { value };
             row::member(name, value, &mut members);
@@ -289,15 +316,13 @@ impl Reorder {
     /// # Errors
     /// When there are too many, or there is no memory for them.
     pub(crate) fn take(&mut self, batch: Batch) -> Result<(), Unsorted> {
-        let before = self.rows.len();
-        // Few of a batch may be left, which would keep the memory of all of it.
-        self.rows.extend(batch.iter().map(Row::detached));
-        self.kept.rows(&self.rows[before..])?;
+        self.rows.extend(self.kept.rows(&batch)?);
         // Sorted now and then, what will not be used need not be kept.
         if self.rows.len() / 2 > self.most.max(1024) {
             self.settle();
-            self.kept = Reservation::default();
-            self.kept.rows(&self.rows)?;
+            let mut kept = Reservation::default();
+            self.rows = kept.rows(&self.rows)?;
+            self.kept = kept;
         }
         if self.rows.len() > SORTED {
             Err(Unsorted::TooMany)

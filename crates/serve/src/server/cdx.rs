@@ -120,10 +120,7 @@ async fn answer_with(
 async fn reversed(mut rows: Rows) -> Result<Rows, Failure> {
     let (mut all, mut kept) = (Vec::new(), Reservation::default());
     while let Some(batch) = next(&mut rows).await? {
-        let before = all.len();
-        // Few of a batch may be left, which would keep the memory of all of it.
-        all.extend(batch.iter().map(Row::detached));
-        kept.rows(&all[before..])?;
+        all.extend(kept.rows(&batch)?);
     }
     all.reverse();
     let rows = stream::once(async move {

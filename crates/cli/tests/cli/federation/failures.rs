@@ -124,6 +124,46 @@ fn what_all_requests_keep_has_a_limit() {
 }
 
 #[test]
+fn many_requests_at_a_time_keep_to_the_limit() {
+    const LIMIT: u64 = 48;
+    let dir = tempfile::tempdir().unwrap();
+    let line = |n: usize| {
+        let json = format!(
+            "{{\"url\": \"http://a.com/{n:06}\", \"digest\": \"{n:032}\", \"length\": \"1000\"}}"
+        );
+        format!("com,a)/{n:06} 20160101000000 {json}\n")
+    };
+    std::fs::write(
+        dir.path().join("a.cdxj"),
+        (0..60_000).map(line).collect::<String>(),
+    )
+    .unwrap();
+    let config = format!("collections:\n  c: {}\n", dir.path().display());
+    let stage = Stage::start_with(&config, &format!("--memory {LIMIT}"));
+    let peak = || peak_memory_of(stage.program().pid());
+    assert_eq!(stage.get("/c/index?url=a.com/000001").status, 200);
+    let before = peak();
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let ask = || {
+            stage
+                .get("/c/index?url=a.com/*&sort=reverse&resolveRevisits=true")
+                .status
+        };
+        let clients: Vec<_> = (0..12).map(|_| scope.spawn(ask)).collect();
+        clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .collect()
+    });
+    assert!(statuses.contains(&503), "{statuses:?}");
+    let taken = peak() - before;
+    assert!(
+        taken <= (LIMIT << 20) * 12 / 10,
+        "{taken} bytes, {statuses:?}"
+    );
+}
+
+#[test]
 fn captures_of_one_moment_take_no_memory() {
     const MAX_TAKEN: u64 = 24 << 20;
     let fill = "x".repeat(300);
