@@ -116,7 +116,7 @@ impl<K: Store> Index<K> {
                         self.start(ks, crawl)?;
                         ks.hash_set(&records, field, &value)?;
                     }
-                    self.note_url(ks, crawl, digest, record.url)?;
+                    self.note_url(ks, crawl, digest, record)?;
                     if continuing {
                         ks.hash_set(&added, digest.canonical(), b"")?;
                     }

@@ -20,6 +20,9 @@ pub struct Moment {
     fraction: u64,
 }
 
+/// 1 January 1900, in seconds since 1970.
+const FIRST_SECOND: i64 = -2_208_988_800;
+
 /// Maximum number of digits of a fraction: what [`DATE_BYTES`] leave.
 const FRACTION_DIGITS: usize = 12;
 
@@ -85,6 +88,13 @@ impl Moment {
             seconds: calendar::days(year, month, day) * 86_400 + time - ahead,
             fraction,
         })
+    }
+}
+
+impl Moment {
+    /// The minute that it is in, counted from 1 in the first of 1900.
+    pub fn minute(self) -> i64 {
+        (self.seconds - FIRST_SECOND).div_euclid(60) + 1
     }
 }
 

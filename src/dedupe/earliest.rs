@@ -71,7 +71,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
             index
                 .records(ks, crawl)?
                 .set(ks, spelling, &record.to_value())?;
-            index.note_url(ks, crawl, digest, record.url)?;
+            index.note_url(ks, crawl, digest, record)?;
             if marked {
                 self.marks.insert(mark(digest, record, profile), false);
             }

@@ -114,7 +114,7 @@ command! {
     prefix "dedupe.lookupurl", "readonly blocking";
     /// Lists the captures of URLs, newest first.
     ///
-    /// O(C*log(N)+M) for each URL, where C is the number of crawls, N that of hashes, M that of captures, in slices
+    /// O(C*log(N)+C*L) for each URL, where C is the number of crawls, N that of hashes, L the limit, in slices
     pub struct LookUpUrl<'a> {
         {
             own: Option<&'a [u8]> = CRAWL.after("CRAWL"),

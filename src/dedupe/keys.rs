@@ -236,7 +236,7 @@ crawl_keys! {
     Refs = (RECORDS, b":refs", KeyType::Set);
     /// `h:<crawl>:seq`: writer → `n reply`.
     Seq = hash(b":seq");
-    /// `h:<crawl>:urls`: hashes by a fingerprint of the URL of their record.
+    /// `h:<crawl>:urls`: hashes by the URL and the minute of their record.
     Urls = (RECORDS, b":urls", KeyType::SortedSet);
 }
 

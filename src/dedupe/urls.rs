@@ -1,12 +1,14 @@
 //! The index by URL: the captures of a URL, found without reading all records.
 //!
 //! `h:<crawl>:urls` is a sorted set with the hashes of the crawl. The score of each is a fingerprint of the URL of its
-//! record, so the candidates for a URL lie side by side, and the record's own URL decides. The field `urls` of
-//! `crawlspace` says whether there is such an index; without it no key is written and nothing is asked.
+//! record, and the minute of its date: the candidates for a URL lie side by side, the newest first, and the record's own
+//! URL and date decide. The field `urls` of `crawlspace` says whether there is such an index; without it no key is
+//! written and nothing is asked. Version 0.1.0 had the URL alone in its scores, which are positive, and the new ones
+//! are negative: a set may have entries of both kinds until the index by URL is switched on again.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
@@ -38,7 +40,12 @@ const AT_ONCE: u64 = if cfg!(test) { 2 } else { 32 };
 const FIELD: &[u8] = b"urls";
 
 const BUILDING: &[u8] = b"building";
-const ON: &[u8] = b"on";
+const ON: &[u8] = b"dated";
+/// What version 0.1.0 wrote.
+const UNDATED: &[u8] = b"on";
+
+/// Number of bits of a score that tell the minute; the 25 bits before them tell the URL.
+const MINUTE_BITS: u32 = 28;
 
 /// Whether there is an index by URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +55,8 @@ pub(super) enum State {
     Off,
     /// New records go into it, and older ones are on their way.
     Building,
+    /// It has all records that were not written by plain clients since, some of them in the form of version 0.1.0.
+    Undated,
     /// It has all records that were not written by plain clients since.
     On,
 }
@@ -58,15 +67,32 @@ impl State {
         let value = ks.hash_get(meta, FIELD)?;
         Ok(match value.as_ref().map(AsRef::as_ref) {
             Some(ON) => State::On,
+            Some(UNDATED) => State::Undated,
             Some(_) => State::Building,
             None => State::Off,
         })
     }
 }
 
-/// A number below 2^52 for a URL: every such number is a score of its own.
-fn fingerprint(url: &[u8]) -> f64 {
-    (xxh3_64(url) >> 12) as f64
+/// The score of a capture: a whole number from -2^53 to -1, of which each is a score of its own. A newer capture of a
+/// URL has a lower one.
+fn score(url: &[u8], moment: Option<Moment>) -> f64 {
+    let latest = (1 << MINUTE_BITS) - 1;
+    let minute = moment.map_or(0, |moment| moment.minute().clamp(1, latest));
+    let url = xxh3_64(url) >> (64 - 53 + MINUTE_BITS);
+    -((url << MINUTE_BITS | minute as u64) as f64) - 1.0
+}
+
+/// The scores of a URL's captures, the newest first.
+fn scores(url: &[u8], before: Option<Moment>) -> RangeInclusive<f64> {
+    let newest = score(url, None) - ((1_u64 << MINUTE_BITS) - 1) as f64;
+    before.map_or(newest, |before| score(url, Some(before)))..=score(url, None)
+}
+
+/// The scores of a URL's captures as version 0.1.0 gave them.
+fn undated(url: &[u8]) -> RangeInclusive<f64> {
+    let score = (xxh3_64(url) >> 12) as f64;
+    score..=score
 }
 
 /// The URL as records of this profile have it.
@@ -107,11 +133,12 @@ impl<K: Store> Index<K> {
         ks: &mut K,
         crawl: &[u8],
         digest: &Digest,
-        url: &[u8],
+        record: &Record<'_>,
     ) -> Result<()> {
         if self.keeps_urls() {
             let key = self.urls_key(ks, crawl);
-            ks.zset_add(&key, digest.canonical(), fingerprint(url))?;
+            let score = score(record.url, Moment::of(record.date));
+            ks.zset_add(&key, digest.canonical(), score)?;
         }
         Ok(())
     }
@@ -137,11 +164,14 @@ impl<K: Store> Index<K> {
         let record = record
             .as_ref()
             .and_then(|value| Record::parse(value.as_ref()));
-        let score = record.map(|record| fingerprint(record.url));
+        let right = record.map(|record| score(record.url, Moment::of(record.date)));
         let key = self.urls_key(ks, crawl);
-        let differs = ks.zset_score(&key, digest.canonical())? != score;
+        let score = ks.zset_score(&key, digest.canonical())?;
+        let is_old = self.urls() == State::Undated
+            && record.is_some_and(|record| Some(*undated(record.url).start()) == score);
+        let differs = score != right && (mends || !is_old);
         if differs && mends {
-            match score {
+            match right {
                 Some(score) => ks.zset_add(&key, digest.canonical(), score)?,
                 None => ks.zset_remove(&key, digest.canonical())?,
             }
@@ -154,6 +184,7 @@ impl<K: Store> Index<K> {
         match state {
             State::Off => ks.hash_del(&meta, FIELD)?,
             State::Building => ks.hash_set(&meta, FIELD, BUILDING)?,
+            State::Undated => ks.hash_set(&meta, FIELD, UNDATED)?,
             State::On => ks.hash_set(&meta, FIELD, ON)?,
         };
         self.note_urls_state(state);
@@ -163,7 +194,7 @@ impl<K: Store> Index<K> {
     /// Refuses look-ups while there is no whole index by URL.
     fn require_urls(&self) -> Result<()> {
         match self.urls() {
-            State::On => Ok(()),
+            State::On | State::Undated => Ok(()),
             State::Building => Err(Error::NoUrls("is being built, or was cut short")),
             State::Off => Err(Error::NoUrls("is off")),
         }
@@ -202,52 +233,65 @@ impl<K: Store> Index<K> {
     }
 }
 
-/// The hashes of a crawl whose records may have a URL, for the time of a slice, in which nobody changes them.
+/// The hashes of a crawl with scores of a URL, for the time of a slice, in which nobody changes them.
 struct Candidates<N> {
     key: N,
-    score: f64,
+    scores: RangeInclusive<f64>,
     /// Ranks of the hashes that are not read yet. `None` while none was read, since few URLs have more hashes than the
     /// first batch.
     ranks: Option<Range<u64>>,
 }
 
 impl<N: Clone + AsRef<[u8]>> Candidates<N> {
-    /// Begins behind the hash `last` in the order of bytes, which is the order of hashes with one score.
+    /// Begins behind the hash `last`, which had that score.
     fn behind<K: Store<Name = N>>(
         ks: &mut K,
         key: N,
-        score: f64,
-        last: Option<&[u8]>,
+        scores: RangeInclusive<f64>,
+        last: Option<&(f64, Vec<u8>)>,
     ) -> Result<Candidates<N>> {
         let mut candidates = Candidates {
             key,
-            score,
+            scores,
             ranks: None,
         };
-        if let Some(last) = last {
-            let mut ranks = candidates.all_ranks(ks)?;
-            let mut behind = ranks.end;
-            while ranks.start < behind {
-                let middle = ranks.start.midpoint(behind);
+        if let Some((score, last)) = last {
+            let Range { end, .. } = candidates.all_ranks(ks)?;
+            let mut start = ks.zset_count(&candidates.key, score - 1.0)?;
+            let mut behind = ks.zset_count(&candidates.key, *score)?;
+            // Hashes of one score are in the order of bytes.
+            while start < behind {
+                let middle = start.midpoint(behind);
                 match ks.zset_at(&candidates.key, middle)? {
-                    Some((hash, _)) if hash.as_ref() <= last => ranks.start = middle + 1,
+                    Some((hash, _)) if hash.as_ref() <= last.as_slice() => start = middle + 1,
                     _ => behind = middle,
                 }
             }
-            candidates.ranks = Some(ranks);
+            candidates.ranks = Some(start..end);
         }
         Ok(candidates)
     }
 
     fn all_ranks<K: Store<Name = N>>(&self, ks: &mut K) -> Result<Range<u64>> {
-        let begin = ks.zset_count(&self.key, self.score - 1.0)?;
-        Ok(begin..ks.zset_count(&self.key, self.score)?)
+        let begin = ks.zset_count(&self.key, self.scores.start() - 1.0)?;
+        Ok(begin..ks.zset_count(&self.key, *self.scores.end())?)
+    }
+
+    /// Leaves out those with a higher score: older ones.
+    fn end_with<K: Store<Name = N>>(&mut self, ks: &mut K, score: f64) -> Result<()> {
+        if score < *self.scores.end() {
+            self.scores = *self.scores.start()..=score;
+            if let Some(ranks) = &mut self.ranks {
+                ranks.end = ks.zset_count(&self.key, score)?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads the next hashes; returns false when there are no more behind them.
     fn next<K: Store<Name = N>>(&mut self, ks: &mut K, out: &mut Batch) -> Result<bool> {
         let Some(ranks) = &mut self.ranks else {
-            let more = ks.zset_equal(&self.key, self.score, AT_ONCE, out)?;
+            let more = ks.zset_between(&self.key, self.scores.clone(), AT_ONCE, out)?;
             if more {
                 let mut ranks = self.all_ranks(ks)?;
                 ranks.start += out.len() as u64;
@@ -256,9 +300,11 @@ impl<N: Clone + AsRef<[u8]>> Candidates<N> {
             return Ok(more);
         };
         let n = (ranks.end.saturating_sub(ranks.start)).min(AT_ONCE);
-        ks.zset_range(&self.key, ranks.start, n, out)?;
+        if n > 0 {
+            ks.zset_range(&self.key, ranks.start, n, out)?;
+        }
         ranks.start += n;
-        Ok(!ranks.is_empty())
+        Ok(ranks.start < ranks.end)
     }
 }
 
@@ -272,7 +318,7 @@ pub fn switch<K: Store>(on: bool) -> Job<K> {
         lent.with(|index, ks| {
             index.check_types(ks, None)?;
             let state = match (on, index.urls()) {
-                (true, State::On) => return Ok(()),
+                (true, State::On | State::Undated) => return Ok(()),
                 (true, _) => State::Building,
                 (false, State::Off) => return Ok(()),
                 (false, _) => State::Off,
@@ -399,17 +445,30 @@ async fn captures<K: Store>(
     asked: &Asked,
 ) -> Result<Captures> {
     let before = asked.before.as_deref().and_then(Moment::of);
-    let score = fingerprint(url);
     let (mut found, mut hashes) = (Captures::new(), Batch::default());
-    for crawl in crawls {
-        let mut last: Option<Vec<u8>> = None;
+    for (crawl, is_dated) in crawls
+        .iter()
+        .flat_map(|crawl| [(crawl, true), (crawl, false)])
+    {
+        let mut last: Option<(f64, Vec<u8>)> = None;
         lent.slices(|index, ks, time| {
             // The index by URL may have been dropped between two slices.
             index.require_urls()?;
+            if !is_dated && index.urls() == State::On {
+                return Ok(true);
+            }
             let key = index.urls_key(ks, crawl);
+            let scores = if is_dated {
+                scores(url, before)
+            } else {
+                undated(url)
+            };
             // Others may have put hashes in and out since the last one was read.
-            let mut candidates = Candidates::behind(ks, key, score, last.as_deref())?;
+            let mut candidates = Candidates::behind(ks, key, scores, last.as_ref())?;
             loop {
+                if is_dated && let Some(score) = last_wanted(&found, url, asked.limit) {
+                    candidates.end_with(ks, score)?;
+                }
                 hashes.clear();
                 let more = candidates.next(ks, &mut hashes)?;
                 if !hashes.is_empty() && index.packed_key().is_some() {
@@ -431,7 +490,8 @@ async fn captures<K: Store>(
                     // A record of a packed index may take as long as many of a plain one.
                     let is_last = !more && i + 1 == hashes.len();
                     if !is_last && !time() {
-                        last = Some(hash.to_vec());
+                        let score = ks.zset_score(&candidates.key, hash)?;
+                        last = score.map(|score| (score, hash.to_vec()));
                         return Ok(false);
                     }
                 }
@@ -444,6 +504,13 @@ async fn captures<K: Store>(
         lent.pause().await;
     }
     Ok(found)
+}
+
+/// The score of the oldest capture that may still be wanted, once there are as many as may be given: one of the same
+/// minute may be newer.
+fn last_wanted(found: &Captures, url: &[u8], limit: u64) -> Option<f64> {
+    let ((Reverse(oldest), ..), _) = found.last_key_value()?;
+    (found.len() as u64 >= limit).then(|| score(url, *oldest))
 }
 
 /// Adds a capture to the newest ones, which are at most `limit`.

@@ -1,5 +1,7 @@
 //! Look-ups by URL while captures come and go.
 
+use crawlspace_host::keyspace::Keyspace as _;
+
 use super::*;
 use crate::dedupe::add::{Adding, Response};
 use crate::dedupe::job::Step;
@@ -14,10 +16,10 @@ fn hash(n: u64) -> Vec<u8> {
     format!("sha256:{n:064x}").into_bytes()
 }
 
-/// Captures of these numbers, of which a higher one is newer.
+/// Captures of these numbers, of which a higher one is newer, in the same minute or not.
 fn add(index: &mut MemoryIndex, ks: &mut MemoryKeyspace, captures: &[u64]) {
     for &n in captures {
-        let date = (20_240_101_000_000 + n).to_string();
+        let date = (20_240_101_000_000 + n / 60 * 100 + n % 60).to_string();
         let record = Record {
             wacz_index: 0,
             date: date.as_bytes(),
@@ -143,6 +145,81 @@ fn any_limit_and_any_slices_give_the_same_captures() {
             assert_eq!(hashes(reply), newest, "{limit} {pauses}");
         }
     }
+}
+
+#[test]
+fn the_limit_says_how_many_records_are_read() {
+    let captures: Vec<u64> = (0..20).map(|n| n * 60).collect();
+    let (mut index, mut ks) = indexed(&captures);
+    for (limit, most) in [(1, 4), (3, 6), (20, 20)] {
+        let mut read = 0;
+        let mut time = || {
+            read += 1;
+            true
+        };
+        let step = ask(limit).step(&mut index, &mut ks, &mut time).unwrap();
+        let Step::Done(reply) = step else {
+            panic!("{step:?}");
+        };
+        let newest = captures.iter().rev().take(limit as usize).copied();
+        assert_eq!(hashes(reply), newest.map(hash).collect::<Vec<_>>());
+        // Each record is followed by a question whether there is time for more, and so is each capture in the reply.
+        assert!(read <= most + limit + 2, "{limit}: {read}");
+    }
+}
+
+#[test]
+fn entries_of_version_0_1_0_are_found_and_made_new() {
+    let captures = [60, 3, 120, 1, 7, 240, 9];
+    let (mut index, mut ks) = indexed(&captures);
+    let key = index.urls_key(&mut ks, b"a");
+    for n in [60, 1, 240] {
+        ks.zset_add(&key, &hash(n), *undated(URL).start()).unwrap();
+    }
+    index.set_urls_state(&mut ks, State::Undated).unwrap();
+    let mut newest = captures;
+    newest.sort_unstable_by_key(|n| Reverse(*n));
+    for limit in 1..=7 {
+        let mut job = ask(limit);
+        let reply = loop {
+            if let Step::Done(reply) = job.step(&mut index, &mut ks, &mut || false).unwrap() {
+                break reply;
+            }
+        };
+        let expected = newest.iter().take(limit as usize).map(|&n| hash(n));
+        assert_eq!(hashes(reply), expected.collect::<Vec<_>>());
+    }
+    let of_one = |n| Digest::parse(&hash(n)).unwrap();
+    assert_eq!(
+        index.settle_url(&mut ks, b"a", &of_one(60), false),
+        Ok(false)
+    );
+    run(switch(true), &mut index, &mut ks).unwrap();
+    assert_eq!(index.urls(), State::On);
+    for n in captures {
+        assert!(ks.zset_score(&key, &hash(n)).unwrap().unwrap() < 0.0);
+    }
+}
+
+#[test]
+fn a_newer_capture_has_a_lower_score_and_each_is_a_whole_number() {
+    let dates = [
+        "18991231235959",
+        "19000101000100",
+        "20240101000000",
+        "20240101000100",
+        "24991231235959",
+    ];
+    let of = |date: &str| score(URL, Moment::of(date.as_bytes()));
+    let mut last = score(URL, None);
+    for date in dates {
+        assert!(of(date) < last, "{date}");
+        assert!(scores(URL, None).contains(&of(date)), "{date}");
+        assert!(of(date) - 1.0 < of(date), "{date}");
+        last = of(date);
+    }
+    assert!(!scores(b"http://e.com/other", None).contains(&last));
+    assert!(*scores(URL, None).start() >= -(2_f64.powi(53)));
 }
 
 #[test]

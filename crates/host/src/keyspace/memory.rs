@@ -1,7 +1,7 @@
 //! The key space of tests: plain maps, the semantics of Redis.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 
 use super::{Batch, KeyError, KeyType, Keyspace, Result};
 use crate::text::{parse_signed, parse_unsigned};
@@ -368,9 +368,15 @@ impl<V: Native> Keyspace for MemoryKeyspace<V> {
         Ok(())
     }
 
-    fn zset_equal(&mut self, key: &Vec<u8>, score: f64, n: u64, out: &mut Batch) -> Result<bool> {
+    fn zset_between(
+        &mut self,
+        key: &Vec<u8>,
+        scores: RangeInclusive<f64>,
+        n: u64,
+        out: &mut Batch,
+    ) -> Result<bool> {
         let ranked = self.ranked(key)?;
-        let mut equal = ranked.iter().filter(|(_, other)| *other == score);
+        let mut equal = ranked.iter().filter(|(_, score)| scores.contains(score));
         for (member, _) in equal.by_ref().take(n as usize) {
             out.push(member, b"");
         }

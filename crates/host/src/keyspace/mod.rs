@@ -7,6 +7,7 @@ pub mod memory;
 mod once;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use crate::text::Shown;
 
@@ -227,10 +228,15 @@ pub trait Keyspace {
     fn zset_at(&mut self, key: &Self::Name, rank: u64) -> Result<Option<(Self::Value, f64)>>;
     /// Appends up to `n` members from a rank on to `out`, with empty values.
     fn zset_range(&mut self, key: &Self::Name, rank: u64, n: u64, out: &mut Batch) -> Result<()>;
-    /// Appends the first `n` members with this score to `out`, in the order of bytes, with empty values; true when
-    /// there are more of them.
-    fn zset_equal(&mut self, key: &Self::Name, score: f64, n: u64, out: &mut Batch)
-    -> Result<bool>;
+    /// Appends the first `n` members with these scores to `out`, those of one score in the order of bytes, with empty
+    /// values; true when there are more of them.
+    fn zset_between(
+        &mut self,
+        key: &Self::Name,
+        scores: RangeInclusive<f64>,
+        n: u64,
+        out: &mut Batch,
+    ) -> Result<bool>;
     /// Number of members.
     fn zset_len(&mut self, key: &Self::Name) -> Result<u64>;
     /// Number of members with a score of at most `most`.

@@ -11,6 +11,7 @@ mod queues;
 mod scans;
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use smallvec::SmallVec;
 
@@ -359,8 +360,14 @@ impl Keyspace for RedisKeyspace {
         self.range(c"ZRANGE", key, KeyType::SortedSet, (rank, n), out)
     }
 
-    fn zset_equal(&mut self, key: &RmString, score: f64, n: u64, out: &mut Batch) -> Result<bool> {
-        self.with_score(key, score, n, out)
+    fn zset_between(
+        &mut self,
+        key: &RmString,
+        scores: RangeInclusive<f64>,
+        n: u64,
+        out: &mut Batch,
+    ) -> Result<bool> {
+        self.with_scores(key, scores, n, out)
     }
 
     fn zset_len(&mut self, key: &RmString) -> Result<u64> {

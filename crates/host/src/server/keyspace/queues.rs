@@ -4,6 +4,7 @@
 //! taken from and put to in turn, and opening it each time would cost as much again.
 
 use std::ffi::CStr;
+use std::ops::RangeInclusive;
 use std::os::raw::{c_int, c_long};
 use std::ptr;
 
@@ -99,11 +100,11 @@ impl RedisKeyspace {
             .map(|score| (RmString::new(&member), score)))
     }
 
-    /// Appends the first `n` members with a score to `out`; true when there are more of them.
-    pub(super) fn with_score(
+    /// Appends the first `n` members with these scores to `out`; true when there are more of them.
+    pub(super) fn with_scores(
         &mut self,
         key: &RmString,
-        score: f64,
+        scores: RangeInclusive<f64>,
         n: u64,
         out: &mut Batch,
     ) -> Result<bool> {
@@ -115,7 +116,11 @@ impl RedisKeyspace {
         // that it gives are the caller's.
         unsafe {
             let begun = rm!(RedisModule_ZsetFirstInScoreRange(
-                handle, score, score, 0, 0
+                handle,
+                *scores.start(),
+                *scores.end(),
+                0,
+                0
             ));
             if begun != raw::REDISMODULE_OK as c_int {
                 return Ok(false);
