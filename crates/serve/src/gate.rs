@@ -214,7 +214,10 @@ impl Gate {
                 return Err(Withheld::Hidden);
             }
             if !is_shown {
-                record = revisit::without_references(record);
+                record = revisit::unnamed(record).await.map_err(|error| {
+                    tracing::info!(%error, "a record of another server cannot be read");
+                    Withheld::Hidden
+                })?;
             }
         }
         if is_known {

@@ -218,6 +218,63 @@ fn a_revisit_does_not_show_an_original_that_is_hidden() {
 }
 
 #[test]
+fn a_payload_is_lent_without_the_header_that_it_came_with() {
+    let mut shelf = Shelf::new();
+    let http = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Disposition: inline; filename=secret\r\n\
+                X-Cached: http://example.com/secret 20160102030405\r\n\r\nthe payload";
+    let fields = rows![
+        "WARC-Type", "response";
+        "WARC-Record-ID", "<urn:uuid:00000000-0000-4000-8000-000000000001>";
+        "WARC-Date", &iso("20160102030405");
+        "WARC-Target-URI", SECRET;
+        "Content-Type", "application/http; msgtype=response";
+    ];
+    let slot = shelf.record("a.warc", &fields, http.as_bytes());
+    shelf.line(SECRET, "20160102030405", &slot, "");
+    let fields = rows![
+        "WARC-Type", "revisit";
+        "WARC-Record-ID", "<urn:uuid:00000000-0000-4000-8000-000000000002>";
+        "WARC-Date", &iso("20180102030405");
+        "WARC-Target-URI", OPEN;
+        "WARC-Refers-To-Target-URI", SECRET;
+        "WARC-Refers-To-Date", &iso("20160102030405");
+        "WARC-Profile", "http://netpreserve.org/warc/1.1/revisit/server-not-modified";
+        "Content-Type", "application/http; msgtype=response";
+    ];
+    let slot = shelf.record("b.warc", &fields, b"HTTP/1.1 304 Not Modified\r\n\r\n");
+    shelf.line(
+        OPEN,
+        "20180102030405",
+        &slot,
+        ", \"mime\": \"warc/revisit\"",
+    );
+    let index = shelf.write_index("index.cdxj");
+    let rules = shelf.path().join("rules.aclj");
+    std::fs::write(&rules, RULES).unwrap();
+    let (warcs, rules) = (shelf.warcs(), rules.display().to_string());
+    let lends = format!("acl_paths: {rules}, hidden_originals: lend");
+    let stage = Stage::start(&format!(
+        "collections:\n  \
+         free: {{index: {index}, resource: {warcs}}}\n  \
+         lending: {{index: {index}, resource: {warcs}, {lends}}}\n"
+    ));
+    let above = Stage::start(&format!(
+        "collections: {{lending: {{index: 'upstream+{}/free', {lends}}}}}\n",
+        stage.url()
+    ));
+    assert_contains(record(&stage, "free", OPEN).text(), "X-Cached");
+    for stage in [&stage, &above] {
+        let lent = record(stage, "lending", OPEN);
+        assert_eq!(lent.status, 200, "{}", lent.text());
+        let expected =
+            "\r\n\r\nHTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nthe payload\r\n\r\n";
+        assert_contains(lent.text(), expected);
+        assert_lacks(lent.text(), "secret");
+        assert_lacks(lent.text(), "WARC-Refers-To");
+    }
+}
+
+#[test]
 fn policies_of_outbackcdx_hide_captures_and_say_why() {
     let mut shelf = Shelf::new();
     for url in [OPEN, LAW, SECRET] {
