@@ -139,11 +139,14 @@ impl Gate {
         self.rules.is_some()
     }
 
-    /// Lets rows pass that the reader may see; those whose records are blocked say it, as in pywb.
+    /// Lets rows pass that the reader may see; those whose records are blocked say it, as in pywb. Rows to which
+    /// tags or rules apply do not say where originals are: a place alone cannot be judged.
     pub(crate) fn rows(&self, rows: BoxStream<'static, Batch>, query: &Arc<Query>) -> Rows {
         let tagged: BoxStream<'static, Result<Batch, Failure>> = match &self.tags {
             Some(tags) if Reader::of(query).has_tags() => {
-                tagged(rows, tags.clone(), Arc::clone(query))
+                // Rules of the tag space may be about where the original is.
+                let tagged = tagged(rows, tags.clone(), Arc::clone(query));
+                tagged.map(|batch| batch.map(without_originals)).boxed()
             }
             _ => rows.map(Ok).boxed(),
         };
@@ -151,7 +154,10 @@ impl Gate {
             return tagged.map(|batch| Ok(Seen(batch?))).boxed();
         };
         let mut near = None;
-        let allowed = move |batch: Result<_, _>| Ok(Seen(allowed(batch?, &rules, &mut near)));
+        let allowed = move |batch: Result<_, _>| {
+            let allowed = allowed(batch?, &rules, &mut near);
+            Ok(Seen(without_originals(allowed)))
+        };
         tagged.map(allowed).boxed()
     }
 
@@ -303,6 +309,11 @@ fn strictest(rules: &Rules, row: &Row, now: Timestamp, near: &mut Option<usize>)
     };
     let last = last.as_bytes();
     own.max(at(last, rules.verdict(row.urlkey(), last, now).0))
+}
+
+/// Removes from rows what they say of where originals are. One that cannot be read is left out.
+fn without_originals(rows: Batch) -> Batch {
+    rows.into_iter().filter_map(Row::without_original).collect()
 }
 
 /// The rows that access rules do not exclude.

@@ -171,6 +171,17 @@ fn a_revisit_does_not_show_an_original_that_is_hidden() {
          lending: {{index: {index}, resource: {warcs}, acl_paths: {rules}, hidden_originals: lend}}\n  \
          free: {{index: {index}, resource: {warcs}}}\n"
     ));
+    // Nor do rows name its file, and no filter finds that out.
+    for (filter, count) in [("", 4), ("&filter=orig.filename:a.warc", 2)] {
+        assert_eq!(self::index(&stage, "free", filter).lines().count(), count);
+    }
+    for collection in ["c", "lending"] {
+        assert_lacks(self::index(&stage, collection, ""), "orig.");
+        assert_eq!(
+            self::index(&stage, collection, "&filter=orig.filename:a.warc"),
+            ""
+        );
+    }
     for name in ["law", "secret"] {
         let url = format!("{AGAIN}/{name}");
         let free = record(&stage, "free", &url);
