@@ -264,7 +264,7 @@ fn sent(row: &Row, record: &Record) -> Option<(Row, bool)> {
     let requested = as_requested(&record.target_uri).map(String::from);
     let key = urlkey(&requested.unwrap_or_else(|| record.target_uri.clone())).ok()?;
     let date = record.date.to_string();
-    let OtherKeys { of_url, also } = other_keys(row);
+    let OtherKeys { of_url, also, .. } = other_keys(row);
     // A request with a body has it in its key, and its record the URL alone.
     let is_of_row = key.as_bytes() == row.urlkey()
         || of_url
@@ -291,6 +291,9 @@ fn sent(row: &Row, record: &Record) -> Option<(Row, bool)> {
 /// What rules say of a row, by all of its keys. For keys that only name it as well, there must be a rule.
 fn strictest(rules: &Rules, row: &Row, now: Timestamp, near: &mut Option<usize>) -> rules::Access {
     let others = other_keys(row);
+    if others.is_unreadable {
+        return rules::Access::Exclude;
+    }
     let at = |timestamp: &[u8], own: rules::Access| {
         let of_url = others.of_url.iter();
         let of_url = of_url.map(|key| rules.verdict(key, timestamp, now).0);
@@ -368,7 +371,7 @@ async fn by_all_keys(tags: &Access, reader: Reader<'_>, rows: Batch) -> Result<B
             let rest = row.line().get(row.urlkey().len()..).unwrap_or_default();
             Row::new([key, rest].concat().into())
         };
-        let OtherKeys { of_url, also } = other_keys(row);
+        let OtherKeys { of_url, also, .. } = other_keys(row);
         for other in of_url.iter().filter_map(under) {
             asked.push(other);
             places.push(place);

@@ -428,6 +428,40 @@ fn a_short_timestamp_may_mean_a_hidden_moment() {
     }
 }
 
+/// Lines whose URL is not sure: those who judge the row and those who read it could take different ones.
+#[test]
+fn a_row_of_no_sure_url_is_not_shown_where_rules_apply() {
+    let mut shelf = Shelf::new();
+    shelf.capture("a.warc", OPEN, "20160102030405", OPEN.as_bytes());
+    let place = "\"filename\": \"a.warc\", \"offset\": \"0\"";
+    for members in [
+        format!("\"url\": \"{OPEN}\", \"url\": \"{SECRET}\", {place}"),
+        format!("\"url\": \"{SECRET}\", \"original\": \"{OPEN}\", {place}"),
+        format!("\"url\": \"{SECRET}\", {place}, \"no value\""),
+    ] {
+        shelf.index += &format!("com,example)/open 20170102030405 {{{members}}}\n");
+    }
+    let index = shelf.write_index("index.cdxj");
+    let rules = shelf.path().join("rules.aclj");
+    std::fs::write(&rules, RULES).unwrap();
+    let (warcs, rules) = (shelf.warcs(), rules.display().to_string());
+    let stage = Stage::start(&format!(
+        "collections:\n  \
+         c: {{index: {index}, resource: {warcs}, acl_paths: {rules}}}\n  \
+         free: {{index: {index}, resource: {warcs}}}\n"
+    ));
+    let rows = self::index(&stage, "c", "");
+    assert_eq!(rows.lines().count(), 1, "{rows}");
+    assert_lacks(rows, "secret");
+    // Two URLs are none anywhere.
+    let rows = self::index(&stage, "free", "");
+    assert_eq!(rows.lines().count(), 2, "{rows}");
+    let metrics = redis_tests::http::get(stage.operator(), "/_metrics").text();
+    let counted = "crawlspace_source_broken_lines_total";
+    let is_counted = |line: &str| line.starts_with(counted) && !line.ends_with(" 0");
+    assert!(metrics.lines().any(is_counted), "{metrics}");
+}
+
 /// Captures whose makers spelled their keys with a slash at the end, and a request with a body.
 #[test]
 fn rules_for_a_urlkey_reach_captures_under_other_keys() {
