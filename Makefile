@@ -205,10 +205,12 @@ fuzz: ## Change files, requests and answers of other servers until something bre
 	@seconds=$$(awk 'BEGIN { print $(or $(TIME),60) / $(FUZZ_TARGETS) }'); \
 	TIME=$$seconds INPUT='$(abspath $(INPUT))' CORPUS='$(CORPUS)' $(CARGO) test --package crawlspace-serve --test serve -- --nocapture fuzz::
 
+# Requests at the gate take about as long as that: 10⁶ in ten minutes.
 soak: ## Random histories, kill -9, damaged payloads, HTTP mutations, with fresh seeds; finds go to redis-tests/corpus (TIME=600 seconds, SEED=, REDIS_SERVER=)
 	@scripts/need cc libclang redis-server redis-cli python3
 	$(CARGO) build --release --package crawlspace
-	@CRAWLSPACE_MODULE='$(MODULE)' CORPUS='$(CORPUS)' scripts/tests $(COMPANION) --package redis-tests --soak $(or $(TIME),600)
+	@CRAWLSPACE_MODULE='$(MODULE)' CORPUS='$(CORPUS)' CRAWLSPACE_GATE_CASES=$$(($(or $(TIME),600) * 5000 / 3)) \
+	    scripts/tests $(COMPANION) --package redis-tests --soak $(or $(TIME),600)
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

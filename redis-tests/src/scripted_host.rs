@@ -197,6 +197,11 @@ impl ScriptedHost {
         lock(&self.shared.asked).clone()
     }
 
+    /// Forgets the requests so far, of which a long test has too many to keep.
+    pub fn forget(&self) {
+        lock(&self.shared.asked).clear();
+    }
+
     /// Number of connections made so far.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)

@@ -1,5 +1,6 @@
 //! A tag space: the tagging index, rules and access points, as one value of a key.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +9,7 @@ use super::condition::Condition;
 use super::error::Error;
 use super::expression::Bounds;
 use super::filter::Request;
-use super::index::{Dropped, Index, Mode, Tagged, Touched};
+use super::index::{Dropped, Index, Mode, Tagged, Touched, plain};
 use super::point::{Point, Points};
 use super::rule::{Rule, Rules};
 use super::verdict::Cache;
@@ -250,15 +251,22 @@ impl Space {
     /// # Errors
     /// When a tag or id is malformed; `CYCLE`; `TOOBIG`. Nothing was changed then.
     pub fn add(&mut self, kind: Tagged, id: &[u8], tags: &[&[u8]]) -> Result<u64, Error> {
-        let (added, touched) = self.index.add(kind, id, tags)?;
+        let (added, touched) = self.index.add(kind, &plain_of(kind, id), tags)?;
         self.note(touched);
         Ok(added)
     }
 
     /// Removes edges; how many were there.
     pub fn remove(&mut self, kind: Tagged, id: &[u8], tags: &[&[u8]]) -> u64 {
-        let (removed, touched) = self.index.remove(kind, id, tags);
+        let (mut removed, touched) = self.index.remove(kind, id, tags);
         self.note(touched);
+        let plain = plain_of(kind, id);
+        if *plain != *id {
+            // As it is, it may be in files of versions that did not read offsets as numbers.
+            let (more, touched) = self.index.remove(kind, &plain, tags);
+            self.note(touched);
+            removed += more;
+        }
         if kind == Tagged::Tag && removed > 0 {
             // Its name may be gone from the index by now.
             self.note_tag(id);
@@ -277,6 +285,16 @@ impl Space {
         mode: Mode,
         pairs: &[(&[u8], &[u8])],
     ) -> Result<Dropped, Error> {
+        // Nearly all ids are as they are kept.
+        let ids: Vec<Cow<'_, [u8]>>;
+        let kept: Vec<(&[u8], &[u8])>;
+        let mut pairs = pairs;
+        if pairs.iter().any(|(id, _)| *plain_of(kind, id) != **id) {
+            ids = pairs.iter().map(|(id, _)| plain_of(kind, id)).collect();
+            let tags = pairs.iter().map(|(_, tags)| *tags);
+            kept = ids.iter().map(|id| &**id).zip(tags).collect();
+            pairs = &kept;
+        }
         let united;
         let entries: Vec<(&[u8], &[u8])>;
         let pairs = if mode == Mode::Set && has_twice(pairs) {
@@ -388,6 +406,14 @@ impl Space {
             self.told_from = self.changes.front().map_or(self.version, |(at, _)| at - 1);
         }
         self.changes.push_back((self.version, name));
+    }
+}
+
+/// Returns the id under which something is kept.
+fn plain_of(kind: Tagged, id: &[u8]) -> Cow<'_, [u8]> {
+    match kind {
+        Tagged::Record => plain(id),
+        Tagged::File | Tagged::Tag => Cow::Borrowed(id),
     }
 }
 

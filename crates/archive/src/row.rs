@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use std::ops::Range;
 
 use bytes::Bytes;
-use crawlspace_cdx::{Format, Line, Read};
+use crawlspace_cdx::{Field, Format, Line, Read};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -22,7 +22,12 @@ pub struct Row {
     /// The number of the package that it was read from, or 0.
     package: u64,
     is_respelled: bool,
+    /// Keeps the line as it was, if it said where the original of a revisit is.
+    whole: Option<Box<Bytes>>,
 }
+
+/// Names the members that say where the original of a revisit is.
+const ORIGINAL: [Field; 3] = [Field::OrigLength, Field::OrigOffset, Field::OrigFilename];
 
 impl PartialEq for Row {
     fn eq(&self, other: &Row) -> bool {
@@ -50,6 +55,7 @@ impl Row {
             line,
             package: 0,
             is_respelled: false,
+            whole: None,
         })
     }
 
@@ -66,6 +72,7 @@ impl Row {
             second,
             package: 0,
             is_respelled: false,
+            whole: None,
         }
     }
 
@@ -93,17 +100,26 @@ impl Row {
 
     /// Copies rows into one piece of memory, so that they keep nothing else of what they were read from.
     pub fn detached(rows: &[Row]) -> Vec<Row> {
-        let size = rows.iter().map(|row| row.line.len()).sum();
-        let mut lines = Vec::with_capacity(size);
+        let mut lines = Vec::with_capacity(rows.iter().map(Row::size).sum());
         for row in rows {
             lines.extend_from_slice(&row.line);
+            lines.extend_from_slice(row.whole.as_deref().unwrap_or(&Bytes::new()));
         }
         let mut lines = Bytes::from(lines);
         let detached = |row: &Row| Row {
             line: lines.split_to(row.line.len()),
+            whole: row
+                .whole
+                .as_ref()
+                .map(|whole| Box::new(lines.split_to(whole.len()))),
             ..*row
         };
         rows.iter().map(detached).collect()
+    }
+
+    /// Returns the number of bytes of its lines.
+    pub fn size(&self) -> usize {
+        self.line.len() + self.whole.as_ref().map_or(0, |whole| whole.len())
     }
 
     /// The whole line.
@@ -137,7 +153,7 @@ impl Row {
     /// The value of a field, by any of its names; a missing one is empty. For more than one field of a row, ask
     /// its [`capture`](Row::capture).
     pub fn field(&self, name: &str) -> String {
-        let field = crawlspace_cdx::Field::named(name.as_bytes());
+        let field = Field::named(name.as_bytes());
         self.capture()
             .and_then(|line| {
                 let value = line.field(&field)?;
@@ -152,7 +168,43 @@ impl Row {
         push_with(&self.line, members, &mut line);
         Row {
             line: line.into(),
+            whole: self.whole.clone(),
             ..*self
+        }
+    }
+
+    /// Takes the members out of the line that say where the original of a revisit is. [`original`](Row::original) has
+    /// them still, for those who load that. `None` if the JSON is none.
+    pub fn without_original(self) -> Option<Row> {
+        let json = self.json();
+        // A name can be written with escapes.
+        if memchr::memmem::find(json, b"orig").is_none() && memchr::memchr(b'\\', json).is_none() {
+            return Some(self);
+        }
+        let is_of_original = |name: &str| ORIGINAL.contains(&Field::named(name.as_bytes()));
+        let all = members(json)?;
+        if !all.iter().any(|(name, _)| is_of_original(name)) {
+            return Some(self);
+        }
+        let mut kept = String::new();
+        for (name, value) in all.iter().filter(|(name, _)| !is_of_original(name)) {
+            written(name, value.get(), &mut kept);
+        }
+        let parts = &self.line[..=self.second as usize];
+        let line = [parts, b"{", kept.as_bytes(), b"}"].concat();
+        Some(Row {
+            line: line.into(),
+            whole: Some(Box::new(self.line)),
+            ..self
+        })
+    }
+
+    /// Returns the capture with what [`without_original`](Row::without_original) took out of it. `None` when the JSON is none.
+    pub fn original(&self) -> Option<Line<'_>> {
+        let line = self.whole.as_deref().unwrap_or(&self.line);
+        match Line::read(line, Format::Cdxj) {
+            Ok(Read::Capture(line)) => Some(line),
+            _ => None,
         }
     }
 }
@@ -268,6 +320,36 @@ pub fn build(urlkey: &str, timestamp: &str, members: &str) -> Option<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_keeps_to_itself_where_the_original_is() {
+        let row = |json: &str| Row::new(format!("com,a)/ 2016 {json}").into()).unwrap();
+        for (json, left) in [
+            (
+                r#"{"url": "u", "orig.filename": "f", "orig.offset": 5, "a": {"orig.length": 1}}"#,
+                r#"{"url": "u", "a": {"orig.length": 1}}"#,
+            ),
+            (
+                r#"{"\u006frig.filename": "f", "originalOffset": "5"}"#,
+                "{}",
+            ),
+        ] {
+            let pruned = row(json).read_from(7, true).without_original().unwrap();
+            assert_eq!(pruned.json(), left.as_bytes());
+            assert_eq!((pruned.package(), pruned.is_respelled()), (7, true));
+            let detached = Row::detached(std::slice::from_ref(&pruned)).remove(0);
+            for copy in [detached, pruned.with(r#""b": 1"#), pruned] {
+                let original = copy.original().unwrap();
+                let value = |field| original.field(&field).unwrap_or_default().into_owned();
+                assert_eq!(value(Field::OrigFilename), b"f");
+                assert_eq!(value(Field::OrigOffset), b"5");
+                assert_eq!(copy.field("orig.filename"), "");
+            }
+        }
+        let plain = row(r#"{"url": "http://a.com/original?a=\"b\""}"#);
+        assert_eq!(plain.clone().without_original(), Some(plain));
+        assert_eq!(row(r#"{"orig.filename": f}"#).without_original(), None);
+    }
 
     #[test]
     fn a_row_has_three_parts() {

@@ -278,6 +278,8 @@ pub struct OtherKeys {
     /// Keys that name the capture as well: those that the maker of the index wrote, and the URL alone of a request with a
     /// body.
     pub also: Vec<Vec<u8>>,
+    /// Marks a row whose JSON cannot be read, so that nobody knows what it is about.
+    pub is_unreadable: bool,
 }
 
 /// Returns the keys of a row besides its own, as far as they are others.
@@ -296,6 +298,10 @@ pub fn other_keys(row: &Row) -> OtherKeys {
             into.push(key);
         }
     };
+    if row.capture().is_none() {
+        keys.is_unreadable = true;
+        return keys;
+    }
     let url = row.field("url");
     add(urlkey(&url).ok(), &mut keys.of_url);
     let requested = as_requested(&url).and_then(|url| urlkey(url.as_str()).ok());

@@ -527,7 +527,9 @@ fn readable(mut batch: Batch) -> Batch {
             let json = String::from_utf8_lossy(row.json());
             let columns = &row.line()[..row.line().len() - row.json().len()];
             let line = [columns, json.as_bytes()].concat();
-            *row = Row::new(line.into()).unwrap_or_else(|| row.clone());
+            if let Some(readable) = Row::new(line.into()) {
+                *row = readable.made_of(row);
+            }
         }
     }
     batch

@@ -139,11 +139,14 @@ impl Gate {
         self.rules.is_some()
     }
 
-    /// Lets rows pass that the reader may see; those whose records are blocked say it, as in pywb.
+    /// Lets rows pass that the reader may see; those whose records are blocked say it, as in pywb. Rows to which
+    /// tags or rules apply do not say where originals are: a place alone cannot be judged.
     pub(crate) fn rows(&self, rows: BoxStream<'static, Batch>, query: &Arc<Query>) -> Rows {
         let tagged: BoxStream<'static, Result<Batch, Failure>> = match &self.tags {
             Some(tags) if Reader::of(query).has_tags() => {
-                tagged(rows, tags.clone(), Arc::clone(query))
+                // Rules of the tag space may be about where the original is.
+                let tagged = tagged(rows, tags.clone(), Arc::clone(query));
+                tagged.map(|batch| batch.map(without_originals)).boxed()
             }
             _ => rows.map(Ok).boxed(),
         };
@@ -151,7 +154,10 @@ impl Gate {
             return tagged.map(|batch| Ok(Seen(batch?))).boxed();
         };
         let mut near = None;
-        let allowed = move |batch: Result<_, _>| Ok(Seen(allowed(batch?, &rules, &mut near)));
+        let allowed = move |batch: Result<_, _>| {
+            let allowed = allowed(batch?, &rules, &mut near);
+            Ok(Seen(without_originals(allowed)))
+        };
         tagged.map(allowed).boxed()
     }
 
@@ -214,7 +220,10 @@ impl Gate {
                 return Err(Withheld::Hidden);
             }
             if !is_shown {
-                record = revisit::without_references(record);
+                record = revisit::unnamed(record).await.map_err(|error| {
+                    tracing::info!(%error, "a record of another server cannot be read");
+                    Withheld::Hidden
+                })?;
             }
         }
         if is_known {
@@ -255,7 +264,7 @@ fn sent(row: &Row, record: &Record) -> Option<(Row, bool)> {
     let requested = as_requested(&record.target_uri).map(String::from);
     let key = urlkey(&requested.unwrap_or_else(|| record.target_uri.clone())).ok()?;
     let date = record.date.to_string();
-    let OtherKeys { of_url, also } = other_keys(row);
+    let OtherKeys { of_url, also, .. } = other_keys(row);
     // A request with a body has it in its key, and its record the URL alone.
     let is_of_row = key.as_bytes() == row.urlkey()
         || of_url
@@ -282,6 +291,9 @@ fn sent(row: &Row, record: &Record) -> Option<(Row, bool)> {
 /// What rules say of a row, by all of its keys. For keys that only name it as well, there must be a rule.
 fn strictest(rules: &Rules, row: &Row, now: Timestamp, near: &mut Option<usize>) -> rules::Access {
     let others = other_keys(row);
+    if others.is_unreadable {
+        return rules::Access::Exclude;
+    }
     let at = |timestamp: &[u8], own: rules::Access| {
         let of_url = others.of_url.iter();
         let of_url = of_url.map(|key| rules.verdict(key, timestamp, now).0);
@@ -300,6 +312,11 @@ fn strictest(rules: &Rules, row: &Row, now: Timestamp, near: &mut Option<usize>)
     };
     let last = last.as_bytes();
     own.max(at(last, rules.verdict(row.urlkey(), last, now).0))
+}
+
+/// Removes from rows what they say of where originals are. One that cannot be read is left out.
+fn without_originals(rows: Batch) -> Batch {
+    rows.into_iter().filter_map(Row::without_original).collect()
 }
 
 /// The rows that access rules do not exclude.
@@ -354,7 +371,7 @@ async fn by_all_keys(tags: &Access, reader: Reader<'_>, rows: Batch) -> Result<B
             let rest = row.line().get(row.urlkey().len()..).unwrap_or_default();
             Row::new([key, rest].concat().into())
         };
-        let OtherKeys { of_url, also } = other_keys(row);
+        let OtherKeys { of_url, also, .. } = other_keys(row);
         for other in of_url.iter().filter_map(under) {
             asked.push(other);
             places.push(place);

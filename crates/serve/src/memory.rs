@@ -65,7 +65,7 @@ impl Reservation {
     /// # Errors
     /// When there is no room for them. They do not count then.
     pub(crate) fn rows(&mut self, rows: &[Row]) -> Result<Batch, Full> {
-        let lines: usize = rows.iter().map(|row| row.line().len()).sum();
+        let lines: usize = rows.iter().map(Row::size).sum();
         self.bytes(lines + rows.len() * ROW + PIECE)?;
         Ok(Row::detached(rows))
     }

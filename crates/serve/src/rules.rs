@@ -83,6 +83,19 @@ pub struct Period {
 }
 
 impl Period {
+    /// Checks that it is one at all: `{}` is one that somebody has not finished writing, and hides nothing or all.
+    ///
+    /// # Errors
+    /// When it has no part above 0.
+    pub fn some(self) -> Result<Period, String> {
+        if self == Period::default() {
+            return Err(
+                "the age of captures is 0, write how many years, months, weeks or days".to_owned(),
+            );
+        }
+        Ok(self)
+    }
+
     /// The moment that lies this long after another one, or before it, if `times` is -1; a day that its month does not
     /// have is the last one of it. `None` outside of the years 0 to 9999.
     fn from(self, moment: Timestamp, times: i64) -> Option<Timestamp> {

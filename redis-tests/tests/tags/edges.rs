@@ -26,6 +26,33 @@ fn removing_counts_edges_that_were_there() {
     assert_eq!(s.tags("FILE a.warc"), ["c"]);
 }
 
+/// `007` and `7` are one place in a file.
+#[test]
+fn offsets_of_records_are_numbers() {
+    let (_server, mut s) = stage(TagSpace::of);
+    let record = |offset: &str| format!("org,a)/ 20160101000000 w/a.warc {offset}");
+    let lines = ["7", "007", "0", "000", "70", "-"].map(record);
+    for (add, kept) in rows![
+        "7", &lines[..2];
+        "007", &lines[..2];
+        "00", &lines[2..4];
+    ] {
+        assert_eq!(s.ok(format!("ADD RECORD '{}' hidden", record(add))), int(1));
+        assert_eq!(s.kept("WHERE hidden FORMAT RECORD", &lines), kept);
+        for line in kept {
+            assert_eq!(s.tags(&format!("RECORD '{line}'")), ["hidden"]);
+            assert_eq!(s.ok(format!("ADD RECORD '{line}' hidden")), int(0));
+        }
+        assert_eq!(s.ok(format!("REM RECORD '{}' hidden", kept[1])), int(1));
+        assert_eq!(s.tags(&format!("RECORD '{}'", kept[0])), NONE);
+    }
+    s.ok(format!("LOAD RECORD SET '{}' a '{}' b", lines[0], lines[1]));
+    assert_eq!(s.tags(&format!("RECORD '{}'", lines[0])), ["a", "b"]);
+    // Without its folder, it is the same record.
+    s.ok("ADD RECORD 'org,a)/ 20160101000000 a.warc 070' c");
+    assert_eq!(s.kept("WHERE c FORMAT RECORD", &lines), &lines[4..5]);
+}
+
 #[test]
 fn the_three_kinds_are_apart() {
     let (_server, mut s) = stage(TagSpace::of);

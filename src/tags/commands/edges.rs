@@ -5,7 +5,7 @@ use crawlspace_cdx::{Format, Line, Read};
 use super::settings::{tags_batch_ms, tags_inline_bytes};
 use super::store::{change, read};
 use crate::tags::grammar::{Add, Get, Rem, Subject};
-use crate::tags::index::{Index, Tagged};
+use crate::tags::index::{Index, Tagged, plain};
 use crate::tags::view::View;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::command::{Act, Answer, Call};
@@ -57,9 +57,14 @@ fn shown(tags: Vec<Vec<u8>>) -> Reply {
 }
 
 fn own_tags(index: &Index, kind: Tagged, id: &[u8]) -> Vec<Vec<u8>> {
-    let tags = index.tags_of(kind, id).iter();
-    let mut tags: Vec<_> = tags.map(|&tag| index.name(tag).to_vec()).collect();
+    let mut tags = index.tags_of(kind, id).to_vec();
+    if kind == Tagged::Record {
+        tags.extend(index.tags_of(kind, &plain(id)));
+    }
+    let tags = tags.into_iter().map(|tag| index.name(tag).to_vec());
+    let mut tags: Vec<_> = tags.collect();
     tags.sort();
+    tags.dedup();
     tags
 }
 

@@ -33,6 +33,7 @@ use edges::Edges;
 use names::Names;
 
 pub use error::Error;
+pub use record::{padding, plain};
 
 /// What may have tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -4,6 +4,8 @@
 //! offset, and the urlkey. That is done only where the very same id can be made from it again: 14
 //! digits, a number without leading zeroes. Other ids stay as they are.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 
 use super::names::List;
@@ -113,6 +115,27 @@ pub fn parse_key<'a>(key: &'a [u8], files: &'a List) -> RecordKey<'a> {
         offset,
     };
     RecordKey::Parts(file, parts)
+}
+
+/// Counts the zeroes in front of a number, all but one of which could be left out of `0`. None of anything else.
+pub fn padding(number: &[u8]) -> usize {
+    match number {
+        [b'0', rest @ ..] if !rest.is_empty() && rest.iter().all(u8::is_ascii_digit) => {
+            let zeroes = number.iter().take_while(|digit| **digit == b'0').count();
+            zeroes.min(rest.len())
+        }
+        _ => 0,
+    }
+}
+
+/// Returns an id with its offset as a number is written: `007` and `7` are one place in a file.
+pub fn plain(id: &[u8]) -> Cow<'_, [u8]> {
+    match last_field(id) {
+        Some((rest, offset)) if padding(offset) > 0 => {
+            Cow::Owned([rest, b" ", &offset[padding(offset)..]].concat())
+        }
+        _ => Cow::Borrowed(id),
+    }
 }
 
 /// What stands before the last space, and after it.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use crawlspace_cdx::{Field, Format, Line, Read};
 use memchr::memmem::Finder;
 
-use crate::row::{Row, members, push_with, quote};
+use crate::row::{Row, members, push_with, quote, text};
 use crate::source::Batch;
 
 /// Maximum number of digits of a timestamp.
@@ -85,6 +85,30 @@ fn may_have_own(json: &[u8]) -> bool {
     BEGIN.find(json).is_some() || END.find(json).is_some()
 }
 
+/// Returns whether the JSON says one URL at most. Of two, readers may take the one and those who judge the capture the other.
+#[inline]
+fn has_one_url(json: &[u8]) -> bool {
+    static URL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"url\""));
+    static ORIGINAL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"original\""));
+    let is_plain = URL.find_iter(json).nth(1).is_none()
+        && ORIGINAL.find(json).is_none()
+        && memchr::memchr(b'\\', json).is_none();
+    is_plain || is_about_one_url(json)
+}
+
+#[cold]
+fn is_about_one_url(json: &[u8]) -> bool {
+    // A name can be written with escapes.
+    let Some(members) = members(json) else {
+        return true;
+    };
+    let urls = members.iter();
+    let urls = urls.filter(|(name, _)| Field::named(name.as_bytes()) == Field::Url);
+    let mut urls = urls.map(|(_, value)| text(value));
+    let first = urls.next();
+    urls.all(|url| Some(url) == first)
+}
+
 /// Makes rows of lines. Those of a batch share their memory.
 pub struct Writer {
     members: Arc<str>,
@@ -132,6 +156,7 @@ impl Writer {
         let begin = self.text.len();
         let json = &line[shape.second + 1..];
         let written = match json {
+            [b'{', .., b'}'] if !has_one_url(json) => false,
             [b'{', .., b'}'] => {
                 if !may_have_own(json) {
                     push_with(line, &self.members, &mut self.text);
@@ -271,6 +296,25 @@ mod tests {
             ),
         ] {
             assert_eq!(row(line).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_line_of_two_urls_makes_no_row() {
+        for json in [
+            r#"{"url": "http://a/", "url": "http://b/"}"#,
+            r#"{"url": "http://a/", "original": "http://b/"}"#,
+            r#"{"url": "http://a/", "\u0075rl": "http://b/"}"#,
+            r#"{"source": "x", "url": "http://a/", "url": null}"#,
+        ] {
+            assert_eq!(row(&format!("k 2016 {json}")), None, "{json}");
+        }
+        for json in [
+            r#"{"url": "http://a/", "url": "http:\/\/a/"}"#,
+            r#"{"url": "http://a/", "x": {"url": "http://b/"}, "live_urls": "\"url\": 1"}"#,
+            r#"{"original": "http://a/"}"#,
+        ] {
+            assert!(row(&format!("k 2016 {json}")).is_some(), "{json}");
         }
     }
 

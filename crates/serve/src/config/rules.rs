@@ -103,12 +103,13 @@ impl Reader<'_> {
             None => Some(0),
         };
         let [years, months, weeks, days] = PARTS.map(&mut part);
-        Some(Period {
+        let period = Period {
             years: years?,
             months: months?,
             weeks: weeks?,
             days: days?,
-        })
+        };
+        self.found.take(node.position, period.some())
     }
 }
 

@@ -68,6 +68,7 @@ impl Capture {
         let line = row
             .capture()
             .ok_or_else(|| LoadError::Unfit("the row is not valid".to_owned()))?;
+        let whole = row.original();
         let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(Capture {
             urlkey: lossy(row.urlkey()),
@@ -89,7 +90,7 @@ impl Capture {
                 row.package(),
             ),
             original: extent(
-                &line,
+                whole.as_ref().unwrap_or(&line),
                 [&Field::OrigFilename, &Field::OrigOffset, &Field::OrigLength],
                 row.package(),
             ),

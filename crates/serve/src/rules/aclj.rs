@@ -36,8 +36,8 @@ impl Fields {
         let dates = [
             moment(&self.before)?.map(Dates::Before),
             moment(&self.after)?.map(Dates::After),
-            self.older.map(Dates::Older),
-            self.newer.map(Dates::Newer),
+            self.older.map(Period::some).transpose()?.map(Dates::Older),
+            self.newer.map(Period::some).transpose()?.map(Dates::Newer),
         ];
         let mut dates = dates.into_iter().flatten();
         match (dates.next(), dates.next()) {

@@ -285,6 +285,14 @@ com, - {"access": "exclude"}
             r#"{"access": "block", "newer": {"hours": 1}}"#,
             "unknown field `hours`",
         ),
+        (
+            r#"{"access": "block", "newer": {}}"#,
+            "the age of captures is 0",
+        ),
+        (
+            r#"{"access": "block", "older": {"days": 0}}"#,
+            "the age of captures is 0",
+        ),
     ] {
         let error = self::rules(&format!("com,a)/ - {line}\n")).unwrap_err();
         assert!(error.starts_with("rules.aclj:1: "), "{error}");

@@ -35,41 +35,48 @@ impl Collection {
     /// # Panics
     /// When a file cannot be written.
     pub fn cluster(&self, folder: &Path, lines: usize) -> PathBuf {
-        std::fs::create_dir_all(folder).expect("a folder");
-        let all = self.cdxj_lines();
-        let mut parts = [Vec::new(), Vec::new()];
-        let (mut secondary, mut number) = (String::new(), 0);
-        let half = all.len().div_ceil(2 * lines).max(1);
-        for (block, some) in all.chunks(lines).enumerate() {
-            let part = usize::from(block >= half);
-            let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::default());
-            let written = packed
-                .write_all(some.concat().as_bytes())
-                .and_then(|()| packed.finish());
-            let packed = written.expect("memory takes all bytes");
-            let key = some[0].split(" {").next().unwrap_or_default();
-            let (from, length) = (parts[part].len(), packed.len());
-            number += 1;
-            let _ = writeln!(
-                secondary,
-                "{key}\tcdx-{part:05}.gz\t{from}\t{length}\t{number}"
-            );
-            parts[part].extend(packed);
-        }
-        let write = |name: &str, bytes: &[u8]| {
-            let path = folder.join(name);
-            std::fs::write(&path, bytes).expect("the folder is writable");
-            path
-        };
-        let mut places = String::new();
-        for (part, bytes) in parts.iter().enumerate() {
-            let name = format!("cdx-{part:05}.gz");
-            let path = write(&name, bytes);
-            let _ = writeln!(places, "{name}\t{}", path.display());
-        }
-        write("cluster.loc", places.as_bytes());
-        write("cluster.idx", secondary.as_bytes())
+        cluster_of(&self.cdxj_lines(), folder, lines)
     }
+}
+
+/// A ZipNum cluster of these sorted lines, each with its end, as [`Collection::cluster`] makes one.
+///
+/// # Panics
+/// When a file cannot be written.
+pub fn cluster_of(all: &[String], folder: &Path, lines: usize) -> PathBuf {
+    std::fs::create_dir_all(folder).expect("a folder");
+    let mut parts = [Vec::new(), Vec::new()];
+    let (mut secondary, mut number) = (String::new(), 0);
+    let half = all.len().div_ceil(2 * lines).max(1);
+    for (block, some) in all.chunks(lines).enumerate() {
+        let part = usize::from(block >= half);
+        let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::default());
+        let written = packed
+            .write_all(some.concat().as_bytes())
+            .and_then(|()| packed.finish());
+        let packed = written.expect("memory takes all bytes");
+        let key = some[0].split(" {").next().unwrap_or_default();
+        let (from, length) = (parts[part].len(), packed.len());
+        number += 1;
+        let _ = writeln!(
+            secondary,
+            "{key}\tcdx-{part:05}.gz\t{from}\t{length}\t{number}"
+        );
+        parts[part].extend(packed);
+    }
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).expect("the folder is writable");
+        path
+    };
+    let mut places = String::new();
+    for (part, bytes) in parts.iter().enumerate() {
+        let name = format!("cdx-{part:05}.gz");
+        let path = write(&name, bytes);
+        let _ = writeln!(places, "{name}\t{}", path.display());
+    }
+    write("cluster.loc", places.as_bytes());
+    write("cluster.idx", secondary.as_bytes())
 }
 
 fn cdxj(capture: &Capture) -> String {

@@ -22,6 +22,7 @@ use std::path::Path;
 
 use crate::rng::Rng;
 pub use capture::{Capture, Place, sha1_base32, urlkey};
+pub use index::cluster_of;
 pub use record::Storage;
 
 /// What a collection is like.

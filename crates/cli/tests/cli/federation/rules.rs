@@ -171,6 +171,17 @@ fn a_revisit_does_not_show_an_original_that_is_hidden() {
          lending: {{index: {index}, resource: {warcs}, acl_paths: {rules}, hidden_originals: lend}}\n  \
          free: {{index: {index}, resource: {warcs}}}\n"
     ));
+    // Nor do rows name its file, and no filter finds that out.
+    for (filter, count) in [("", 4), ("&filter=orig.filename:a.warc", 2)] {
+        assert_eq!(self::index(&stage, "free", filter).lines().count(), count);
+    }
+    for collection in ["c", "lending"] {
+        assert_lacks(self::index(&stage, collection, ""), "orig.");
+        assert_eq!(
+            self::index(&stage, collection, "&filter=orig.filename:a.warc"),
+            ""
+        );
+    }
     for name in ["law", "secret"] {
         let url = format!("{AGAIN}/{name}");
         let free = record(&stage, "free", &url);
@@ -213,6 +224,63 @@ fn a_revisit_does_not_show_an_original_that_is_hidden() {
         assert_eq!(hidden.status, 404, "{}", hidden.text());
         let lent = record(&above, "lending", &url);
         assert_eq!(lent.status, 200, "{}", lent.text());
+        assert_lacks(lent.text(), "WARC-Refers-To");
+    }
+}
+
+#[test]
+fn a_payload_is_lent_without_the_header_that_it_came_with() {
+    let mut shelf = Shelf::new();
+    let http = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Disposition: inline; filename=secret\r\n\
+                X-Cached: http://example.com/secret 20160102030405\r\n\r\nthe payload";
+    let fields = rows![
+        "WARC-Type", "response";
+        "WARC-Record-ID", "<urn:uuid:00000000-0000-4000-8000-000000000001>";
+        "WARC-Date", &iso("20160102030405");
+        "WARC-Target-URI", SECRET;
+        "Content-Type", "application/http; msgtype=response";
+    ];
+    let slot = shelf.record("a.warc", &fields, http.as_bytes());
+    shelf.line(SECRET, "20160102030405", &slot, "");
+    let fields = rows![
+        "WARC-Type", "revisit";
+        "WARC-Record-ID", "<urn:uuid:00000000-0000-4000-8000-000000000002>";
+        "WARC-Date", &iso("20180102030405");
+        "WARC-Target-URI", OPEN;
+        "WARC-Refers-To-Target-URI", SECRET;
+        "WARC-Refers-To-Date", &iso("20160102030405");
+        "WARC-Profile", "http://netpreserve.org/warc/1.1/revisit/server-not-modified";
+        "Content-Type", "application/http; msgtype=response";
+    ];
+    let slot = shelf.record("b.warc", &fields, b"HTTP/1.1 304 Not Modified\r\n\r\n");
+    shelf.line(
+        OPEN,
+        "20180102030405",
+        &slot,
+        ", \"mime\": \"warc/revisit\"",
+    );
+    let index = shelf.write_index("index.cdxj");
+    let rules = shelf.path().join("rules.aclj");
+    std::fs::write(&rules, RULES).unwrap();
+    let (warcs, rules) = (shelf.warcs(), rules.display().to_string());
+    let lends = format!("acl_paths: {rules}, hidden_originals: lend");
+    let stage = Stage::start(&format!(
+        "collections:\n  \
+         free: {{index: {index}, resource: {warcs}}}\n  \
+         lending: {{index: {index}, resource: {warcs}, {lends}}}\n"
+    ));
+    let above = Stage::start(&format!(
+        "collections: {{lending: {{index: 'upstream+{}/free', {lends}}}}}\n",
+        stage.url()
+    ));
+    assert_contains(record(&stage, "free", OPEN).text(), "X-Cached");
+    for stage in [&stage, &above] {
+        let lent = record(stage, "lending", OPEN);
+        assert_eq!(lent.status, 200, "{}", lent.text());
+        let expected =
+            "\r\n\r\nHTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nthe payload\r\n\r\n";
+        assert_contains(lent.text(), expected);
+        assert_lacks(lent.text(), "secret");
         assert_lacks(lent.text(), "WARC-Refers-To");
     }
 }
@@ -358,6 +426,40 @@ fn a_short_timestamp_may_mean_a_hidden_moment() {
         let rows = stage.get(format!("/c/index?url={url}")).text();
         assert_eq!(rows.lines().count(), usize::from(status == 200), "{rows}");
     }
+}
+
+/// Lines whose URL is not sure: those who judge the row and those who read it could take different ones.
+#[test]
+fn a_row_of_no_sure_url_is_not_shown_where_rules_apply() {
+    let mut shelf = Shelf::new();
+    shelf.capture("a.warc", OPEN, "20160102030405", OPEN.as_bytes());
+    let place = "\"filename\": \"a.warc\", \"offset\": \"0\"";
+    for members in [
+        format!("\"url\": \"{OPEN}\", \"url\": \"{SECRET}\", {place}"),
+        format!("\"url\": \"{SECRET}\", \"original\": \"{OPEN}\", {place}"),
+        format!("\"url\": \"{SECRET}\", {place}, \"no value\""),
+    ] {
+        shelf.index += &format!("com,example)/open 20170102030405 {{{members}}}\n");
+    }
+    let index = shelf.write_index("index.cdxj");
+    let rules = shelf.path().join("rules.aclj");
+    std::fs::write(&rules, RULES).unwrap();
+    let (warcs, rules) = (shelf.warcs(), rules.display().to_string());
+    let stage = Stage::start(&format!(
+        "collections:\n  \
+         c: {{index: {index}, resource: {warcs}, acl_paths: {rules}}}\n  \
+         free: {{index: {index}, resource: {warcs}}}\n"
+    ));
+    let rows = self::index(&stage, "c", "");
+    assert_eq!(rows.lines().count(), 1, "{rows}");
+    assert_lacks(rows, "secret");
+    // Two URLs are none anywhere.
+    let rows = self::index(&stage, "free", "");
+    assert_eq!(rows.lines().count(), 2, "{rows}");
+    let metrics = redis_tests::http::get(stage.operator(), "/_metrics").text();
+    let counted = "crawlspace_source_broken_lines_total";
+    let is_counted = |line: &str| line.starts_with(counted) && !line.ends_with(" 0");
+    assert!(metrics.lines().any(is_counted), "{metrics}");
 }
 
 /// Captures whose makers spelled their keys with a slash at the end, and a request with a body.

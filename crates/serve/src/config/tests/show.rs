@@ -249,7 +249,7 @@ fn rules() -> impl Strategy<Value = Option<Arc<Rules>>> {
     let moment =
         (0..=4_000_000_000_i64).prop_map(|seconds| Timestamp::from_seconds(seconds).unwrap());
     let period =
-        [0..=9999_u32, 0..=9999, 0..=9999, 0..=9999].prop_map(|[years, months, weeks, days]| {
+        [0..=9999_u32, 0..=9999, 0..=9999, 1..=9999].prop_map(|[years, months, weeks, days]| {
             Period {
                 years,
                 months,

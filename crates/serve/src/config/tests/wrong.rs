@@ -187,6 +187,16 @@ fn what_hides_captures_in_pywb_is_understood_or_refused() {
             "years: \"-1\" is invalid, allowed are whole numbers up to 9999",
         ),
         (
+            "embargo: {newer: {}}",
+            22,
+            "the age of captures is 0, write how many years, months, weeks or days",
+        ),
+        (
+            "embargo: {older: {days: 0}}",
+            22,
+            "the age of captures is 0",
+        ),
+        (
             "embargo: {before: 2020, access: no}",
             37,
             "access \"no\" is invalid",

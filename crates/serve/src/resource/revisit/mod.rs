@@ -13,7 +13,8 @@ use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
 
 pub(super) use self::budget::{Budget, InVain};
-use self::response::{REFERENCES, of_nothing, with_payload};
+pub(crate) use self::response::unnamed;
+use self::response::{of_nothing, with_payload};
 use super::capture::{Capture, Extent};
 use super::client_request::ClientRequest;
 use super::digest::Digest;
@@ -592,18 +593,6 @@ fn referred(header: &Header) -> Option<(String, Option<Row>)> {
 pub(crate) fn referred_by(record: &Record) -> Option<(String, Option<Row>)> {
     let end = end_of_header(&record.head)?;
     referred(&header::parse(record.head.get(..end)?).ok()?)
-}
-
-/// Removes from a record what leads to its original.
-pub(crate) fn without_references(mut record: Record) -> Record {
-    let end = end_of_header(&record.head).unwrap_or_default();
-    let (begin, rest) = record.head.split_at(end);
-    if let Ok(mut header) = header::parse(begin) {
-        REFERENCES.iter().for_each(|name| header.remove(name));
-        record.length -= (begin.len() - header.raw().len()) as u64;
-        record.head = [header.raw(), rest].concat().into();
-    }
-    record
 }
 
 /// The row of a capture that was found without one. `None` if it cannot be judged.

@@ -1,39 +1,104 @@
 //! The answer for a revisit: a record that has its original's payload.
 
 use bytes::Bytes;
+use futures_util::stream::{self, StreamExt};
 
 use super::Original;
+use crate::resource::captured::Captured;
 use crate::resource::digest::{self, Algorithm, Digest};
 use crate::resource::record::{LoadError, Record};
-use crate::resource::stored::header::Fields;
+use crate::resource::stored::header::{self, Fields};
 use crate::resource::stored::{Payload, Stored, compose, made_id};
 use crawlspace_archive::timestamp::Timestamp;
-use crawlspace_warc::Header;
 use crawlspace_warc::http::Head;
+use crawlspace_warc::{END, Header, end_of_header};
 
 /// What says how a payload is written, and comes with it.
 const FRAMING: [&str; 3] = ["Content-Length", "Transfer-Encoding", "Content-Encoding"];
 
-/// Fields of a record that lead to its original.
-pub(super) const REFERENCES: [&str; 3] = [
+/// Names the fields of a record that lead to its original.
+const REFERENCES: [&str; 3] = [
     "WARC-Refers-To",
     "WARC-Refers-To-Target-URI",
     "WARC-Refers-To-Date",
 ];
-/// Fields of an answer that tell its URL or its date, or belong to who got it.
-const TRACES: [&str; 11] = [
-    "Date",
-    "Age",
-    "Expires",
-    "Last-Modified",
-    "ETag",
-    "Location",
-    "Content-Location",
-    "Link",
-    "Memento-Datetime",
-    "Set-Cookie",
-    "Via",
+/// Names the fields of an answer that show its payload, and tell neither its URL nor its date. Servers have names of their
+/// own for fields that do, so that no list of those would be complete.
+const PLAIN: [&str; 7] = [
+    "Content-Type",
+    "Content-Language",
+    "Content-Range",
+    "Content-Length",
+    "Transfer-Encoding",
+    "Content-Encoding",
+    "X-Content-Type-Options",
 ];
+/// Names the fields of a record that are about itself and its payload alone.
+const OWN: [&str; 8] = [
+    "WARC-Type",
+    "WARC-Record-ID",
+    "WARC-Target-URI",
+    "WARC-Date",
+    "WARC-IP-Address",
+    "WARC-Payload-Digest",
+    "WARC-Truncated",
+    "Content-Type",
+];
+
+/// Removes from a record of another server, which has the payload of an original, all that may lead to that. The HTTP
+/// header may be that of the original, too; only that of a redirect is surely its own.
+///
+/// # Errors
+/// When it is not a valid record as far as it has to be read for that.
+pub(crate) async fn unnamed(record: Record) -> Result<Record, LoadError> {
+    let end = end_of_header(&record.head).unwrap_or_default();
+    let theirs = header::parse(record.head.get(..end).unwrap_or_default())?;
+    let (target_uri, date, source) = (
+        record.target_uri.clone(),
+        record.date,
+        record.source.clone(),
+    );
+    let captured = Captured::of(record).await?;
+    let mut own = Header::new(version(&theirs));
+    for name in OWN {
+        if let Some(value) = theirs.get(name) {
+            own.set(name, value);
+        }
+    }
+    let http_head = captured.head.as_deref().map(|head| {
+        let parsed = Head::of(head);
+        match parsed.status() {
+            Some(300..=303 | 305..=399) => head.to_vec(),
+            _ => plain(&parsed),
+        }
+    });
+    let http_head = http_head.unwrap_or_default();
+    own.set_content_length(http_head.len() as u64 + captured.length);
+    let head = [own.raw(), &http_head[..]].concat();
+    let closing = stream::iter([Ok(Bytes::from_static(END))]);
+    Ok(Record {
+        length: (head.len() + END.len()) as u64 + captured.length,
+        head: head.into(),
+        body: captured.payload.chain(closing).boxed(),
+        target_uri,
+        date,
+        source,
+    })
+}
+
+/// Copies an HTTP header with nothing but what shows the payload.
+fn plain(head: &Head<(), &[u8]>) -> Vec<u8> {
+    let first = [head.first_line(), b"\r\n"].concat();
+    Head::of(&first).with_fields_of(head, &PLAIN)
+}
+
+/// Returns the version that a record made of another one has.
+fn version(header: &Header) -> &'static str {
+    match header.version() {
+        b"WARC/1.1" => "WARC/1.1",
+        _ => "WARC/1.0",
+    }
+}
 
 /// The answer without a payload. The original is named if it may be.
 pub(super) fn of_nothing(revisit: &Stored, may_name: bool) -> Result<Record, LoadError> {
@@ -96,7 +161,7 @@ pub(super) fn with_payload(
             // That nothing has changed is not what the payload came with.
             None | Some(304) if may_be_named => original.http_head().to_vec(),
             None | Some(304) if original.http_head().is_empty() => Vec::new(),
-            None | Some(304) => other.with_fields_of(&Head::of(b"-\r\n\r\n"), &TRACES),
+            None | Some(304) => plain(&other),
             Some(_) if original.http_head().is_empty() => {
                 let length = format!("-\r\nContent-Length: {}\r\n\r\n", original.content_length());
                 own.with_fields_of(&Head::of(length.as_bytes()), &FRAMING)
@@ -134,10 +199,7 @@ fn response(revisit: &Stored) -> Result<Header, LoadError> {
     let missing = |what: &str| LoadError::Record(format!("the revisit has no valid {what}"));
     let date = theirs.moment().ok_or_else(|| missing("WARC-Date"))?;
     let uri = theirs.uri().ok_or_else(|| missing("WARC-Target-URI"))?;
-    let version = match theirs.version() {
-        b"WARC/1.1" => "WARC/1.1",
-        _ => "WARC/1.0",
-    };
+    let version = version(theirs);
     let mut header = Header::new(version);
     header.set("WARC-Type", b"response");
     // It is neither of the two records that it is made of.
