@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crawlspace_client::dedupe::{self, Added, Index, Original, Revisited, Sequence};
 use crawlspace_warc::digest::{Algorithm, Digest, Digester, is_of_nothing, of};
+use crawlspace_warc::http::is_response;
 use crawlspace_warc::{self as warc, Header, Reader, RecordType, Revisit};
 
 /// Records in a batch. Part of what makes a second run find the same batches: a different number makes
@@ -134,7 +135,9 @@ impl Pass<'_> {
                 Vec::new()
             };
             let made = match kind {
-                RecordType::Response if record.is_arc() => Some(payload_digest(&mut record)?),
+                RecordType::Response if record.is_arc() => {
+                    Some(payload_digest(&mut record, &http_head)?)
+                }
                 _ => None,
             };
             let (mut header, extent) = record.into_header()?;
@@ -250,9 +253,16 @@ fn normal(digest: &[u8]) -> Vec<u8> {
     Digest::parse(digest).map_or_else(|| digest.to_vec(), |digest| digest.text().into_bytes())
 }
 
-/// Returns the digest of the rest of a record, of which no digest is stated.
-fn payload_digest<R: Read>(record: &mut warc::Record<'_, R>) -> Result<Digest, warc::Error> {
+/// Returns the digest of the payload of a record that states none, of which this was read. Without the header of HTTP, all
+/// of the block is payload.
+fn payload_digest<R: Read>(
+    record: &mut warc::Record<'_, R>,
+    read: &[u8],
+) -> Result<Digest, warc::Error> {
     let mut digester = Digester::new(Algorithm::Sha1);
+    if !is_response(read) {
+        digester.update(read);
+    }
     record.for_each_piece(|piece| digester.update(piece))?;
     Ok(digester.finish())
 }

@@ -9,7 +9,9 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use super::record::{LoadError, Record};
 use super::stored::header::{self, Fields};
 use crawlspace_warc::chunked::{Chunked, Piece};
-use crawlspace_warc::http::{Head, MAX_HEAD, end_of_head, interim_heads};
+use crawlspace_warc::http::{
+    Head, MAX_HEAD, end_of_head, interim_heads, is_response, may_be_response,
+};
 use crawlspace_warc::{END, end_of_header};
 
 /// Number of bytes of a payload that are read first: enough to recognize its coding.
@@ -56,8 +58,7 @@ impl Captured {
                 break;
             };
             begin.extend_from_slice(&piece);
-            let may_be_http = begin.iter().zip(b"HTTP/").all(|(a, b)| a == b);
-            if !is_http || !may_be_http {
+            if !is_http || !may_be_response(&begin) {
                 if begin.len() >= LOOK {
                     break;
                 }
@@ -68,7 +69,7 @@ impl Captured {
             left -= interim as u64;
             at = end_of_head(&begin);
         }
-        let is_http = is_http && begin.starts_with(b"HTTP/");
+        let is_http = is_http && is_response(&begin);
         let begin = begin.freeze();
         let head = match (is_http, at) {
             (false, _) => None,

@@ -135,6 +135,11 @@ impl Stored {
         is_web(&self.header) && matches!(self.header.kind(), b"response" | b"revisit" | b"request")
     }
 
+    /// Returns whether a block that begins like that may have a header of HTTP. A response of HTTP/0.9 has none.
+    fn may_have_head(&self, block: &[u8]) -> bool {
+        self.header.kind() == b"request" || http::may_be_response(block)
+    }
+
     async fn begin(&mut self) -> Result<(), LoadError> {
         let Some(mut rest) = self.rest.take() else {
             return Ok(());
@@ -155,7 +160,8 @@ impl Stored {
             let within = block
                 .get(..self.content_length.min(block.len() as u64) as usize)
                 .unwrap_or_default();
-            if is_http && self.http_head == 0 && looked < within.len() {
+            if is_http && self.may_have_head(within) && self.http_head == 0 && looked < within.len()
+            {
                 self.http_head = http::end_of_head(within).unwrap_or(0);
                 looked = within.len();
             }
@@ -171,7 +177,8 @@ impl Stored {
                 break;
             }
         }
-        if is_whole && is_http && self.http_head == 0 {
+        let block = self.bytes.get(self.block..).unwrap_or_default();
+        if is_whole && is_http && self.http_head == 0 && self.may_have_head(block) {
             // Without a blank line all of it is header, for programs that check WARC files as well.
             self.http_head = self.content_length as usize;
         }
@@ -259,7 +266,7 @@ impl Stored {
             // Half a number in it is a date all the same.
             self.header.set("WARC-Date", date.iso().as_bytes());
         }
-        if block.starts_with(b"HTTP/") {
+        if http::is_response(block) {
             let media_type = b"application/http; msgtype=response";
             return self.header.set("Content-Type", media_type);
         }

@@ -80,6 +80,7 @@ fn assert_valid(bytes: &[u8]) {
     };
     let is_http = header.target_uri().is_some_and(is_web);
     let is_http = is_http && header.get("WARC-Type") == Some(b"response");
+    let is_http = is_http && http::may_be_response(block);
     let payload = match http::end_of_head(block) {
         Some(end) if is_http => &block[end..],
         None if is_http => b"",
