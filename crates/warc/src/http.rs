@@ -282,10 +282,10 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
         Ok(length)
     }
 
-    /// Whether the body that was recorded with it may be in chunks.
+    /// Whether the body that was recorded with it may be in chunks: they are the last coding (RFC 9112, section 6.3).
     pub fn is_chunked(&self) -> bool {
-        self.get("Transfer-Encoding")
-            .is_some_and(|value| value.to_ascii_lowercase().ends_with(b"chunked"))
+        let last = self.list("Transfer-Encoding").last();
+        last.is_some_and(|coding| coding.to_ascii_lowercase().ends_with(b"chunked"))
     }
 }
 

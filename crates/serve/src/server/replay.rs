@@ -104,10 +104,10 @@ pub(super) async fn response(
     own(SOURCE, &in_header(source));
     headers.insert(CONTENT_SECURITY_POLICY, SANDBOX);
     let mut reason = reason(&captured);
-    let mut response = match (status.as_u16(), captured.is_chunked()) {
+    let mut response = match (status.as_u16(), captured.chunks()) {
         (204 | 304, _) => empty(status),
-        (_, true) => Response::new(plain(unchunked(captured.payload)).await),
-        (_, false) => {
+        (_, Some(chunks)) => Response::new(plain(unchunked(captured.payload, chunks)).await),
+        (_, None) => {
             let part = Part::of(&captured, status, range);
             if part.status != status {
                 reason = None;

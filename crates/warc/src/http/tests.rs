@@ -215,3 +215,25 @@ fn responses_begin_with_a_status_line() {
     }
     assert!(!may_be_response(b"<"));
 }
+
+#[test]
+fn the_last_coding_of_several_tells_whether_a_body_is_in_chunks() {
+    for (fields, is_chunked) in [
+        ("Transfer-Encoding: chunked", true),
+        ("Transfer-Encoding: gzip, Chunked", true),
+        (
+            "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked",
+            true,
+        ),
+        ("Transfer-Encoding: identity", false),
+        ("Transfer-Encoding:", false),
+        ("A: chunked", false),
+    ] {
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
+        assert_eq!(
+            Head::of(head.as_bytes()).is_chunked(),
+            is_chunked,
+            "{fields}"
+        );
+    }
+}
