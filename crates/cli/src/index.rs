@@ -15,10 +15,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_client::dedupe::{self, Added, Index, Original, Revisited, Sequence};
 use crawlspace_warc::digest::{Algorithm, Digest, Digester, is_of_nothing, of};
 use crawlspace_warc::http::is_response;
-use crawlspace_warc::{self as warc, Header, Reader, RecordType, Revisit};
+use crawlspace_warc::{self as warc, Date, Header, Reader, RecordType, Revisit};
 
 /// Records in a batch. Part of what makes a second run find the same batches: a different number makes
 /// old files count again.
@@ -154,7 +155,7 @@ impl Pass<'_> {
             }
             let usable = header.payload_digest().is_some_and(is_hash)
                 && header.target_uri().is_some_and(|uri| !uri.is_empty());
-            match header.timestamp() {
+            match timestamp(&header) {
                 Some(date) if usable => self.batch.push(Capture {
                     digest: normal(header.payload_digest().unwrap_or_default()),
                     header,
@@ -246,6 +247,22 @@ fn made_id(path: &Path, header: &Header) -> Vec<u8> {
 fn is_hash(digest: &[u8]) -> bool {
     let is_text = (16..=256).contains(&digest.len()) && !digest.iter().any(u8::is_ascii_control);
     is_text && !is_of_nothing(digest)
+}
+
+/// Returns the date of a record in UTC: 14 digits, or 17 where it has parts of a second.
+fn timestamp(header: &Header) -> Option<Vec<u8>> {
+    header.timestamp().or_else(|| {
+        let date = header.date()?;
+        let mut digits = Timestamp::from_iso(date)?.to_string().into_bytes();
+        // Those are the same in all zones.
+        digits.extend(
+            Date::parse(date)?
+                .timestamp()
+                .into_iter()
+                .skip(digits.len()),
+        );
+        Some(digits)
+    })
 }
 
 /// Returns a digest in the form in which all its spellings are equal.
