@@ -75,6 +75,10 @@ impl Stored {
         let mut bytes = Vec::with_capacity(STEP / 4);
         let (mut header, block) = reader.header(&mut bytes).await?;
         check_length(&header)?;
+        let kind = header.kind().to_vec();
+        if header.get("WARC-Type") != Some(&kind) {
+            header.set("WARC-Type", &kind);
+        }
         let content_length = header.content_length();
         if content_length > MAX_BLOCK {
             let what = format!("the record says that it has {content_length} bytes");
