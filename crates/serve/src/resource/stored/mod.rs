@@ -184,7 +184,8 @@ impl Stored {
         let block = self.bytes.get(self.block..).unwrap_or_default();
         if is_whole && is_http && self.http_head == 0 && self.may_have_head(block) {
             // Without a blank line all of it is header, for programs that check WARC files as well.
-            self.http_head = self.content_length as usize;
+            // That holds of the length which it turns out to have, too.
+            self.http_head = block.len().min(self.content_length as usize + SLACK);
         }
         if self.is_arc {
             self.settle_arc();
@@ -455,7 +456,8 @@ fn refused_by(refused: Refused<'_>, rest: &AsyncReader<Input>) -> LoadError {
 /// Whether a record is about something on a web server.
 fn is_web(header: &Header) -> bool {
     let uri = header.target_uri().unwrap_or_default();
-    let scheme = uri.split(|byte| *byte == b':').next().unwrap_or_default();
+    let scheme = memchr::memchr(b':', uri).and_then(|colon| uri.get(..colon));
+    let scheme = scheme.unwrap_or_default();
     // The letters of a scheme may be of either case (RFC 3986, section 3.1).
     scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https")
 }
