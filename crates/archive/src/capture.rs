@@ -37,6 +37,9 @@ pub enum Capture<'a> {
     Nothing,
     /// A line that cannot be used, and why.
     Bad(String),
+    /// A header of columns in an order that is not read, and what to do. The lines below it are other captures than they
+    /// seem.
+    Order(String),
 }
 
 impl<'a> Capture<'a> {
@@ -45,6 +48,7 @@ impl<'a> Capture<'a> {
         match Line::read(raw, Format::Auto) {
             Ok(Read::Capture(line)) => Capture::of(&line),
             Ok(Read::Skipped) => Capture::Nothing,
+            Err(reason) if reason.is_order() => Capture::Order(reason.to_string()),
             Err(reason) => Capture::Bad(reason.to_string()),
         }
     }
@@ -173,6 +177,8 @@ mod tests {
             Capture::of_line(b" CDX N b a m s k r M S V g"),
             Capture::Nothing
         );
+        let wget = Capture::of_line(b" CDX a b a m s k r M V g u");
+        assert!(matches!(wget, Capture::Order(reason) if reason.contains("a b a m s k r M V g u")));
     }
 
     #[test]
