@@ -65,7 +65,7 @@ impl<'a> Capture<'a> {
             return Capture::Bad(match &hash[..] {
                 b"" | b"-" => "it has no digest".to_owned(),
                 _ => format!(
-                    "its digest is invalid, it needs 16 to 256 printable ASCII characters: {}",
+                    "its digest is invalid, it needs 16 to 256 bytes and no control characters: {}",
                     hash.escape_ascii()
                 ),
             });
@@ -112,9 +112,9 @@ fn is_http(url: &[u8]) -> bool {
     begins(b"http://") || begins(b"https://")
 }
 
-/// What the server takes for a hash; a single one that it refuses would keep its whole batch out.
-fn is_hash(digest: &[u8]) -> bool {
-    (16..=256).contains(&digest.len()) && digest.iter().all(u8::is_ascii_graphic)
+/// Returns whether the server takes a digest for a hash; a single one that it refuses would keep its whole batch out.
+pub fn is_hash(digest: &[u8]) -> bool {
+    (16..=256).contains(&digest.len()) && !digest.iter().any(u8::is_ascii_control)
 }
 
 fn is_date(date: &[u8]) -> bool {

@@ -15,6 +15,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crawlspace_archive::capture::is_hash;
 use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_client::dedupe::{self, Added, Index, Original, Revisited, Sequence};
 use crawlspace_warc::digest::{Algorithm, Digest, Digester, is_of_nothing, of};
@@ -153,7 +154,7 @@ impl Pass<'_> {
                 RecordType::Revisit => self.tally.revisits += 1,
                 _ => continue,
             }
-            let usable = header.payload_digest().is_some_and(is_hash)
+            let usable = header.payload_digest().is_some_and(is_usable)
                 && header.target_uri().is_some_and(|uri| !uri.is_empty());
             match timestamp(&header) {
                 Some(date) if usable => self.batch.push(Capture {
@@ -243,10 +244,9 @@ fn made_id(path: &Path, header: &Header) -> Vec<u8> {
     of(Algorithm::Sha1, &whole).text().into_bytes()
 }
 
-/// What the index takes for a hash; one that it refuses would keep its whole batch out.
-fn is_hash(digest: &[u8]) -> bool {
-    let is_text = (16..=256).contains(&digest.len()) && !digest.iter().any(u8::is_ascii_control);
-    is_text && !is_of_nothing(digest)
+/// Returns whether a digest tells what the payload is, in a form that the index takes.
+fn is_usable(digest: &[u8]) -> bool {
+    is_hash(digest) && !is_of_nothing(digest)
 }
 
 /// Returns the date of a record in UTC: 14 digits, or 17 where it has parts of a second.
