@@ -90,10 +90,14 @@ demo: ## Crawl a small site twice with wget and see what the second crawl saves;
 test: test-unit test-live demo ## Run every test: unit, property, live server, client, documentation (REDIS_SERVER=, SEED=)
 	@echo "make test: everything passed"
 
-# The rules alone: no libclang, no server, about ten seconds.
+# What reads records, for tests that damage them: 100 000 files, or so many as CRAWLSPACE_DAMAGES says.
+DAMAGE := --package crawlspace-warc --package crawlspace-serve --lib -- damage
+
+# The rules alone, and damaged records: no libclang, no server, about twenty seconds.
 test-unit:
 	@scripts/need cc python3
 	@scripts/tests $(RULES)
+	@scripts/tests $(DAMAGE)
 	@$(CARGO) test --doc $(RULES)
 
 # Imports that may leave another index where it is packed. (The others are about files, memory, the terminal.)
@@ -202,6 +206,7 @@ FUZZ_TARGETS := 15
 fuzz: ## Change files, requests and answers of other servers until something breaks, and try the rules with fresh cases (TIME=60 seconds in all, SEED=, INPUT= for one again)
 	@scripts/need cc python3
 	@$(if $(INPUT),:,CRAWLSPACE_PURGE_HISTORIES=4000 PROPTEST_CASES=2000 scripts/tests $(RULES))
+	@$(if $(INPUT),:,CRAWLSPACE_DAMAGES=500000 scripts/tests $(DAMAGE))
 	@seconds=$$(awk 'BEGIN { print $(or $(TIME),60) / $(FUZZ_TARGETS) }'); \
 	TIME=$$seconds INPUT='$(abspath $(INPUT))' CORPUS='$(CORPUS)' $(CARGO) test --package crawlspace-serve --test serve -- --nocapture fuzz::
 

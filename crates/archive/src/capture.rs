@@ -37,6 +37,9 @@ pub enum Capture<'a> {
     Nothing,
     /// A line that cannot be used, and why.
     Bad(String),
+    /// A header of columns in an order that is not read, and what to do. The lines below it are other captures than they
+    /// seem.
+    Order(String),
 }
 
 impl<'a> Capture<'a> {
@@ -45,6 +48,7 @@ impl<'a> Capture<'a> {
         match Line::read(raw, Format::Auto) {
             Ok(Read::Capture(line)) => Capture::of(&line),
             Ok(Read::Skipped) => Capture::Nothing,
+            Err(reason) if reason.is_order() => Capture::Order(reason.to_string()),
             Err(reason) => Capture::Bad(reason.to_string()),
         }
     }
@@ -61,7 +65,7 @@ impl<'a> Capture<'a> {
             return Capture::Bad(match &hash[..] {
                 b"" | b"-" => "it has no digest".to_owned(),
                 _ => format!(
-                    "its digest is invalid, it needs 16 to 256 printable ASCII characters: {}",
+                    "its digest is invalid, it needs 16 to 256 bytes and no control characters: {}",
                     hash.escape_ascii()
                 ),
             });
@@ -108,9 +112,9 @@ fn is_http(url: &[u8]) -> bool {
     begins(b"http://") || begins(b"https://")
 }
 
-/// What the server takes for a hash; a single one that it refuses would keep its whole batch out.
-fn is_hash(digest: &[u8]) -> bool {
-    (16..=256).contains(&digest.len()) && digest.iter().all(u8::is_ascii_graphic)
+/// Returns whether the server takes a digest for a hash; a single one that it refuses would keep its whole batch out.
+pub fn is_hash(digest: &[u8]) -> bool {
+    (16..=256).contains(&digest.len()) && !digest.iter().any(u8::is_ascii_control)
 }
 
 fn is_date(date: &[u8]) -> bool {
@@ -173,6 +177,8 @@ mod tests {
             Capture::of_line(b" CDX N b a m s k r M S V g"),
             Capture::Nothing
         );
+        let wget = Capture::of_line(b" CDX a b a m s k r M V g u");
+        assert!(matches!(wget, Capture::Order(reason) if reason.contains("a b a m s k r M V g u")));
     }
 
     #[test]

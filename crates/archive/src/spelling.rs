@@ -525,6 +525,8 @@ fn is_peculiar(rest: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use redis_tests::Rng;
+
     use super::*;
 
     /// URLs, with the keys that warcio for JavaScript 2.4.11 and the Python package surt 0.3.1 wrote for them.
@@ -559,21 +561,15 @@ mod tests {
         let queries = "? ? & & a=1 b = id= id2= sid=";
         let all = [hosts, paths, queries].join(" ");
         let parts: Vec<&str> = all.split(' ').collect();
-        let mut state = 1_u64;
-        let mut next = |below: usize| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (state >> 33) as usize % below
-        };
+        let mut rng = Rng::new("keys_of_plain_urls_are_those_of_any_url");
         let mut plain = 0;
         for n in 0..60_000 {
             let mut url = String::new();
             if n % 2 == 0 {
                 url.push_str("http://example.com/");
             }
-            for _ in 0..1 + next(7) {
-                url.push_str(parts[next(parts.len())]);
+            for _ in 0..1 + rng.below(7) {
+                url.push_str(rng.pick::<&str>(&parts));
             }
             if let Ok(own) = urlkey(&url)
                 && let Some(other) = others_of_plain(&url, &own)

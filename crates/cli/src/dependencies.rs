@@ -79,6 +79,10 @@ pub fn of_package(index: &Index, crawl: &[u8], wacz: &Wacz) -> Result<Dependenci
         while let Some(line) = lines.next()? {
             match Capture::of_line(line) {
                 Capture::Revisit { hash, .. } => batch.push(hash.into_owned()),
+                Capture::Order(reason) => {
+                    search.unknown(format!("{}: {reason}", lines.member()));
+                    break;
+                }
                 // Of other lines nothing depends.
                 Capture::Bad(reason) if is_of_a_revisit(line) => {
                     let line = format!("{}, line {}: {reason}", lines.member(), lines.number());

@@ -15,9 +15,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crawlspace_archive::capture::is_hash;
+use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_client::dedupe::{self, Added, Index, Original, Revisited, Sequence};
 use crawlspace_warc::digest::{Algorithm, Digest, Digester, is_of_nothing, of};
-use crawlspace_warc::{self as warc, Header, Reader, RecordType, Revisit};
+use crawlspace_warc::http::is_response;
+use crawlspace_warc::{self as warc, Date, Header, Reader, RecordType, Revisit};
 
 /// Records in a batch. Part of what makes a second run find the same batches: a different number makes
 /// old files count again.
@@ -134,7 +137,9 @@ impl Pass<'_> {
                 Vec::new()
             };
             let made = match kind {
-                RecordType::Response if record.is_arc() => Some(payload_digest(&mut record)?),
+                RecordType::Response if record.is_arc() => {
+                    Some(payload_digest(&mut record, &http_head)?)
+                }
                 _ => None,
             };
             let (mut header, extent) = record.into_header()?;
@@ -149,9 +154,9 @@ impl Pass<'_> {
                 RecordType::Revisit => self.tally.revisits += 1,
                 _ => continue,
             }
-            let usable = header.payload_digest().is_some_and(is_hash)
+            let usable = header.payload_digest().is_some_and(is_usable)
                 && header.target_uri().is_some_and(|uri| !uri.is_empty());
-            match header.timestamp() {
+            match timestamp(&header) {
                 Some(date) if usable => self.batch.push(Capture {
                     digest: normal(header.payload_digest().unwrap_or_default()),
                     header,
@@ -239,10 +244,25 @@ fn made_id(path: &Path, header: &Header) -> Vec<u8> {
     of(Algorithm::Sha1, &whole).text().into_bytes()
 }
 
-/// What the index takes for a hash; one that it refuses would keep its whole batch out.
-fn is_hash(digest: &[u8]) -> bool {
-    let is_text = (16..=256).contains(&digest.len()) && !digest.iter().any(u8::is_ascii_control);
-    is_text && !is_of_nothing(digest)
+/// Returns whether a digest tells what the payload is, in a form that the index takes.
+fn is_usable(digest: &[u8]) -> bool {
+    is_hash(digest) && !is_of_nothing(digest)
+}
+
+/// Returns the date of a record in UTC: 14 digits, or 17 where it has parts of a second.
+fn timestamp(header: &Header) -> Option<Vec<u8>> {
+    header.timestamp().or_else(|| {
+        let date = header.date()?;
+        let mut digits = Timestamp::from_iso(date)?.to_string().into_bytes();
+        // Those are the same in all zones.
+        digits.extend(
+            Date::parse(date)?
+                .timestamp()
+                .into_iter()
+                .skip(digits.len()),
+        );
+        Some(digits)
+    })
 }
 
 /// Returns a digest in the form in which all its spellings are equal.
@@ -250,9 +270,16 @@ fn normal(digest: &[u8]) -> Vec<u8> {
     Digest::parse(digest).map_or_else(|| digest.to_vec(), |digest| digest.text().into_bytes())
 }
 
-/// Returns the digest of the rest of a record, of which no digest is stated.
-fn payload_digest<R: Read>(record: &mut warc::Record<'_, R>) -> Result<Digest, warc::Error> {
+/// Returns the digest of the payload of a record that states none, of which this was read. Without the header of HTTP, all
+/// of the block is payload.
+fn payload_digest<R: Read>(
+    record: &mut warc::Record<'_, R>,
+    read: &[u8],
+) -> Result<Digest, warc::Error> {
     let mut digester = Digester::new(Algorithm::Sha1);
+    if !is_response(read) {
+        digester.update(read);
+    }
     record.for_each_piece(|piece| digester.update(piece))?;
     Ok(digester.finish())
 }

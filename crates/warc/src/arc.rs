@@ -50,6 +50,7 @@ impl Line<'_> {
         }
         let columns = columns(line, SECOND)
             .or_else(|| columns(line, FIRST))
+            .or_else(|| spaced_columns(line))
             .ok_or("its columns are invalid: version 1 has 5, version 2 has 10")?;
         let [uri, address, date, media_type, .., length] = columns.as_slice() else {
             return Err("its columns are invalid: version 1 has 5, version 2 has 10");
@@ -112,13 +113,31 @@ impl Line<'_> {
     }
 }
 
-/// A URL may hold spaces, which the others may not.
+/// The columns of a line. A URL may hold spaces, and so may the media type of version 1.
 fn columns(line: &[u8], number: usize) -> Option<Vec<&[u8]>> {
     let mut columns: Vec<&[u8]> = line.rsplitn(number, |&byte| byte == b' ').collect();
     columns.reverse();
     let is_date =
         |text: &&[u8]| (4..=14).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
     (columns.len() == number && columns.get(2).is_some_and(is_date)).then_some(columns)
+}
+
+/// The columns of a line of version 1 whose media type holds spaces, as some servers send it: after the address, which
+/// tells where they are.
+fn spaced_columns(line: &[u8]) -> Option<Vec<&[u8]>> {
+    let (rest, length) = line.split_at(memchr::memrchr(b' ', line)?);
+    let mut ends = memchr::memrchr_iter(b' ', rest);
+    ends.find_map(|end| {
+        let media_type = rest.get(end + 1..)?;
+        let mut columns = columns(rest.get(..end)?, 3)?;
+        let is_address = |text: &[u8]| {
+            std::str::from_utf8(text).is_ok_and(|text| text.parse::<IpAddr>().is_ok())
+        };
+        is_address(columns.get(1)?).then(|| {
+            columns.extend([media_type, &length[1..]]);
+            columns
+        })
+    })
 }
 
 /// `20130522091849` as `2013-05-22T09:18:49Z`, and the earliest moment of a date with fewer digits.
@@ -165,6 +184,20 @@ mod tests {
             line.likely_header().date(),
             Some(&b"1997-01-01T00:00:00Z"[..])
         );
+    }
+
+    #[test]
+    fn spaces_in_a_media_type_are_a_part_of_it() {
+        for (media_type, uri) in [
+            ("text/html, application/x-javascript", "http://a.example/"),
+            ("text/html; charset=UTF-8", "http://a.example/b c"),
+        ] {
+            let line = format!("{uri} 2001:db8::1 20120516020333 {media_type} 721\n");
+            let line = Line::parse(line.as_bytes()).unwrap();
+            assert_eq!(line.media_type, media_type.as_bytes());
+            assert_eq!(line.uri, uri.replace(' ', "%20").as_bytes());
+            assert_eq!((line.date, line.length), (&b"20120516020333"[..], 721));
+        }
     }
 
     #[test]

@@ -44,6 +44,14 @@ pub enum Piece {
 }
 
 impl Chunked {
+    /// Makes a decoder of chunks that may be written with less care: lines may end with a bare LF.
+    pub fn lenient() -> Chunked {
+        Chunked {
+            bare_line_feeds: true,
+            ..Chunked::default()
+        }
+    }
+
     /// Takes the next piece off the input.
     ///
     /// # Errors
@@ -127,10 +135,7 @@ impl Chunked {
 /// The body that is in chunks here, which may be written with less care; `None` when they are invalid, or break off
 /// before the last one.
 pub fn unchunked(chunks: &[u8]) -> Option<Vec<u8>> {
-    let mut chunked = Chunked {
-        bare_line_feeds: true,
-        ..Chunked::default()
-    };
+    let mut chunked = Chunked::lenient();
     let mut input = BytesMut::from(chunks);
     let mut plain = Vec::with_capacity(chunks.len());
     loop {

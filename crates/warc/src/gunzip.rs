@@ -8,12 +8,17 @@ use super::Problem;
 pub(crate) const MAGIC: u8 = 0x1f;
 /// A window of 32 KiB, the largest there is.
 const WINDOW: u8 = 15;
+/// Number of packed bytes of which nothing may come out. More are no header of a member, but damage that would be read
+/// for ever.
+const MAX_SILENT: usize = 256 * 1024;
 
 /// Unpacks one member after the other. Each member's checksum is verified where it ends.
 #[derive(Debug, Default)]
 pub struct Gunzip {
     /// The member that is open.
     inflate: Option<Box<Decompress>>,
+    /// Number of bytes that were used since the last one came out.
+    silent: usize,
     /// What is wrong behind the bytes that came out.
     damage: Option<String>,
 }
@@ -47,8 +52,15 @@ impl Gunzip {
             written: count(inflate.total_out(), written),
             is_end: matches!(status, Ok(Status::StreamEnd)),
         };
+        self.silent = match step.written {
+            0 => self.silent + step.read,
+            _ => 0,
+        };
         match status {
-            Ok(Status::StreamEnd) => self.inflate = None,
+            Ok(Status::StreamEnd) => (self.inflate, self.silent) = (None, 0),
+            Ok(_) if self.silent > MAX_SILENT => {
+                self.damage = Some(format!("nothing comes out of {MAX_SILENT} bytes"));
+            }
             Ok(_) if step.read == 0 && step.written == 0 => {
                 self.damage = Some("it does not go on".to_owned());
             }
@@ -91,5 +103,24 @@ impl Gunzip {
     /// Whether a member is open: input must not end there.
     pub fn is_open(&self) -> bool {
         self.inflate.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_without_end_is_damage() {
+        let mut gunzip = Gunzip::default();
+        // A name follows, and a name ends with a zero.
+        let header = [MAGIC, 0x8b, 8, 8, 0, 0, 0, 0, 0, 0];
+        let mut into = [0; 16];
+        assert_eq!(gunzip.step(&header, &mut into).unwrap().written, 0);
+        let name = [b'x'; 1024];
+        let mut steps = 0..=MAX_SILENT / name.len();
+        let failed = steps.find_map(|_| gunzip.step(&name, &mut into).err());
+        assert!(matches!(failed, Some(Problem::Gzip(_))));
+        assert!(gunzip.check().is_err());
     }
 }

@@ -10,6 +10,37 @@ use super::decimal;
 /// Maximum size of a header that is looked for, in bytes.
 pub const MAX_HEAD: usize = 256 * 1024;
 
+/// What responses begin with: those of HTTP/1, those of NCSA httpd up to 1.5, and those of SHOUTcast.
+const BEGINNINGS: [&[u8]; 3] = [b"HTTP/", b"HTTP ", b"ICY "];
+
+/// Returns whether a block begins with the status line of a response. One of HTTP/0.9 has none.
+pub fn is_response(block: &[u8]) -> bool {
+    BEGINNINGS.iter().any(|beginning| {
+        let rest = block.strip_prefix(*beginning);
+        // Without a version, only the status tells it from text.
+        rest.is_some_and(|rest| beginning.ends_with(b"/") || is_status(rest))
+    })
+}
+
+/// Returns whether a block that begins with these bytes, of which there may be few, may be a response.
+pub fn may_be_response(bytes: &[u8]) -> bool {
+    let longest = BEGINNINGS.map(<[u8]>::len).into_iter().max().unwrap_or(0) + STATUS;
+    is_response(bytes)
+        || bytes.len() < longest
+            && BEGINNINGS
+                .iter()
+                .any(|beginning| bytes.iter().zip(*beginning).all(|(a, b)| a == b))
+}
+
+/// Returns whether text begins with the three digits of a status, and no more of them.
+fn is_status(text: &[u8]) -> bool {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    digits == 3 && matches!(text.get(3), None | Some(b' ' | b'\r' | b'\n'))
+}
+
+/// Number of bytes of a status, and of what follows it.
+const STATUS: usize = 4;
+
 /// The header of a message: its bytes, and where its fields are in them.
 ///
 /// It is read as leniently as archives are read: lines may end with a bare LF, a value may go on in the next line, and
@@ -194,7 +225,7 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
         let mut words = line
             .split(|&byte| byte == b' ')
             .filter(|word| !word.is_empty());
-        let status = words.nth(1).filter(|_| line.starts_with(b"HTTP/"))?;
+        let status = words.nth(1).filter(|_| is_response(line))?;
         std::str::from_utf8(status).ok()?.parse().ok()
     }
 
@@ -251,10 +282,10 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
         Ok(length)
     }
 
-    /// Whether the body that was recorded with it may be in chunks.
+    /// Whether the body that was recorded with it may be in chunks: they are the last coding (RFC 9112, section 6.3).
     pub fn is_chunked(&self) -> bool {
-        self.get("Transfer-Encoding")
-            .is_some_and(|value| value.to_ascii_lowercase().ends_with(b"chunked"))
+        let last = self.list("Transfer-Encoding").last();
+        last.is_some_and(|coding| coding.to_ascii_lowercase().ends_with(b"chunked"))
     }
 }
 

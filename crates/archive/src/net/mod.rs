@@ -38,7 +38,7 @@ pub mod file;
 mod guard;
 mod names;
 mod pool;
-pub(crate) mod range;
+pub mod range;
 mod redirect;
 pub(crate) mod s3;
 mod unpack;

@@ -6,11 +6,13 @@ use url::Url;
 
 /// Which part of a file an answer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub(crate) from: u64,
+pub struct Part {
+    /// The first byte of it.
+    pub from: u64,
     /// The last byte of it.
-    pub(crate) last: u64,
-    pub(crate) total: Option<u64>,
+    pub last: u64,
+    /// The size of the file in bytes, where it is known.
+    pub total: Option<u64>,
 }
 
 /// Header fields that tell one version of a file from another (RFC 9110, section 8.8).
@@ -21,13 +23,13 @@ pub(crate) struct Validators {
 }
 
 impl Part {
-    /// Reads `bytes 0-3/1234`, where the total may be `*`.
-    pub(crate) fn parse(range: &str) -> Option<Part> {
-        let (unit, range) = range.split_once(' ')?;
+    /// Parses the field `Content-Range`: `bytes 0-3/1234`, where the total may be `*`.
+    pub fn parse(field: &str) -> Option<Part> {
+        let (unit, range) = field.split_once(' ')?;
         let (range, total) = range.split_once('/')?;
         let (from, last) = range.split_once('-')?;
-        let (from, last) = (number(from)?, number(last)?);
-        let total = match total {
+        let (from, last) = (number(from.trim())?, number(last.trim())?);
+        let total = match total.trim() {
             "*" => None,
             total => Some(number(total)?),
         };
@@ -35,6 +37,11 @@ impl Part {
             && from <= last
             && total.is_none_or(|total| last < total);
         is_sound.then_some(Part { from, last, total })
+    }
+
+    /// Returns whether it is the whole file.
+    pub fn is_whole(self) -> bool {
+        self.from == 0 && self.total == Some(self.last + 1)
     }
 }
 
@@ -100,6 +107,11 @@ mod tests {
         assert_eq!(Part::parse("bytes 0-3/10"), part(0, 3, Some(10)));
         assert_eq!(Part::parse("bytes 9-9/10"), part(9, 9, Some(10)));
         assert_eq!(Part::parse("bytes 7-8/*"), part(7, 8, None));
+        assert_eq!(Part::parse("Bytes 7 - 8 / 10"), part(7, 8, Some(10)));
+        assert!(part(0, 9, Some(10)).is_some_and(Part::is_whole));
+        for piece in [part(0, 8, Some(10)), part(1, 9, Some(10)), part(0, 9, None)] {
+            assert!(!piece.is_some_and(Part::is_whole));
+        }
         for wrong in [
             "",
             "bytes",

@@ -89,21 +89,26 @@ impl Job<'_> {
             }
         }
         let mut text = Text::new(self.work.import.jobs);
-        let (mut lines, mut read, mut last) = (0, 0, None);
+        let (mut lines, mut read, mut last, mut order) = (0, 0, None, None);
         for_each_line(wacz, |line| {
             if lines % 10_000 == 0 {
                 self.check()?;
             }
             lines += 1;
             text.push(line);
-            if lines <= LOOKED_AT {
+            // Headers begin with a blank.
+            if lines <= LOOKED_AT || line.first() == Some(&b' ') {
                 match Capture::of_line(line) {
+                    Capture::Order(reason) => order = Some(reason),
                     Capture::Bad(reason) => last = Some(reason),
                     _ => read += 1,
                 }
             }
             Ok::<(), Failure>(())
         })?;
+        if let Some(reason) = order {
+            return refuse(format!("its index cannot be read: {reason}"));
+        }
         match last {
             Some(reason) if read == 0 => {
                 refuse(format!("no line of its index can be read: {reason}"))
@@ -206,7 +211,7 @@ impl Job<'_> {
                 Capture::Revisit { .. } => self.report.revisits += 1,
                 Capture::Other => self.report.other += 1,
                 Capture::Nothing => {}
-                Capture::Bad(reason) => {
+                Capture::Bad(reason) | Capture::Order(reason) => {
                     self.report.bad_lines += 1;
                     let name = &self.package.name;
                     self.report

@@ -57,7 +57,9 @@ impl<'a> Row<'a> {
                     file,
                 },
             },
-            Capture::Revisit { .. } | Capture::Other | Capture::Nothing => Row::Other,
+            Capture::Revisit { .. } | Capture::Other | Capture::Nothing | Capture::Order(_) => {
+                Row::Other
+            }
             Capture::Bad(reason) => Row::Bad(reason),
         }
     }

@@ -1,5 +1,7 @@
 //! Parts of a resource: what a client asks for, and what a capture has (RFC 9110, section 14).
 
+/// The part of a resource that is in a capture.
+pub(crate) use crawlspace_archive::net::range::Part as Piece;
 use crawlspace_warc::http::Head;
 use crawlspace_warc::{decimal, end_of_header};
 
@@ -10,17 +12,6 @@ pub(crate) enum ByteRange {
     From(u64, Option<u64>),
     /// The last bytes.
     Last(u64),
-}
-
-/// The part of a resource that is in a capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    /// Its first byte.
-    pub first: u64,
-    /// Its last byte.
-    pub last: u64,
-    /// The size of the resource in bytes, where it is known.
-    pub total: Option<u64>,
 }
 
 impl ByteRange {
@@ -62,7 +53,7 @@ impl ByteRange {
             (ByteRange::From(first, last), None) => (first, last.unwrap_or(u64::MAX)),
             (ByteRange::Last(_), None) => return None,
         };
-        (piece.first..=piece.last)
+        (piece.from..=piece.last)
             .contains(&first)
             .then(|| (first, last.min(piece.last)))
     }
@@ -70,37 +61,17 @@ impl ByteRange {
     /// Returns whether a record has the first byte of it, as far as its header says.
     pub(super) fn is_begun_by(self, record: &[u8]) -> bool {
         let block = end_of_header(record).and_then(|end| record.get(end..));
-        let piece = Piece::of(&Head::of(block.unwrap_or_default()));
+        let piece = piece_of(&Head::of(block.unwrap_or_default()));
         piece.is_none_or(|piece| self.of_piece(piece).is_some())
     }
 }
 
-impl Piece {
-    /// Returns the piece that an HTTP response has; `None` when it is no part.
-    pub(crate) fn of(head: &Head<(), &[u8]>) -> Option<Piece> {
-        if head.status() != Some(206) {
-            return None;
-        }
-        let text = head.get("Content-Range")?;
-        let (unit, rest) = text.split_at_checked(b"bytes ".len())?;
-        let slash = memchr::memchr(b'/', rest)?;
-        let (range, total) = (&rest[..slash], &rest[slash + 1..]);
-        let dash = memchr::memchr(b'-', range)?;
-        let piece = Piece {
-            first: decimal(range[..dash].trim_ascii())?,
-            last: decimal(range[dash + 1..].trim_ascii())?,
-            total: decimal(total.trim_ascii()),
-        };
-        let is_valid = unit.eq_ignore_ascii_case(b"bytes ")
-            && piece.first <= piece.last
-            && piece.total.is_none_or(|total| piece.last < total);
-        is_valid.then_some(piece)
+/// Returns the part that an HTTP response has; `None` when it is no part.
+pub(crate) fn piece_of(head: &Head<(), &[u8]>) -> Option<Piece> {
+    if head.status() != Some(206) {
+        return None;
     }
-
-    /// Returns whether it is the whole resource.
-    pub(crate) fn is_whole(self) -> bool {
-        self.first == 0 && self.total == Some(self.last + 1)
-    }
+    Piece::parse(std::str::from_utf8(head.get("Content-Range")?).ok()?)
 }
 
 #[cfg(test)]
@@ -139,7 +110,7 @@ mod tests {
     fn a_piece_is_what_its_header_says() {
         let piece = |range: &str| {
             let head = format!("HTTP/1.1 206 Partial Content\r\nContent-Range: {range}\r\n\r\n");
-            Piece::of(&Head::of(head.as_bytes()))
+            piece_of(&Head::of(head.as_bytes()))
         };
         let half = piece("bytes 500-999/2000").unwrap();
         assert!(!half.is_whole() && piece("bytes 0-9/10").unwrap().is_whole());

@@ -121,6 +121,11 @@ impl Capture {
                 String::from_utf8_lossy(kind)
             ));
         }
+        if header.get("WARC-Segment-Number").is_some() {
+            // Its block would pass for all of the capture.
+            let what = "it is one segment of a record, and segments are not put together";
+            return Err(LoadError::Record(what.to_owned()));
+        }
         let uri = header.uri().unwrap_or_default();
         let same = uri == self.url
             || match surt::urlkey(&uri) {

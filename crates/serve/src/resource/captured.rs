@@ -9,11 +9,25 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use super::record::{LoadError, Record};
 use super::stored::header::{self, Fields};
 use crawlspace_warc::chunked::{Chunked, Piece};
-use crawlspace_warc::http::{Head, MAX_HEAD, end_of_head, interim_heads};
+use crawlspace_warc::http::{
+    Head, MAX_HEAD, end_of_head, interim_heads, is_response, may_be_response,
+};
 use crawlspace_warc::{END, end_of_header};
 
 /// Number of bytes of a payload that are read first: enough to recognize its coding.
 const LOOK: usize = 1024;
+/// Content codings that a payload shows.
+const KNOWN_CODINGS: [&[u8]; 5] = [b"gzip", b"x-gzip", b"zstd", b"deflate", b"br"];
+/// Further content codings that are registered. What else servers send (`none`, `UTF-8`) is no coding.
+const OTHER_CODINGS: [&[u8]; 7] = [
+    b"compress",
+    b"x-compress",
+    b"dcb",
+    b"dcz",
+    b"exi",
+    b"aes128gcm",
+    b"pack200-gzip",
+];
 /// Number of unpacked bytes that show that a payload is packed.
 const MAX_UNPACKED: usize = 64 * 1024;
 
@@ -56,8 +70,7 @@ impl Captured {
                 break;
             };
             begin.extend_from_slice(&piece);
-            let may_be_http = begin.iter().zip(b"HTTP/").all(|(a, b)| a == b);
-            if !is_http || !may_be_http {
+            if !is_http || !may_be_response(&begin) {
                 if begin.len() >= LOOK {
                     break;
                 }
@@ -68,7 +81,7 @@ impl Captured {
             left -= interim as u64;
             at = end_of_head(&begin);
         }
-        let is_http = is_http && begin.starts_with(b"HTTP/");
+        let is_http = is_http && is_response(&begin);
         let begin = begin.freeze();
         let head = match (is_http, at) {
             (false, _) => None,
@@ -89,10 +102,16 @@ impl Captured {
         })
     }
 
-    /// Whether the payload is in chunks. Many programs that write records undo them, and leave the header.
-    pub(crate) fn is_chunked(&self) -> bool {
+    /// Returns what undoes the chunks that the payload is in, if it is. Many programs that write records undo them, and
+    /// leave the header.
+    pub(crate) fn chunks(&self) -> Option<Chunked> {
         let head = self.head.as_ref();
-        head.is_some_and(|head| Head::of(head).is_chunked()) && begins_with_chunk(&self.begin)
+        head.filter(|head| Head::of(head).is_chunked())?;
+        let is_whole = self.begin.len() as u64 == self.length;
+        if begins_with_chunks(&self.begin) {
+            return Some(Chunked::default());
+        }
+        begins_with_lenient_chunks(&self.begin, is_whole).then(Chunked::lenient)
     }
 
     /// Returns whether the payload is in that content coding, or in the last one of a list, as far as its first bytes say so.
@@ -100,13 +119,14 @@ impl Captured {
         let last = coding.rsplit(|byte| *byte == b',').next();
         let coding = last.unwrap_or_default().trim_ascii().to_ascii_lowercase();
         let mut input = BytesMut::from(&self.begin[..]);
-        let chunk = match Chunked::default().next(&mut input) {
-            Ok(Piece::Data(chunk)) if self.is_chunked() => Some(chunk),
+        let chunk = match self.chunks().map(|mut chunks| chunks.next(&mut input)) {
+            Some(Ok(Piece::Data(chunk))) => Some(chunk),
             _ => None,
         };
         let is_whole = chunk.is_none() && self.begin.len() as u64 == self.length;
         let bytes = chunk.as_deref().unwrap_or(&self.begin);
-        bytes.is_empty()
+        let is_known = |name: &[u8]| KNOWN_CODINGS.contains(&name) || OTHER_CODINGS.contains(&name);
+        bytes.is_empty() && is_known(&coding)
             || match &coding[..] {
                 b"gzip" | b"x-gzip" => bytes.starts_with(b"\x1f\x8b"),
                 b"zstd" => bytes.starts_with(b"\x28\xb5\x2f\xfd"),
@@ -119,7 +139,7 @@ impl Captured {
                     brotli_decompressor::Decompressor::new(bytes, LOOK),
                     is_whole,
                 ),
-                _ => true,
+                name => OTHER_CODINGS.contains(&name),
             }
     }
 }
@@ -157,15 +177,34 @@ fn first(head: Bytes, rest: Pieces, length: u64) -> Pieces {
     pieces.fuse().boxed()
 }
 
-/// Whether these bytes begin with the size of a chunk.
-fn begins_with_chunk(bytes: &[u8]) -> bool {
-    let mut input = BytesMut::from(bytes);
-    Chunked::default().next(&mut input).is_ok() && memchr::memchr(b'\n', bytes).is_some()
+/// Returns whether bytes begin with chunks, and nothing in them contradicts that.
+fn begins_with_chunks(bytes: &[u8]) -> bool {
+    read_chunks(Chunked::default(), bytes).is_some() && memchr::memchr(b'\n', bytes).is_some()
+}
+
+/// Returns the same of chunks whose lines may end with a bare LF. Text may begin with a line that is a number, so the last
+/// chunk must be there if `is_whole`, and more than one otherwise.
+fn begins_with_lenient_chunks(bytes: &[u8], is_whole: bool) -> bool {
+    let read = read_chunks(Chunked::lenient(), bytes);
+    read.is_some_and(|(pieces, is_end)| is_end || !is_whole && pieces > 1)
+}
+
+/// The number of chunks that bytes are, the last of which may break off, and whether all are there. `None` when they are
+/// none.
+fn read_chunks(mut chunks: Chunked, bytes: &[u8]) -> Option<(usize, bool)> {
+    let (mut input, mut pieces) = (BytesMut::from(bytes), 0);
+    loop {
+        match chunks.next(&mut input).ok()? {
+            Piece::Data(_) => pieces += 1,
+            Piece::End => return Some((pieces, true)),
+            Piece::More => return Some((pieces, false)),
+        }
+    }
 }
 
 /// A payload without its chunks. What is wrong in them ends it.
-pub(crate) fn unchunked(payload: Pieces) -> Pieces {
-    let state = (payload, Chunked::default(), BytesMut::new());
+pub(crate) fn unchunked(payload: Pieces, chunks: Chunked) -> Pieces {
+    let state = (payload, chunks, BytesMut::new());
     let plain = stream::unfold(Some(state), |state| async {
         let (mut payload, mut chunked, mut input) = state?;
         loop {
@@ -205,6 +244,30 @@ mod tests {
     }
 
     #[test]
+    fn chunks_are_told_from_text_that_begins_with_a_number() {
+        let long = "x".repeat(LOOK);
+        for (payload, are_chunks) in [
+            ("4\r\npage\r\n0\r\n\r\n", true),
+            ("4\r\npa", true),
+            ("0\r\n\r\n", true),
+            ("4\npage\n0\n\n", true),
+            (&format!("4\npage\n1000\n{long}"), true),
+            (&format!("1000\r\n{long}"), true),
+            (&format!("1000\n{long}"), false),
+            ("4\npa", false),
+            ("4\n2 is no size\n", false),
+            ("4\r\n2 is no size\r\n", false),
+            ("page", false),
+            ("", false),
+        ] {
+            let mut captured = captured("gzip", payload.as_bytes());
+            assert!(captured.chunks().is_none());
+            captured.head = Some("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".into());
+            assert_eq!(captured.chunks().is_some(), are_chunks, "{payload}");
+        }
+    }
+
+    #[test]
     fn a_coding_that_the_payload_does_not_have_is_recognized() {
         let page = b"<!DOCTYPE html><title>a page</title><p>hello, hello, hello".repeat(100);
         let level = flate2::Compression::default();
@@ -222,7 +285,7 @@ mod tests {
             ("zstd", b"\x28\xb5\x2f\xfd\x04".to_vec()),
             // "hello" in one uncompressed block (RFC 7932, section 9.2).
             ("br", b"\x0b\x02\x80hello\x03".to_vec()),
-            ("unknown", b"hello".to_vec()),
+            ("dcz", b"hello".to_vec()),
         ];
         for (coding, payload) in packed {
             assert!(
@@ -230,7 +293,9 @@ mod tests {
                 "{coding}"
             );
         }
-        for coding in ["gzip", "deflate", "br", "zstd", "gzip, br"] {
+        for coding in [
+            "gzip", "deflate", "br", "zstd", "gzip, br", "none", "UTF-8", "identity", "",
+        ] {
             for payload in [&page[..], b"hello", b"{}", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"] {
                 assert!(
                     !captured(coding, payload).is_packed(coding.as_bytes()),

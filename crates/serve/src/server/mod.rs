@@ -29,7 +29,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::hash::BuildHasher;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -46,7 +46,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tracing::Instrument;
@@ -112,6 +112,19 @@ impl Default for Options {
     }
 }
 
+/// Returns the connection that was accepted. `None`, after a moment, when there is none: the process is out of descriptors,
+/// or the client went away meanwhile. Neither ends a server.
+async fn stream_of(accepted: io::Result<(TcpStream, SocketAddr)>) -> Option<TcpStream> {
+    match accepted {
+        Ok((stream, _)) => Some(stream),
+        Err(error) => {
+            tracing::warn!(%error, "a connection could not be accepted");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            None
+        }
+    }
+}
+
 /// Answers requests until `stop` is ready, and then those that are under way, for some seconds. A request is answered
 /// from the federation that is current when its head has come.
 ///
@@ -144,14 +157,8 @@ pub async fn serve(
             accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => continue,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            // Out of descriptors, or the client went away meanwhile: neither ends the server.
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                continue;
-            }
+        let Some(stream) = stream_of(accepted).await else {
+            continue;
         };
         let _ = stream.set_nodelay(true);
         let (current, options) = (Arc::clone(&current), Arc::clone(&options));

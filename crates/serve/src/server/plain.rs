@@ -22,6 +22,7 @@ use super::body::Body;
 use super::host::Accepted;
 use super::reply::{message, page};
 use super::stall::StallTimeout;
+use super::stream_of;
 use crate::host::Host;
 
 /// What connections may take.
@@ -103,14 +104,8 @@ async fn serve<M, F>(
             }
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            // Out of descriptors, or the client went away meanwhile.
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                continue;
-            }
+        let Some(stream) = stream_of(accepted).await else {
+            continue;
         };
         if open.len() >= limits.connections {
             let waits = |connection: &Connection| !connection.is_working.load(Ordering::Relaxed);

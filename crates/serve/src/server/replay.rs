@@ -22,7 +22,7 @@ use super::body::{pieces, whole};
 use super::links::{BaseUrl, in_header, link, memento_link, quoted, timemap_link};
 use super::{Body, empty, message};
 use crate::gate::Released;
-use crate::resource::byte_range::{ByteRange, Piece};
+use crate::resource::byte_range::{ByteRange, Piece, piece_of};
 use crate::resource::captured::{Captured, Pieces, unchunked};
 use crate::resource::record::{LoadError, Record};
 use crawlspace_warc::http::{Head, MAX_HEAD};
@@ -104,10 +104,10 @@ pub(super) async fn response(
     own(SOURCE, &in_header(source));
     headers.insert(CONTENT_SECURITY_POLICY, SANDBOX);
     let mut reason = reason(&captured);
-    let mut response = match (status.as_u16(), captured.is_chunked()) {
+    let mut response = match (status.as_u16(), captured.chunks()) {
         (204 | 304, _) => empty(status),
-        (_, true) => Response::new(plain(unchunked(captured.payload)).await),
-        (_, false) => {
+        (_, Some(chunks)) => Response::new(plain(unchunked(captured.payload, chunks)).await),
+        (_, None) => {
             let part = Part::of(&captured, status, range);
             if part.status != status {
                 reason = None;
@@ -142,9 +142,9 @@ struct Part {
 impl Part {
     fn of(captured: &Captured, status: StatusCode, range: Option<ByteRange>) -> Part {
         let head = captured.head.as_deref().unwrap_or_default();
-        let piece = Piece::of(&Head::of(head));
+        let piece = piece_of(&Head::of(head));
         // That of a capture that was cut off is shorter than it says.
-        let piece = piece.filter(|piece| captured.length == piece.last - piece.first + 1);
+        let piece = piece.filter(|piece| captured.length == piece.last - piece.from + 1);
         let mut part = Part {
             status,
             bytes: None,
@@ -153,7 +153,7 @@ impl Part {
             has_ranges: true,
         };
         let whole = Piece {
-            first: 0,
+            from: 0,
             last: captured.length.saturating_sub(1),
             total: Some(captured.length),
         };
@@ -175,12 +175,12 @@ impl Part {
         match range.map(|range| range.of_piece(piece)) {
             None if piece.is_whole() || piece == whole => {}
             None => {
-                part.content_range = Some(format!("bytes {}-{}/{total}", piece.first, piece.last))
+                part.content_range = Some(format!("bytes {}-{}/{total}", piece.from, piece.last))
             }
             Some(Some((first, last))) => {
                 part.status = StatusCode::PARTIAL_CONTENT;
                 part.content_range = Some(format!("bytes {first}-{last}/{total}"));
-                part.bytes = Some(first - piece.first..last + 1 - piece.first);
+                part.bytes = Some(first - piece.from..last + 1 - piece.from);
                 part.length = last - first + 1;
             }
             Some(None) => {

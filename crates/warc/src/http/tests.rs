@@ -183,3 +183,57 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn responses_begin_with_a_status_line() {
+    for line in [
+        "HTTP/1.1 200 OK",
+        "HTTP/2 200",
+        "HTTP 200 Document follows",
+        "ICY 200 OK",
+        "HTTP 404\r\n",
+    ] {
+        assert!(is_response(line.as_bytes()), "{line}");
+        for end in 0..=line.len() {
+            assert!(may_be_response(&line.as_bytes()[..end]), "{line}: {end}");
+        }
+        let head = format!("{}\r\n\r\n", line.trim_end());
+        assert!(Head::of(head.as_bytes()).status().is_some(), "{line}");
+    }
+    for text in [
+        "HTTP is a protocol",
+        "HTTP 2000",
+        "ICY 20 OK",
+        "http/1.1 200 OK",
+        "<html>",
+    ] {
+        assert!(!is_response(text.as_bytes()), "{text}");
+        assert!(
+            !may_be_response(text.as_bytes()) || text.len() < 9,
+            "{text}"
+        );
+    }
+    assert!(!may_be_response(b"<"));
+}
+
+#[test]
+fn the_last_coding_of_several_tells_whether_a_body_is_in_chunks() {
+    for (fields, is_chunked) in [
+        ("Transfer-Encoding: chunked", true),
+        ("Transfer-Encoding: gzip, Chunked", true),
+        (
+            "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked",
+            true,
+        ),
+        ("Transfer-Encoding: identity", false),
+        ("Transfer-Encoding:", false),
+        ("A: chunked", false),
+    ] {
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
+        assert_eq!(
+            Head::of(head.as_bytes()).is_chunked(),
+            is_chunked,
+            "{fields}"
+        );
+    }
+}

@@ -21,7 +21,7 @@ fn plain() -> Shape {
 type Damage = (&'static str, Option<Vec<u8>>, &'static [&'static str]);
 
 /// What can happen to a file.
-fn damages(bytes: &[u8], rng: &mut Rng) -> [Damage; 14] {
+fn damages(bytes: &[u8], rng: &mut Rng) -> [Damage; 15] {
     let cut = rng.below(bytes.len() as u64) as usize;
     let index = |bytes: &[u8]| store(&[("indexes/index.cdx.gz", bytes)]);
     let gzipped = {
@@ -43,6 +43,14 @@ fn damages(bytes: &[u8], rng: &mut Rng) -> [Damage; 14] {
     let bomb = gzip(&vec![b'a'; 400 << 20]);
     let endless = gzip(&[&vec![b'a'; 3 << 20][..], b"\n"].concat());
     let words = b"no line of any index\n".repeat(300);
+    let mut of_wget = b" CDX a b a m s k r M V g u\n".to_vec();
+    for n in 0..200 {
+        let url = format!("http://example.org/{n}");
+        let line = format!(
+            "{url} 20240101000000 {url} text/html 200 B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A - - {n} a.warc.gz <urn:uuid:{n}>\n"
+        );
+        of_wget.extend(line.bytes());
+    }
     let html = b"<html>no zip</html>\n".repeat(100);
     rows![
         "gone", None, &[];
@@ -52,6 +60,7 @@ fn damages(bytes: &[u8], rng: &mut Rng) -> [Damage; 14] {
         "a directory that is elsewhere", Some(headless), &[];
         "no index", Some(store(&[("archive/data.warc.gz", b"WARC")])), &["CDX"];
         "index of something else", Some(index(&gzip(&words))), &["line"];
+        "columns of wget", Some(index(&gzip(&of_wget))), &["a b a m s k r M V g u"];
         "no gzip", Some(index(b"no gzip at all")), &[];
         "a checksum that is wrong", Some(index(&flipped)), &[];
         "torn", Some(index(&torn)), &[];

@@ -15,5 +15,5 @@ mod progress;
 mod removal;
 mod revisits;
 mod servers;
-mod stage;
+pub(crate) mod stage;
 mod web;

@@ -4,6 +4,18 @@ use crate::resource::record::LoadError;
 use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_warc::{Header, decimal};
 
+/// The types of records that are told apart here.
+const KINDS: [&[u8]; 8] = [
+    b"warcinfo",
+    b"response",
+    b"resource",
+    b"request",
+    b"metadata",
+    b"revisit",
+    b"conversion",
+    b"continuation",
+];
+
 /// Parses the header of one record.
 ///
 /// # Errors
@@ -31,7 +43,7 @@ pub(super) fn check_length(header: &Header) -> Result<(), LoadError> {
 pub(in crate::resource) trait Fields {
     /// The value of a field as text, with bytes that are not valid UTF-8 replaced.
     fn text(&self, name: &str) -> Option<String>;
-    /// `WARC-Type`, as it is written; empty when there is none.
+    /// `WARC-Type`, a known one in small letters; empty when there is none.
     fn kind(&self) -> &[u8];
     /// `WARC-Target-URI` as text, without angle brackets.
     fn uri(&self) -> Option<String>;
@@ -45,7 +57,12 @@ impl Fields for Header {
     }
 
     fn kind(&self) -> &[u8] {
-        self.get("WARC-Type").unwrap_or_default()
+        let kind = self.get("WARC-Type").unwrap_or_default();
+        let mut known = KINDS.iter();
+        // Words of the grammar are the same in either case (RFC 2616, section 2.1).
+        known
+            .find(|known| known.eq_ignore_ascii_case(kind))
+            .map_or(kind, |known| known)
     }
 
     fn uri(&self) -> Option<String> {

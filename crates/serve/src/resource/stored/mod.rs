@@ -75,6 +75,10 @@ impl Stored {
         let mut bytes = Vec::with_capacity(STEP / 4);
         let (mut header, block) = reader.header(&mut bytes).await?;
         check_length(&header)?;
+        let kind = header.kind().to_vec();
+        if header.get("WARC-Type") != Some(&kind) {
+            header.set("WARC-Type", &kind);
+        }
         let content_length = header.content_length();
         if content_length > MAX_BLOCK {
             let what = format!("the record says that it has {content_length} bytes");
@@ -135,6 +139,11 @@ impl Stored {
         is_web(&self.header) && matches!(self.header.kind(), b"response" | b"revisit" | b"request")
     }
 
+    /// Returns whether a block that begins like that may have a header of HTTP. A response of HTTP/0.9 has none.
+    fn may_have_head(&self, block: &[u8]) -> bool {
+        self.header.kind() == b"request" || http::may_be_response(block)
+    }
+
     async fn begin(&mut self) -> Result<(), LoadError> {
         let Some(mut rest) = self.rest.take() else {
             return Ok(());
@@ -155,7 +164,8 @@ impl Stored {
             let within = block
                 .get(..self.content_length.min(block.len() as u64) as usize)
                 .unwrap_or_default();
-            if is_http && self.http_head == 0 && looked < within.len() {
+            if is_http && self.may_have_head(within) && self.http_head == 0 && looked < within.len()
+            {
                 self.http_head = http::end_of_head(within).unwrap_or(0);
                 looked = within.len();
             }
@@ -171,9 +181,11 @@ impl Stored {
                 break;
             }
         }
-        if is_whole && is_http && self.http_head == 0 {
+        let block = self.bytes.get(self.block..).unwrap_or_default();
+        if is_whole && is_http && self.http_head == 0 && self.may_have_head(block) {
             // Without a blank line all of it is header, for programs that check WARC files as well.
-            self.http_head = self.content_length as usize;
+            // That holds of the length which it turns out to have, too.
+            self.http_head = block.len().min(self.content_length as usize + SLACK);
         }
         if self.is_arc {
             self.settle_arc();
@@ -259,7 +271,7 @@ impl Stored {
             // Half a number in it is a date all the same.
             self.header.set("WARC-Date", date.iso().as_bytes());
         }
-        if block.starts_with(b"HTTP/") {
+        if http::is_response(block) {
             let media_type = b"application/http; msgtype=response";
             return self.header.set("Content-Type", media_type);
         }
@@ -444,7 +456,8 @@ fn refused_by(refused: Refused<'_>, rest: &AsyncReader<Input>) -> LoadError {
 /// Whether a record is about something on a web server.
 fn is_web(header: &Header) -> bool {
     let uri = header.target_uri().unwrap_or_default();
-    let scheme = uri.split(|byte| *byte == b':').next().unwrap_or_default();
+    let scheme = memchr::memchr(b':', uri).and_then(|colon| uri.get(..colon));
+    let scheme = scheme.unwrap_or_default();
     // The letters of a scheme may be of either case (RFC 3986, section 3.1).
     scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https")
 }

@@ -158,7 +158,19 @@ impl Lengths {
             .get(..ending.within)
             .is_some_and(|line_ends| end.ends_with(line_ends));
         if shorter < http_head.size || !is_within {
-            return Lengths::stated(stated);
+            // One line end may close it and be counted to the block, which only a digest shows.
+            let line_end = if end.ends_with(b"\r\n") {
+                2
+            } else {
+                u64::from(end.ends_with(b"\n"))
+            };
+            let other = stated
+                .checked_sub(line_end)
+                .filter(|other| line_end > 0 && *other >= http_head.size);
+            return Lengths {
+                other,
+                ..Lengths::stated(stated)
+            };
         }
         // The record ends with the line ends that it must have, but a part of them is counted to the block.
         let (first, other) = if http_head.says_that_it_is(stated) {

@@ -1,7 +1,9 @@
+mod damage;
+
 use std::io::Write as _;
 
 use futures_util::{StreamExt, stream};
-use redis_tests::{Rng, assert_contains, rows};
+use redis_tests::{assert_contains, rows};
 
 use super::*;
 use crate::resource::digest::{Algorithm, of};
@@ -80,21 +82,40 @@ fn assert_valid(bytes: &[u8]) {
     };
     let is_http = header.target_uri().is_some_and(is_web);
     let is_http = is_http && header.get("WARC-Type") == Some(b"response");
+    let is_http = is_http && http::may_be_response(block);
     let payload = match http::end_of_head(block) {
         Some(end) if is_http => &block[end..],
         None if is_http => b"",
         _ => block,
     };
+    if header.get("WARC-Type") == Some(b"revisit") {
+        // It is never served, but what it stands for.
+        return;
+    }
+    // The digest is that of all segments.
+    let is_segment = header.get("WARC-Segment-Number").is_some();
+    let (mut wrong, mut proofs) = (Vec::new(), 0);
     for (name, bytes) in [
         ("WARC-Block-Digest", block),
         ("WARC-Payload-Digest", payload),
     ] {
+        if is_segment && name == "WARC-Payload-Digest" {
+            continue;
+        }
         if let Some(text) = header.get(name) {
             let stated = Digest::parse(text).unwrap_or_else(|| panic!("{name}: {}", shown()));
             assert!(stated.is_well_put(text), "{name}: {}", shown());
-            assert_eq!(of(stated.algorithm, bytes), stated, "{name}: {}", shown());
+            if of(stated.algorithm, bytes) == stated {
+                proofs += 1;
+            } else {
+                wrong.push(name);
+            }
         }
     }
+    // The header of a large record is out before the other digest proves that this one is wrong.
+    let is_large = block.len() as u64 > MAX_IN_MEMORY;
+    let is_right = wrong.is_empty() || is_large && proofs > 0;
+    assert!(is_right, "{wrong:?}: {}", shown());
 }
 
 #[tokio::test]
@@ -278,51 +299,6 @@ async fn arc_records_become_warc_records() {
         "<html>",
     ] {
         assert!(read(wrong.as_bytes(), 1000).await.is_err(), "{wrong}");
-    }
-}
-
-#[tokio::test]
-async fn damaged_files_give_errors_or_valid_records() {
-    let mut rng = Rng::new("damaged_files_give_errors_or_valid_records");
-    let large = (0..MAX_IN_MEMORY + 1000).map(|i| ((i * i) >> 8) as u8);
-    let large: Vec<u8> = large.collect();
-    let head = "http://example.com/ 192.0.2.1 20160102030405 text/plain 50\n";
-    let arc = format!("{head}{HTTP}hello\n").into_bytes();
-    let bare = warc("", &[HTTP.as_bytes(), b"hello"].concat());
-    for (bytes, tries) in [
-        (with_digests(b"hello"), 2000),
-        (packed(&with_digests(b"hello")), 2000),
-        (bare, 2000),
-        (arc.clone(), 2000),
-        (packed(&arc), 2000),
-        (packed(&with_digests(&large)), 30),
-        (with_digests(&large), 30),
-    ] {
-        for _ in 0..tries {
-            let mut bytes = bytes.clone();
-            for _ in 0..=rng.below(3) {
-                let size = bytes.len() as u64;
-                let near = if rng.chance(50) { 700 } else { size };
-                let at = rng.below(near.min(size)) as usize;
-                match rng.below(5) {
-                    0 => bytes[at] = rng.bits() as u8,
-                    1 => bytes[at] ^= 1 << rng.below(8),
-                    2 => bytes.truncate(at.max(1)),
-                    3 => bytes.insert(at, *rng.pick(b"\r\n\0:x0")),
-                    _ => drop(bytes.drain(at..(at + 1 + rng.below(9) as usize).min(bytes.len()))),
-                }
-                if bytes.is_empty() {
-                    bytes.push(b'W');
-                }
-            }
-            if let Ok(record) = read(&bytes, 64 * 1024).await {
-                // The reader that looks at it knows only two of the versions.
-                let known = record.starts_with(b"WARC/1.0") || record.starts_with(b"WARC/1.1");
-                if known {
-                    assert_valid(&record);
-                }
-            }
-        }
     }
 }
 

@@ -59,6 +59,8 @@ impl Source for LiveSource {
 mod tests {
     use url::Url;
 
+    use redis_tests::Rng;
+
     use super::*;
     use crate::query::Query;
     use crate::sources::file::tests::identity;
@@ -115,18 +117,12 @@ mod tests {
     #[test]
     fn rules_see_the_key_of_the_url_that_is_fetched() {
         let source = LiveSource::new(identity());
-        let mut state = 1_u64;
-        let mut next = |below: usize| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (state >> 33) as usize % below
-        };
+        let mut rng = Rng::new("rules_see_the_key_of_the_url_that_is_fetched");
         let mut rows = 0;
         for n in 0..100_000 {
             let mut url = if n % 3 > 0 { "http://example.com/" } else { "" }.to_owned();
-            for _ in 0..1 + next(7) {
-                url.push_str(PARTS[next(PARTS.len())]);
+            for _ in 0..1 + rng.below(7) {
+                url.push_str(rng.pick::<&str>(&PARTS));
             }
             let Ok(query) = Query::of_url(&url) else {
                 continue;

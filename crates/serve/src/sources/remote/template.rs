@@ -118,9 +118,10 @@ fn in_path(url: &str) -> Option<Cow<'_, str>> {
     (!has_steps(&resolved)).then(|| resolved.into())
 }
 
-/// Whether a part of a path stands for a folder or the one above it, or backslashes may hide such a part.
+/// Whether a part of a path stands for a folder or the one above it, or backslashes may hide such a part. A fragment is a
+/// part of the path that the URL is put into, where its sign is escaped.
 fn has_steps(url: &str) -> bool {
-    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let path = url.split('?').next().unwrap_or_default();
     let is_ignored = |c: char| matches!(c, '\t' | '\n' | '\r');
     path.contains('\\')
         || path.contains(is_ignored)
@@ -203,6 +204,8 @@ impl Parameters {
 
 #[cfg(test)]
 mod tests {
+    use redis_tests::Rng;
+
     use super::*;
 
     #[test]
@@ -238,18 +241,12 @@ mod tests {
             "http://", "a.com", "/", "/", "..", ".", "%2e", "%2E", "\\", "?", "#", "x", "@", "a:",
             "\t", "urn:", ":80",
         ];
-        let mut state = 1_u64;
-        let mut next = |below: usize| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (state >> 33) as usize % below
-        };
+        let mut rng = Rng::new("a_url_does_not_lead_out_of_its_place");
         let mut filled = 0;
         for n in 0..100_000 {
             let mut url = if n % 2 == 0 { "http://a.com/" } else { "" }.to_owned();
-            for _ in 0..next(9) {
-                url.push_str(parts[next(parts.len())]);
+            for _ in 0..rng.below(9) {
+                url.push_str(rng.pick::<&str>(&parts));
             }
             let values = Values {
                 url: &url,
@@ -273,6 +270,24 @@ mod tests {
             }
         }
         assert!(filled > 50_000);
+        for (url, filled) in [
+            (":80a.com#/../..", None),
+            (
+                "http://a.com/b#/../..",
+                Some("http://h/web/2016id_/http://a.com/b"),
+            ),
+            (
+                "http://a.com/b#c",
+                Some("http://h/web/2016id_/http://a.com/b%23c"),
+            ),
+        ] {
+            let values = Values {
+                url,
+                timestamp: "2016",
+                collection: "c",
+            };
+            assert_eq!(template.fill(values).as_deref(), filled, "{url}");
+        }
     }
 
     #[test]
