@@ -223,9 +223,11 @@ pub(crate) fn push_with(line: &[u8], members: &str, into: &mut Vec<u8>) -> Range
     begin..into.len()
 }
 
-/// Returns whether bytes are UTF-8. Nearly all lines are ASCII, which is found out faster.
+/// Returns whether bytes are UTF-8. Nearly all lines are ASCII, which is found out faster: all bytes at once, since a
+/// line is short.
 pub fn is_utf8(bytes: &[u8]) -> bool {
-    bytes.is_ascii() || std::str::from_utf8(bytes).is_ok()
+    let all = bytes.iter().fold(0, |all, byte| all | byte);
+    all.is_ascii() || std::str::from_utf8(bytes).is_ok()
 }
 
 /// Appends `"name": "value"` to the members, with a comma before it where it is not the first.

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
+use aho_corasick::packed::Searcher;
 use bytes::Bytes;
 use crawlspace_cdx::{Field, Format, Line, Read};
-use memchr::memmem::Finder;
 
 use crate::row::{Row, members, push_with, quote, text};
 use crate::source::Batch;
@@ -77,23 +77,40 @@ pub fn is_no_capture(line: &[u8]) -> bool {
     line.is_empty() || line.starts_with(b" CDX") || line.starts_with(b"CDX ")
 }
 
-/// Whether a member of these names may be in the JSON.
-#[inline]
-fn may_have_own(json: &[u8]) -> bool {
-    static BEGIN: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"source"));
-    static END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"_url\""));
-    BEGIN.find(json).is_some() || END.find(json).is_some()
+/// What shows that a line cannot be taken as it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    /// A member may be there that this source gives rows itself.
+    may_have_own: bool,
+    /// The JSON may say more than one URL. Of two, readers may take the one and those who judge the capture the other.
+    may_have_urls: bool,
 }
 
-/// Returns whether the JSON says one URL at most. Of two, readers may take the one and those who judge the capture the other.
-#[inline]
-fn has_one_url(json: &[u8]) -> bool {
-    static URL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"url\""));
-    static ORIGINAL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"original\""));
-    let is_plain = URL.find_iter(json).nth(1).is_none()
-        && ORIGINAL.find(json).is_none()
-        && memchr::memchr(b'\\', json).is_none();
-    is_plain || is_about_one_url(json)
+impl Marks {
+    fn of(json: &[u8]) -> Marks {
+        const OWN: [&str; 2] = ["\"source", "_url\""];
+        // The names of the URL; a letter of a name can be written as an escape.
+        const URL: [&str; 3] = ["\"url\"", "\"original\"", "\\u00"];
+        // `None` on a processor without vectors, where each line is looked at as a whole.
+        static ALL: LazyLock<Option<Searcher>> =
+            LazyLock::new(|| Searcher::new(OWN.iter().chain(&URL)));
+        let Some(all) = &*ALL else {
+            return Marks {
+                may_have_own: true,
+                may_have_urls: true,
+            };
+        };
+        let (mut marks, mut urls) = (Marks::default(), 0);
+        for found in all.find_iter(json) {
+            match found.pattern().as_usize() {
+                0 | 1 => marks.may_have_own = true,
+                2 => urls += 1,
+                _ => urls += 2,
+            }
+        }
+        marks.may_have_urls = urls > 1;
+        marks
+    }
 }
 
 #[cold]
@@ -156,13 +173,15 @@ impl Writer {
         let begin = self.text.len();
         let json = &line[shape.second + 1..];
         let written = match json {
-            [b'{', .., b'}'] if !has_one_url(json) => false,
             [b'{', .., b'}'] => {
-                if !may_have_own(json) {
+                let marks = Marks::of(json);
+                if marks.may_have_urls && !is_about_one_url(json) {
+                    false
+                } else if marks.may_have_own {
+                    self.rewrite(line, shape, json)
+                } else {
                     push_with(line, &self.members, &mut self.text);
                     true
-                } else {
-                    self.rewrite(line, shape, json)
                 }
             }
             [b'{', ..] => false,
