@@ -2,6 +2,7 @@
 
 mod access;
 mod as_pywb;
+mod browser;
 mod cdx_dialect;
 mod chain;
 mod common_crawl;
