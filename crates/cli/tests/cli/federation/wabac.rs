@@ -1,5 +1,7 @@
 //! Replay in a browser: by wabac.js (npm), whose archive is a collection of ours, and without anything in between.
 
+mod packages;
+
 use std::path::{Path, PathBuf};
 
 use redis_tests::http::ask;
