@@ -47,7 +47,8 @@ pub fn said(host: &ScriptedHost, url: &str) -> Option<Value> {
         .args(["-c", "exec chromium \"$@\"", "sh"])
         .args(ARGUMENTS)
         .arg(format!("--user-data-dir={}", home.path().display()))
-        .args(["--enable-logging=stderr", "--remote-debugging-port=0", url])
+        .args(["--enable-logging=stderr", "--remote-debugging-port=0"])
+        .args(["--autoplay-policy=no-user-gesture-required", url])
         .env("HOME", home.path());
     let mut browser = Program::start(command);
     let is_said = |asked: &Asked| asked.line().starts_with("POST /say ");

@@ -19,6 +19,7 @@ mod hostile;
 mod index_api;
 mod loaders;
 pub(crate) mod makers;
+mod media;
 mod memento;
 pub(crate) mod outback;
 mod packages;
