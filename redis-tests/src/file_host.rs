@@ -430,8 +430,8 @@ impl Content {
     }
 }
 
-/// From where, and how many bytes; `None` if there are no such.
-fn parse_range(range: &str, total: u64) -> Option<(u64, u64)> {
+/// Parses the field `Range` for a file of a size: from where, and how many bytes; `None` if there are no such.
+pub fn parse_range(range: &str, total: u64) -> Option<(u64, u64)> {
     let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
     let from = match from.parse::<u64>() {
         Ok(from) => from,

@@ -134,7 +134,7 @@ pub use crawler::{
 };
 pub use dataset::{Snapshot, assert_replicated};
 pub use dedupe_index::DedupeIndex;
-pub use file_host::{FileHost, Manners, Request};
+pub use file_host::{FileHost, Manners, Request, parse_range};
 pub use frontier::{Frontier, Lease, T0, TEN_YEARS, blocked, release, server_time, simulated};
 pub use object_store::{ObjectStore, Terms};
 pub use outcome::{

@@ -39,6 +39,15 @@ impl Part {
         is_sound.then_some(Part { from, last, total })
     }
 
+    /// Returns what of it is there when its content ends after so many bytes: a recorder may have given up before its end.
+    pub fn cut(self, length: u64) -> Option<Part> {
+        let last = self.from.checked_add(length.checked_sub(1)?)?;
+        Some(Part {
+            last: last.min(self.last),
+            ..self
+        })
+    }
+
     /// Returns whether it is the whole file.
     pub fn is_whole(self) -> bool {
         self.from == 0 && self.total == Some(self.last + 1)

@@ -1,9 +1,10 @@
 //! Parts of a resource: what a client asks for, and what a capture has (RFC 9110, section 14).
 
+use super::record::Record;
 /// The part of a resource that is in a capture.
 pub(crate) use crawlspace_archive::net::range::Part as Piece;
-use crawlspace_warc::http::Head;
-use crawlspace_warc::{decimal, end_of_header};
+use crawlspace_warc::http::{Head, end_of_head, interim_heads};
+use crawlspace_warc::{END, decimal, end_of_header};
 
 /// The part of a resource that a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,15 +59,28 @@ impl ByteRange {
             .then(|| (first, last.min(piece.last)))
     }
 
-    /// Returns whether a record has the first byte of it, as far as its header says.
-    pub(super) fn is_begun_by(self, record: &[u8]) -> bool {
-        let block = end_of_header(record).and_then(|end| record.get(end..));
-        let piece = piece_of(&Head::of(block.unwrap_or_default()));
-        piece.is_none_or(|piece| self.of_piece(piece).is_some())
+    /// Returns whether a record has the first byte of it. Of a body in chunks, whose size is not known before it is read,
+    /// the header is believed.
+    pub(super) fn is_begun_by(self, record: &Record) -> bool {
+        let block = end_of_header(&record.head).and_then(|end| record.head.get(end..));
+        let block = block.unwrap_or_default();
+        let at = interim_heads(block);
+        let head = Head::of(&block[at..]);
+        let Some(piece) = piece_of(&head) else {
+            return true;
+        };
+        let body = at + end_of_head(&block[at..]).unwrap_or_default();
+        let around = record.head.len() - block.len() + body + END.len();
+        let there = if head.is_chunked() {
+            Some(piece)
+        } else {
+            piece.cut(record.length.saturating_sub(around as u64))
+        };
+        there.is_some_and(|piece| self.of_piece(piece).is_some())
     }
 }
 
-/// Returns the part that an HTTP response has; `None` when it is no part.
+/// Returns the piece that an HTTP response has; `None` when it is no part.
 pub(crate) fn piece_of(head: &Head<(), &[u8]>) -> Option<Piece> {
     if head.status() != Some(206) {
         return None;
@@ -124,6 +138,9 @@ mod tests {
             let parsed = ByteRange::parse(range.as_bytes()).unwrap();
             assert_eq!(parsed.of_piece(half), expected, "{range}");
         }
+        let cut = half.cut(100).unwrap();
+        assert_eq!((cut.from, cut.last, cut.total), (500, 599, Some(2000)));
+        assert_eq!((half.cut(501), half.cut(0)), (Some(half), None));
         let open = piece("bytes 500-999/*").unwrap();
         assert_eq!(ByteRange::From(700, None).of_piece(open), Some((700, 999)));
         for wrong in [

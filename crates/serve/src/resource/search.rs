@@ -261,9 +261,7 @@ impl RecordSearch<'_> {
                 .add(Some(&capture), None, &LoadError::SelfRedirect);
             return Ok(None);
         }
-        let is_fit = self
-            .range
-            .is_none_or(|range| range.is_begun_by(&record.head));
+        let is_fit = self.range.is_none_or(|range| range.is_begun_by(&record));
         let source = record.source.clone().unwrap_or(capture.source.clone());
         let is_elsewhere = capture.is_live() || capture.upstream.is_some();
         let (gate, reader) = (&self.collection.gate, Reader::of(self.query));

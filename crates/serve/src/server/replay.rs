@@ -144,6 +144,7 @@ impl Part {
         let head = captured.head.as_deref().unwrap_or_default();
         let piece = piece_of(&Head::of(head));
         // That of a capture that was cut off is shorter than it says.
+        let piece = piece.and_then(|piece| piece.cut(captured.length));
         let piece = piece.filter(|piece| captured.length == piece.last - piece.from + 1);
         let mut part = Part {
             status,

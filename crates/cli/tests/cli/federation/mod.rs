@@ -2,6 +2,7 @@
 
 mod access;
 mod as_pywb;
+mod browser;
 mod cdx_dialect;
 mod chain;
 mod common_crawl;
@@ -18,6 +19,7 @@ mod hostile;
 mod index_api;
 mod loaders;
 pub(crate) mod makers;
+mod media;
 mod memento;
 pub(crate) mod outback;
 mod packages;

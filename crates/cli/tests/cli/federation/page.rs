@@ -1,6 +1,6 @@
 //! The page at `/`, `/_status` and `/_metrics`.
 
-pub mod browser;
+mod browser;
 mod captures;
 mod figures;
 

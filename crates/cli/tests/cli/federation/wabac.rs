@@ -1,16 +1,16 @@
 //! Replay in a browser: by wabac.js (npm), whose archive is a collection of ours, and without anything in between.
 
+mod packages;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use redis_tests::http::ask;
 use redis_tests::packages::{left_out, node};
-use redis_tests::{Program, assert_contains, rows, until_some};
+use redis_tests::{ScriptedHost, answer, assert_contains, rows};
 
-use crate::federation::page::browser::{ARGUMENTS, chromium};
+use crate::federation::browser::{chromium, said};
 use crate::federation::shelf::{Shelf, iso};
 use crate::serving::Stage;
-use redis_tests::{Asked, ScriptedHost, answer};
 
 /// The release that is replayed with.
 const WABAC: &str = "@webrecorder/wabac@2.25.5";
@@ -122,31 +122,11 @@ fn host(worker: Vec<u8>) -> ScriptedHost {
 
 /// What the page of the host says of a replay. `None` where there is no browser.
 fn seen(host: &ScriptedHost, prefix: &str, what: &str) -> Option<serde_json::Value> {
-    let home = tempfile::tempdir().unwrap();
     let url = url::form_urlencoded::Serializer::new(host.url("/?"))
         .append_pair("prefix", prefix)
         .append_pair("what", what)
         .finish();
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", "exec chromium \"$@\"", "sh"])
-        .args(ARGUMENTS)
-        .arg(format!("--user-data-dir={}", home.path().display()))
-        .args(["--enable-logging=stderr", "--remote-debugging-port=0", &url])
-        .env("HOME", home.path());
-    let mut browser = Program::start(command);
-    let is_said = |asked: &Asked| asked.line().starts_with("POST /say ");
-    let before = host.asked().iter().filter(|asked| is_said(asked)).count();
-    until_some("the browser replays the page", || {
-        if let Some(ended) = browser.ended() {
-            assert_eq!(ended.status.code(), Some(127), "{}", ended.errors);
-            left_out("Chromium", &ended.errors);
-            return Some(None);
-        }
-        let said = host.asked();
-        let said = said.iter().filter(|asked| is_said(asked)).nth(before)?;
-        Some(Some(serde_json::from_slice(&said.body).unwrap()))
-    })
+    said(host, &url)
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod digests;
 mod headers;
 mod http;
 mod lengths;
-mod parts;
+pub mod parts;
 mod records;
 
 use std::fs::File;

@@ -8,7 +8,7 @@ use crate::federation::shelf::{Shelf, iso};
 use crate::serving::Stage;
 
 /// A response of HTTP in a plain file, and its line.
-fn capture(shelf: &mut Shelf, url: &str, time: &str, http: &str, body: &[u8], status: &str) {
+pub fn capture(shelf: &mut Shelf, url: &str, time: &str, http: &str, body: &[u8], status: &str) {
     let slot = shelf.record(
         "a.warc",
         &[
@@ -43,10 +43,11 @@ fn part(stage: &Stage, url: &str, range: &str) -> Answer {
 fn parts_of_captures_are_replayed() {
     let mut shelf = Shelf::new();
     let body: Vec<u8> = (0..1000u32).map(|n| (n % 251) as u8).collect();
-    let (whole, pieces, lone) = (
+    let (whole, pieces, lone, cut) = (
         "http://a.example/v.mp4",
         "http://b.example/v.mp4",
         "http://c.example/v.mp4",
+        "http://d.example/v.mp4",
     );
     capture(
         &mut shelf,
@@ -73,6 +74,12 @@ fn parts_of_captures_are_replayed() {
         );
     }
     capture(&mut shelf, lone, TIME, &partial(0, 999), &body, "206");
+    // Parts that recorders did not wait for the end of: the closest one begins first.
+    for (n, (first, end)) in [(700, 1000), (300, 800), (0, 400)].into_iter().enumerate() {
+        let time = format!("2016010203040{n}");
+        let http = partial(first, 999);
+        capture(&mut shelf, cut, &time, &http, &body[first..end], "206");
+    }
     let stage = shelf.serve();
     let all = stage.get(format!("/c/{TIME}id_/{whole}"));
     assert_eq!(
@@ -89,6 +96,10 @@ fn parts_of_captures_are_replayed() {
         (pieces, "bytes=799-", 799, 799),
         (pieces, "bytes=-100", 900, 999),
         (lone, "bytes=5-6", 5, 6),
+        (cut, "bytes=0-", 0, 399),
+        (cut, "bytes=350-500", 350, 399),
+        (cut, "bytes=400-", 400, 799),
+        (cut, "bytes=-200", 800, 999),
     ] {
         let answer = part(&stage, url, range);
         assert_eq!(answer.status, 206, "{url} {range}: {}", answer.text());
@@ -113,6 +124,9 @@ fn parts_of_captures_are_replayed() {
     let complete = stage.get(format!("/c/{TIME}id_/{lone}"));
     assert!(complete.status == 200 && complete.body == body);
     assert_eq!(complete.field("content-range"), None);
+    let begin = stage.get(format!("/c/{TIME}id_/{cut}"));
+    assert!(begin.status == 206 && begin.body == body[..400]);
+    assert_eq!(begin.field("content-range"), Some("bytes 0-399/1000"));
 }
 
 #[test]

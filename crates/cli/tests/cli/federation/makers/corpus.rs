@@ -40,7 +40,7 @@ impl Corpus {
         let fields = [
             ("WARC-Type", "response"),
             ("WARC-Record-ID", &format!("<urn:uuid:{digest}>")),
-            ("WARC-Date", &iso(time)),
+            ("WARC-Date", &precise(time)),
             ("WARC-Target-URI", url),
             ("WARC-Payload-Digest", &format!("sha1:{digest}")),
             ("Content-Type", "application/http; msgtype=response"),
@@ -77,6 +77,11 @@ impl Corpus {
         let files = self.warcs.iter();
         files.map(|(name, bytes)| (&**name, &**bytes)).collect()
     }
+}
+
+/// Writes a moment down to the millisecond, as recorders do, with those of [`Maker::precise`](super::maker::Maker).
+fn precise(time: &str) -> String {
+    iso(time).replace('Z', ".123Z")
 }
 
 /// Returns the payload of a capture by [`odd`].

@@ -1,46 +1,12 @@
 //! The page in headless Chromium.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use redis_tests::packages::left_out;
 use redis_tests::{assert_contains, assert_lacks};
 
 use super::{hostile_archive, search};
+use crate::federation::browser::chromium;
 use crate::federation::index_api::archive;
-
-/// What every browser of these tests is started with.
-pub const ARGUMENTS: [&str; 6] = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--no-first-run",
-    "--disable-dev-shm-usage",
-];
-
-/// What the browser printed, on both outputs. `None` when there is none.
-pub fn chromium(arguments: &[&str], url: &str) -> Option<(String, String)> {
-    let home = tempfile::tempdir().unwrap();
-    let profile = format!("--user-data-dir={}", home.path().display());
-    // A browser that hangs is ended, so that the test does.
-    let output = Command::new("timeout")
-        .args(["120", "chromium"])
-        .args(ARGUMENTS)
-        .args(["--enable-logging=stderr", &profile])
-        .args(arguments)
-        .arg(url)
-        .env("HOME", home.path())
-        .output()
-        .expect("timeout is a part of every system");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.code() == Some(127) {
-        left_out("Chromium", &said);
-        return None;
-    }
-    assert!(output.status.success(), "{}: {said}", output.status);
-    Some((String::from_utf8_lossy(&output.stdout).into_owned(), said))
-}
 
 /// A picture of the page, which stays in the target folder for people.
 fn picture(name: &str, arguments: &[&str], url: &str) {
