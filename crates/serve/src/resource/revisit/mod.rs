@@ -393,6 +393,8 @@ impl Originals<'_> {
         let id = revisit.header.get("WARC-Refers-To");
         let named = id.filter(|id| wanted.is_unmodified && !id.is_empty());
         'rows: while let Some(Some(batch)) = rows.next().await {
+            // Rows of local files come without a wait, and others may want to go on, too.
+            tokio::task::yield_now().await;
             for row in &batch {
                 if !self.budget.take_row() {
                     break 'rows;

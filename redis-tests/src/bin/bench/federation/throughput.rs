@@ -1,6 +1,8 @@
 //! F1, F2 and F3: requests a second.
 
+use std::io::Read as _;
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use redis_tests::http::get;
 
@@ -59,7 +61,28 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
             }
         }
     }
-    findings(&cases, &figures)
+    let mut found = findings(&cases, &figures);
+    if cases.iter().any(|case| case.rows.is_none()) {
+        note!(found, "record.md"; unpacking = unpacking(corpus));
+    }
+    found
+}
+
+/// Returns how many microseconds a record of the corpus takes to unpack by itself.
+fn unpacking(corpus: &Corpus) -> f64 {
+    let packed =
+        std::fs::read(corpus.path("warcs/records.warc.gz")).expect("the records are there");
+    let (mut rest, mut record) = (&packed[..], Vec::new());
+    let begun = Instant::now();
+    while !rest.is_empty() {
+        let mut member = flate2::bufread::GzDecoder::new(rest);
+        record.clear();
+        member
+            .read_to_end(&mut record)
+            .expect("the records are whole");
+        rest = member.into_inner();
+    }
+    begun.elapsed().as_secs_f64() * 1e6 / corpus.records.len() as f64
 }
 
 fn cases(corpus: &Corpus) -> Vec<Case> {
