@@ -28,6 +28,9 @@ pub struct Line<'a> {
     pub length: u64,
 }
 
+/// Number of bytes that show whether a record begins: the scheme of a URL, and its colon.
+pub(crate) const LOOK: usize = 33;
+
 /// Whether a record can begin like that: with a URL.
 pub(crate) fn may_begin(bytes: &[u8]) -> bool {
     let scheme = bytes

@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes};
 
 use super::gunzip::{Gunzip, MAGIC};
 use super::parser::LOOK;
-use super::{After, Deviations, Ending, Header, Parser, Problem};
+use super::{After, Deviations, END, Ending, Header, Parser, Problem};
 
 /// Number of bytes read at once while a header is looked for.
 const STEP: usize = 16 * 1024;
@@ -51,6 +51,11 @@ impl<S: Source> AsyncReader<S> {
     /// Whether the record is one of an ARC file, once its header was read.
     pub fn is_arc(&self) -> bool {
         self.parser.is_arc()
+    }
+
+    /// Returns what closes a record of its kind.
+    pub fn closing(&self) -> &'static [u8] {
+        if self.is_arc() { b"\n" } else { END }
     }
 
     /// Reads the header, and tells how long it is. All that was read is appended to `bytes`, which is empty: the

@@ -2,13 +2,11 @@
 
 use std::io::Read;
 
+use super::arc::LOOK;
 use super::gunzip::{Gunzip, MAGIC};
 use super::parser::without_padding;
 use super::window::Window;
 use super::{After, Problem};
-
-/// Number of bytes that show whether a record begins: the scheme of a URL, and its colon.
-const LOOK: usize = 33;
 
 /// A file that is read.
 pub(super) struct Input<R> {

@@ -217,10 +217,17 @@ impl Parser {
             // Some count the line end to the block of the first record, and some leave it out at the end of the file.
             let ends = line_ends(bytes);
             self.is_closed |= ends > 0;
-            if ends == bytes.len() && !is_last && !(self.is_lone && self.is_closed) {
+            let rest = &bytes[ends..];
+            // Where line ends never end, they are enough for a record that is read alone.
+            let is_enough = self.is_lone && ends > SLACK;
+            if rest.len() < arc::LOOK && !is_last && !is_enough {
                 return Ok(None);
             }
-            (self.is_closed || bytes.is_empty()).then_some(Ending {
+            // Line ends of its own may follow a block that is longer than its line says.
+            let is_next = [&GZIP[..], WARC].iter().any(|next| begins_like(rest, next));
+            let is_next = is_next || arc::may_begin(rest);
+            let is_end = without_padding(rest).is_empty() || is_next;
+            (is_end && (self.is_closed || bytes.is_empty())).then_some(Ending {
                 size: ends,
                 ..Ending::default()
             })

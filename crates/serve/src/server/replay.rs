@@ -186,7 +186,8 @@ impl Part {
             }
             Some(None) => {
                 part.status = StatusCode::RANGE_NOT_SATISFIABLE;
-                part.content_range = Some(format!("bytes */{total}"));
+                // Without a size there is nothing to say (RFC 9110, section 14.4).
+                part.content_range = piece.total.map(|total| format!("bytes */{total}"));
                 part.bytes = Some(0..0);
                 part.length = 0;
             }

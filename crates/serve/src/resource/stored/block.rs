@@ -173,9 +173,9 @@ impl Block {
         let lengths = if let Some(settled) = self.settled {
             Lengths::stated(settled.length)
         } else if self.left > 0 {
-            let (last, head) = (&self.tally.last, self.http_head.size);
-            let is_whole = self.rest.is_whole_member();
-            Lengths::of_missing(read + self.left, last, self.left, is_whole, head)
+            let (last, head) = (&self.tally.last, self.http_head);
+            let (is_whole, closing) = (self.rest.is_whole_member(), self.rest.closing());
+            Lengths::of_missing(read + self.left, last, self.left, is_whole, head, closing)
         } else {
             let mut tail = tail.to_vec();
             let ending = self.rest.end(&mut tail).await?;

@@ -210,7 +210,8 @@ impl Stored {
                 block,
                 missing,
                 rest.is_whole_member(),
-                self.http_head as u64,
+                HttpHead::of(self.http_head()),
+                rest.closing(),
             )
         } else {
             let ending = rest.end(&mut tail.to_vec()).await?;

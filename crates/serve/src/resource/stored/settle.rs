@@ -87,6 +87,16 @@ impl HttpHead {
         }
     }
 
+    /// Returns two lengths, of which the first one is likelier unless it says that the block has the second one.
+    fn likelier(self, first: u64, second: u64) -> (u64, u64) {
+        let says = |length| self.body.is_some() && self.says_that_it_is(length);
+        if says(second) && !says(first) {
+            (second, first)
+        } else {
+            (first, second)
+        }
+    }
+
     /// Returns whether a block of that length is what it says.
     fn says_that_it_is(self, length: u64) -> bool {
         self.is_chunked || self.body.is_some_and(|body| self.size + body == length)
@@ -103,23 +113,27 @@ impl Lengths {
         }
     }
 
-    /// A block that is some bytes shorter than its record says. `is_whole` tells that nothing of the record is missing.
+    /// A block that is some bytes shorter than its record says, of which `end` is the end. `closing` is what closes a
+    /// record of its kind; `is_whole` tells that nothing of the record is missing.
     pub(super) fn of_missing(
         stated: u64,
-        block: &[u8],
+        end: &[u8],
         missing: u64,
         is_whole: bool,
-        http_head: u64,
+        http_head: HttpHead,
+        closing: &[u8],
     ) -> Lengths {
         let read = stated - missing;
-        let closed = if block.ends_with(END) {
-            END.len() as u64
+        let closed = if end.ends_with(closing) {
+            closing.len() as u64
         } else {
             0
         };
+        let shorter = read.saturating_sub(closed).max(http_head.size).min(read);
+        let (first, other) = http_head.likelier(shorter, read);
         Lengths {
-            first: read.saturating_sub(closed).max(http_head).min(read),
-            other: Some(read),
+            first,
+            other: Some(other),
             needs_proof: !is_whole,
         }
     }
@@ -132,6 +146,14 @@ impl Lengths {
         ending: Ending,
         http_head: impl FnOnce() -> HttpHead,
     ) -> Lengths {
+        if ending == Ending::default() && end.ends_with(b"\n") {
+            // Some makers of ARC files count the line end that closes a record to its block.
+            let (first, other) = http_head().likelier(stated, stated.saturating_sub(1));
+            return Lengths {
+                other: Some(other),
+                ..Lengths::stated(first)
+            };
+        }
         if ending.longer == 0 && ending.within == 0 {
             return Lengths {
                 needs_proof: ending.is_doubtful,

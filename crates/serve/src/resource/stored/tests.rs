@@ -332,3 +332,29 @@ async fn no_header_takes_more_memory_than_it_may() {
     let fields = [&b"WARC/1.0\r\n"[..], &b"a:\r\n".repeat(10_000), b"\r\n"].concat();
     assert!(read(&fields, 1000).await.is_err());
 }
+
+#[tokio::test]
+async fn an_arc_record_of_a_wrong_length_is_whole_or_refused() {
+    let body = "line one\r\n\r\nline two";
+    for http in [
+        "HTTP/1.0 200 OK\r\nContent-Length: 20\r\n\r\n",
+        "HTTP/1.0 200 OK\r\n\r\n",
+    ] {
+        for off in -40..=40 {
+            let length = (http.len() + body.len()) as i64 + off;
+            let line = format!("http://e.com/ 192.0.2.1 20160102030405 text/html {length}\n");
+            let member = packed(format!("{line}{http}{body}\n").as_bytes());
+            for piece in [7, 1000] {
+                let record = read(&member, piece).await;
+                assert_eq!(record.is_ok(), (0..=17).contains(&off), "{off} {http}");
+                if let Ok(record) = record {
+                    // Without the length that HTTP says, the line end may be a part of the block.
+                    let ends = |text: &str| record.ends_with(format!("{text}\r\n\r\n").as_bytes());
+                    let is_open = off == 1 && !http.contains("Length");
+                    let right = http.to_owned() + body + if is_open { "\n" } else { "" };
+                    assert!(ends(&format!("\r\n\r\n{right}")), "{off} {http}");
+                }
+            }
+        }
+    }
+}
