@@ -20,6 +20,8 @@ pub struct Entry {
     pub(super) spelled: Spelled,
     /// The number of the package that it is in, or 0.
     pub(crate) package: u64,
+    /// The version of the package's file, if that is on this machine.
+    pub(super) made_of: Option<FileVersion>,
     /// The file is not sorted, so that a query has to read all of it.
     pub(super) unsorted: bool,
     /// The version that these were found out of.
@@ -47,6 +49,7 @@ impl Entry {
             cluster,
             spelled,
             package: 0,
+            made_of: None,
             unsorted: false,
             inspected: Mutex::default(),
             reading: Reading::default(),
@@ -59,6 +62,14 @@ impl Entry {
             .inspected
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether it is not of a package whose file is another one now, or gone.
+    pub(super) fn is_current(&self) -> bool {
+        self.made_of.is_none_or(|version| {
+            let metadata = std::fs::metadata(self.file.path());
+            metadata.is_ok_and(|metadata| FileVersion::of(&metadata) == version)
+        })
     }
 
     /// Returns the version that a file has now; `None` of one that is always the same.

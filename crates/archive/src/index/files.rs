@@ -209,6 +209,13 @@ impl Files {
 
     /// Opens a file as it is now.
     async fn open(&self, entry: &Entry) -> Result<Opened, SourceError> {
+        if !entry.is_current() {
+            // Its rows would lead to places in a file that is another one now.
+            let shown = entry.file.path().display();
+            return Err(SourceError::Changed(format!(
+                "{shown}: it has just changed"
+            )));
+        }
         let Some(file) = entry.file.snapshot().await? else {
             let shown = entry.file.path().display();
             return Err(SourceError::Changed(format!("{shown}: it is gone")));

@@ -493,6 +493,9 @@ fn indexes(
     let mut add = |file: NamedFile, cluster: Option<Cluster>, spelled| {
         let mut entry = Entry::new(file, cluster.map(Arc::new), spelled);
         entry.package = package;
+        if let Medium::Disk(version) = medium {
+            entry.made_of = Some(*version);
+        }
         entries.push(Arc::new(entry));
     };
     for index in wacz.indexes() {

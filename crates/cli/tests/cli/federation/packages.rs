@@ -205,6 +205,36 @@ fn packages_come_and_go_and_damaged_ones_are_missed() {
 }
 
 #[test]
+fn a_package_that_is_replaced_is_the_new_one_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.wacz");
+    let mut stage = None;
+    for round in 0..10 {
+        let mut shelf = Shelf::new();
+        let payload = |page: usize| format!("round {round}, page {page}. ").repeat(20 * round + 1);
+        for page in 0..4 {
+            let url = format!("http://example.com/{page}");
+            shelf.capture("a.warc.gz", &url, TIMES[0], payload(page).as_bytes());
+        }
+        let index = shelf.write_index("index.cdxj");
+        let form = [Index::Plain, Index::Blocks(2)][round % 2];
+        pack(&shelf, &index, "a.warc.gz", form, &path);
+        let stage = stage.get_or_insert_with(|| {
+            Stage::start(&format!("collections: {{w: {}}}\n", path.display()))
+        });
+        for page in 0..4 {
+            let answer = stage.get(format!("/w/{}id_/http://example.com/{page}", TIMES[0]));
+            let body = answer.text();
+            assert_eq!(
+                (answer.status, &*body),
+                (200, &*payload(page)),
+                "{round} {page}"
+            );
+        }
+    }
+}
+
+#[test]
 fn whole_packages_answer_while_others_come_grow_break_and_vanish() {
     const ANSWERS: usize = 400;
     let mut shelf = shelf();
