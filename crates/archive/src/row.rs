@@ -142,7 +142,7 @@ impl Row {
         &self.line[self.second as usize + 1..]
     }
 
-    /// What filters, and those who ask for fields, work on. `None` when the JSON is none.
+    /// What filters, and those who ask for fields, work on. `None` if the JSON is invalid.
     pub fn capture(&self) -> Option<Line<'_>> {
         match Line::read(&self.line, Format::Cdxj) {
             Ok(Read::Capture(line)) => Some(line),
@@ -174,7 +174,7 @@ impl Row {
     }
 
     /// Takes the members out of the line that say where the original of a revisit is. [`original`](Row::original) has
-    /// them still, for those who load that. `None` if the JSON is none.
+    /// them still, for those who load that. `None` if the JSON is invalid.
     pub fn without_original(self) -> Option<Row> {
         let json = self.json();
         // A name can be written with escapes.

@@ -278,7 +278,7 @@ pub struct OtherKeys {
     /// Keys that name the capture as well: those that the maker of the index wrote, and the URL alone of a request with a
     /// body.
     pub also: Vec<Vec<u8>>,
-    /// Marks a row whose JSON cannot be read, so that nobody knows what it is about.
+    /// Marks a row whose JSON is invalid, so that its URL is unknown.
     pub is_unreadable: bool,
 }
 

@@ -43,7 +43,7 @@ pub struct Tally {
     /// Responses and revisits with a payload that it had.
     pub duplicates: u64,
     /// Responses and revisits that could not be used: without a valid payload digest, URL or date. The digest of no bytes
-    /// is none.
+    /// counts as invalid.
     pub skipped: u64,
     /// Records that deviate from the standard, and were read all the same.
     pub deviating: u64,

@@ -41,7 +41,7 @@ pub struct Files {
     at_most: Option<u64>,
     /// The rest of [`MAX_KEPT`].
     room: usize,
-    /// What is known of the entries.
+    /// Tells which entries can have a urlkey.
     directory: Option<Arc<Directory>>,
     /// The entries that can have one of the urlkeys that are meant; without it all are searched.
     candidates: Option<Candidates>,

@@ -37,7 +37,7 @@ const MAX_AT_ONCE: usize = 8;
 pub struct Listing {
     /// In the order of their names.
     pub entries: Arc<[Arc<Entry>]>,
-    /// What is known of the entries.
+    /// Tells which entries can have a urlkey.
     pub(super) directory: Arc<Directory>,
     /// The packages that these are in, if that is where they are.
     pub packages: Box<[Arc<Package>]>,

@@ -72,7 +72,7 @@ pub struct Package {
 #[derive(Debug)]
 struct Archive {
     member: Box<str>,
-    /// Where it is, once that is known.
+    /// Holds its place in the package, once that is known.
     place: OnceLock<Range<u64>>,
 }
 

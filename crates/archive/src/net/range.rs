@@ -39,7 +39,7 @@ impl Part {
         is_sound.then_some(Part { from, last, total })
     }
 
-    /// Returns what of it is there when its content ends after so many bytes: a recorder may have given up before its end.
+    /// Returns the part that is left when only `length` bytes of it are there: a recorder may stop before its end.
     pub fn cut(self, length: u64) -> Option<Part> {
         let last = self.from.checked_add(length.checked_sub(1)?)?;
         Some(Part {

@@ -77,7 +77,7 @@ pub fn is_no_capture(line: &[u8]) -> bool {
     line.is_empty() || line.starts_with(b" CDX") || line.starts_with(b"CDX ")
 }
 
-/// What shows that a line cannot be taken as it is.
+/// Tells why the JSON of a line may have to be parsed before it is used.
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
     /// A member may be there that this source gives rows itself.

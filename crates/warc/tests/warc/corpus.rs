@@ -28,7 +28,7 @@ fn arc(line: &str, block: &[u8], end: &str) -> Vec<u8> {
     .concat()
 }
 
-/// What the records that follow say of themselves.
+/// Describes the ARC file that the records lie in.
 const FILE: &str = "filedesc://a.arc 0.0.0.0 20130522091849 text/plain";
 const HTTP: &[u8] = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nhello\r\n\r\n";
 

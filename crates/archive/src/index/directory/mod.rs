@@ -41,7 +41,7 @@ struct Part {
     positions: Box<[u32]>,
     /// Size of the part of the segment that is in the listing.
     live: Size,
-    /// Whether its files are to be read again.
+    /// Tells whether its files must be read again.
     is_queued: bool,
 }
 
@@ -257,7 +257,7 @@ pub(super) struct Candidates {
     covered: Vec<u32>,
     /// Number of entries without a segment that were returned.
     uncovered: usize,
-    /// Whether there are entries besides these.
+    /// Tells whether entries were left out.
     pub(super) skips_some: bool,
 }
 

@@ -6,7 +6,7 @@ use redis_tests::packages::left_out;
 use redis_tests::{Asked, Program, ScriptedHost, until_some};
 use serde_json::Value;
 
-/// What every browser of these tests is started with.
+/// Lists the arguments of every browser in these tests.
 const ARGUMENTS: [&str; 6] = [
     "--headless",
     "--no-sandbox",

@@ -453,7 +453,7 @@ fn a_row_of_no_sure_url_is_not_shown_where_rules_apply() {
     let rows = self::index(&stage, "c", "");
     assert_eq!(rows.lines().count(), 1, "{rows}");
     assert_lacks(rows, "secret");
-    // Two URLs are none anywhere.
+    // A row with two URLs is shown nowhere.
     let rows = self::index(&stage, "free", "");
     assert_eq!(rows.lines().count(), 2, "{rows}");
     let metrics = redis_tests::http::get(stage.operator(), "/_metrics").text();

@@ -3,7 +3,7 @@
 use super::TIME;
 use super::records::{Case, Indexed, case, sha1};
 
-/// What the records that follow say of themselves.
+/// Describes the ARC file that the records lie in.
 pub(super) const DESCRIPTION: &str = "filedesc://a.arc 0.0.0.0 20160102030405 text/plain 75\n1 0 InternetArchive\nURL IP-address Archive-date Content-type Archive-length\n\n";
 
 /// Makes the line of a record of its URL and the length of its block.

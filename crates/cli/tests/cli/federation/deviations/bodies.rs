@@ -1,4 +1,4 @@
-//! What headers of HTTP say of bodies: lengths, chunks and codings.
+//! Bodies whose HTTP header states lengths, chunks and codings, rightly or not.
 
 use std::io::Write as _;
 
@@ -10,7 +10,7 @@ use super::records::{Case, case, sha1, stating};
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// What is said of the body.
+/// Lists bodies with what their HTTP header says of them.
 const BODIES: &[Row] = &[
     (
         "empty",

@@ -189,7 +189,7 @@ fn digests_as_they_are_written() -> Vec<Case> {
         ),
         (
             "that of an example",
-            "the examples of ISO 28500:2017, 5.8, are none",
+            "the examples of ISO 28500:2017, 5.8, which are invalid",
             "sha1:3EF4GH5IJ6KL7MN8OPQAB2CD".to_owned(),
             None,
         ),

@@ -209,7 +209,7 @@ fn headers() -> Vec<Case> {
         ),
         (
             "http://example.com/a%20b%zz",
-            "constructed: escapes that are none",
+            "constructed: invalid escapes",
         ),
         (
             "HTTP://example.com/Capitals",

@@ -225,7 +225,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// What is no HTTP/1, or none at all.
+/// Makes responses that are not HTTP/1, or not HTTP at all.
 fn not_of_http() -> Vec<Case> {
     let old = "HTTP 200 Document follows\r\nServer: NCSA/1.5.1\r\nContent-type: text/html\r\n\r\n";
     let radio = "ICY 200 OK\r\nicy-name: a\r\nContent-Type: audio/mpeg\r\n\r\n";

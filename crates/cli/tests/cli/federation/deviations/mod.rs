@@ -226,7 +226,7 @@ fn served(case: &Case, stage: &Stage, collection: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What `dedupe index` made of a record, which lies between two others.
+/// Returns what `dedupe index` made of a record that lies between two others.
 fn indexed(
     index: &Index,
     case: &Case,
