@@ -85,12 +85,13 @@ impl<K: Store> Index<K> {
         ks.hash_len(&records)?;
         ks.hash_len(&added)?;
         self.check_urls_key(ks, crawl)?;
+        let claimed = self.check_claimed(ks, responses, how.token, now)?;
+        self.put_back_if_set_aside(ks, crawl)?;
         let mut earliest = how
             .earliest
             .then(|| Earliest::of(self, ks, crawl))
             .transpose()?;
         let continuing = self.is_continuing(ks, crawl)?;
-        let claimed = self.check_claimed(ks, responses, how.token, now)?;
 
         let (mut new, mut urls) = (0, 0);
         let (mut value, mut room) = (Vec::new(), Room::default());

@@ -18,6 +18,7 @@ use super::index::holders::{Numbers, write_numbers};
 use super::index::storage::Of;
 use super::job::{Job, Lent, Walk, adopt, crawls_in, each_crawl};
 use super::keys::CrawlKey;
+use super::pack::pack_rest;
 use super::store::Store;
 use super::stray::each_stray;
 use super::urls::settle;
@@ -34,7 +35,10 @@ pub fn check<K: Store>(repair: bool) -> Job<K> {
             return Check::new(true).run(&lent).await;
         }
         loop {
-            let storage = |index: &mut Index<K>, _: &mut K| (index.storage(), index.is_moving());
+            let storage = |index: &mut Index<K>, _: &mut K| {
+                let packed = index.packed_key().map(|key| key.as_ref().to_vec());
+                (index.storage(), index.is_moving(), packed)
+            };
             let began_in = lent.with(storage);
             let mut look = pin!(Check::new(false).run(&lent));
             let outcome = poll_fn(|context| {
@@ -78,6 +82,9 @@ impl Check {
     async fn run<K: Store>(mut self, lent: &Lent<K>) -> Result<Reply> {
         self.check_counters(lent).await?;
         if self.findings.repair {
+            if lent.with(|index, ks| index.has_left_to_pack(ks)) {
+                self.findings.repaired += pack_rest(lent).await?;
+            }
             adopt(lent).await?;
         }
         self.check_uncommitted(lent).await?;

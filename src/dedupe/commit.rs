@@ -117,13 +117,12 @@ impl Commit<'_> {
         // A crawl that another program took out of `allcrawls`, and whose records are packed, goes back: what is packed
         // is committed.
         let is_out = match index.state(ks, crawl)? {
-            None => true,
-            Some(CrawlState::Uncommitted) => index.is_outgoing(ks, crawl)?,
+            None => index.packed_records_len(ks, crawl)? > 0,
+            Some(CrawlState::Uncommitted) => index.was_set_aside(ks, crawl)?,
             Some(_) => false,
         };
-        if is_out && index.packed_records_len(ks, crawl)? > 0 && !index.is_committing(ks, crawl)? {
-            index.set_committed(ks, crawl, true)?;
-            index.take_back(ks, crawl)?;
+        if is_out && !index.is_committing(ks, crawl)? {
+            index.put_back(ks, crawl)?;
         }
         self.continued = index.is_committed(ks, crawl)?;
         Ok(())

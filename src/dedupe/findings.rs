@@ -293,7 +293,7 @@ pub(super) fn packed_standing<K: Store>(
         return Ok(Packed::Known);
     }
     Ok(match index.standing(ks, crawl)? {
-        Some(CrawlState::Uncommitted) => Packed::Stray,
+        Some(CrawlState::Uncommitted) if index.has_copies(ks, crawl)? => Packed::Stray,
         Some(CrawlState::Unlisted) => Packed::Unlisted,
         _ => Packed::Known,
     })

@@ -166,10 +166,10 @@ once_keys! { Once:
     claims = Once::hash("claims", &[Measured]).cached().bookkeeping();
     /// `sharedwaczs`: names in `src:d` that more than one crawl may have.
     shared = Once::set("sharedwaczs", &[]).bookkeeping();
-    /// `moving`: what is left of the storage that the committed part is moving out of.
+    /// `packedhashes`: the packed index.
+    packed = Once::of("packedhashes", &[Measured]).cached();
+    /// `moving`: what is left of the merged index to pack.
     moving = Once::of("moving", &[Moved, Measured]).cached();
-    /// `moving:back`: the merged index, for the moment in which a move turns round.
-    aside = Once::of("moving:back", &[]);
     /// `to-remove-crawls`: what a purge by Browsertrix has not put back or deleted yet.
     outgoing = Once::set("to-remove-crawls", &[State]).cached().shared(Shared::Outgoing);
     /// `canceledcrawls`: crawls that Browsertrix canceled after it had merged hashes of them.

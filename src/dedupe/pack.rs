@@ -9,8 +9,8 @@ use crawlspace_host::reply::Reply;
 
 use super::digest::Digest;
 use super::error::{Error, Result};
+use super::index::Index;
 use super::index::storage::{Of, Storage};
-use super::index::{CrawlState, Index};
 use super::job::{Job, Lent, Walk, each_crawl};
 use super::keys::CrawlKey;
 use super::packed::Part;
@@ -23,15 +23,7 @@ use super::store::Store;
 /// # Errors
 /// The job ends with `PURGING` while another program purges the index, or `WRONGTYPE` when a key holds another type.
 pub fn move_to<K: Store>(to: Storage) -> Job<K> {
-    Job::new(async move |lent| {
-        let moved = Move {
-            to,
-            hashes: 0,
-            records: 0,
-            all: 0,
-        };
-        moved.run(&lent).await
-    })
+    Job::new(async move |lent| Move::to(to).run(&lent).await)
 }
 
 struct Move {
@@ -42,19 +34,34 @@ struct Move {
     all: u64,
 }
 
+/// Packs what plain hashes have of a packed index: a `PACK` was cut short, or another program wrote to the name of the
+/// merged index, whose marker it had deleted. Gives the number of hashes and records.
+///
+/// # Errors
+/// As [`move_to`].
+pub(super) async fn pack_rest<K: Store>(lent: &Lent<K>) -> Result<u64> {
+    let mut rest = Move::to(Storage::Packed);
+    rest.run(lent).await?;
+    Ok(rest.hashes + rest.records)
+}
+
 impl Move {
-    async fn run<K: Store>(mut self, lent: &Lent<K>) -> Result<Reply> {
+    fn to(to: Storage) -> Move {
+        Move {
+            to,
+            hashes: 0,
+            records: 0,
+            all: 0,
+        }
+    }
+
+    async fn run<K: Store>(&mut self, lent: &Lent<K>) -> Result<Reply> {
         let to = self.to;
         let committed = self.check(lent).await?;
-        lent.with(|index, ks| index.put_aside(ks, to))?;
-        let mut holders = lent.with(|index, ks| match to {
-            Storage::Packed => Walk::hash(ks, index.names().holders.clone()),
-            Storage::Plain => index.packed_walk(Of::Holders),
-        });
-        each_batch(lent, &mut holders, |index, ks, moved| {
-            index.move_holders(ks, to, moved)
-        })
-        .await?;
+        while !lent.with(|index, ks| index.put_aside(ks, to))? {
+            join_rest(lent).await?;
+        }
+        self.move_all_holders(lent).await?;
         let crawls = match to {
             Storage::Packed => committed,
             Storage::Plain => lent.with(|index, ks| index.packed_crawls(ks))?,
@@ -64,10 +71,19 @@ impl Move {
             lent.pause().await;
         }
         self.move_merged(lent).await?;
-        lent.with(|index, ks| {
-            index.settle_move(ks);
-            Ok(self.answer(index, ks))
+        Ok(lent.with(|index, ks| self.answer(index, ks)))
+    }
+
+    async fn move_all_holders<K: Store>(&self, lent: &Lent<K>) -> Result<()> {
+        let to = self.to;
+        let mut holders = lent.with(|index, ks| match to {
+            Storage::Packed => Walk::hash(ks, index.names().holders.clone()),
+            Storage::Plain => index.packed_walk(Of::Holders),
+        });
+        each_batch(lent, &mut holders, |index, ks, moved| {
+            index.move_holders(ks, to, moved)
         })
+        .await
     }
 
     /// The committed crawls. Nothing is moved unless all of it can be.
@@ -121,31 +137,37 @@ impl Move {
         .await
     }
 
-    /// Moves what is left of the merged index: hashes whose owner has no record of them.
+    /// Moves what is left of the merged index: hashes whose owner has no record of them. What a plain client wrote where
+    /// no marker stood comes after what was put aside.
     async fn move_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        let left = lent.with(|index, ks| match (self.to, index.plain_key()) {
+        while let Some(mut left) = lent.with(|index, ks| self.left(index, ks)) {
+            each_batch(lent, &mut left, |index, ks, moved| {
+                for (field, owner) in moved.iter() {
+                    index.move_owner(ks, field, owner)?;
+                }
+                self.hashes += moved.len() as u64;
+                Ok(())
+            })
+            .await?;
+            lent.with(|index, ks| index.settle_storage(ks))?;
+            lent.pause().await;
+        }
+        Ok(())
+    }
+
+    /// A walk over what is left of the merged index, while anything may be.
+    fn left<K: Store>(&self, index: &Index<K>, ks: &mut K) -> Option<Walk<K>> {
+        match (self.to, index.plain_key()) {
             _ if !index.is_moving() => None,
-            (Storage::Packed, Some(plain)) => Some(Walk::hash(ks, plain.clone())),
-            (Storage::Packed, None) => None,
+            (Storage::Packed, plain) => plain.map(|plain| Walk::hash(ks, plain.clone())),
             (Storage::Plain, _) => Some(index.packed_walk(Of::Merged)),
-        });
-        let Some(mut left) = left else {
-            return Ok(());
-        };
-        each_batch(lent, &mut left, |index, ks, moved| {
-            for (field, owner) in moved.iter() {
-                index.merged().set(ks, field, owner)?;
-            }
-            self.hashes += moved.len() as u64;
-            Ok(())
-        })
-        .await
+        }
     }
 
     fn answer<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Reply {
         let names = &index.names();
         let memory = match index.storage() {
-            Storage::Packed => ks.memory(&names.merged),
+            Storage::Packed => ks.memory(&names.packed),
             Storage::Plain => ks.memory(&names.merged) + ks.memory(&names.holders),
         };
         Reply::named([
@@ -155,6 +177,24 @@ impl Move {
             ("memory", Reply::count(memory)),
         ])
     }
+}
+
+/// Puts what another program wrote to the name of the merged index to what is left to pack.
+async fn join_rest<K: Store>(lent: &Lent<K>) -> Result<()> {
+    let Some((merged, moving)) = lent.with(|index, ks| index.rest(ks)) else {
+        return Ok(());
+    };
+    let mut rest = lent.with(|_, ks| Walk::hash(ks, merged.clone()));
+    each_batch(lent, &mut rest, |_, ks, batch| {
+        for (field, owner) in batch.iter() {
+            ks.hash_set_new(&moving, field, owner)?;
+        }
+        for (field, _) in batch.iter() {
+            ks.hash_del(&merged, field)?;
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// Hands the entries of a walk to `act`, batch by batch: one kind of change after the other, because each is replicated
@@ -183,6 +223,19 @@ impl<K: Store> Index<K> {
     /// A walk over what is packed alone.
     fn packed_walk(&self, of: Of) -> Walk<K> {
         Walk::over(self.packed_source(of).into_iter().collect())
+    }
+
+    /// Moves an entry of the merged index to the storage where changes go. An owner that was packed before another
+    /// program wrote this one stays, as with `HSETNX`, if it is committed.
+    fn move_owner(&mut self, ks: &mut K, field: &[u8], owner: &[u8]) -> Result<()> {
+        if let (Storage::Packed, Some(plain)) = (self.storage(), self.plain_key().cloned())
+            && let Some(packed) = self.packed(Part::Owners).get(ks, field)?
+            && self.is_committed(ks, packed.as_ref())?
+        {
+            ks.hash_del(&plain, field)?;
+            return Ok(());
+        }
+        self.merged().set(ks, field, owner)
     }
 
     fn move_holders(&mut self, ks: &mut K, to: Storage, moved: &Batch) -> Result<()> {
@@ -254,8 +307,7 @@ impl<K: Store> Index<K> {
     /// Packed records go into the plain keys, with the hashes that the crawl owns.
     fn unpack_records(&mut self, ks: &mut K, crawl: &[u8], moved: &Batch) -> Result<(u64, u64)> {
         // Of a crawl that is not committed the plain hash has them all.
-        let committed = self.state(ks, crawl)? != Some(CrawlState::Uncommitted)
-            || self.is_outgoing(ks, crawl)?;
+        let committed = !self.has_copies(ks, crawl)?;
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         let mut unpacked = 0;
         if committed {

@@ -26,7 +26,7 @@ use super::pack::move_to;
 use super::packed::Part;
 use super::profile::Profile;
 use super::record::Record;
-use super::removal::{check_removable, remove, retain};
+use super::removal::{cancel, check_removable, remove, retain};
 use super::tests::run;
 
 /// How many histories, and how long each is, unless `CRAWLSPACE_PURGE_HISTORIES` says how many.
@@ -196,9 +196,12 @@ impl World {
         self.index.storage_shown() == "plain"
     }
 
-    /// The server tells the module of a plain client's change.
+    /// The server tells the module of a plain client's change, and a timer of the module comes at once or not.
     fn reopen(&mut self) {
         self.index = open(&mut self.ks);
+        if self.rng.chance(50) {
+            self.index.settle_storage(&mut self.ks).unwrap();
+        }
     }
 
     /// The server is killed; everybody's work ends where it is.
@@ -412,10 +415,10 @@ impl World {
         job.is_some_and(|begun| begun.what.starts_with("RETAIN"))
     }
 
-    /// Whether a purge may begin, or go on: the guide says that it must not on a packed index.
+    /// Whether a purge may begin, or go on.
     fn may_purge(&self) -> bool {
         let packs = |begun: &Begun| begun.what == "Packed";
-        self.is_plain() && !self.retains() && !self.job.as_ref().is_some_and(packs)
+        !self.retains() && !self.job.as_ref().is_some_and(packs)
     }
 
     fn begin_job(&mut self) {
@@ -488,7 +491,7 @@ impl World {
         };
         let (index, ks) = (&mut self.index, &mut self.ks);
         let step = begun.job.step(index, ks, &mut || false);
-        index.settle_move(ks);
+        index.settle_storage(ks).unwrap();
         index.write_spelling(ks).unwrap();
         match step {
             Ok(Step::More) => {
@@ -653,6 +656,14 @@ impl World {
             if aside {
                 self.note(format!("{} is {standing:?}", shown(&crawl)));
                 self.run("COMMIT", commit(&crawl));
+            }
+        }
+        // Of crawls that their purge deleted, it did not reach what was packed.
+        for made in 1..=self.made {
+            let crawl = format!("c{made}").into_bytes();
+            let standing = self.index.standing(&mut self.ks, &crawl).unwrap();
+            if standing == Some(CrawlState::Unlisted) && !self.holds.contains_key(&crawl) {
+                self.run(&format!("CANCEL c{made}"), cancel(&crawl));
             }
         }
         // Their purge may have put back what we removed meanwhile.

@@ -16,6 +16,8 @@ pub enum Holds {
     Nothing,
     /// A packed index.
     Packed,
+    /// What stands at the name of a merged index that is packed.
+    Marker,
     /// Anything else.
     Other,
 }
@@ -46,6 +48,12 @@ pub trait Store: Keyspace + 'static {
         records: &Self::Name,
         take: &Take<'_>,
     ) -> Result<bool>;
+
+    /// Makes a key that says that the merged index of this name is packed. There must be no such key.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    fn mark(&mut self, key: &Self::Name) -> Result<()>;
 
     /// What the key holds.
     fn holds(&mut self, key: &Self::Name) -> Holds;
@@ -117,9 +125,16 @@ impl Store for MemoryKeyspace {
         self.change_packed(key, &Op::Take(*take))
     }
 
+    fn mark(&mut self, key: &Vec<u8>) -> Result<()> {
+        // An index with nothing in it has no key otherwise.
+        self.keys.insert(key.clone(), Plain::Native(Box::default()));
+        Ok(())
+    }
+
     fn holds(&mut self, key: &Vec<u8>) -> Holds {
         match self.keys.get(key) {
             None => Holds::Nothing,
+            Some(Plain::Native(packed)) if packed.is_empty() => Holds::Marker,
             Some(Plain::Native(_)) => Holds::Packed,
             Some(_) => Holds::Other,
         }

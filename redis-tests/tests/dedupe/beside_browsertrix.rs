@@ -439,6 +439,8 @@ struct Beside {
     holds: BTreeMap<String, BTreeSet<u64>>,
     /// Commands of a purge under way, the next one last.
     purge: Vec<Vec<String>>,
+    /// Crawls that a purge has deleted.
+    purged: BTreeSet<String>,
     made: u64,
     drawn: usize,
 }
@@ -554,6 +556,7 @@ impl Beside {
             c,
             holds: BTreeMap::new(),
             purge: Vec::new(),
+            purged: BTreeSet::new(),
             made: 0,
             drawn: 0,
         }
@@ -612,10 +615,8 @@ impl Beside {
     }
 
     fn begin_purge(&mut self, kept: &[String]) {
-        let stored = ok!(self.c, "DEDUPE.STATS", P).field("storage");
-        // Without committed crawls RENAME fails; and of packed indexes the guide says so.
-        if self.members("allcrawls").is_empty() || stored != bulk("plain") || !self.purge.is_empty()
-        {
+        // Without committed crawls RENAME fails.
+        if self.members("allcrawls").is_empty() || !self.purge.is_empty() {
             return;
         }
         self.purge = vec![words(&["delete rest"])];
@@ -669,8 +670,12 @@ impl Beside {
             _ => {
                 if let ["DEL", records, _, _] = line[..] {
                     self.holds.remove(&records[2..]);
+                    self.purged.insert(records[2..].to_owned());
                 }
-                self.call(&line, log);
+                // On a packed index their program ends with WRONGTYPE.
+                if self.call(&line, log).is_error() {
+                    self.purge.clear();
+                }
             }
         }
     }
@@ -759,6 +764,12 @@ impl Beside {
         for crawl in &crawls {
             let reply = self.call(&ours("DEDUPE.COMMIT", &[crawl]), log);
             must!(!reply.is_error(), "the commit of \"{crawl}\": {reply:?}");
+        }
+        // Of crawls that their purge deleted, it did not reach what was packed.
+        for crawl in std::mem::take(&mut self.purged) {
+            if !self.holds.contains_key(&crawl) {
+                self.call(&ours("DEDUPE.CANCEL", &[&crawl]), log);
+            }
         }
         self.call(&ours("DEDUPE.REPAIR", &[]), log);
         assert_consistent(&mut self.c, P);

@@ -6,6 +6,7 @@ mod both;
 mod claims_clock;
 mod packed;
 mod packed_access;
+mod packed_beside;
 mod packed_bookkeeping;
 mod packed_corrupt;
 mod packed_crash;

@@ -117,12 +117,13 @@ fn unpack_gives_the_plain_keys_back_byte_for_byte() {
             let committed = ["a", "b", "odd\r\n\0"].map(|id| format!("{p}h:{id}"));
             let packed = c.change("PACK");
             assert_eq!((packed.0.as_str(), packed.1), ("packed", fields));
-            assert_eq!(c.plain(format!("TYPE {p}{merged}")).text(), "crawlpack");
+            assert_eq!(c.plain(format!("TYPE {p}{merged}")).text(), "crawlmark");
+            assert_eq!(c.plain(format!("TYPE {p}packedhashes")).text(), "crawlpack");
             assert_eq!(c.plain(format!("EXISTS {p}holders {p}moving")), int(0));
             assert_eq!(ok!(c, "EXISTS", &committed[0], &committed[2]), int(0));
             // What is not of the committed part stays as it is.
             let moved = |key: &[u8]| {
-                let hashes = [format!("{p}{merged}"), format!("{p}holders")];
+                let hashes = ["packedhashes", merged, "holders"].map(|name| format!("{p}{name}"));
                 let mut moved = committed.iter().chain(&hashes);
                 moved.any(|name| name.as_bytes() == key)
             };

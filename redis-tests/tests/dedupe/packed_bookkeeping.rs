@@ -142,7 +142,7 @@ fn a_packed_index_whose_value_went_is_found_and_repaired() {
     for round in ["deleted", "deleted again"] {
         assert!(c.indexed() >= 50, "{round}");
         let lost = c.indexed();
-        assert_eq!(c.plain("DEL {coll-42}:allhashes"), int(1));
+        assert_eq!(c.plain("DEL {coll-42}:packedhashes"), int(1));
         c.tells("CHECK", &format!("ok 0 missingHashes {lost}"));
         assert!(c.ok("REPAIR").field("repaired").int() > 0);
         c.assert_consistent();
@@ -159,11 +159,11 @@ fn a_packed_index_whose_value_went_is_found_and_repaired() {
 fn a_part_of_the_packed_records_that_went_is_found_too() {
     let (_server, mut c) = DedupeIndex::on(Options::new().packed(), P);
     c.committed("a", 0..50);
-    c.plain("COPY {coll-42}:allhashes {coll-42}-aside");
+    c.plain("COPY {coll-42}:packedhashes {coll-42}-aside");
     c.committed("b", 40..100);
     c.assert_consistent();
     // The value of another time.
-    c.plain("RENAME {coll-42}-aside {coll-42}:allhashes");
+    c.plain("RENAME {coll-42}-aside {coll-42}:packedhashes");
     c.tells("CHECK", "ok 0 missingHashes 60");
     c.ok("REPAIR");
     c.assert_consistent();

@@ -6,13 +6,21 @@ use redis_tests::payload::{Payload, crc64, sealed};
 use redis_tests::{DedupeIndex, Options, Server, assert_contains, assert_error, cmd, ok};
 
 const P: &str = "p:";
-const KEY: &str = "p:allhashes";
+const KEY: &str = "p:packedhashes";
 
 /// A small index, and its dump.
 fn packed(c: &mut DedupeIndex, hashes: u64) -> Vec<u8> {
     c.plain("CONFIG SET rdbcompression no");
     c.plain("HSET p:h:odd \u{ff} '' '' x");
-    ok!(c, "HSET", KEY, "\u{ff}", "odd", "no record", "odd");
+    ok!(
+        c,
+        "HSET",
+        "p:allhashes",
+        "\u{ff}",
+        "odd",
+        "no record",
+        "odd"
+    );
     c.plain("SADD p:allcrawls odd");
     for (crawl, first) in [("a", 0), ("b", 1)] {
         c.committed(crawl, first..first + hashes);

@@ -27,6 +27,13 @@ fn assert_type(c: &mut DedupeIndex, name: &str, kind: &str) {
     assert_eq!(c.plain(format!("TYPE {}{name}", c.prefix())), simple(kind));
 }
 
+/// Asserts that the index is packed, and that a marker says so to plain clients.
+#[track_caller]
+fn assert_packed(c: &mut DedupeIndex, merged: &str) {
+    assert_type(c, merged, "crawlmark");
+    assert_type(c, "packedhashes", "crawlpack");
+}
+
 #[test]
 fn changed_keys_are_notified_and_watched() {
     let (server, mut c) = plain();
@@ -105,7 +112,7 @@ fn a_packed_index_follows_its_keys() {
     let mut one = c.another();
     one.plain("SELECT 1");
     small_index(&mut c, P);
-    let (merged, expected) = (key("allhashes"), replies_of(&mut c, P));
+    let (merged, expected) = (key("packedhashes"), replies_of(&mut c, P));
     c.plain(format!("RENAME {merged} elsewhere"));
     assert_eq!(c.owners([1, 25]), ["-", "-"]);
     c.plain(format!("RENAME elsewhere {merged}"));
@@ -160,7 +167,7 @@ fn the_storage_of_new_indexes_is_a_setting() {
     c.plain(format!("CONFIG SET {setting} packed"));
     assert_eq!(get(&mut c), "packed");
     small_index(&mut c, P);
-    assert_type(&mut c, "allhashes", "crawlpack");
+    assert_packed(&mut c, "allhashes");
     assert_eq!(c.storage(), "packed");
     // One that is there stays as it is.
     assert_eq!(early.storage(), "plain");
@@ -210,14 +217,14 @@ fn an_empty_index_remembers_that_it_is_packed() {
     c.plain("DEBUG RELOAD");
     assert_eq!(c.storage(), "packed");
     small_index(&mut c, P);
-    assert_type(&mut c, "allhashes", "crawlpack");
+    assert_packed(&mut c, "allhashes");
     c.assert_consistent();
     let [mut new, mut open] = ["{new}:", "{open}:"].map(|p| DedupeIndex::of(&server, p));
     assert_eq!(new.change("UNPACK"), ("plain".into(), 0, 0));
     open.add("a", 0..3);
     assert_eq!(open.change("PACK"), ("packed".into(), 0, 0));
     assert_eq!(open.commit("a"), (3, 0));
-    assert_type(&mut open, "allhashes", "crawlpack");
+    assert_packed(&mut open, "allhashes");
     assert_eq!(open.owners(0..4), ["a", "a", "a", "-"]);
 }
 
@@ -231,7 +238,7 @@ fn an_index_that_was_emptied_goes_on_packed() {
         c.commit("b");
         assert_eq!(c.ok("REMOVE a").ints(), [1, 100, 100]);
         assert_eq!(c.ok("REMOVE b").ints(), [1, 200, 0]);
-        let left = c.plain("EXISTS {coll-42}:allhashes {coll-42}:moving");
+        let left = c.plain("EXISTS {coll-42}:allhashes {coll-42}:packedhashes {coll-42}:moving");
         assert_eq!(left, int(0), "round {round}");
         assert_eq!(c.owners([1, 250]), ["-", "-"]);
         assert_eq!(c.storage(), "packed");
@@ -248,7 +255,7 @@ fn the_profile_of_browsertrix_is_packed_too() {
     let (_server, mut c) = packed();
     c.ok("PROFILE browsertrix");
     small_index(&mut c, P);
-    assert_type(&mut c, "alldupes", "crawlpack");
+    assert_packed(&mut c, "alldupes");
     assert_eq!(c.plain("EXISTS {coll-42}:allhashes"), int(0));
     let hash = sha256_of(1);
     let bare = hash.trim_start_matches("sha256:");

@@ -187,7 +187,14 @@ fn flush_while_the_storage_changes_ends_the_change() {
 fn keys_deleted_while_the_storage_changes_do_not_hang_it() {
     let (server, mut c) = start();
     for name in ["PACK", "UNPACK"] {
-        for deleted in ["allhashes", "moving", "h:a", "allcrawls", "holders"] {
+        for deleted in [
+            "allhashes",
+            "packedhashes",
+            "moving",
+            "h:a",
+            "allcrawls",
+            "holders",
+        ] {
             c.plain("FLUSHALL");
             c.committed("a", 0..24_000);
             if name == "UNPACK" {

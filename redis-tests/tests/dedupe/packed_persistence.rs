@@ -180,18 +180,18 @@ fn value_digest(c: &mut DedupeIndex, key: &str) -> String {
 fn copies_and_dumps_are_equal_and_apart() {
     let (server, mut c) = packed();
     let before = told(&mut c);
-    let digest = value_digest(&mut c, "p:allhashes");
-    c.plain("COPY p:allhashes copy");
-    let payload = c.plain("DUMP p:allhashes").bytes().to_vec();
+    let digest = value_digest(&mut c, "p:packedhashes");
+    c.plain("COPY p:packedhashes copy");
+    let payload = c.plain("DUMP p:packedhashes").bytes().to_vec();
     ok!(c, "RESTORE", "restored", 0, payload);
-    c.plain("COPY p:allhashes p:allhashes DB 5");
+    c.plain("COPY p:packedhashes p:packedhashes DB 5");
     // Valkey 8.1 leaves the client in the other database.
     c.plain("SELECT 0");
     for key in ["copy", "restored"] {
         assert_eq!(value_digest(&mut c, key), digest, "{key}");
     }
     goes_on(&mut c);
-    assert_ne!(value_digest(&mut c, "p:allhashes"), digest);
+    assert_ne!(value_digest(&mut c, "p:packedhashes"), digest);
     for key in ["copy", "restored"] {
         assert_eq!(value_digest(&mut c, key), digest, "{key}");
     }
@@ -240,7 +240,7 @@ fn digest_does_not_depend_on_how_an_index_came_about() {
         c.ok("PACK");
         // Numbers of commits differ where more has been committed.
         if round != 3 {
-            digests.push(value_digest(&mut c, "p:allhashes"));
+            digests.push(value_digest(&mut c, "p:packedhashes"));
         }
         let view = c.plain_view().without_counters();
         assert_eq!(view.hash("p:allhashes").len(), 500);
@@ -255,10 +255,10 @@ fn digest_does_not_depend_on_how_an_index_came_about() {
 #[test]
 fn every_change_is_another_digest() {
     let (_server, mut c) = packed();
-    let mut seen = vec![value_digest(&mut c, "p:allhashes")];
+    let mut seen = vec![value_digest(&mut c, "p:packedhashes")];
     for (crawl, n) in [("a", 3_000), ("b", 3_000), ("d", 3_000), ("d", 3_001)] {
         c.committed(crawl, [n]);
-        let digest = value_digest(&mut c, "p:allhashes");
+        let digest = value_digest(&mut c, "p:packedhashes");
         assert!(!seen.contains(&digest), "{crawl} {n}");
         seen.push(digest);
     }
@@ -274,9 +274,9 @@ fn memory_usage_is_what_the_server_measures() {
         if loaded {
             c.plain("DEBUG RELOAD");
         }
-        let said = c.plain("MEMORY USAGE p:allhashes").int();
+        let said = c.plain("MEMORY USAGE p:packedhashes").int();
         let before = server.info_number("used_memory");
-        c.plain("DEL p:allhashes");
+        c.plain("DEL p:packedhashes");
         let measured = before - server.info_number("used_memory");
         let what = format!("{said} said, {measured} measured, loaded: {loaded}");
         eprintln!("{what}");
@@ -289,9 +289,9 @@ fn big_index_is_freed_aside() {
     let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
     big(&mut c, 80_000);
     let before = server.info_number("lazyfreed_objects");
-    let usage = c.plain("MEMORY USAGE p:allhashes").int();
+    let usage = c.plain("MEMORY USAGE p:packedhashes").int();
     let used = server.info_number("used_memory");
-    c.plain("UNLINK p:allhashes");
+    c.plain("UNLINK p:packedhashes");
     until("it is freed aside", || {
         server.info_number("lazyfreed_objects") > before
             && server.info_number("used_memory") < used - usage / 2
@@ -341,13 +341,13 @@ fn defragmentation_moves_it_and_harms_nothing() {
 #[test]
 fn type_expiry_and_scan_are_those_of_a_key() {
     let (_server, mut c) = packed();
-    assert_eq!(c.plain("TYPE p:allhashes"), simple("crawlpack"));
-    assert_eq!(c.plain("OBJECT ENCODING p:allhashes"), bulk("raw"));
-    err!(c.wire(), "HGET", "p:allhashes", sha256_of(1));
+    assert_eq!(c.plain("TYPE p:packedhashes"), simple("crawlpack"));
+    assert_eq!(c.plain("OBJECT ENCODING p:packedhashes"), bulk("raw"));
+    err!(c.wire(), "HGET", "p:packedhashes", sha256_of(1));
     let found = c.plain("SCAN 0 TYPE crawlpack COUNT 1000");
-    assert_eq!(found.items()[1].texts(), ["p:allhashes"]);
-    assert_eq!(c.plain("PEXPIRE p:allhashes 600000"), int(1));
+    assert_eq!(found.items()[1].texts(), ["p:packedhashes"]);
+    assert_eq!(c.plain("PEXPIRE p:packedhashes 600000"), int(1));
     c.committed("more", 4_000..4_010);
-    let left = c.plain("PTTL p:allhashes").int();
+    let left = c.plain("PTTL p:packedhashes").int();
     assert!(left > 0, "changes keep the time to live");
 }

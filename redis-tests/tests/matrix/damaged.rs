@@ -29,7 +29,7 @@ struct Damage {
 impl Damage {
     fn of(family: &Family) -> Damage {
         let key = match family.name {
-            "DEDUPE" => "allhashes",
+            "DEDUPE" => "packedhashes",
             "CHG" => "chg_uris:kept",
             _ => "",
         };

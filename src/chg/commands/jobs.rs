@@ -41,7 +41,7 @@ impl Slices for FrontierJob {
             return Progress::Done(Err(error));
         }
         if let (false, Some(user)) = (self.writes, &self.user) {
-            keys.read_as(User::named(user), &self.prefix, is_bookkeeping);
+            keys.read_as(User::named(user), &self.prefix, is_bookkeeping, None);
         }
         let (job, writes, simulated) = (&mut self.job, self.writes, self.simulated);
         let step = with_frontier(self.db, &self.prefix, &mut keys, |cached, keys| {

@@ -13,6 +13,7 @@ use crawlspace_host::server::job;
 
 use super::indexes::{Keys, on_index, permit, permit_committed};
 use super::jobs::{submit_reading, submit_repair};
+use super::pack::permit_packing;
 
 impl Act for Stats<'static> {
     fn act(Stats { of }: Stats<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
@@ -69,6 +70,9 @@ impl Act for Repair {
     fn act(_: Repair, call: &mut Call<'_>) -> Result<Answer, String> {
         permit(call, &[(Keys::All(Group::Whole), Access::Write)])?;
         permit_committed(call, &[CrawlKey::Records, CrawlKey::Counts], Access::Read)?;
+        if on_index(call, |cached, keys| Ok(cached.index.has_left_to_pack(keys)))? {
+            permit_packing(call)?;
+        }
         submit_repair(call, check::check(true))
     }
 }

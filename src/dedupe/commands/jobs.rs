@@ -48,17 +48,22 @@ impl Slices for IndexJob {
         if let Err(error) = cluster::check(ctx, &RmString::new(&self.prefix), self.writes()) {
             return Progress::Done(Err(error));
         }
-        if let (JobKind::Reads, Some(user)) = (self.kind, &self.user) {
-            keys.read_as(User::named(user), &self.prefix, is_bookkeeping);
-        }
         let (job, kind) = (&mut self.job, self.kind);
+        let (prefix, user) = (&self.prefix, &self.user);
         // Opened in nobody's name: what the user may read is asked for the job's own reads alone.
         let mut opening = RedisKeyspace::new(ctx);
         let step = slice(self.db, &self.prefix, &mut opening, |index, opening| {
             opening.release();
+            if kind != JobKind::Reads {
+                index.adopt_old_layout(&mut keys)?;
+            } else if let Some(user) = user {
+                let packed = index.packed_key().cloned();
+                let stands_for = packed.zip(Some(index.names().merged.clone()));
+                keys.read_as(User::named(user), prefix, is_bookkeeping, stands_for);
+            }
             let step = job.step(index, &mut keys, time);
             if kind != JobKind::Reads {
-                index.settle_move(&mut keys);
+                index.settle_storage(&mut keys)?;
                 index.write_spelling(&mut keys)?;
             }
             step

@@ -29,9 +29,14 @@ fn run(
     kind: JobKind,
     work: &'static str,
 ) -> Result<Answer, String> {
-    let whole = [Group::Whole, Group::Moved].map(|group| (Keys::All(group), Access::Write));
-    permit(call, &whole)?;
-    permit_committed(call, &[CrawlKey::Records], Access::Write)?;
+    permit_packing(call)?;
     let id = id(call, kind, work, &[]);
     submit(call, kind, id, move_to(to), true)
+}
+
+/// Refuses with `NOPERM` unless the user may write what changes its storage.
+pub fn permit_packing(call: &mut Call<'_>) -> Result<(), String> {
+    let whole = [Group::Whole, Group::Moved].map(|group| (Keys::All(group), Access::Write));
+    permit(call, &whole)?;
+    permit_committed(call, &[CrawlKey::Records], Access::Write)
 }

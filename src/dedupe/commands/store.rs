@@ -17,9 +17,10 @@ use crawlspace_host::server::notify::Change;
 use crawlspace_host::slices::Time;
 
 use super::indexes;
+use super::marker::Marker;
 
 /// The internal command that changes a packed index, for replicas and append-only files.
-const CHANGE: &CStr = c"crawlspace.packed";
+pub(super) const CHANGE: &CStr = c"crawlspace.packed";
 
 /// How changes are replicated.
 const GATHERING: Gathering = Gathering {
@@ -102,17 +103,34 @@ impl Store for RedisKeyspace {
         )
     }
 
+    fn mark(&mut self, key: &RmString) -> Result<()> {
+        let arguments = || {
+            let mut arguments = vec![Marker::REBUILT_WITH.to_bytes().to_vec()];
+            Marker.save(&mut |chunk| arguments.push(chunk.to_vec()));
+            arguments
+        };
+        let replicated = Replicated {
+            by: By::Arguments(&arguments),
+            event: GATHERING.event,
+        };
+        self.change_native(key, true, |_: &mut Marker| ((), Some(replicated)))
+            .map(drop)
+    }
+
     fn holds(&mut self, key: &RmString) -> Holds {
         match self.holds_native::<Packed>(key) {
             None => Holds::Nothing,
             Some(true) => Holds::Packed,
-            Some(false) => Holds::Other,
+            Some(false) => match self.holds_native::<Marker>(key) {
+                Some(true) => Holds::Marker,
+                _ => Holds::Other,
+            },
         }
     }
 }
 
-/// `crawlspace.packed key APPLY records log` and `crawlspace.packed key CHUNK chunk`. Nobody but the
-/// server needs it; a call by hand changes a packed index as it says.
+/// `crawlspace.packed key APPLY records log`, `crawlspace.packed key CHUNK chunk` and `crawlspace.packed key MARK
+/// content`. Nobody but the server needs it; a call by hand changes a packed index as it says.
 struct ChangePacked;
 
 impl Internal for ChangePacked {
@@ -122,8 +140,9 @@ impl Internal for ChangePacked {
     fn run(call: &mut InternalCall<'_>) -> std::result::Result<(), String> {
         let changed = match *call.arguments {
             [b"APPLY", records, log] => apply(call, records, log),
-            [b"CHUNK", chunk] => change(call, |packed| packed.load(chunk)),
-            _ => Err("ERR syntax error: a key, then CHUNK and a chunk, or APPLY, a key and a log are expected".into()),
+            [b"CHUNK", chunk] => change(call, |packed: &mut Packed| packed.load(chunk)),
+            [b"MARK", content] => change(call, |marker: &mut Marker| marker.load(content)),
+            _ => Err("ERR syntax error: a key, then CHUNK and a chunk, APPLY, a key and a log, or MARK and a content are expected".into()),
         };
         // A replica caches what it knows of its indexes, too.
         let (db, key) = (selected_db(call.ctx), call.key.clone());
@@ -133,17 +152,17 @@ impl Internal for ChangePacked {
     }
 }
 
-fn change(
+fn change<T: Native>(
     call: &mut InternalCall<'_>,
-    change: impl FnOnce(&mut Packed) -> std::result::Result<(), String>,
+    change: impl FnOnce(&mut T) -> std::result::Result<(), String>,
 ) -> std::result::Result<(), String> {
     let key = call.key.clone();
-    let changed = call.keys.change_native(&key, true, |packed: &mut Packed| {
+    let changed = call.keys.change_native(&key, true, |value: &mut T| {
         let replicated = Replicated {
             by: By::TheCommand,
             event: GATHERING.event,
         };
-        (change(packed), Some(replicated))
+        (change(value), Some(replicated))
     });
     match changed {
         Ok(changed) => changed.unwrap_or(Ok(())).map_err(|e| format!("ERR {e}")),
@@ -171,12 +190,12 @@ fn apply(
         }
     }
     let mut taken = taken.into_iter();
-    change(call, |packed| {
+    change(call, |packed: &mut Packed| {
         apply_log(packed, log, |_| taken.next().flatten())
     })
 }
 
-/// Makes the type and its internal command known to the server.
+/// Makes the types and their internal command known to the server.
 ///
 /// # Safety
 /// Called once, with the context of the module's load.
@@ -184,6 +203,7 @@ pub unsafe fn register(ctx: Ctx) -> std::result::Result<(), String> {
     // SAFETY: by contract.
     unsafe {
         native::register::<Packed>(ctx)?;
+        native::register::<Marker>(ctx)?;
         register_internal::<ChangePacked>(ctx)
     }
 }

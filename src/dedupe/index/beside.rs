@@ -55,6 +55,39 @@ impl<K: Store> Index<K> {
         Ok(self.packed_records_len(ks, crawl)? > 0)
     }
 
+    /// Whether another program took a crawl out of `allcrawls` whose records are packed, and thus committed, and left what
+    /// it has besides: not one that it deleted, or whose id was used again since.
+    pub(crate) fn was_set_aside(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        if self.packed_records_len(ks, crawl)? == 0 {
+            return Ok(false);
+        }
+        if self.is_outgoing(ks, crawl)? {
+            return Ok(true);
+        }
+        match self.standing(ks, crawl)? {
+            Some(CrawlState::Unlisted) => {}
+            // Of one that was never committed, they are copies that a commit left.
+            Some(CrawlState::Uncommitted) if !self.numbers_of(ks, crawl)?.is_empty() => {}
+            _ => return Ok(false),
+        }
+        let [counts_key, waczs, baseline] = [CrawlKey::Counts, CrawlKey::Waczs, CrawlKey::Baseline]
+            .map(|which| self.crawl_key(ks, crawl, which));
+        for (name, n) in counts::all(ks, &baseline, b"baseline.")? {
+            if counts::read(ks, &counts_key, &name)? < n {
+                return Ok(false);
+            }
+        }
+        let files = ks.list_len(&waczs)?;
+        let committed = counts::read(ks, &baseline, b"wacz")?;
+        Ok(files as i64 >= committed && (files > 0 || ks.exists(&counts_key)))
+    }
+
+    /// Whether packed records of a crawl are copies of what its plain hash has.
+    pub(crate) fn has_copies(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        let is_uncommitted = self.state(ks, crawl)? == Some(CrawlState::Uncommitted);
+        Ok(is_uncommitted && !self.was_set_aside(ks, crawl)?)
+    }
+
     /// Where a crawl stands, with those that other programs put aside and those that are in no set;
     /// `None` when there is no such crawl.
     pub(crate) fn standing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
@@ -92,6 +125,24 @@ impl<K: Store> Index<K> {
                 ks.set_del(set, crawl)?;
             }
         }
+        Ok(())
+    }
+
+    /// Puts such a crawl back before it goes on.
+    pub(crate) fn put_back_if_set_aside(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        let is_known = self.is_uncommitted(ks, crawl)? || self.is_committed(ks, crawl)?;
+        if !is_known && !self.is_outgoing(ks, crawl)? && self.was_set_aside(ks, crawl)? {
+            self.put_back(ks, crawl)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a crawl back that another program took out of `allcrawls`, and whose records are packed.
+    pub(crate) fn put_back(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        self.set_committed(ks, crawl, true)?;
+        self.take_back(ks, crawl)?;
+        self.ensure_base(ks, crawl)?;
+        self.ledger.forget_unrecorded();
         Ok(())
     }
 

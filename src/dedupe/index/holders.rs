@@ -82,6 +82,11 @@ impl Ledger {
         }
     }
 
+    /// Drops what is cached of crawls whose holdings nobody wrote down: one of them may have come back.
+    pub fn forget_unrecorded(&mut self) {
+        self.unrecorded = None;
+    }
+
     /// Notes that a crawl whose holdings nobody wrote down has got a number.
     fn note_adopted(&mut self, crawl: &[u8], number: u64) {
         self.everybody = None;

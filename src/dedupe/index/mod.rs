@@ -106,11 +106,8 @@ impl<K: Store> Index<K> {
             .hash_get(&meta, b"storage")?
             .and_then(|name| Storage::parse(name.as_ref()));
         let names = Names::of(|row| ks.name(&[prefix, row.name(profile).as_bytes()]));
-        let storage = match stored {
-            Some(_) => stored_storage.unwrap_or_default(),
-            None => new.storage,
-        };
-        let places = Places::find(ks, &names, storage);
+        let stored_storage = stored.map(|_| stored_storage.unwrap_or_default());
+        let places = Places::find(ks, &names, stored_storage, new.storage);
         let mut index = Index {
             prefix: prefix.to_vec(),
             profile,
@@ -162,7 +159,7 @@ impl<K: Store> Index<K> {
             if ks.set_len(&self.names.allcrawls)? > 0 || ks.set_len(&self.names.uncommitted)? > 0 {
                 return Err(Error::HasCrawls);
             }
-            if ks.exists(&self.names.merged) || self.is_moving() {
+            if self.has_hashes(ks) {
                 return Err(Error::HasCrawls);
             }
             self.change_profile(ks, profile);
@@ -174,12 +171,19 @@ impl<K: Store> Index<K> {
     fn change_profile(&mut self, ks: &mut K, profile: Profile) {
         self.profile = profile;
         self.names.merged = ks.name(&[&self.prefix, profile.merged_index()]);
-        self.places = Places::of(&self.names, self.places.storage(), false);
+        self.places = Places::of_empty(&self.names, self.places.storage());
+    }
+
+    /// Whether there is a merged index in either storage.
+    fn has_hashes(&self, ks: &mut K) -> bool {
+        let names = &self.names;
+        let mut keys = [&names.merged, &names.packed, &names.moving].into_iter();
+        keys.any(|key| ks.exists(key))
     }
 
     /// An index without a merged one, whose layout nobody wrote down, tells its layout by a crawl of it.
     pub fn detect_profile_by(&mut self, ks: &mut K, crawl: &[u8]) {
-        let is_open = !self.registered && !self.is_moving() && !ks.exists(&self.names.merged);
+        let is_open = !self.registered && !self.has_hashes(ks);
         if is_open && self.profile != Profile::Browsertrix && self.has_bare_fields(ks, crawl) {
             self.change_profile(ks, Profile::Browsertrix);
         }
@@ -200,6 +204,7 @@ impl<K: Store> Index<K> {
     /// Makes the index known as one: its format and profile are written down before its first
     /// own write, so that a later change of configuration does not change its meaning.
     pub(crate) fn register(&mut self, ks: &mut K) -> Result<()> {
+        self.adopt_old_layout(ks)?;
         if self.registered {
             return Ok(());
         }
@@ -264,6 +269,7 @@ impl<K: Store> Index<K> {
         self.register(ks)?;
         if !self.is_uncommitted(ks, crawl)? {
             self.hide(ks, crawl)?;
+            self.put_back_if_set_aside(ks, crawl)?;
             if self.is_committed(ks, crawl)? || self.is_outgoing(ks, crawl)? {
                 self.ensure_base(ks, crawl)?;
                 // A plain client's commit does not know of these.

@@ -39,7 +39,9 @@ impl<K: Store> Index<K> {
 
     /// Notes that a plain client wrote to the merged index: look-ups try every spelling from now on.
     pub(crate) fn invalidate_merged(&mut self, ks: &mut K) -> Result<()> {
-        self.spelling.is_written &= self.merged().len(ks)? == 0;
+        if self.plain_key().is_some() {
+            self.spelling.is_written &= self.merged().len(ks)? == 0;
+        }
         Ok(())
     }
 

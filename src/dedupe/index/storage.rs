@@ -2,8 +2,12 @@
 //!
 //! Three kinds of hashes can be in either storage: the merged index, the records of committed crawls,
 //! and the further holders of hashes. The rules see them through the functions here, and are the same
-//! for both. While an index changes its storage (`PACK`, `UNPACK`), what is left of the old one is in
-//! `moving`, and every entry is in exactly one of the two.
+//! for both. While an index changes its storage (`PACK`, `UNPACK`), every entry is in exactly one of the two; what is
+//! left to pack is in `moving`.
+//!
+//! The packed index is at a key that no document names. At the name of the merged index stands a marker: a plain client
+//! that looks for a hash there gets `WRONGTYPE` instead of "unknown", and one that deletes or renames it destroys no
+//! record.
 //!
 //! The records of a crawl that is not committed are in its plain hash always. Its commit copies them
 //! into the packed index, and when it has ended the plain hash goes: `copied` in `h:<crawl>:baseline`
@@ -13,7 +17,7 @@
 
 use std::borrow::Cow;
 
-use crawlspace_host::keyspace::{Batch, Keyspace};
+use crawlspace_host::keyspace::{Batch, KeyType, Keyspace};
 use crawlspace_host::text::parse_unsigned;
 
 use super::Index;
@@ -82,40 +86,62 @@ pub(crate) struct Places<N> {
     packed: Option<N>,
     /// The key of the plain merged index, if there may be one.
     plain: Option<N>,
+    /// Whether the packed index lies at the key where version 0.1.0 kept it.
+    is_old: bool,
+    /// Whether a marker stands at the name of the merged index.
+    is_marked: bool,
 }
 
 impl<N: Clone> Places<N> {
-    /// Finds them: the types of the keys tell, and where there is none, `stored` does.
-    pub fn find<K: Store<Name = N>>(ks: &mut K, names: &Names<N>, stored: Storage) -> Places<N> {
-        let (merged, moving) = (ks.holds(&names.merged), ks.holds(&names.moving));
-        let storage = match (merged, moving) {
-            (Holds::Packed, _) => Storage::Packed,
-            (Holds::Other, _) => Storage::Plain,
-            // The old one was put aside, and nothing is in the new one yet.
-            (Holds::Nothing, Holds::Other) => Storage::Packed,
-            (Holds::Nothing, Holds::Packed) => Storage::Plain,
-            (Holds::Nothing, Holds::Nothing) => stored,
+    /// Finds them: the keys tell, and what is `stored` in the `crawlspace` key; an index of which neither says anything
+    /// is as a `new` one.
+    pub fn find<K: Store<Name = N>>(
+        ks: &mut K,
+        names: &Names<N>,
+        stored: Option<Storage>,
+        new: Storage,
+    ) -> Places<N> {
+        use Holds::{Marker, Nothing, Other, Packed};
+        let keys = [&names.packed, &names.merged, &names.moving];
+        let [value, merged, moving] = keys.map(|key| ks.holds(key));
+        let (storage, old) = match (value, merged, moving) {
+            // Version 0.1.0 packed into the key of the merged index, and unpacked out of `moving`.
+            (Nothing, Packed, _) => (Storage::Packed, Some(&names.merged)),
+            (Nothing, _, Packed) => (Storage::Plain, Some(&names.moving)),
+            // The plain one was put aside, and nothing is packed yet.
+            (Nothing, Nothing | Marker, Other) => (Storage::Packed, None),
+            (Nothing, Other, _) => (stored.unwrap_or(Storage::Plain), None),
+            (Nothing, _, _) => (stored.unwrap_or(new), None),
+            _ => (stored.unwrap_or(Storage::Packed), None),
         };
-        Places::of(names, storage, moving != Holds::Nothing)
+        let is_there = value != Nothing || old.is_some();
+        let packed =
+            (storage == Storage::Packed || is_there).then(|| old.unwrap_or(&names.packed).clone());
+        let plain = match (storage, merged, moving) {
+            (Storage::Plain, _, _) => Some(names.merged.clone()),
+            (Storage::Packed, _, Other) => Some(names.moving.clone()),
+            // A plain client made it, where no marker stood.
+            (Storage::Packed, Other, _) => Some(names.merged.clone()),
+            _ => None,
+        };
+        Places {
+            storage,
+            packed,
+            plain,
+            is_old: old.is_some(),
+            is_marked: merged == Marker,
+        }
     }
 
-    /// For an index of that storage, which is moving there or not.
-    pub fn of(names: &Names<N>, storage: Storage, is_moving: bool) -> Places<N> {
-        let (here, rest) = (
-            names.merged.clone(),
-            is_moving.then(|| names.moving.clone()),
-        );
-        match storage {
-            Storage::Plain => Places {
-                storage,
-                plain: Some(here),
-                packed: rest,
-            },
-            Storage::Packed => Places {
-                storage,
-                plain: rest,
-                packed: Some(here),
-            },
+    /// Of an index of that storage with nothing in it.
+    pub fn of_empty(names: &Names<N>, storage: Storage) -> Places<N> {
+        let is_packed = storage == Storage::Packed;
+        Places {
+            storage,
+            packed: is_packed.then(|| names.packed.clone()),
+            plain: (!is_packed).then(|| names.merged.clone()),
+            is_old: false,
+            is_marked: false,
         }
     }
 
@@ -141,12 +167,81 @@ impl<K: Store> Index<K> {
         self.places.is_moving()
     }
 
-    /// Takes note if nothing is left of the old storage: a removal may have taken the last of it. Belongs
-    /// at the end of every step that changes the index.
-    pub fn settle_move(&mut self, ks: &mut K) {
-        if self.is_moving() && !ks.exists(&self.names.moving) {
-            self.places = Places::of(&self.names, self.places.storage, false);
+    /// Takes note of where the committed part is now: nothing may be left of the old storage, because a removal has
+    /// taken the last of it, and the marker stands where there is a packed index. Belongs at the end of every step that
+    /// changes the index.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    pub fn settle_storage(&mut self, ks: &mut K) -> Result<()> {
+        let places = &mut self.places;
+        if places.is_moving() {
+            let rest = match places.storage {
+                Storage::Packed => &mut places.plain,
+                Storage::Plain => &mut places.packed,
+            };
+            rest.take_if(|key| !ks.exists(key));
         }
+        let is_wanted = places.storage == Storage::Packed && ks.exists(&self.names.packed);
+        if is_wanted == places.is_marked {
+            return Ok(());
+        }
+        if is_wanted {
+            self.mark(ks)
+        } else {
+            self.unmark(ks)
+        }
+    }
+
+    /// Puts a marker at the name of the merged index, where plain clients look for hashes. What one of them made there
+    /// is put aside, to be packed by the next `PACK`. While another program purges, it finds what it expects.
+    fn mark(&mut self, ks: &mut K) -> Result<()> {
+        if self.is_purged(ks) {
+            return Ok(());
+        }
+        let [merged, moving] = [&self.names.merged, &self.names.moving];
+        if ks.holds(merged) == Holds::Other {
+            if ks.exists(moving) {
+                return Ok(()); // until that is packed
+            }
+            ks.check_type(merged, KeyType::Hash)?;
+            ks.rename(merged, moving)?;
+            self.places.plain = Some(moving.clone());
+            self.crawls.clear();
+        }
+        if !ks.exists(merged) {
+            ks.mark(merged)?;
+        }
+        self.places.is_marked = true;
+        Ok(())
+    }
+
+    /// Takes the marker away.
+    fn unmark(&mut self, ks: &mut K) -> Result<()> {
+        if ks.holds(&self.names.merged) == Holds::Marker {
+            ks.delete(&self.names.merged)?;
+        }
+        self.places.is_marked = false;
+        Ok(())
+    }
+
+    /// Moves a packed index that version 0.1.0 wrote to the key where it belongs: there, plain clients do not delete it.
+    /// Belongs before the first write to an index.
+    pub(crate) fn adopt_old_layout(&mut self, ks: &mut K) -> Result<()> {
+        if !self.places.is_old {
+            return Ok(());
+        }
+        if let Some(old) = &self.places.packed {
+            ks.rename(old, &self.names.packed)?;
+        }
+        self.places.packed = Some(self.names.packed.clone());
+        self.places.is_old = false;
+        self.settle_storage(ks)
+    }
+
+    /// Whether plain hashes have a part of a packed index, and nobody purges it.
+    pub fn has_left_to_pack(&self, ks: &mut K) -> bool {
+        self.storage() == Storage::Packed && self.is_moving() && !self.is_purged(ks)
     }
 
     /// What figures say of it.
@@ -168,39 +263,49 @@ impl<K: Store> Index<K> {
         self.places.plain.as_ref()
     }
 
-    /// Puts the storage that the index has aside, unless it is the new one.
-    pub(crate) fn put_aside(&mut self, ks: &mut K, to: Storage) -> Result<()> {
+    /// Puts the storage that the index has aside, unless it is the new one. False while two plain hashes would have to
+    /// become one: a packed index has [`Index::rest`].
+    pub(crate) fn put_aside(&mut self, ks: &mut K, to: Storage) -> Result<bool> {
         if self.storage() == to {
-            return Ok(());
+            return Ok(true);
         }
         self.register(ks)?;
         let (merged, moving) = (self.names.merged.clone(), self.names.moving.clone());
-        let had = ks.exists(&merged);
-        if self.is_moving() {
-            // The way back: what was left of the other storage is where changes go now.
-            let aside = self.names.aside.clone();
-            ks.rename(&moving, &aside)?;
-            if had {
-                ks.rename(&merged, &moving)?;
-            }
-            ks.rename(&aside, &merged)?;
-        } else if had {
-            ks.rename(&merged, &moving)?;
-        }
         match to {
             Storage::Packed => {
                 let name = to.name().as_bytes();
                 ks.hash_set(&self.names.meta, b"storage", name)?;
+                if ks.exists(&merged) {
+                    ks.rename(&merged, &moving)?;
+                }
             }
             Storage::Plain => {
+                self.unmark(ks)?;
+                if self.rest(ks).is_some() {
+                    return Ok(false);
+                }
+                if ks.exists(&moving) {
+                    // The way back: what was left to pack is where changes go now.
+                    ks.rename(&moving, &merged)?;
+                }
                 ks.hash_del(&self.names.meta, b"storage")?;
             }
         }
-        let is_moving = ks.exists(&moving);
-        self.places = Places::of(&self.names, to, is_moving);
+        self.places = Places::find(ks, &self.names, Some(to), to);
         self.crawls.clear();
         self.ledger.note_moved();
-        Ok(())
+        self.settle_storage(ks)?;
+        Ok(true)
+    }
+
+    /// What another program wrote to the name of a packed merged index while its marker was gone, and what was left to
+    /// pack then, to which it belongs.
+    pub(crate) fn rest(&self, ks: &mut K) -> Option<(K::Name, K::Name)> {
+        let [merged, moving] = [&self.names.merged, &self.names.moving];
+        let are_both = [merged, moving]
+            .iter()
+            .all(|key| ks.holds(key) == Holds::Other);
+        are_both.then(|| (merged.clone(), moving.clone()))
     }
 
     /// The merged index: hash → crawl that owns it.
@@ -267,7 +372,7 @@ impl<K: Store> Index<K> {
         if packed == 0 || !self.may_be_packed(ks, crawl)? {
             // Of an uncommitted crawl the packed ones are copies; one that another program took out of
             // the sets has them there alone.
-            let are_copies = packed > 0 && self.is_uncommitted(ks, crawl)?;
+            let are_copies = packed > 0 && self.has_copies(ks, crawl)?;
             return Ok(if are_copies { plain } else { plain + packed });
         }
         let copied = match plain.min(packed) {

@@ -53,6 +53,8 @@ struct Reader {
     /// The length of the prefix that all keys have.
     prefix: usize,
     exempt: Exempt,
+    /// A key that whoever may read the second one may read.
+    stands_for: Option<(RmString, RmString)>,
 }
 
 impl RedisKeyspace {
@@ -72,12 +74,20 @@ impl RedisKeyspace {
     }
 
     /// Refuses every read of a key that this user may not read, but for exempt ones with this prefix. For
-    /// work that only reads: a refusal in the middle of writing would leave half of it.
-    pub fn read_as(&mut self, user: User, prefix: &[u8], exempt: Exempt) {
+    /// work that only reads: a refusal in the middle of writing would leave half of it. Where a key `stands_for` another
+    /// one, permission is asked for that.
+    pub fn read_as(
+        &mut self,
+        user: User,
+        prefix: &[u8],
+        exempt: Exempt,
+        stands_for: Option<(RmString, RmString)>,
+    ) {
         self.reader = Some(Reader {
             user,
             prefix: prefix.len(),
             exempt,
+            stands_for,
         });
     }
 

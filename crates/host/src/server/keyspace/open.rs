@@ -113,7 +113,11 @@ impl RedisKeyspace {
         if name.is_some_and(reader.exempt) {
             return Ok(());
         }
-        let checked = reader.user.check(key, Access::Read);
+        let asked = match &reader.stands_for {
+            Some((key_of_ours, named)) if key_of_ours.as_ref() == key.as_ref() => named,
+            _ => key,
+        };
+        let checked = reader.user.check(asked, Access::Read);
         checked.map_err(KeyError::Refused)
     }
 
