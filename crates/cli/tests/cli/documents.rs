@@ -3,6 +3,7 @@
 //! somewhere; there is one version.
 
 mod figures;
+mod options;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -97,7 +97,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
              {crates/serve/src/server/indexes/mod.rs MAX_JOBS}; {crates/serve/src/server/indexes/mod.rs WAIT.0} seconds \
              (`wait`, at most {crates/serve/src/server/indexes/mod.rs WAIT.1}) |",
             "| {crates/serve/src/operations.rs SORTED}; {crates/serve/src/operations.rs MAX_ORIGINALS} |",
-            "takes for them | {crates/serve/src/memory.rs ALL} (`--memory`;",
+            "takes for them | {crates/serve/src/memory.rs ALL} (`--memory 1024`,",
             "checked while it is sent | {crates/serve/src/resource/stored/mod.rs MAX_IN_MEMORY} |",
             "from that moment | {crates/serve/src/sources/remote/pages.rs MAX_OF_ONE_MOMENT} |",
         ],
@@ -157,7 +157,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
             "| `--memory SIZE` | memory for sorting ({crates/jobs/src/caches.rs DEFAULT_MEMORY});",
             "at most every {crates/jobs/src/caches.rs DEFAULT_RETRY_MISSING} (`retry_missing`)",
             "at most every {crates/jobs/src/metadata/mod.rs rescan}.",
-            "used in the last {crates/jobs/src/caches.rs DEFAULT_GRACE} (`--grace`)",
+            "used in the last {crates/jobs/src/caches.rs DEFAULT_GRACE} (`--grace 10m`)",
             "Lists of more than {crates/serve/src/server/indexes/mod.rs MAX_LIST} are left out, and reasons beyond \
              {crates/serve/src/server/indexes/mod.rs MAX_REASONS}:",
             "names more than {crates/serve/src/server/indexes/mod.rs MAX_JOBS};",
@@ -181,7 +181,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/guide/tags-sync.md",
         &[
-            "more than {crates/cli/src/mirror/row.rs MAX_TAG} bytes is an error",
+            "a tag of more than {crates/cli/src/mirror/row.rs MAX_TAG} bytes are errors",
             "of up to {crates/cli/src/mirror/row.rs MAX_ID} bytes",
             "More than {crates/cli/src/mirror/follow.rs BURST} ids at a time",
             "noticed within {crates/cli/src/mirror/follow.rs CHECK} |",
@@ -496,7 +496,7 @@ fn spellings((number, is_duration): (u64, bool)) -> Vec<String> {
         }
     }
     spellings.extend([grouped(number), number.to_string()]);
-    for word in word(number) {
+    if let Some(word) = word(number) {
         spellings.extend([word, word.trim_start_matches("a ")].map(str::to_owned));
     }
     spellings
