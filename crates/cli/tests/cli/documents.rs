@@ -3,6 +3,7 @@
 //! somewhere; there is one version.
 
 mod figures;
+pub(crate) mod metrics;
 mod options;
 
 use std::collections::{BTreeMap, BTreeSet};
