@@ -22,7 +22,7 @@ use super::lease::{Fate, When};
 use super::listing::{Cursor, Queue};
 use super::politeness::{Factor, Facts};
 use super::spans::{NOW, OrNone, Span, Time};
-use super::time::Millis;
+use super::time::{Millis, TEN_YEARS};
 use super::uris::{MAX_WEIGHT, Position, URI_BYTES};
 
 /// Maximum number of fetches at a time from one group.
@@ -73,6 +73,17 @@ fn read_status(text: &[u8]) -> Result<i64, String> {
             Shown(text)
         )
     })
+}
+
+/// Reads a wait that a host asks for, cut to 0 and ten years: a bad value of a host must not fail a release.
+fn read_wait(text: &[u8]) -> Result<Millis, String> {
+    match parse_signed(text) {
+        Some(wait) => Ok(wait.max(0).unsigned_abs().min(TEN_YEARS)),
+        None => Err(format!(
+            "ERR invalid CRAWLDELAY or RETRYAFTER '{}': milliseconds are expected, as an integer of 64 bits",
+            Shown(text)
+        )),
+    }
 }
 
 grammar! {
@@ -181,8 +192,8 @@ grammar! {
             factor: Option<Factor> = Form::text("factor", "1.5", read_factor).after("FACTOR"),
             min: Option<Millis> = Span::new("min", 0).after("MIN"),
             max: Option<Millis> = Span::new("max", 0).after("MAX"),
-            crawl_delay: Option<Millis> = Span::new("crawl-delay", 0).after("CRAWLDELAY"),
-            retry_after: Option<Millis> = Span::new("retry-after", 0).after("RETRYAFTER"),
+            crawl_delay: Option<Millis> = Form::number("crawl-delay", "0", read_wait).after("CRAWLDELAY"),
+            retry_after: Option<Millis> = Form::number("retry-after", "0", read_wait).after("RETRYAFTER"),
             status: Option<i64> = Form::number("status", "200", read_status).after("STATUS"),
         }
     }
@@ -432,7 +443,7 @@ command! {
     prefix "chg.why", "readonly";
     /// Tells why a group is not being fetched from: its state, holder, gate and when it is due.
     ///
-    /// O(N) where N is the number of executions that have URIs queued for it
+    /// O(log M + N) where M is the number of waiting groups and N that of executions listed, 1000 at most
     pub struct Why<'a> {
         now: Now = NOW,
         chg: &'a [u8] = CHG,

@@ -121,6 +121,13 @@ fn command_docs_are_complete(family: &Family) {
         for field in ["summary", "since", "group", "complexity"] {
             assert!(!docs.field(field).text().is_empty(), "{field} of {name}");
         }
+        let page = page(&name).split_whitespace().collect::<Vec<_>>().join(" ");
+        let complexity = docs.field("complexity").text();
+        let begins = format!("## Complexity and blocking {complexity}. ");
+        assert!(
+            page.contains(&begins),
+            "{name}.md does not say: {complexity}"
+        );
         let first = docs.field("arguments").items()[0].clone();
         let called = if family.name == "TAGS" {
             "key"
@@ -365,12 +372,12 @@ fn settings_are_read_and_set_and_documented() {
     assert_eq!(there, known.collect());
     let readme = page("README");
     for (name, default, other, bad) in SETTINGS {
-        let plain = format!("| `{name}` | {default} |");
-        let quoted = format!("| `{name}` | `{default}` |");
-        assert!(
-            readme.contains(&plain) || readme.contains(&quoted),
-            "{name} in the docs"
-        );
+        let row = |default| format!("| `{name}` | {default} | ");
+        let quoted = format!("`{default}`");
+        let rows = [row(default), row(&quoted)];
+        let values = rows.iter().find_map(|row| readme.split(&row[..]).nth(1));
+        let values = values.and_then(|rest| rest.split(" |").next());
+        let values = values.unwrap_or_else(|| panic!("{name} {default} in the docs"));
         assert_eq!(setting(&mut c, name), default);
         let full = format!("crawlspace.{name}");
         ok!(c, "CONFIG", "SET", full, other);
@@ -378,6 +385,17 @@ fn settings_are_read_and_set_and_documented() {
         for value in bad {
             err!(c, "CONFIG", "SET", full, value);
         }
+        // The server says which values it takes.
+        let refused = c.expect_error(&["CONFIG", "SET", &full, "-1"]);
+        let said = match values.split_once(" to ") {
+            Some((least, most)) => format!("must be between {least} and {most} inclusive"),
+            None if values == "`no` `yes`" => "must be 'yes' or 'no'".to_owned(),
+            None => values.replace("` `", ", ").replace('`', ""),
+        };
+        assert!(
+            refused.contains(&said),
+            "{name}: {values} in the docs; {refused}"
+        );
         assert_eq!(setting(&mut c, name), other);
     }
     assert_eq!(ok!(c, "DEDUPE.PROFILE", PREFIX).text(), "browsertrix");
