@@ -255,6 +255,38 @@ fn links_lead_somewhere() {
 }
 
 #[test]
+fn packages_of_ours_are_installed_from_files() {
+    // Nobody has published them, and anybody could publish others under their names.
+    let commands = [
+        "pip", "cargo", "npm", "npx", "apt", "apt-get", "docker", "podman",
+    ];
+    let mut wrong = Vec::new();
+    let mut files = 0;
+    for page in pages() {
+        for (number, line) in read(&page).lines().enumerate() {
+            let mut words = line.split([' ', '`', '"']).filter(|word| !word.is_empty());
+            let Some(_) = words.find(|word| commands.contains(word)) else {
+                continue;
+            };
+            let verb = words.next().unwrap_or_default();
+            if !["install", "add", "pull", "run"].contains(&verb) {
+                continue;
+            }
+            for package in
+                words.filter(|word| word.contains("crawlspace") && !word.starts_with('-'))
+            {
+                files += usize::from(package.contains('/'));
+                if !package.contains('/') {
+                    wrong.push(format!("{page}:{}: {package}", number + 1));
+                }
+            }
+        }
+    }
+    assert!(files > 2, "{files}");
+    assert!(wrong.is_empty(), "from a registry:\n{}", wrong.join("\n"));
+}
+
+#[test]
 fn there_is_one_version() {
     let version = env!("CARGO_PKG_VERSION");
     let changes = read("CHANGELOG.md");

@@ -47,6 +47,17 @@ const MEASURED: &[(&str, &[&str])] = &[
              ({ours| D4 | `LOOKUP` of 100 hashes a call, packed |} packed)",
         ],
     ),
+    (
+        "docs/guide/dedupe.md",
+        &["ten million hashes of {ours| D7 | RDB file per hash, packed |} bytes each (measured;"],
+    ),
+    (
+        "docs/formats/packed-index.md",
+        &[
+            "takes {ours| D7 | RDB file per hash, packed |} bytes a hash in an RDB file, where plain keys take \
+             {ours|  | RDB file per hash, plain keys |}.",
+        ],
+    ),
 ];
 
 /// Sentences with limits and defaults. A blank names a file and in it a constant, a static or a field, or a part of one:
