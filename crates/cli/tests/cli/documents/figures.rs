@@ -118,6 +118,18 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         &[
             "a source is skipped for {crates/serve/src/breaker.rs FIRST_PAUSE}, then for twice as long each time, up to \
              {crates/serve/src/breaker.rs MAX_PAUSE};",
+            "`.idx` of each package in memory, and indexes without one, up to {crates/archive/src/index/package.rs MAX_TEXT} \
+             each.",
+            "sort up to {crates/archive/src/index/files.rs MAX_KEPT} of rows of one answer;",
+            "Up to {crates/archive/src/net/file.rs MAX_KEPT} of what came are kept,",
+            "reads on gets up to {crates/archive/src/net/file.rs MAX_AHEAD} more at a time.",
+            "| pages of {crates/serve/src/query.rs PAGE} rows, from 0;",
+            "order to begin with takes at most {crates/serve/src/operations.rs SORTED} rows.",
+            "Records of up to {crates/serve/src/resource/loader/mod.rs MAX_CHECKED_FIRST} are checked before",
+            "after {crates/serve/src/server/mod.rs GRACE} at most.",
+            "record of each, {crates/serve/src/server/page/search.rs PAGE_SIZE} at a time,",
+            "Up to {crates/archive/src/index/folder.rs MAX_UNSORTED}, each query reads all of it and sorts the rows, up to \
+             {crates/serve/src/operations.rs SORTED} of them;",
             "the same one; {crates/jobs/src/caches.rs DEFAULT_WAIT} by default |",
             "with the archive](index-cache.md#later-metadata) again; {crates/jobs/src/caches.rs DEFAULT_RETRY_MISSING} |",
             "of it for one index; {crates/jobs/src/caches.rs DEFAULT_MEMORY}. The rest",
@@ -220,6 +232,29 @@ const CONSTANTS: &[(&str, &[&str])] = &[
             "at most {src/chg/idle.rs MAX_PAST} |",
             "Then the first {crates/host/src/server/info.rs MAX_JOBS} of each kind",
         ],
+    ),
+    (
+        "docs/commands/chg.release.md",
+        &[
+            "counted from at least {src/chg/politeness.rs BACKOFF_BASE};",
+            "up to {src/chg/politeness.rs MAX_BACKOFF}: after {src/chg/politeness.rs MAX_STEPS} of them",
+        ],
+    ),
+    (
+        "docs/commands/tags.list.md",
+        &["; {src/tags/commands/listing.rs COUNT} without it |"],
+    ),
+    (
+        "docs/commands/tags.scan.md",
+        &["; {src/tags/commands/listing.rs COUNT} without it |"],
+    ),
+    (
+        "docs/commands/chg.list.md",
+        &["; {src/chg/commands/listing.rs COUNT} without it |"],
+    ),
+    (
+        "docs/commands/chg.uris.md",
+        &["; {src/chg/commands/listing.rs COUNT} without it |"],
     ),
     (
         "docs/commands/chg.next.md",
@@ -452,7 +487,8 @@ fn constant(path: &str, name: &str) -> (u64, bool) {
                 .nth(part)?,
             Err(_) => text,
         };
-        value(text).filter(|_| !ends)
+        let (number, is_duration) = value(text).filter(|_| !ends)?;
+        Some((number, is_duration || rest.starts_with("Millis")))
     });
     let mut values = values;
     values
