@@ -116,6 +116,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/guide/federation.md",
         &[
+            "failures of {crates/serve/src/breaker.rs FAILURES} different questions in a row",
             "a source is skipped for {crates/serve/src/breaker.rs FIRST_PAUSE}, then for twice as long each time, up to \
              {crates/serve/src/breaker.rs MAX_PAUSE};",
             "`.idx` of each package in memory, and indexes without one, up to {crates/archive/src/index/package.rs MAX_TEXT} \
@@ -141,6 +142,14 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         &[
             "keeps at most {crates/serve/src/server/plain.rs connections} connections:",
             "must come within {crates/serve/src/server/plain.rs head}.",
+        ],
+    ),
+    (
+        "docs/guide/import.md",
+        &[
+            "They may lie {crates/archive/src/wacz/nested.rs MAX_DEPTH} deep, there may be \
+             {crates/archive/src/wacz/nested.rs MAX_LISTS} of them,",
+            "each response of more than {crates/cli/src/indexer/revisits.rs REVISIT_SIZE} bytes",
         ],
     ),
     (
