@@ -271,7 +271,8 @@ fn memory_of_ids_is_that_of_the_guide() {
     let of_file = |n: usize| (file(n), format!("coll:{}", n % 1000));
     let tagged = |n: usize| (record(n, file(n / 1000)), format!("coll:{}", n % 1000));
     let alone = |n: usize| (record(n, file(n)), format!("coll:{}", n % 1000));
-    let rows: [(&str, &str, usize, &dyn Fn(usize) -> (String, String)); 4] = [
+    type Id<'a> = &'a dyn Fn(usize) -> (String, String);
+    let rows: [(&str, &str, usize, Id); 4] = [
         (
             "a collection with its organisation",
             "TAG",

@@ -365,9 +365,10 @@ fn contains(
         sentences = longer.collect();
     }
     let is_there = |sentence: &String| page.contains(&format!("{sentence}{last}"));
-    match sentences.iter().any(is_there) {
-        true => Ok(()),
-        false => Err(format!("{}{last}", sentences[0])),
+    if sentences.iter().any(is_there) {
+        Ok(())
+    } else {
+        Err(format!("{}{last}", sentences[0]))
     }
 }
 
