@@ -221,7 +221,10 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     ),
     (
         "docs/guide/client.md",
-        &["says nothing for {client/src/server/options.rs TIMEOUT} is taken for dead"],
+        &[
+            "says nothing for {client/src/server/options.rs TIMEOUT} is taken for dead",
+            "is sent again, up to {client/src/server/options.rs RETRIES} times (`retries(n)`),",
+        ],
     ),
     (
         "docs/commands/README.md",
@@ -511,6 +514,7 @@ fn spellings((number, is_duration): (u64, bool)) -> Vec<String> {
     let word = |number: u64| match number {
         1 => Some("a"),
         2 => Some("two"),
+        4 => Some("four"),
         5 => Some("five"),
         10 => Some("ten"),
         20 => Some("twenty"),
