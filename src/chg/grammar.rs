@@ -77,13 +77,21 @@ fn read_status(text: &[u8]) -> Result<i64, String> {
 
 /// Reads a wait that a host asks for, cut to 0 and ten years: a bad value of a host must not fail a release.
 fn read_wait(text: &[u8]) -> Result<Millis, String> {
-    match parse_signed(text) {
-        Some(wait) => Ok(wait.max(0).unsigned_abs().min(TEN_YEARS)),
-        None => Err(format!(
-            "ERR invalid CRAWLDELAY or RETRYAFTER '{}': milliseconds are expected, as an integer of 64 bits",
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(format!(
+            "ERR invalid CRAWLDELAY or RETRYAFTER '{}': a whole number of milliseconds is expected",
             Shown(text)
-        )),
+        ));
     }
+    if digits.len() < text.len() {
+        return Ok(0);
+    }
+    let digit = |wait: Millis, digit: &u8| {
+        wait.saturating_mul(10)
+            .saturating_add((digit - b'0').into())
+    };
+    Ok(digits.iter().fold(0, digit).min(TEN_YEARS))
 }
 
 grammar! {

@@ -165,9 +165,10 @@ fn pause_of_more_than_ten_years_is_refused() {
 fn requested_wait_is_clamped_to_zero_and_ten_years() {
     let ten_years = 3653 * DAY;
     for (word, wait, pause) in rows![
-        "CRAWLDELAY", -1, 700; "CRAWLDELAY", i64::MIN + 1, 700; "CRAWLDELAY", i64::MAX, ten_years;
-        "RETRYAFTER", -86_400_000, 700; "RETRYAFTER", ten_years + 1, ten_years;
-        "RETRYAFTER", ten_years, ten_years; "RETRYAFTER", 800, 800;
+        "CRAWLDELAY", "-1", 700; "CRAWLDELAY", "-99999999999999999999", 700;
+        "CRAWLDELAY", "99999999999999999999", ten_years; "RETRYAFTER", "0800", 800;
+        "RETRYAFTER", "-86400000", 700; "RETRYAFTER", "315619200001", ten_years;
+        "RETRYAFTER", "315619200000", ten_years; "RETRYAFTER", "800", 800;
     ] {
         let (_server, mut f) = stage();
         f.add("crawl", "host", T0);
