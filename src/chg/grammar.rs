@@ -22,7 +22,7 @@ use super::lease::{Fate, When};
 use super::listing::{Cursor, Queue};
 use super::politeness::{Factor, Facts};
 use super::spans::{NOW, OrNone, Span, Time};
-use super::time::Millis;
+use super::time::{Millis, TEN_YEARS};
 use super::uris::{MAX_WEIGHT, Position, URI_BYTES};
 
 /// Maximum number of fetches at a time from one group.
@@ -73,6 +73,25 @@ fn read_status(text: &[u8]) -> Result<i64, String> {
             Shown(text)
         )
     })
+}
+
+/// Reads a wait that a host asks for, cut to 0 and ten years: a bad value of a host must not fail a release.
+fn read_wait(text: &[u8]) -> Result<Millis, String> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(format!(
+            "ERR invalid CRAWLDELAY or RETRYAFTER '{}': a whole number of milliseconds is expected",
+            Shown(text)
+        ));
+    }
+    if digits.len() < text.len() {
+        return Ok(0);
+    }
+    let digit = |wait: Millis, digit: &u8| {
+        wait.saturating_mul(10)
+            .saturating_add((digit - b'0').into())
+    };
+    Ok(digits.iter().fold(0, digit).min(TEN_YEARS))
 }
 
 grammar! {
@@ -181,8 +200,8 @@ grammar! {
             factor: Option<Factor> = Form::text("factor", "1.5", read_factor).after("FACTOR"),
             min: Option<Millis> = Span::new("min", 0).after("MIN"),
             max: Option<Millis> = Span::new("max", 0).after("MAX"),
-            crawl_delay: Option<Millis> = Span::new("crawl-delay", 0).after("CRAWLDELAY"),
-            retry_after: Option<Millis> = Span::new("retry-after", 0).after("RETRYAFTER"),
+            crawl_delay: Option<Millis> = Form::number("crawl-delay", "0", read_wait).after("CRAWLDELAY"),
+            retry_after: Option<Millis> = Form::number("retry-after", "0", read_wait).after("RETRYAFTER"),
             status: Option<i64> = Form::number("status", "200", read_status).after("STATUS"),
         }
     }
@@ -432,7 +451,7 @@ command! {
     prefix "chg.why", "readonly";
     /// Tells why a group is not being fetched from: its state, holder, gate and when it is due.
     ///
-    /// O(N) where N is the number of executions that have URIs queued for it
+    /// O(log M + N) where M is the number of waiting groups and N that of executions listed, 1000 at most
     pub struct Why<'a> {
         now: Now = NOW,
         chg: &'a [u8] = CHG,

@@ -65,6 +65,12 @@ pub(crate) enum Failure {
          limit"
     )]
     TooMany,
+    /// Every source that was asked exceeds its limits.
+    #[error(
+        "every source has more than its limits of bytes and rows (max_bytes, max_rows) or of rows to be sorted: narrow \
+         the query by from, to or filter, or say limit"
+    )]
+    TooMuch,
     /// All requests together exceed the memory limit at the moment.
     #[error("other requests take all the memory that there is for them: ask again later")]
     Busy,
@@ -77,7 +83,7 @@ impl From<Unanswered> for Failure {
     /// Where there is too much of everything, that is for who asks to change.
     fn from(sources: Unanswered) -> Failure {
         if sources.all(Reason::Limit) {
-            Failure::TooMany
+            Failure::TooMuch
         } else {
             Failure::Unanswered(sources)
         }
@@ -253,7 +259,7 @@ impl Collection {
         for similar in fuzzy::similar(query) {
             // What is missing was reported, and what cannot answer this is not missed.
             let rows = match self.exactly(step, &similar, &Report::default()).await {
-                Err(Failure::TooMany) => continue,
+                Err(Failure::TooMany | Failure::TooMuch) => continue,
                 rows => rows?,
             };
             if let Some(rows) = some(rows).await? {

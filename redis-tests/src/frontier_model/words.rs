@@ -1,7 +1,7 @@
 //! The arguments of a command, and which of them are invalid.
 
 /// No time may lie further ahead: ten years with three leap days.
-const TEN_YEARS: i64 = 3653 * 24 * 3_600_000;
+pub const TEN_YEARS: i64 = 3653 * 24 * 3_600_000;
 
 /// The longest id.
 const ID: usize = 1024;

@@ -124,8 +124,9 @@ const INVALID: &[[&str; 4]] = &rows![
     ["", "execution writer to uri", "''", "execution writer 'to ' uri"];
     ["ADD ADDURI BLOCK RELEASE", "at time", "-1 9223372036854775807", "at UNTIL RETRY"];
     ["NEXT RELEASE EXTEND", "LEASE COUNT", "0", "LEASE COUNT"];
-    ["NEXT RELEASE EXTEND", "LEASE BLOCK DELAY ELAPSED MIN MAX CRAWLDELAY RETRYAFTER milliseconds",
-        "-1 9223372036854775807", "LEASE BLOCK DELAY ELAPSED MIN MAX CRAWLDELAY RETRYAFTER milliseconds"];
+    ["NEXT RELEASE EXTEND", "LEASE BLOCK DELAY ELAPSED MIN MAX milliseconds",
+        "-1 9223372036854775807", "LEASE BLOCK DELAY ELAPSED MIN MAX milliseconds"];
+    ["", "CRAWLDELAY RETRYAFTER", "1.5 x - ''", "CRAWLDELAY RETRYAFTER"];
     ["", "GAP", "-1 9223372036854775807", "GAP"];
     ["NEXT EXPIRED LIST URIS", "COUNT", "-1", "COUNT"];
     ["", "PARALLEL WEIGHT depth", "-1", "PARALLEL WEIGHT depth"];
@@ -146,10 +147,11 @@ const LIMITS: &[[&str; 5]] = &rows![
     ["ADDURI", "uri", "x*65536", "x*65537", "'maximum is 65536'"];
     ["ADD ADDURI BLOCK 'RELEASE held <held> AT <soon>' 'RELEASE kept'", "at time", "0 <ten-years>", "<later>",
         "'ten years'"];
-    ["NEXT RELEASE EXTEND LIMIT", "LEASE BLOCK DELAY ELAPSED MIN MAX CRAWLDELAY RETRYAFTER milliseconds GAP",
+    ["NEXT RELEASE EXTEND LIMIT", "LEASE BLOCK DELAY ELAPSED MIN MAX milliseconds GAP",
         "315619200000", "315619200001", "'ten years'"];
     ["NEXT EXPIRED LIST URIS", "COUNT", "1 1000", "0 1001", "'1 to 1000'"];
     ["", "PARALLEL", "1 1000", "0 1001", "'1 to 1000'"];
+    ["", "CRAWLDELAY RETRYAFTER", "-1 0 315619200001 9223372036854775808 99999999999999999999999", "", ""];
     ["", "WEIGHT", "1 1000000", "0 1000001", "'1 to 1000000'"];
     ["", "depth", "0 4294967295", "4294967296", "'0 to 4294967295'"];
     ["ADD", "n", "9223372036854775807", "0", "'1 to 9223372036854775807'"];

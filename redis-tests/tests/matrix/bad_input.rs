@@ -265,10 +265,15 @@ fn mutations(family: &Family, grammar: &Grammar, slot: &Slot) -> Vec<(Vec<u8>, V
     names.extend(all.iter().flat_map(|(_, says)| says.clone()));
     match slot.kind {
         Kind::Integer => {
-            let bad = NO_NUMBERS.map(|bad| (bad.as_bytes().to_vec(), names.clone()));
-            all.extend(bad);
+            // Waits that hosts ask for are cut, however many digits they have.
+            let is_cut = ["crawl-delay", "retry-after"].contains(&&*slot.name);
+            let is_valid = |text: &str| is_cut && text.bytes().all(|b| b.is_ascii_digit());
+            let bad = NO_NUMBERS
+                .into_iter()
+                .filter(|bad| bad.is_empty() || !is_valid(bad));
+            all.extend(bad.map(|bad| (bad.as_bytes().to_vec(), names.clone())));
             // A cursor has all 64 bits.
-            if slot.name != "cursor" {
+            if slot.name != "cursor" && !is_cut {
                 all.push((b"9223372036854775808".to_vec(), names.clone()));
             }
         }

@@ -11,6 +11,7 @@ for_every_family!(
     commands_that_read_change_nothing_and_those_that_write_do,
     command_docs_are_complete,
     pages_have_the_words_of_the_grammar,
+    pages_have_the_limits_of_numbers,
     wrong_arity_is_refused_by_the_server,
     getkeys_gives_the_prefix_or_none,
     replies_are_the_same_in_both_protocols,
@@ -121,6 +122,13 @@ fn command_docs_are_complete(family: &Family) {
         for field in ["summary", "since", "group", "complexity"] {
             assert!(!docs.field(field).text().is_empty(), "{field} of {name}");
         }
+        let page = page(&name).split_whitespace().collect::<Vec<_>>().join(" ");
+        let complexity = docs.field("complexity").text();
+        let begins = format!("## Complexity and blocking {complexity}. ");
+        assert!(
+            page.contains(&begins),
+            "{name}.md does not say: {complexity}"
+        );
         let first = docs.field("arguments").items()[0].clone();
         let called = if family.name == "TAGS" {
             "key"
@@ -175,6 +183,60 @@ fn pages_have_the_words_of_the_grammar(family: &Family) {
             .filter(|t| !explained.contains(&t.to_uppercase()))
             .collect();
         assert_eq!(missing, [""; 0], "{name}.md does not have these");
+    }
+}
+
+/// The digits of a number in groups of three.
+fn grouped(number: u64) -> String {
+    match number / 1000 {
+        0 => number.to_string(),
+        thousands => format!("{} {:03}", grouped(thousands), number % 1000),
+    }
+}
+
+fn pages_have_the_limits_of_numbers(family: &Family) {
+    let server = family.options().start();
+    let mut c = server.wire();
+    for name in family.grammars(&mut c).into_keys() {
+        let docs = ok!(c, "COMMAND", "DOCS", name).field(&name);
+        let page = page(&name);
+        let mut arguments = docs.field("arguments").items().to_vec();
+        while let Some(argument) = arguments.pop() {
+            if let Some(parts) = argument.find("arguments") {
+                arguments.extend(parts.items().iter().cloned());
+            }
+            let limits = argument.find("summary").map(|limits| limits.text());
+            let most = limits.as_ref().and_then(|limits| limits.split_once(" to "));
+            let Some(Ok(most)) = most.map(|(_, most)| most.parse::<u64>()) else {
+                continue;
+            };
+            let called = argument.field("name").text();
+            // Simulated time is described once for all; other numbers go up to what is exact in JavaScript.
+            if called == "now" || most >= (1 << 53) - 1 {
+                continue;
+            }
+            let ten_years = (most == 3653 * 86_400_000).then(|| "ten years".to_owned());
+            let spellings = [Some(grouped(most)), Some(most.to_string()), ten_years];
+            let token = argument
+                .find("token")
+                .map(|token| format!("`{} ", token.text()));
+            let named = [Some(format!("`{called}`")), token];
+            let rows = page.lines().filter(|row| {
+                let first = row
+                    .split(" | ")
+                    .next()
+                    .filter(|first| first.starts_with("| `"));
+                first.is_some_and(|first| named.iter().flatten().any(|name| first.contains(name)))
+            });
+            let mut rows: Vec<&str> = rows.collect();
+            if rows.is_empty() {
+                rows.push(&page);
+            }
+            let is_said = rows
+                .iter()
+                .any(|row| spellings.iter().flatten().any(|most| row.contains(most)));
+            assert!(is_said, "{name}.md does not limit {called} to {most}");
+        }
     }
 }
 
@@ -365,12 +427,12 @@ fn settings_are_read_and_set_and_documented() {
     assert_eq!(there, known.collect());
     let readme = page("README");
     for (name, default, other, bad) in SETTINGS {
-        let plain = format!("| `{name}` | {default} |");
-        let quoted = format!("| `{name}` | `{default}` |");
-        assert!(
-            readme.contains(&plain) || readme.contains(&quoted),
-            "{name} in the docs"
-        );
+        let row = |default| format!("| `{name}` | {default} | ");
+        let quoted = format!("`{default}`");
+        let rows = [row(default), row(&quoted)];
+        let values = rows.iter().find_map(|row| readme.split(&row[..]).nth(1));
+        let values = values.and_then(|rest| rest.split(" |").next());
+        let values = values.unwrap_or_else(|| panic!("{name} {default} in the docs"));
         assert_eq!(setting(&mut c, name), default);
         let full = format!("crawlspace.{name}");
         ok!(c, "CONFIG", "SET", full, other);
@@ -378,6 +440,17 @@ fn settings_are_read_and_set_and_documented() {
         for value in bad {
             err!(c, "CONFIG", "SET", full, value);
         }
+        // The server says which values it takes.
+        let refused = c.expect_error(&["CONFIG", "SET", &full, "-1"]);
+        let said = match values.split_once(" to ") {
+            Some((least, most)) => format!("must be between {least} and {most} inclusive"),
+            None if values == "`no` `yes`" => "must be 'yes' or 'no'".to_owned(),
+            None => values.replace("` `", ", ").replace('`', ""),
+        };
+        assert!(
+            refused.contains(&said),
+            "{name}: {values} in the docs; {refused}"
+        );
         assert_eq!(setting(&mut c, name), other);
     }
     assert_eq!(ok!(c, "DEDUPE.PROFILE", PREFIX).text(), "browsertrix");

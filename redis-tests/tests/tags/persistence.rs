@@ -247,6 +247,92 @@ fn memory_usage_grows_with_what_is_in_it() {
 }
 
 #[test]
+fn memory_of_ids_is_that_of_the_guide() {
+    let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/tags.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let (_server, mut s) = stage(TagSpace::of);
+    let file = |n: usize| format!("ARCHIVEIT-{:05}-20190220120000-{n:07}.warc.gz", n % 10_000);
+    let record = |n: usize, name: String| {
+        let id = format!(
+            "org,example)/a/pages/{n:06} 20190220120000 {name} {}",
+            1_000_000 + n
+        );
+        assert_eq!(id.len(), 97);
+        id
+    };
+    assert_eq!(file(1).len(), 46);
+    let collection = |n: usize| {
+        let private = if n.is_multiple_of(3) { " private" } else { "" };
+        (
+            format!("coll:{}", 1000 + n),
+            format!("org:{}{private}", n % 1000),
+        )
+    };
+    let of_file = |n: usize| (file(n), format!("coll:{}", n % 1000));
+    let tagged = |n: usize| (record(n, file(n / 1000)), format!("coll:{}", n % 1000));
+    let alone = |n: usize| (record(n, file(n)), format!("coll:{}", n % 1000));
+    type Id<'a> = &'a dyn Fn(usize) -> (String, String);
+    let rows: [(&str, &str, usize, Id); 4] = [
+        (
+            "a collection with its organisation",
+            "TAG",
+            10_000,
+            &collection,
+        ),
+        (
+            "a tagged file, its name of 46 bytes",
+            "FILE",
+            50_000,
+            &of_file,
+        ),
+        (
+            "a tagged record, its id of 97 bytes",
+            "RECORD",
+            50_000,
+            &tagged,
+        ),
+        (
+            "the same, each record in a file of its own",
+            "RECORD",
+            50_000,
+            &alone,
+        ),
+    ];
+    for (row, kind, n, id) in rows {
+        ok!(s.wire, "FLUSHALL", "SYNC");
+        // What the server needs in any case is there.
+        s.ok("ADD TAG a b");
+        let before = server_memory(&mut s);
+        let line = format!("LOAD {kind} MERGE");
+        let ids: Vec<String> = (0..n).flat_map(|n| <[String; 2]>::from(id(n))).collect();
+        for some in ids.chunks(2000) {
+            s.ok_with(&line, some);
+        }
+        let each = (server_memory(&mut s) - before) as f64 / n as f64;
+        let said = guide.lines().find(|line| line.contains(row)).expect(row);
+        let said = said
+            .trim_end_matches(" |")
+            .rsplit(' ')
+            .next()
+            .expect("a figure");
+        let said: f64 = said.parse().expect("a number");
+        assert!(
+            (each - said).abs() < said / 8.0,
+            "{row}: {said} in the guide, {each} here"
+        );
+    }
+}
+
+/// What the server has asked its allocator for, in bytes.
+fn server_memory(s: &mut TagSpace) -> i64 {
+    let info = ok!(s.wire, "INFO", "memory").text();
+    let used = info
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"));
+    used.expect("a figure").trim().parse().expect("a number")
+}
+
+#[test]
 fn big_space_is_freed_without_a_pause() {
     let (server, mut s) = stage(TagSpace::of);
     for call in 0..10 {

@@ -2,6 +2,10 @@
 //! with those that use it, and no other; pages of the architecture name files and items that exist; links lead
 //! somewhere; there is one version.
 
+mod figures;
+pub(crate) mod metrics;
+mod options;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -251,6 +255,38 @@ fn links_lead_somewhere() {
 }
 
 #[test]
+fn packages_of_ours_are_installed_from_files() {
+    // Nobody has published them, and anybody could publish others under their names.
+    let commands = [
+        "pip", "cargo", "npm", "npx", "apt", "apt-get", "docker", "podman",
+    ];
+    let mut wrong = Vec::new();
+    let mut files = 0;
+    for page in pages() {
+        for (number, line) in read(&page).lines().enumerate() {
+            let mut words = line.split([' ', '`', '"']).filter(|word| !word.is_empty());
+            let Some(_) = words.find(|word| commands.contains(word)) else {
+                continue;
+            };
+            let verb = words.next().unwrap_or_default();
+            if !["install", "add", "pull", "run"].contains(&verb) {
+                continue;
+            }
+            for package in
+                words.filter(|word| word.contains("crawlspace") && !word.starts_with('-'))
+            {
+                files += usize::from(package.contains('/'));
+                if !package.contains('/') {
+                    wrong.push(format!("{page}:{}: {package}", number + 1));
+                }
+            }
+        }
+    }
+    assert!(files > 2, "{files}");
+    assert!(wrong.is_empty(), "from a registry:\n{}", wrong.join("\n"));
+}
+
+#[test]
 fn there_is_one_version() {
     let version = env!("CARGO_PKG_VERSION");
     let changes = read("CHANGELOG.md");
@@ -293,50 +329,6 @@ fn there_is_one_version() {
     }
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
     assert!(wrong.is_empty(), "not {version}:\n{}", wrong.join("\n"));
-}
-
-/// The number in a cell of a table, as a text says it: `14 000` for `14 k/s`.
-fn figure(cell: &str) -> String {
-    let (number, unit) = cell.trim().split_once(' ').expect("a number and its unit");
-    let thousands = if unit.starts_with('k') { 1000.0 } else { 1.0 };
-    let number = (number.parse::<f64>().expect("a number") * thousands).round() as u64;
-    match number / 1000 {
-        0 => number.to_string(),
-        thousands => format!("{thousands} {:03}", number % 1000),
-    }
-}
-
-#[test]
-fn what_the_readme_begins_with_was_measured() {
-    let readme = read("README.md");
-    let table: Vec<&str> = readme.lines().take(10).collect();
-    let measured = read("docs/benchmarks.md");
-    for (row, said) in [
-        (
-            "| D6 | memory per hash, packed: growth of `used_memory` |",
-            "takes OURS bytes a hash in place of THEIRS |",
-        ),
-        (
-            "| C1 | pages, one client, no pipeline",
-            "| OURS pages a second of one client in place of THEIRS:",
-        ),
-        (
-            "| T2 | toggle of one collection: ",
-            "becomes private in OURS µs,",
-        ),
-        (
-            "| F4 | first byte after the timeout",
-            "delays a query by its timeout and OURS ms |",
-        ),
-    ] {
-        let found = measured.lines().find(|line| line.starts_with(row));
-        let cells: Vec<&str> = found.expect(row).split(" | ").collect();
-        let mut said = said.replace("OURS", &figure(cells[3]));
-        if said.contains("THEIRS") {
-            said = said.replace("THEIRS", &figure(cells[4]));
-        }
-        assert!(table.iter().any(|line| line.contains(&said)), "no {said}");
-    }
 }
 
 #[test]

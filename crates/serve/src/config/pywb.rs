@@ -45,6 +45,11 @@ fn is_template(key: &str) -> bool {
     key.ends_with("_html")
 }
 
+/// Whether it is a yes of YAML.
+fn yes(node: &Node) -> bool {
+    matches!(&node.value, Value::Text { text, .. } if matches!(&*text.to_ascii_lowercase(), "true" | "yes" | "on"))
+}
+
 /// Whether it is `$all`.
 pub(super) fn is_all(node: &Node) -> bool {
     matches!(&node.value, Value::Text { text, .. } if &**text == "$all")
@@ -109,6 +114,9 @@ impl Reader<'_> {
     /// Whether that field of a collection is one of pywb's own, about which everything is said then.
     pub(super) fn is_of_pywb(&mut self, entry: &Pair) -> bool {
         let key = &*entry.key;
+        if self.is_surt_ordered(entry) {
+            return true;
+        }
         if PYWB_COLLECTION.contains(&key) || is_template(key) {
             let what = format!("{key} has no effect here: it is about pywb's own pages");
             self.found.warning(entry.position, what);
@@ -120,6 +128,17 @@ impl Reader<'_> {
             self.found.error(entry.position, hidden(key));
         }
         hides
+    }
+
+    /// Whether that field is `surt_ordered`, about which everything is said then.
+    fn is_surt_ordered(&mut self, entry: &Pair) -> bool {
+        let is_one = &*entry.key == "surt_ordered";
+        if is_one && !yes(&entry.value) {
+            let what = "surt_ordered has no effect here: keys of indexes have to be SURTs, and in one with others \
+                        nothing is found";
+            self.found.warning(entry.position, what);
+        }
+        is_one
     }
 
     /// Whether that field of a ZipNum cluster is one of pywb's own, about which everything is said then.
@@ -145,7 +164,6 @@ impl Reader<'_> {
         };
         let all = entries.iter().find(|entry| is_all(&entry.value));
         let auto = fields.entry("enable_auto_colls");
-        let yes = |node: &Node| matches!(&node.value, Value::Text { text, .. } if matches!(&*text.to_ascii_lowercase(), "true" | "yes" | "on"));
         let wanted = match auto {
             Some(auto) if !yes(&auto.value) => None,
             Some(auto) => Some(auto),
@@ -164,13 +182,7 @@ impl Reader<'_> {
         };
         for entry in fields.entries {
             let key = &*entry.key;
-            if key == "surt_ordered" {
-                if !yes(&entry.value) {
-                    let what = "surt_ordered has no effect here: keys of indexes have to be SURTs, and in one with \
-                                others nothing is found";
-                    self.found.warning(entry.position, what);
-                }
-            } else if knows(key) && !heard.contains(&key) {
+            if !self.is_surt_ordered(entry) && knows(key) && !heard.contains(&key) {
                 let what = format!(
                     "{key} has no effect here: it is about pywb's own pages, recording or folders"
                 );

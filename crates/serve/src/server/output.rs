@@ -318,7 +318,9 @@ pub(super) fn refusal(failure: &Failure) -> Response<Body> {
 /// The HTTP status of a failure.
 pub(super) fn status_of(failure: &Failure) -> StatusCode {
     match failure {
-        Failure::Query(BadQuery(_)) | Failure::TooMany => StatusCode::BAD_REQUEST,
+        Failure::Query(BadQuery(_)) | Failure::TooMany | Failure::TooMuch => {
+            StatusCode::BAD_REQUEST
+        }
         Failure::Access(AccessError::Query(_)) => StatusCode::BAD_REQUEST,
         Failure::Access(AccessError::NoPoint(_)) => StatusCode::NOT_FOUND,
         Failure::Access(AccessError::Unavailable(_)) => StatusCode::SERVICE_UNAVAILABLE,

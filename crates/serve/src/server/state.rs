@@ -177,7 +177,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
             out.sample("requests_total", &labels, count as f64);
         }
     }
-    let help = "Records that deviate from the standard and were read, and how they deviate.";
+    let help = "Records read that deviate from the standard; label deviation.";
     out.family("record_deviations_total", "counter", help);
     for collection in &federation.collections {
         for (deviation, count) in collection.requests.deviations() {
@@ -195,7 +195,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
             out.sample(name, &labels(seen, &step), figure(seen));
         }
     }
-    let help = "How often a source failed, and why.";
+    let help = "Failed requests to a source; label error.";
     out.family("source_errors_total", "counter", help);
     for seen in &seen {
         let step = seen.step.to_string();
@@ -214,17 +214,17 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
 
 fn config_reloads(reloads: &Reloads, out: &mut Metrics) {
     let name = "config_reloads_total";
-    let help = "How often the configuration was read again, and what came of it.";
+    let help = "Reloads of the configuration; label result.";
     out.family(name, "counter", help);
     out.sample(name, &[("result", "success")], reloads.succeeded as f64);
     out.sample(name, &[("result", "failure")], reloads.failed as f64);
     let name = "config_last_reload_successful";
-    let help = "Whether the configuration as it was when it was last read is served.";
+    let help = "1 if the last reload of the configuration succeeded.";
     out.family(name, "gauge", help);
     let successful = u8::from(reloads.failure.is_none());
     out.sample(name, &[], f64::from(successful));
     let name = "config_last_success_timestamp_seconds";
-    let help = "When the configuration that is served was read.";
+    let help = "Time at which the served configuration was read, since the epoch.";
     out.family(name, "gauge", help);
     out.sample(name, &[], reloads.loaded.seconds() as f64);
 }
@@ -236,38 +236,38 @@ const SOURCE_FIGURES: [(&str, &str, &str, Figure); 5] = [
     (
         "source_rows_total",
         "counter",
-        "Rows that a source gave.",
+        "Rows returned by a source.",
         |seen| seen.member.figures.rows() as f64,
     ),
     (
         "source_requests_total",
         "counter",
-        "How often a source was asked.",
+        "Requests to a source.",
         |seen| seen.member.figures.requests() as f64,
     ),
     (
         "source_broken_lines_total",
         "counter",
-        "Invalid lines of a source, which were skipped.",
+        "Invalid lines of a source that were skipped.",
         |seen| seen.member.source.broken() as f64,
     ),
     (
         "source_healthy",
         "gauge",
-        "Whether what a source reads is there.",
+        "1 if the files, servers or keys that a source reads are available.",
         |seen| f64::from(u8::from(seen.health.is_ok())),
     ),
     (
         "source_skipped",
         "gauge",
-        "Whether a source is not asked for a while, because it failed too often.",
+        "1 while a source is skipped because it failed too often.",
         |seen| f64::from(u8::from(matches!(seen.breaker, BreakerState::Open(_)))),
     ),
 ];
 
 fn durations(seen: &[Seen], out: &mut Metrics) {
     let name = "source_duration_seconds";
-    let help = "Time from a request to the first rows of a source, or to its end without rows.";
+    let help = "Time from a request to a source to its first rows, or to the end of an answer without rows.";
     out.family(name, "histogram", help);
     for seen in seen {
         let step = seen.step.to_string();

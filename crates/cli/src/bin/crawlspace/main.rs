@@ -54,7 +54,10 @@ use crate::terminal::{Bytes, complain};
     name = "crawlspace",
     version,
     propagate_version = true,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = "Examples:
+  crawlspace dedupe stats --prefix '{coll-42}:'
+  crawlspace serve --config config.yaml"
 )]
 struct CommandLine {
     #[command(subcommand)]
@@ -64,26 +67,61 @@ struct CommandLine {
 #[derive(Subcommand)]
 enum Subject {
     /// Hash-based dedupe: which payloads have been seen.
-    #[command(subcommand, arg_required_else_help = true)]
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = "Examples:
+  crawlspace dedupe crawls --prefix '{coll-42}:'
+  crawlspace dedupe lookup sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"
+    )]
     Dedupe(dedupe::Dedupe),
     Indexer(indexer::Indexer),
     /// Crawl host groups: which hosts may be fetched from now, and why the others may not.
-    #[command(subcommand, arg_required_else_help = true, visible_alias = "frontier")]
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        visible_alias = "frontier",
+        after_help = "Examples:
+  crawlspace chg why example.org --prefix '{web}:'
+  crawlspace chg info"
+    )]
     Chg(chg::Chg),
     /// Tags: who may see which capture.
-    #[command(subcommand, arg_required_else_help = true)]
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = "Examples:
+  crawlspace tags info --key archive
+  crawlspace tags filter --key archive --point all index.cdxj"
+    )]
     Tags(tags::Tags),
     /// WACZ files: which others they need for replay.
-    #[command(subcommand, arg_required_else_help = true)]
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = "Example:
+  crawlspace wacz requires collection/*.wacz"
+    )]
     Wacz(wacz::Wacz),
     /// Indexes of jobs: from their metadata files, each built once.
-    #[command(subcommand, arg_required_else_help = true)]
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = "Examples:
+  crawlspace index get --kind full --jobs 7,8 --metadata /archive --cache-dir cache
+  crawlspace index gc --cache-dir cache --max-size 100GB"
+    )]
     Index(index::Index),
     Serve(serve::Serve),
     Exporter(exporter::Exporter),
     Top(top::Top),
     /// Configurations of `serve`.
-    #[command(subcommand, arg_required_else_help = true)]
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = "Example:
+  crawlspace config check config.yaml"
+    )]
     Config(config::Config),
     Completions(shell::Completions),
     Man(shell::Man),

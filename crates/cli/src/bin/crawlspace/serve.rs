@@ -28,6 +28,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// one before. A configuration that cannot be used changes nothing, and the log says why. Options and variables of the
 /// environment stay as they were at the start.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  crawlspace serve --config config.yaml
+  crawlspace serve --config config.yaml --bind 0.0.0.0:8080 --public-url https://archive.example")]
 pub(crate) struct Serve {
     /// The configuration: YAML, as `crawlspace config check` accepts it.
     #[arg(long, value_name = "FILE")]

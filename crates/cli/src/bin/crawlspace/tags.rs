@@ -22,12 +22,22 @@ pub(crate) enum Tags {
     ///
     /// Exit status: 0 when it was loaded (--once), compared (--dry-run, whether or not something differs) or
     /// stopped; 1 when something failed, or another mirror keeps the space; 2 when the command line is wrong.
+    #[command(after_help = "Examples:
+  crawlspace tags sync --key archive --postgres postgresql://crawlspace@db.example/archive --dry-run
+  crawlspace tags sync --key archive --csv collections.csv")]
     Sync(Box<sync::Sync>),
     /// Print the lines of a CDX or CDXJ file that pass.
+    #[command(after_help = "Examples:
+  crawlspace tags filter --key archive --point all index.cdxj
+  crawlspace tags filter --key archive --where 'coll:* & !private' --drop-bad-lines < index.cdx")]
     Filter(filter::FilterLines),
     /// Tell why a capture passes or does not, and where each of its tags comes from.
+    #[command(after_help = "Example:
+  crawlspace tags explain --key archive --point all --format file ARCHIVEIT-1068-A.warc.gz")]
     Explain(explain::ExplainLine),
     /// Show how much there is in a tag space.
+    #[command(after_help = "Example:
+  crawlspace tags info --key archive --json")]
     Info(Figures),
 }
 

@@ -70,6 +70,8 @@ fn bad_questions_leave_a_source_to_others() {
                 _ => (502, kind),
             };
             assert_eq!(answer.status, status, "{kind}: {}", answer.text());
+            let names_limit = answer.text().contains("(max_bytes, max_rows)");
+            assert_eq!(names_limit, kind == "huge", "{}", answer.text());
             assert!(told.contains(reason), "{kind}: {told}");
         }
         let other = ask("cdx", "other");

@@ -7,6 +7,7 @@ use redis_tests::http::{Answer, ask, get};
 use redis_tests::metadata::Form;
 use redis_tests::{assert_contains, assert_lacks, rows, until};
 
+use crate::documents::metrics;
 use crate::index_cache_http::archive::Stage as Archive;
 use crate::serving::Stage;
 
@@ -40,6 +41,16 @@ pub fn figure(server: &Stage, name: &str) -> u64 {
 pub fn json(answer: &Answer) -> serde_json::Value {
     let value = serde_json::from_slice(&answer.body);
     value.unwrap_or_else(|error| panic!("{error}: {}", answer.text()))
+}
+
+#[test]
+fn the_guide_lists_the_metrics() {
+    let archive = Archive::with_jobs("1", 3);
+    let empty = "collections: {a: {index_group: {b: ./none}, resource: ./none}}\n";
+    let server = start_with(&archive, empty);
+    get(server.address(), "/a/index?url=example.com");
+    let text = get(server.operator(), "/_metrics").text();
+    metrics::must_be_listed("crawlspace serve", &text);
 }
 
 #[test]

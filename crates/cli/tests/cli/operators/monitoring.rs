@@ -10,6 +10,7 @@ use redis_tests::{
     DATE, Options, Outcome, Program, Server, assert_contains, ok, outcome, sha256_of,
 };
 
+use crate::documents::metrics;
 use crate::operators::stage::{FRONTIER, INDEX, frontier, index};
 use crate::tool::tool;
 
@@ -70,6 +71,7 @@ fn the_exporter_gives_figures_of_servers_indexes_frontiers_and_tag_spaces() {
     let seen = exporter(&format!("--once --redis {} --redis {gone}", server.url()));
     assert_eq!(seen.status, 1, "{seen:?}");
     assert_contains(&seen.errors, "127.0.0.1:1: ");
+    metrics::must_be_listed("crawlspace exporter", &seen.out);
     let figures = figures(&seen.out);
     let value = |name: &str, labels: &str| of(&figures, &server, name, labels);
     assert_eq!(figures["crawlspace_up{server=\"127.0.0.1:1\"}"], 0.0);

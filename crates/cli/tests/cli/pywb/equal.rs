@@ -42,6 +42,7 @@ fn compare(case: &Case, ours: &Answer, theirs: &Answer) -> Result<(), String> {
         Some(Accepted::BadParameter | Accepted::UnknownSort | Accepted::UnknownSource) => {
             is_refused(ours, 400)
         }
+        Some(Accepted::BothRefuse) => is_refused(ours, 400).and(is_refused(theirs, 400)),
         Some(Accepted::UnknownCollection) => is_refused(ours, 404),
         Some(Accepted::Fuzzy) => {
             let nothing = ours.status == 200 && ours.body.is_empty();

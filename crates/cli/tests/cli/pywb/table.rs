@@ -18,6 +18,8 @@ pub enum Accepted {
     /// A parameter that cannot be understood is refused with 400 and a JSON `message` (a rule of this API). pywb takes
     /// a default for it, fails with 500, or with 503.
     BadParameter,
+    /// Both refuse a parameter with 400 and a JSON `message`, in other words.
+    BothRefuse,
     /// An unknown collection is 404 with a JSON `message`. pywb takes it for a folder that may come to be, and
     /// answers with no rows.
     UnknownCollection,

@@ -145,6 +145,7 @@ fn what_pywb_gives_a_meaning_and_this_does_not_is_named() {
     for (top, collection, what) in rows![
         "transclusions_version: 1", "", "transclusions_version has no effect";
         "surt_ordered: false", "", "surt_ordered has no effect";
+        "", "x: {index: $live, surt_ordered: false}", "surt_ordered has no effect";
         "", "x: {index: $live, query_html: q.html}", "query_html has no effect";
         "", "x: {index: {type: zipnum, path: /c, max_blocks: 9}}", "max_blocks has no effect";
         "", "x: {index: {type: zipnum, path: /c, shard_index_loc: {match: x, replace: y}}}",

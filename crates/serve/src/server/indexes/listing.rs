@@ -99,27 +99,33 @@ async fn look(indexes: &Arc<Indexes>) -> Option<Result<Vec<Listed>, Error>> {
 type Figure = (&'static str, &'static str, fn(&Counts) -> u64);
 
 const FIGURES: [Figure; 7] = [
-    ("hits", "Entries of caches that were there.", |counts| {
+    ("hits", "Cache entries that were found.", |counts| {
         counts.hits
     }),
-    ("misses", "Entries that were not.", |counts| counts.misses),
-    ("builds", "Entries that were built.", |counts| counts.builds),
-    ("failures", "Entries that could not be built.", |counts| {
-        counts.failures
+    ("misses", "Cache entries that were not found.", |counts| {
+        counts.misses
+    }),
+    ("builds", "Cache entries that were built.", |counts| {
+        counts.builds
     }),
     (
+        "failures",
+        "Cache entries that could not be built.",
+        |counts| counts.failures,
+    ),
+    (
         "waits",
-        "Waits for another process that built an entry.",
+        "Waits for another process to build a cache entry.",
         |counts| counts.waits,
     ),
     (
         "damaged",
-        "Entries that were not what their manifests say.",
+        "Cache entries that differed from their manifests.",
         |counts| counts.damaged,
     ),
     (
         "evicted",
-        "Entries that were removed to make room.",
+        "Cache entries that were removed to make room.",
         |counts| counts.evicted,
     ),
 ];
@@ -171,10 +177,14 @@ pub(in super::super) async fn metrics(indexes: &Arc<Indexes>, out: &mut Metrics)
     };
     type Held = (&'static str, &'static str, fn((usize, u64)) -> f64);
     let figures: [Held; 2] = [
-        ("index_entries", "Indexes that there are.", |(number, _)| {
+        ("index_entries", "Indexes in the caches.", |(number, _)| {
             number as f64
         }),
-        ("index_bytes", "What they take.", |(_, bytes)| bytes as f64),
+        (
+            "index_bytes",
+            "Bytes of indexes in the caches.",
+            |(_, bytes)| bytes as f64,
+        ),
     ];
     for (name, help, figure) in figures {
         out.family(name, "gauge", help);

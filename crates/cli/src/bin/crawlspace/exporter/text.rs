@@ -87,7 +87,7 @@ keyspace_events keyspace_events_subscribed gauge Whether the module listens to c
 panics panics_total counter Bugs that were caught and became an error reply.
 evicting_policy evicting_policy gauge Whether the server may evict keys, which destroys an index.
 used_memory server_memory_bytes gauge Memory that the server uses.
-maxmemory server_memory_max_bytes gauge Its maxmemory; 0 for none.
+maxmemory server_memory_max_bytes gauge Maximum memory of the server (maxmemory); 0 for no limit.
 rdb_changes_since_last_save server_unsaved_changes gauge Changes since the last snapshot.
 connected_slaves server_replicas gauge Replicas that are connected.";
 
@@ -155,13 +155,13 @@ const INDEX: &[Of<Stats>] = figures! { Stats, it:
     index_crawls gauge "Crawls of an index; label state."
         vec![("committed", it.crawls as f64), ("uncommitted", it.uncommitted as f64)];
     index_records gauge "Records of committed crawls." one(it.total_urls);
-    index_revisits gauge "How many of them are revisits." one(it.dupe_urls);
+    index_revisits gauge "Revisit records of committed crawls." one(it.dupe_urls);
     index_saved_bytes gauge "Bytes saved by revisits." one(it.conserved_size);
     index_wacz_bytes gauge "Bytes of finished WACZ files." one(it.total_crawl_size);
-    index_removed_crawls gauge "Crawls that are not part of the collection any more." one(it.removed_crawls);
+    index_removed_crawls gauge "Crawls that are counted as removed from the collection." one(it.removed_crawls);
     index_memory_bytes gauge "Memory of the keys of an index, estimated." one(it.memory);
     index_packed gauge "Whether the index is packed." one(u64::from(it.storage == Storage::Packed));
-    index_import_progress_ratio gauge "How far the import that runs is." any(it.update_progress);
+    index_import_progress_ratio gauge "Progress of the running import, 0 to 1." any(it.update_progress);
 };
 
 const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
@@ -173,7 +173,7 @@ const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
         ("gated", it.groups_gated as f64),
     ];
     frontier_due_groups gauge "Groups that can be leased now." one(it.due);
-    frontier_oldest_due_seconds gauge "For how long the first of them is due."
+    frontier_oldest_due_seconds gauge "Time since the group that is due longest became due."
         vec![("", it.oldest_ready_ms as f64 / 1000.0)];
     frontier_uris gauge "URIs queued." one(it.uris);
     frontier_executions gauge "Executions with queued URIs." one(it.executions);
@@ -182,8 +182,8 @@ const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
     frontier_leases_per_second gauge "Leases a second, over the last nine seconds." one(it.rate_leases);
     frontier_releases_total counter "Leases released." one(it.releases);
     frontier_expired_total counter "Leases that expired." one(it.expired);
-    frontier_expired_reports gauge "Reports of them that nobody has read." one(it.expired_reports);
-    frontier_reports_dropped_total counter "Reports that were not kept." one(it.reports_dropped);
+    frontier_expired_reports gauge "Reports of expired leases that no client has read." one(it.expired_reports);
+    frontier_reports_dropped_total counter "Reports of expired leases that were dropped." one(it.reports_dropped);
     frontier_paused gauge "Whether the whole frontier is paused." one(u64::from(it.paused == "all"));
     frontier_smallest_margin_seconds gauge "The least difference between a pause and what was asked for it; below 0, a host was fetched from too soon."
         any(it.smallest_margin_ms.map(|ms| ms as f64 / 1000.0));
@@ -191,12 +191,12 @@ const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
 
 const SPACE: &[Of<tags::Info>] = figures! { tags::Info, it:
     space_ids gauge "Ids with tags; label kind." by_kind([it.record_ids, it.file_ids, it.tag_ids]);
-    space_edges gauge "Their tags; label kind." by_kind([it.record_edges, it.file_edges, it.tag_edges]);
+    space_edges gauge "Tags of ids; label kind." by_kind([it.record_edges, it.file_edges, it.tag_edges]);
     space_staged_ids gauge "Ids in staged copies; label kind."
         by_kind([it.staged_record_ids, it.staged_file_ids, it.staged_tag_ids]);
-    space_tags gauge "Different tags." one(it.tags);
-    space_rules gauge "Rules." one(it.rules);
-    space_points gauge "Access points." one(it.points);
+    space_tags gauge "Distinct tags of a tag space." one(it.tags);
+    space_rules gauge "Rules of a tag space." one(it.rules);
+    space_points gauge "Access points of a tag space." one(it.points);
     space_memory_bytes gauge "Memory of a tag space." one(it.memory);
 };
 
@@ -241,7 +241,7 @@ fn jobs(out: &mut Metrics, seen: &[(&str, &Observation)]) {
     out.family(
         "job_progress_ratio",
         GAUGE,
-        "How far a job is: COMMIT, REMOVE, PACK and the like.",
+        "Progress of a job (COMMIT, REMOVE, PACK and others), 0 to 1.",
     );
     for (server, seen) in seen {
         let mut told: Vec<&Job> = Vec::new();

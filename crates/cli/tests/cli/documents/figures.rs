@@ -1,0 +1,607 @@
+//! Figures in the documents equal those of docs/benchmarks.md, and limits and defaults equal the constants of the
+//! source.
+//!
+//! [`MEASURED`] and [`CONSTANTS`] list sentences with a blank in braces for each number. A blank names where the number
+//! is from; the page must contain the sentence with any of the number's usual spellings in that place.
+
+use std::collections::BTreeSet;
+
+use super::{cells, read};
+
+/// Sentences with figures of docs/benchmarks.md. A blank names the beginning of a row, after `ours`, `theirs` (columns)
+/// or `100M` (ours, a hundred million times, in GB).
+const MEASURED: &[(&str, &[&str])] = &[
+    (
+        "README.md",
+        &[
+            "takes {ours| D6 | memory per hash, packed: growth of `used_memory` |} bytes a hash in place of \
+             {theirs| D6 | memory per hash, packed: growth of `used_memory` |} |",
+            "| {ours| C1 | pages, one client, no pipeline} pages a second of one client in place of \
+             {theirs| C1 | pages, one client, no pipeline}:",
+            "becomes private in {ours| T2 | toggle of one collection: } µs,",
+            "delays a query by its timeout and {ours| F4 | first byte after the timeout} ms |",
+        ],
+    ),
+    (
+        "docs/guide/operations.md",
+        &[
+            "| hash of a plain index (64 hex digits, URL of usual length) | {ours|  | memory per hash, plain keys |} \
+             | {100M|  | memory per hash, plain keys |} GB |",
+            "index | {ours| D6 | memory per hash, packed: growth of `used_memory` |} \
+             | {100M| D6 | memory per hash, packed: growth of `used_memory` |} GB |",
+            "| … after a restart | {ours| D6 | after a restart: `used_memory` |} \
+             | {100M| D6 | after a restart: `used_memory` |} GB |",
+            "| … in the RDB file | {ours| D7 | RDB file per hash, packed |} \
+             (plain: {ours|  | RDB file per hash, plain keys |}) | {100M| D7 | RDB file per hash, packed |} GB |",
+            "whose URIs are kept elsewhere | {ours|  | memory per group, URIs kept elsewhere |} \
+             | {100M|  | memory per group, URIs kept elsewhere |} GB |",
+            "alone in its group | {ours|  | memory per kept URI, 1 in each group |} \
+             | {100M|  | memory per kept URI, 1 in each group |} GB |",
+            "| … ten in each group | {ours|  | memory per kept URI, 10 in each group |} \
+             | {100M|  | memory per kept URI, 10 in each group |} GB |",
+            "| … a thousand in each group | {ours|  | memory per kept URI, 1000 in each group |} \
+             | {100M|  | memory per kept URI, 1000 in each group |} GB |",
+            "| record with a tag | {ours|  | memory per tagged record |} \
+             | {100M|  | memory per tagged record |} GB |",
+            "{ours| D4 | `LOOKUP` of 100 hashes a call, plain keys |} look-ups a second in calls of a hundred \
+             ({ours| D4 | `LOOKUP` of 100 hashes a call, packed |} packed)",
+        ],
+    ),
+    (
+        "docs/guide/dedupe.md",
+        &["ten million hashes of {ours| D7 | RDB file per hash, packed |} bytes each (measured;"],
+    ),
+    (
+        "docs/formats/packed-index.md",
+        &[
+            "takes {ours| D7 | RDB file per hash, packed |} bytes a hash in an RDB file, where plain keys take \
+             {ours|  | RDB file per hash, plain keys |}.",
+        ],
+    ),
+];
+
+/// Sentences with limits and defaults. A blank names a file and in it a constant, a static or a field, or a part of one:
+/// `WAIT.1`.
+const CONSTANTS: &[(&str, &[&str])] = &[
+    (
+        "docs/guide/federation.md",
+        &[
+            "| head of a request | {crates/serve/src/server/mod.rs MAX_HEAD} (431), within \
+             {crates/serve/src/server/mod.rs head} |",
+            "| a client that accepts nothing | is cut off after {crates/serve/src/server/mod.rs stall} |",
+            "a regular expression | {crates/serve/src/query/given.rs MAX_URL}; \
+             {crates/serve/src/query/given.rs MAX_FILTERS}; {crates/serve/src/query/given.rs pattern_bytes} |",
+            "| `index_timeout`, {crates/serve/src/config/collection.rs TIMEOUT} |",
+            "all of an answer | {crates/archive/src/source.rs connect}; {crates/archive/src/source.rs silence}; \
+             {crates/archive/src/source.rs total} |",
+            "its bytes | {crates/serve/src/resource/mod.rs first}; {crates/serve/src/resource/mod.rs silence}; \
+             {crates/serve/src/resource/mod.rs bytes} |",
+            "of all rows that are tried | {crates/serve/src/resource/search.rs TIMEOUT} |",
+            "| rows that are tried for a record | {crates/serve/src/resource/search.rs MAX_TRIES} |",
+            "| {crates/serve/src/resource/revisit/budget.rs MAX_TRIES}; \
+             {crates/serve/src/resource/revisit/budget.rs MAX_ROWS}, within \
+             {crates/serve/src/resource/revisit/mod.rs TIMEOUT} |",
+            "its WARC header | {crates/warc/src/http.rs MAX_HEAD}; {crates/warc/src/header.rs MAX_HEADER} |",
+            "is read up to {crates/serve/src/resource/loader/web.rs MAX_SKIPPED} before",
+            "that stay open | {crates/serve/src/resource/look_up.rs MAX_BODY}; \
+             {crates/serve/src/resource/open_files.rs MAX_IDLE} |",
+            "begins with {crates/serve/src/resource/spool.rs MEMORY} in memory | \
+             {crates/serve/src/resource/spool.rs DISK} |",
+            "| {crates/archive/src/source.rs bytes} (`max_bytes`); {crates/archive/src/source.rs rows} (`max_rows`) |",
+            "| {crates/archive/src/lines.rs MAX_LINE}, longer ones are skipped and counted in `/_status`; \
+             {crates/archive/src/sorted/file.rs MAX_OPEN}; {crates/archive/src/index/folder.rs MAX_DEPTH} folders deep, \
+             {crates/archive/src/index/folder.rs MAX_FILES} files |",
+            "is noticed within {crates/archive/src/index/listings.rs REFRESH};",
+            "folders of more than {crates/archive/src/index/directory/mod.rs FEW} files",
+            "per urlkey of a file, {crates/archive/src/index/directory/build.rs MAX_MEMORY} in all; files of more than \
+             {crates/archive/src/index/directory/build.rs MAX_SIZE} or",
+            "over all sources | {crates/archive/src/zipnum/cluster/unpack.rs MAX_CACHED} |",
+            "spelled otherwise | {crates/archive/src/index/files.rs MAX_KEPT} |",
+            "opened at a time | {crates/archive/src/net/file.rs MAX_KEPT}; {crates/archive/src/net/file.rs MAX_AHEAD}; \
+             {crates/archive/src/net/file.rs MAX_WHOLE}; {crates/archive/src/index/folder.rs MAX_AT_ONCE} |",
+            "`.loc` line | {crates/archive/src/zipnum/cluster/block.rs MAX_BLOCK}; \
+             {crates/archive/src/zipnum/cluster/parts.rs MAX_PATHS}, and one that failed is tried after the others for \
+             {crates/archive/src/zipnum/cluster/parts.rs AVOIDED_FOR} |",
+            "| {crates/serve/src/server/resource.rs MAX_BODY}, within {crates/serve/src/server/resource.rs TIMEOUT};",
+            "to `Via`) | {crates/archive/src/net/via.rs MAX_HOPS};",
+            "| {crates/serve/src/indexes.rs MAX_BUILDS}; {crates/serve/src/indexes.rs MAX_WAITING}; \
+             {crates/serve/src/server/indexes/mod.rs MAX_JOBS}; {crates/serve/src/server/indexes/mod.rs WAIT.0} seconds \
+             (`wait`, at most {crates/serve/src/server/indexes/mod.rs WAIT.1}) |",
+            "| {crates/serve/src/operations.rs SORTED}; {crates/serve/src/operations.rs MAX_ORIGINALS} |",
+            "takes for them | {crates/serve/src/memory.rs ALL} (`--memory 1024`,",
+            "checked while it is sent | {crates/serve/src/resource/stored/mod.rs MAX_IN_MEMORY} |",
+            "from that moment | {crates/serve/src/sources/remote/pages.rs MAX_OF_ONE_MOMENT} |",
+        ],
+    ),
+    (
+        "docs/guide/federation.md",
+        &[
+            "failures of {crates/serve/src/breaker.rs FAILURES} different questions in a row",
+            "a source is skipped for {crates/serve/src/breaker.rs FIRST_PAUSE}, then for twice as long each time, up to \
+             {crates/serve/src/breaker.rs MAX_PAUSE};",
+            "`.idx` of each package in memory, and indexes without one, up to {crates/archive/src/index/package.rs MAX_TEXT} \
+             each.",
+            "sort up to {crates/archive/src/index/files.rs MAX_KEPT} of rows of one answer;",
+            "Up to {crates/archive/src/net/file.rs MAX_KEPT} of what came are kept,",
+            "reads on gets up to {crates/archive/src/net/file.rs MAX_AHEAD} more at a time.",
+            "| pages of {crates/serve/src/query.rs PAGE} rows, from 0;",
+            "order to begin with takes at most {crates/serve/src/operations.rs SORTED} rows.",
+            "Records of up to {crates/serve/src/resource/loader/mod.rs MAX_CHECKED_FIRST} are checked before",
+            "after {crates/serve/src/server/mod.rs GRACE} at most.",
+            "record of each, {crates/serve/src/server/page/search.rs PAGE_SIZE} at a time,",
+            "Up to {crates/archive/src/index/folder.rs MAX_UNSORTED}, each query reads all of it and sorts the rows, up to \
+             {crates/serve/src/operations.rs SORTED} of them;",
+            "the same one; {crates/jobs/src/caches.rs DEFAULT_WAIT} by default |",
+            "with the archive](index-cache.md#later-metadata) again; {crates/jobs/src/caches.rs DEFAULT_RETRY_MISSING} |",
+            "of it for one index; {crates/jobs/src/caches.rs DEFAULT_MEMORY}. The rest",
+            "used within `grace`, {crates/jobs/src/caches.rs DEFAULT_GRACE}",
+        ],
+    ),
+    (
+        "docs/guide/operations.md",
+        &[
+            "keeps at most {crates/serve/src/server/plain.rs connections} connections:",
+            "must come within {crates/serve/src/server/plain.rs head}.",
+        ],
+    ),
+    (
+        "docs/guide/import.md",
+        &[
+            "They may lie {crates/archive/src/wacz/nested.rs MAX_DEPTH} deep, there may be \
+             {crates/archive/src/wacz/nested.rs MAX_LISTS} of them,",
+            "each response of more than {crates/cli/src/indexer/revisits.rs REVISIT_SIZE} bytes",
+        ],
+    ),
+    (
+        "docs/guide/wacz.md",
+        &[
+            "followed, {crates/archive/src/net/mod.rs MAX_REDIRECTS} at most.",
+            "asked again, up to {crates/archive/src/wacz/options.rs retries} times in a row",
+            "| one line of an index | {crates/archive/src/lines.rs MAX_LINE} |",
+            "| {crates/archive/src/wacz/options.rs ratio} times, beyond the first {crates/archive/src/wacz/lines.rs FREE} |",
+            "| text of an index | {crates/archive/src/wacz/options.rs text} |",
+            "| directory of the zip file | {crates/archive/src/wacz/options.rs directory},",
+            "| `datapackage.json` | {crates/archive/src/wacz/options.rs datapackage} |",
+            "| manifest | {crates/archive/src/wacz/options.rs manifest} |",
+            "at a time of one file | {crates/archive/src/wacz/options.rs download} |",
+            "| silence of a server | {crates/archive/src/wacz/options.rs silence} |",
+            "| pace of a server, over each {crates/archive/src/net/blocking.rs PACE_WINDOW} | \
+             {crates/archive/src/wacz/options.rs pace} bytes per second |",
+            "makes the count anew | {crates/archive/src/wacz/options.rs retries} |",
+            "up to {crates/archive/src/wacz/http/retry.rs MAX_PAUSE} | {crates/archive/src/wacz/options.rs pause} |",
+        ],
+    ),
+    (
+        "docs/guide/records.md",
+        &[
+            "without `Content-Length`, up to {crates/warc/src/parser.rs MAX_OPEN} |",
+            "off by up to {crates/warc/src/parser.rs SLACK} bytes",
+            "Records over {crates/serve/src/resource/loader/mod.rs MAX_CHECKED_FIRST}, and those over \
+             {crates/serve/src/resource/stored/mod.rs MAX_IN_MEMORY} on other servers,",
+            "may together read {crates/serve/src/resource/revisit/budget.rs MAX_ROWS} rows and \
+             {crates/serve/src/resource/revisit/budget.rs MAX_TRIES} records;",
+            "remembered for {crates/serve/src/resource/revisit/budget.rs REMEMBERED}.",
+        ],
+    ),
+    (
+        "docs/guide/index-cache.md",
+        &[
+            "| `--memory SIZE` | memory for sorting ({crates/jobs/src/caches.rs DEFAULT_MEMORY});",
+            "at most every {crates/jobs/src/caches.rs DEFAULT_RETRY_MISSING} (`retry_missing`)",
+            "at most every {crates/jobs/src/metadata/mod.rs rescan}.",
+            "used in the last {crates/jobs/src/caches.rs DEFAULT_GRACE} (`--grace 10m`)",
+            "Lists of more than {crates/serve/src/server/indexes/mod.rs MAX_LIST} are left out, and reasons beyond \
+             {crates/serve/src/server/indexes/mod.rs MAX_REASONS}:",
+            "names more than {crates/serve/src/server/indexes/mod.rs MAX_JOBS};",
+            "more than {crates/serve/src/indexes.rs MAX_WAITING} others wait;",
+            "{crates/serve/src/server/indexes/mod.rs WAIT.0} seconds unless it is said, \
+             {crates/serve/src/server/indexes/mod.rs WAIT.1} at most.",
+            "within {crates/serve/src/indexes.rs OUTCOME_TTL} after that",
+            "are retried for {crates/jobs/src/request/mod.rs RETRY_TIMEOUT},",
+        ],
+    ),
+    (
+        "docs/guide/tags-expressions.md",
+        &[
+            "At most {src/tags/expression/parse.rs MAX_DEPTH} of `(` and `!`",
+            "an expression may have {src/tags/expression/mod.rs EXPRESSION_BYTES}.",
+            "Limits are {crates/cdx/src/pattern.rs pattern_bytes} of text and \
+             {crates/cdx/src/pattern.rs compiled_bytes} compiled;",
+            "A regex of more than {crates/cdx/src/pattern.rs HEAVY_ALTERNATIVES} alternatives",
+        ],
+    ),
+    (
+        "docs/guide/tags-sync.md",
+        &[
+            "a tag of more than {crates/cli/src/mirror/row.rs MAX_TAG} bytes are errors",
+            "of up to {crates/cli/src/mirror/row.rs MAX_ID} bytes",
+            "More than {crates/cli/src/mirror/follow.rs BURST} ids at a time",
+            "noticed within {crates/cli/src/mirror/follow.rs CHECK} |",
+        ],
+    ),
+    (
+        "docs/guide/client.md",
+        &[
+            "says nothing for {client/src/server/options.rs TIMEOUT} is taken for dead",
+            "is sent again, up to {client/src/server/options.rs RETRIES} times (`retries(n)`),",
+        ],
+    ),
+    (
+        "docs/commands/README.md",
+        &[
+            "up to {crates/host/src/server/command.rs PREFIX_BYTES}, any bytes",
+            "any 1 to {src/chg/keys.rs ID_BYTES} bytes:",
+            "| tag | 1 to {src/tags/index/mod.rs TAG_BYTES} bytes,",
+            "up to {src/tags/index/mod.rs ID_BYTES} bytes |",
+            "| {src/tags/rule.rs MAX_RULES} and {src/tags/point.rs MAX_POINTS} of them in a space |",
+            "id of a group of hosts | {src/dedupe/keys.rs CRAWL_BYTES} each |",
+            "| URL | {src/dedupe/record.rs URL_BYTES}; one that the frontier keeps, {src/chg/uris/op.rs URI_BYTES} |",
+            "| WACZ file name | {src/dedupe/wacz.rs FILENAME_BYTES} |",
+            "WARC file | {src/tags/index/mod.rs TAG_BYTES}; {src/tags/index/mod.rs ID_BYTES} |",
+            "| expression; regular expression | {src/tags/expression/mod.rs EXPRESSION_BYTES}; \
+             {crates/cdx/src/pattern.rs pattern_bytes} |",
+            "| date | {src/dedupe/date.rs DATE_BYTES} bytes;",
+            "at most {src/chg/idle.rs MAX_PAST} |",
+            "Then the first {crates/host/src/server/info.rs MAX_JOBS} of each kind",
+        ],
+    ),
+    (
+        "docs/commands/chg.release.md",
+        &[
+            "counted from at least {src/chg/politeness.rs BACKOFF_BASE};",
+            "up to {src/chg/politeness.rs MAX_BACKOFF}: after {src/chg/politeness.rs MAX_STEPS} of them",
+        ],
+    ),
+    (
+        "docs/commands/tags.list.md",
+        &["; {src/tags/commands/listing.rs COUNT} without it |"],
+    ),
+    (
+        "docs/commands/tags.scan.md",
+        &["; {src/tags/commands/listing.rs COUNT} without it |"],
+    ),
+    (
+        "docs/commands/chg.list.md",
+        &["; {src/chg/commands/listing.rs COUNT} without it |"],
+    ),
+    (
+        "docs/commands/chg.uris.md",
+        &["; {src/chg/commands/listing.rs COUNT} without it |"],
+    ),
+    (
+        "docs/commands/chg.next.md",
+        &["up to so many groups, 1 to {src/chg/grammar.rs MAX_COUNT};"],
+    ),
+    (
+        "docs/commands/chg.check.md",
+        &["the first {src/chg/check/mod.rs MAX_PROBLEMS} |"],
+    ),
+    (
+        "docs/commands/chg.expired.md",
+        &["{src/chg/expired.rs MAX_REPORTS}"],
+    ),
+    (
+        "docs/commands/chg.limit.md",
+        &["1 to {src/chg/grammar.rs MAX_PARALLEL}"],
+    ),
+    (
+        "docs/commands/chg.adduri.md",
+        &["the URI, up to {src/chg/uris/op.rs URI_BYTES}, any bytes"],
+    ),
+    (
+        "docs/commands/dedupe.begin.md",
+        &["At most {src/dedupe/index/visible.rs MAX_VISIBLE} crawls"],
+    ),
+    (
+        "docs/commands/dedupe.lookupurl.md",
+        &[
+            "1 to {src/dedupe/record.rs URL_BYTES} bytes, compared",
+            "1 to {src/dedupe/urls.rs MAX_CAPTURES}",
+            "{src/dedupe/urls.rs CAPTURES} if nothing is said",
+        ],
+    ),
+    (
+        "docs/commands/dedupe.waczclose.md",
+        &["up to {src/dedupe/wacz.rs WACZ_HASH_BYTES} bytes."],
+    ),
+    (
+        "docs/commands/dedupe.waczopen.md",
+        &["1 byte to {src/dedupe/wacz.rs FILENAME_BYTES};"],
+    ),
+    (
+        "docs/commands/tags.filter.md",
+        &[
+            "an expression of more than {src/tags/expression/mod.rs EXPRESSION_BYTES}, a condition of more than \
+             {src/tags/expression/resolve.rs MAX_CLAUSES} parts with all points in it, points in each other more than \
+             {src/tags/expression/resolve.rs MAX_DEPTH} deep, regexes that are together as large as \
+             {src/tags/expression/resolve.rs PATTERN_BYTES} of text;",
+            "a batch of more than {src/tags/commands/filtering.rs AT_ONCE_BYTES} or 2 seconds; more than 10 million tags",
+            "a regex of more than {crates/cdx/src/pattern.rs HEAVY_ALTERNATIVES} alternatives, also in any rule or point; \
+             {src/tags/expression/resolve.rs FEW_PATTERN_BYTES} of filters; \
+             {src/tags/expression/resolve.rs FEW_CLAUSES} parts",
+            "of more than {src/tags/view.rs READERS_LINE_BYTES} bytes ({src/tags/view.rs LINE_BYTES} for the regexes of \
+             rules)",
+        ],
+    ),
+    (
+        "docs/commands/tags.load.md",
+        &["more than {src/tags/index/mod.rs MAX_TAGS} tags of its own"],
+    ),
+    (
+        "docs/commands/tags.pointset.md",
+        &[
+            "longer than {src/tags/expression/mod.rs EXPRESSION_BYTES}, or of more than \
+             {src/tags/expression/resolve.rs MAX_CLAUSES} parts, which no filter can use; or there are \
+             {src/tags/point.rs MAX_POINTS} points, or {src/tags/point.rs MAX_PATTERNS} whose names are patterns |",
+        ],
+    ),
+    (
+        "docs/commands/tags.ruleset.md",
+        &["name of the rule, 1 to {src/tags/rule.rs NAME_BYTES} bytes;"],
+    ),
+];
+
+/// The parts of a sentence outside braces, each but the last with the blank behind it.
+fn blanks(sentence: &str) -> (Vec<(&str, &str)>, &str) {
+    let mut parts: Vec<&str> = sentence.split(['{', '}']).collect();
+    let last = parts.pop().expect("a part");
+    (
+        parts.chunks(2).map(|pair| (pair[0], pair[1])).collect(),
+        last,
+    )
+}
+
+/// Whether the page contains the sentence with one spelling in each blank.
+fn contains(
+    page: &str,
+    sentence: &str,
+    spellings: impl Fn(&str) -> Vec<String>,
+) -> Result<(), String> {
+    let (blanks, last) = blanks(sentence);
+    let mut sentences = vec![String::new()];
+    for (before, blank) in blanks {
+        let spellings = spellings(blank);
+        let longer = sentences.iter().flat_map(|sentence| {
+            let of = move |spelling| format!("{sentence}{before}{spelling}");
+            spellings.iter().map(of)
+        });
+        sentences = longer.collect();
+    }
+    let is_there = |sentence: &String| page.contains(&format!("{sentence}{last}"));
+    if sentences.iter().any(is_there) {
+        Ok(())
+    } else {
+        Err(format!("{}{last}", sentences[0]))
+    }
+}
+
+/// Fails with the sentences that pages lack.
+fn compare(all: &[(&str, &[&str])], spellings: impl Fn(&str) -> Vec<String>) {
+    let mut wrong = Vec::new();
+    for (page, sentences) in all {
+        // Sentences go over ends of lines.
+        let text = read(page).split_whitespace().collect::<Vec<_>>().join(" ");
+        for sentence in *sentences {
+            if let Err(sentence) = contains(&text, sentence, &spellings) {
+                wrong.push(format!("{page} does not say: {sentence}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The digits of a number in groups of three.
+fn grouped(number: u64) -> String {
+    match number / 1000 {
+        0 => number.to_string(),
+        thousands => format!("{} {:03}", grouped(thousands), number % 1000),
+    }
+}
+
+/// The number and the unit in a cell of a table of benchmarks, thousands and millions multiplied out.
+fn figure(cell: &str) -> f64 {
+    let (number, unit) = cell.trim().split_once(' ').expect("a number and its unit");
+    let factor = match unit.chars().next() {
+        Some('k') => 1e3,
+        Some('M') => 1e6,
+        _ => 1.0,
+    };
+    number.parse::<f64>().expect("a number") * factor
+}
+
+#[test]
+fn figures_are_those_of_the_benchmarks() {
+    let benchmarks = read("docs/benchmarks.md");
+    compare(MEASURED, |blank| {
+        let (column, row) = blank.split_once('|').expect("a column and a row");
+        let row = format!("|{row}");
+        let row = benchmarks.lines().find(|line| line.starts_with(&row));
+        let cells = cells(row.expect(blank));
+        let said = match column {
+            "ours" => grouped(figure(cells[3]).round() as u64),
+            "theirs" => grouped(figure(cells[4]).round() as u64),
+            "100M" => {
+                let gigabytes = figure(cells[3]).round() / 10.0;
+                gigabytes.to_string()
+            }
+            other => panic!("no column {other}"),
+        };
+        vec![said]
+    });
+}
+
+#[test]
+fn commands_readme_lists_the_slices_that_missed_the_goal() {
+    let benchmarks = read("docs/benchmarks.md");
+    let rows = benchmarks.lines().map(cells);
+    let missed = rows.filter(|row| {
+        row.len() == 8 && row[1].starts_with("longest slice") && row[7].contains("not met")
+    });
+    let measured: BTreeSet<&str> = missed
+        .map(|row| row[3].split(',').next().expect("a figure"))
+        .collect();
+    let page = read("docs/commands/README.md");
+    let (_, table) = page
+        .split_once("| job | longest slice |")
+        .expect("the table");
+    let (table, _) = table.split_once("\n\n").expect("an end");
+    let words = table.split_whitespace().filter(|word| *word != "|");
+    let words: Vec<&str> = words.collect();
+    let said: BTreeSet<String> = words
+        .windows(2)
+        .filter(|pair| pair[1].trim_end_matches([',', '.']) == "ms")
+        .map(|pair| format!("{} ms", pair[0]))
+        .collect();
+    let measured: BTreeSet<String> = measured.into_iter().map(str::to_owned).collect();
+    assert_eq!(
+        measured, said,
+        "benchmarks (left), commands/README.md (right)"
+    );
+}
+
+/// The value of a constant expression, durations in milliseconds, and whether it is a duration.
+fn value(expression: &str) -> Option<(u64, bool)> {
+    let expression = expression.trim();
+    for (unit, milliseconds) in [("from_secs(", 1000), ("from_millis(", 1)] {
+        if let Some((_, number)) = expression.split_once(unit) {
+            let (number, _) = value(number.trim_end_matches(')'))?;
+            return Some((number * milliseconds, true));
+        }
+    }
+    // The value outside of tests.
+    if let Some((_, of_release)) = expression.split_once("cfg!(test)") {
+        let (_, of_release) = of_release.rsplit_once('{')?;
+        return value(of_release.trim_end_matches(['}', ')', ' ']));
+    }
+    let expression = match expression.split_once("::new(") {
+        Some((_, argument)) => argument.trim_end_matches(')'),
+        None => expression,
+    };
+    let number = |text: &str| text.trim().replace('_', "").parse::<u64>().ok();
+    let product = |text: &str| text.split('*').map(number).product::<Option<u64>>();
+    let (factor, bits) = expression.split_once("<<").unwrap_or((expression, "0"));
+    Some((product(factor)? << product(bits)?, false))
+}
+
+/// The first value that a file gives a name, or the part of it.
+fn constant(path: &str, name: &str) -> (u64, bool) {
+    let source = read(path);
+    let (name, part) = name.split_once('.').unwrap_or((name, ""));
+    let field = format!("{name}: ");
+    let values = source.lines().filter_map(|line| {
+        let (before, rest) = line.split_once(&field)?;
+        let ends = before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let text = rest.rsplit_once(" = ").map_or(rest, |(_, value)| value);
+        let text = text.trim_end_matches([';', ',']);
+        let text = match part.parse::<usize>() {
+            Ok(part) => text
+                .trim_matches(['(', ')', '[', ']'])
+                .split(',')
+                .nth(part)?,
+            Err(_) => text,
+        };
+        let (number, is_duration) = value(text).filter(|_| !ends)?;
+        Some((number, is_duration || rest.starts_with("Millis")))
+    });
+    let mut values = values;
+    values
+        .next()
+        .unwrap_or_else(|| panic!("{path} gives {name} no value"))
+}
+
+/// How documents write the value.
+fn spellings((number, is_duration): (u64, bool)) -> Vec<String> {
+    let word = |number: u64| match number {
+        1 => Some("a"),
+        2 => Some("two"),
+        4 => Some("four"),
+        5 => Some("five"),
+        10 => Some("ten"),
+        20 => Some("twenty"),
+        100 => Some("a hundred"),
+        1000 => Some("a thousand"),
+        10_000 => Some("ten thousand"),
+        _ => None,
+    };
+    let mut spellings = Vec::new();
+    if is_duration {
+        let units: [(u64, &[&str]); 5] = [
+            (86_400_000, &["day"]),
+            (3_600_000, &["hour"]),
+            (60_000, &["minute"]),
+            (1000, &["s", "second"]),
+            (1, &["ms"]),
+        ];
+        for (unit, names) in units {
+            if number.is_multiple_of(unit) {
+                let number = number / unit;
+                for name in names {
+                    let plural = if number == 1 || name.len() < 3 {
+                        ""
+                    } else {
+                        "s"
+                    };
+                    let article = if *name == "hour" { "an" } else { "a" };
+                    let word = word(number).map(|word| if word == "a" { article } else { word });
+                    spellings.extend(word.map(|word| format!("{word} {name}{plural}")));
+                    spellings.extend((number == 1).then(|| name.to_string()));
+                    spellings.push(format!("{} {name}{plural}", grouped(number)));
+                }
+            }
+        }
+        return spellings;
+    }
+    for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
+        if number > 0 && number.is_multiple_of(1 << shift) {
+            spellings.push(format!("{} {unit}", number >> shift));
+        }
+    }
+    spellings.extend([grouped(number), number.to_string()]);
+    if let Some(word) = word(number) {
+        spellings.extend([word, word.trim_start_matches("a ")].map(str::to_owned));
+    }
+    spellings
+}
+
+#[test]
+fn limits_and_defaults_are_those_of_the_source() {
+    compare(CONSTANTS, |blank| {
+        let (path, name) = blank.split_once(' ').expect("a file and a name");
+        spellings(constant(path, name))
+    });
+}
+
+#[test]
+fn constants_are_read_as_they_are_spelled() {
+    for (text, expected) in [
+        ("64 * 1024", Some((65_536, false))),
+        ("256 << 20", Some((268_435_456, false))),
+        ("10_000", Some((10_000, false))),
+        ("Memory::new(1 << 30)", Some((1 << 30, false))),
+        ("Duration::from_secs(15 * 60)", Some((900_000, true))),
+        (
+            "Duration::from_secs(if cfg!(test) { 3600 } else { 10 })",
+            Some((10_000, true)),
+        ),
+        ("if cfg!(test) { 2 } else { 64 }", Some((64, false))),
+        ("OTHER", None),
+    ] {
+        assert_eq!(value(text), expected, "{text}");
+    }
+    assert!(spellings((60_000, true)).contains(&"a minute".to_owned()));
+    assert!(spellings((1 << 20, false)).contains(&"1 048 576".to_owned()));
+    assert!(
+        contains("up to 1 MiB, or", "up to {x}, or", |_| spellings((
+            1 << 20,
+            false
+        )))
+        .is_ok()
+    );
+    assert!(
+        contains("up to 2 MiB, or", "up to {x}, or", |_| spellings((
+            1 << 20,
+            false
+        )))
+        .is_err()
+    );
+}

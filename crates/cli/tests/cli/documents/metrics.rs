@@ -1,0 +1,67 @@
+//! docs/guide/metrics.md lists the metrics that the programs export.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{cells, read};
+
+/// Panics unless the section of the page has a row for each metric of the text, and no other: name, labels, kind and
+/// meaning.
+pub(crate) fn must_be_listed(section: &str, text: &str) {
+    let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, rest) = line.split_once('{').expect("labels");
+        let (of, _) = rest.rsplit_once('}').expect("an end of labels");
+        // No value of a label in these texts has such a comma.
+        let keys = of
+            .split("\",")
+            .filter_map(|label| Some(label.split_once('=')?.0));
+        labels.entry(name).or_default().extend(keys);
+    }
+    let mut expected = Vec::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("# HELP ")) {
+        let (name, help) = line.split_once(' ').expect("a meaning");
+        let kind = format!("# TYPE {name} ");
+        let kind = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&kind))
+            .expect("a kind");
+        let of = labels
+            .get(name)
+            .or_else(|| labels.get(&*format!("{name}_count")));
+        let labels: Vec<String> = of
+            .into_iter()
+            .flatten()
+            .map(|label| format!("`{label}`"))
+            .collect();
+        expected.push(format!(
+            "| `{name}` | {} | {kind} | {help} |",
+            labels.join(" ")
+        ));
+    }
+    let page = read("docs/guide/metrics.md");
+    let (_, rest) = page
+        .split_once(&format!("\n## {section}\n"))
+        .expect(section);
+    let rows = rest.split("\n## ").next().expect("a section").lines();
+    let rows: Vec<&str> = rows
+        .filter(|row| row.starts_with("| `crawlspace_"))
+        .collect();
+    // Metrics without a sample have no labels in the text.
+    let is_listed = |row: &String| {
+        let [name, labels, kind, help] = cells(row)[..] else {
+            panic!("{row}")
+        };
+        rows.iter().any(|listed| {
+            let listed = cells(listed);
+            listed[0] == name
+                && (labels.is_empty() || listed[1] == labels)
+                && listed[2..] == [kind, help]
+        })
+    };
+    let missing: Vec<&String> = expected.iter().filter(|row| !is_listed(row)).collect();
+    assert!(
+        missing.is_empty() && rows.len() == expected.len(),
+        "{section}: not {}",
+        expected.join("\n")
+    );
+}
