@@ -1,6 +1,7 @@
 //! The keys of a frontier: one table of what each is called, and of what it is to readers and listeners.
 
 use crawlspace_host::keyspace::{KeyType, Keyspace};
+use crawlspace_host::names::{Endings, Lengths};
 use crawlspace_host::once_keys;
 
 /// Maximum length of an id of a group, execution, writer or shared gate, in bytes.
@@ -127,7 +128,8 @@ impl Each {
 }
 
 /// The hash of a group. Plain clients use it, too.
-pub const GROUP: Each = Each::of(b"CHG:");
+pub const GROUP: Each = Each::of(GROUP_NAME);
+const GROUP_NAME: &[u8; 4] = b"CHG:";
 /// The URIs that are kept for a group.
 pub const URIS: Each = Each::of(b"chg_uris:").bookkeeping();
 /// The hash of a shared gate.
@@ -152,42 +154,42 @@ pub fn is_bookkeeping(name: &[u8]) -> bool {
     ONCE.iter().any(once) || EACH.iter().any(each)
 }
 
-/// By the last byte of a key, whether one that exists once and is heard of may end so.
-const LAST_BYTES: [bool; 256] = {
-    let mut last = [false; 256];
+/// How keys end that exist once and are heard of.
+const ENDINGS: Endings = {
+    let mut endings = Endings::new();
     let mut row = 0;
     while row < ONCE.len() {
-        let name = ONCE[row].name.as_bytes();
-        last[name[name.len() - 1] as usize] |= ONCE[row].heard.is_some();
+        if ONCE[row].heard.is_some() {
+            endings = endings.with(ONCE[row].name);
+        }
         row += 1;
     }
-    last
+    endings
 };
 
-/// Whether a key may be one that something is cached of, whatever its prefix. Nearly all keys of a server that has
-/// other data are none, which their last byte and their colons show.
-pub fn may_be_ours(key: &[u8]) -> bool {
-    heard_once(key).next().is_some() || groups_in(key).next().is_some()
+/// Whether a key may be one that something is cached of, of a frontier with a prefix of one of these lengths. Nearly all
+/// keys of a server that has other data are none, which shows at once.
+pub fn may_be_ours(key: &[u8], lengths: &Lengths) -> bool {
+    let may_be_once = ENDINGS.may_end(key) && heard_once(key).next().is_some();
+    may_be_once || lengths.any(key, GROUP_NAME)
 }
 
 /// The prefixes that a key may have if it exists once, each with what it means that others changed it.
 pub fn heard_once(key: &[u8]) -> impl Iterator<Item = (&[u8], Heard)> {
-    let may_be = key.last().is_some_and(|&last| LAST_BYTES[last as usize]);
-    let rows: &[Once] = if may_be { ONCE } else { &[] };
+    let rows: &[Once] = if ENDINGS.may_end(key) { ONCE } else { &[] };
     rows.iter()
         .filter_map(|row| Some((key.strip_suffix(row.name.as_bytes())?, row.heard?)))
 }
 
-/// Where in a name a group may be named: the lengths of the prefixes that are possible.
-fn groups_in(name: &[u8]) -> impl Iterator<Item = usize> {
-    let ends = memchr::memchr_iter(b':', name).map(|colon| &name[..=colon]);
-    ends.filter_map(|end| Some(end.strip_suffix(GROUP.before)?.len()))
-}
-
-/// The prefixes of at most `max_prefix` bytes that a key may have if it is the hash of a group, each with the
-/// group's id.
-pub fn possible_groups(key: &[u8], max_prefix: usize) -> impl Iterator<Item = (&[u8], &[u8])> {
-    groups_in(key)
+/// The prefixes of at most `max_prefix` bytes, and of one of these `lengths`, that a key may have if it is the hash of a
+/// group, each with the group's id.
+pub fn possible_groups<'a>(
+    key: &'a [u8],
+    max_prefix: usize,
+    lengths: &Lengths,
+) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+    lengths
+        .find(key, GROUP.before)
         .take_while(move |&at| at <= max_prefix)
         .map(|at| (&key[..at], &key[at + GROUP.before.len()..]))
 }
@@ -238,9 +240,16 @@ mod tests {
                 "{}",
                 row.name
             );
-            assert_eq!(may_be_ours(key.as_bytes()), row.heard.is_some());
+            assert_eq!(
+                may_be_ours(key.as_bytes(), &Lengths::new()),
+                row.heard.is_some()
+            );
         }
-        let groups: Vec<_> = possible_groups(b"p:CHG:a:CHG:b", 2).collect();
+        let lengths = Lengths::new();
+        lengths.note(b"p:".len());
+        assert!(may_be_ours(b"p:CHG:a", &lengths));
+        assert!(!may_be_ours(b"CHG:a", &lengths));
+        let groups: Vec<_> = possible_groups(b"p:CHG:a:CHG:b", 2, &lengths).collect();
         assert_eq!(groups, [(&b"p:"[..], &b"a:CHG:b"[..])]);
     }
 

@@ -1,6 +1,7 @@
 //! The keys of an index: one table of what each is called, and of what it is to readers and listeners.
 
 use crawlspace_host::keyspace::KeyType;
+use crawlspace_host::names::{Endings, Lengths};
 use crawlspace_host::once_keys;
 
 use self::Group::{Marks, Measured, Moved, State, Whole};
@@ -207,7 +208,7 @@ macro_rules! crawl_keys {
 }
 
 /// Where all keys of crawls begin that are not named by the crawl's id alone.
-const RECORDS: &[u8] = b"h:";
+const RECORDS: &[u8; 2] = b"h:";
 
 const fn hash(ending: &'static [u8]) -> CrawlRow {
     (RECORDS, ending, KeyType::Hash)
@@ -322,26 +323,24 @@ pub fn is_bookkeeping(name: &[u8]) -> bool {
     }
 }
 
-/// By the last byte of a key, whether one that exists once and is cached may end so.
-const LAST_BYTES: [bool; 256] = {
-    let mut last = [false; 256];
+/// How keys end that exist once and are cached.
+const ENDINGS: Endings = {
+    let mut endings = Endings::new();
     let mut row = 0;
     while row < ONCE.len() {
         let mut profile = 0;
         while ONCE[row].cached && profile < ONCE[row].names.len() {
-            let name = ONCE[row].names[profile].as_bytes();
-            last[name[name.len() - 1] as usize] = true;
+            endings = endings.with(ONCE[row].names[profile]);
             profile += 1;
         }
         row += 1;
     }
-    last
+    endings
 };
 
 /// The cached rows of keys that exist once, one of which a key of this name may be.
 fn rows_for(key: &[u8]) -> impl Iterator<Item = &'static Once> {
-    let may_be = key.last().is_some_and(|&last| LAST_BYTES[last as usize]);
-    let rows: &[Once] = if may_be { ONCE } else { &[] };
+    let rows: &[Once] = if ENDINGS.may_end(key) { ONCE } else { &[] };
     rows.iter().filter(|row| row.cached)
 }
 
@@ -350,17 +349,23 @@ fn prefixes_of_once(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     rows_for(key).filter_map(|row| row.prefix_of(key))
 }
 
-/// Where in a name a crawl's records may be named from.
-fn records_in(name: &[u8]) -> impl Iterator<Item = usize> {
-    let [h, colon] = [RECORDS[0], RECORDS[1]];
-    let colons = memchr::memchr_iter(colon, name);
-    colons.filter_map(move |at| at.checked_sub(1).filter(|&at| name[at] == h))
+/// Whether a name is one of a crawl's counts, if it is one of a crawl at all.
+fn is_counts(name: &[u8]) -> bool {
+    name.ends_with(CrawlKey::Counts.around().1)
 }
 
-/// Whether a key may be one that something is cached of, whatever its prefix. Nearly all keys of a
-/// server that has other data belong to no index, which their last byte and their colons show.
-pub fn may_be_ours(key: &[u8]) -> bool {
-    prefixes_of_once(key).next().is_some() || records_in(key).next().is_some()
+/// Where in a name a crawl's records may be named from. A crawler writes its counts for each capture, so these are told
+/// apart at once.
+fn records_in<'a>(name: &'a [u8], lengths: &Lengths) -> impl Iterator<Item = usize> + use<'a> {
+    let searched = if is_counts(name) { &[] } else { name };
+    lengths.find(searched, RECORDS)
+}
+
+/// Whether a key may be one that something is cached of, of an index with a prefix of one of these lengths. Nearly all
+/// keys of a server that has other data belong to no index, which shows at once.
+pub fn may_be_ours(key: &[u8], lengths: &Lengths) -> bool {
+    let may_be_once = ENDINGS.may_end(key) && prefixes_of_once(key).next().is_some();
+    may_be_once || lengths.any(key, RECORDS) && !is_counts(key)
 }
 
 /// Whether a key is the one that says that there is an index: what plain clients do to its other keys is noted in it.
@@ -369,18 +374,19 @@ pub fn marks_an_index(key: &[u8]) -> bool {
 }
 
 /// The prefixes of at most `max_prefix` bytes that a key may belong to, each with the crawl whose records it
-/// then holds; `None` for a key that exists once. Names are as long as clients like, prefixes and crawl
-/// ids are not.
-pub fn possible_prefixes(
-    key: &[u8],
+/// then holds, if the prefix has one of these `lengths`; `None` for a key that exists once. Names are as long as clients
+/// like, prefixes and crawl ids are not.
+pub fn possible_prefixes<'a>(
+    key: &'a [u8],
     max_prefix: usize,
-) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+    lengths: &Lengths,
+) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
     let once = prefixes_of_once(key)
         .filter(move |prefix| prefix.len() <= max_prefix)
         .map(|prefix| (prefix, None));
     let too_long = key.len() > max_prefix + RECORDS.len() + CRAWL_BYTES;
     let searched = if too_long { &[] } else { key };
-    let records = records_in(searched)
+    let records = records_in(searched, lengths)
         .take_while(move |&at| at <= max_prefix)
         .map(|at| (&key[..at], Some(&key[at + RECORDS.len()..])));
     once.chain(records)
@@ -398,23 +404,27 @@ mod tests {
 
     #[test]
     fn every_key_is_known_by_its_name() {
+        let lengths = Lengths::new();
+        lengths.note(b"p:".len());
         for &which in CrawlKey::ALL {
             let (before, after) = which.around();
             let key = [before, b"some:crawl", after].concat();
             assert_eq!(CrawlKey::parse(&key), Some((&b"some:crawl"[..], which)));
             let prefixed = [b"p:", &key[..]].concat();
-            let mut prefixes = possible_prefixes(&prefixed, 100);
+            let mut prefixes = possible_prefixes(&prefixed, 100, &lengths);
             let heard = prefixes.any(|(prefix, crawl)| prefix == b"p:" && crawl.is_some());
-            assert_eq!(heard, before == RECORDS, "{which:?}");
-            assert!(!heard || may_be_ours(&prefixed));
+            let expected = before == RECORDS && which != CrawlKey::Counts;
+            assert_eq!(heard, expected, "{which:?}");
+            assert_eq!(may_be_ours(&prefixed, &lengths), heard);
+            assert!(!may_be_ours(&prefixed, &Lengths::new()));
         }
         for row in ONCE {
             for name in row.every_name() {
                 let key = ["p:", name].concat();
-                let mut prefixes = possible_prefixes(key.as_bytes(), 100);
+                let mut prefixes = possible_prefixes(key.as_bytes(), 100, &lengths);
                 let heard = prefixes.any(|found| found == (&b"p:"[..], None));
                 assert_eq!(heard, row.cached, "{name}");
-                assert_eq!(may_be_ours(key.as_bytes()), row.cached, "{name}");
+                assert_eq!(may_be_ours(key.as_bytes(), &lengths), row.cached, "{name}");
                 assert_eq!(is_bookkeeping(name.as_bytes()), row.bookkeeping, "{name}");
             }
         }

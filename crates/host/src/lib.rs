@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod defrag;
 pub mod grammar;
 pub mod keyspace;
+pub mod names;
 pub mod reply;
 #[cfg(feature = "server")]
 pub mod server;

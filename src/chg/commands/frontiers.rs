@@ -9,6 +9,7 @@ use crate::chg::grammar::Now;
 use crate::chg::keys::{GROUP, Heard, heard_once, possible_groups};
 use crate::chg::time::Millis;
 use crawlspace_host::keyspace::Keyspace;
+use crawlspace_host::names::Lengths;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::alarm;
@@ -86,6 +87,11 @@ impl Cached for CachedFrontier {
 const ROLE_CHANGED: &str = "UNBLOCKED the server is not the master any more, or only just became it; ask again, on the master";
 
 static FRONTIERS: Registry<CachedFrontier> = Registry::new(&metrics::FRONTIERS);
+
+/// The lengths of the prefixes of frontiers.
+pub fn lengths() -> &'static Lengths {
+    FRONTIERS.lengths()
+}
 
 /// The names of the first frontiers that something is cached of.
 pub fn names() -> Names {
@@ -305,7 +311,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
                 Heard::Tokens => cached.frontier.invalidate_all(),
             }
         }
-        for (prefix, id) in possible_groups(key, PREFIX_BYTES) {
+        for (prefix, id) in possible_groups(key, PREFIX_BYTES, lengths()) {
             let Some(cached) = frontiers.get_mut(db, prefix) else {
                 continue;
             };

@@ -46,7 +46,7 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
     }
     alarm::wakes(frontiers::awake);
     notify::listen(Listener {
-        cares_for: may_be_ours,
+        cares_for: |key| may_be_ours(key, frontiers::lengths()),
         // Without a cached frontier nothing that others change matters.
         marks: |_| false,
         hear: frontiers::on_change,

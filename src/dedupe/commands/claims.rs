@@ -25,7 +25,7 @@ use crawlspace_host::server::main_thread::MainThread;
 use crawlspace_host::server::notify::Change;
 use crawlspace_host::server::scope::{scope, visit};
 
-use super::indexes::{CachedIndex, Keys, RedisIndex, on_index, permit, with_index};
+use super::indexes::{self, CachedIndex, Keys, RedisIndex, on_index, permit, with_index};
 use super::metrics;
 
 /// What a client asks for.
@@ -355,7 +355,7 @@ pub fn on_change(_: Ctx, change: Change<'_>) {
         }
         Change::Databases(_) | Change::Everything => waiters.wake(),
         Change::Key(db, key) => {
-            let touched = possible_prefixes(key, PREFIX_BYTES)
+            let touched = possible_prefixes(key, PREFIX_BYTES, indexes::lengths())
                 .map(|(prefix, _)| scope(db, prefix))
                 .any(|scope| waiters.line.all.iter().any(|w| *w.wish.scope == scope[..]));
             if touched {

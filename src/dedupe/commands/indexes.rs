@@ -10,6 +10,7 @@ use crate::dedupe::index::Index;
 use crate::dedupe::index::storage::Layout;
 use crate::dedupe::keys::{CrawlKey, Group, Pick, Shared, possible_prefixes, prefix_of_shared};
 use crawlspace_host::keyspace::{KeyError, Keyspace};
+use crawlspace_host::names::Lengths;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::api::{Ctx, RawCtx, RmString, context_flags, raw, rm};
 use crawlspace_host::server::cluster::in_cluster;
@@ -49,6 +50,11 @@ static INVALIDATED: MainThread<FxHashMap<Box<[u8]>, bool>> =
 
 /// Maximum number of them.
 const MAX_INVALIDATED: usize = 4096;
+
+/// The lengths of the prefixes of indexes.
+pub fn lengths() -> &'static Lengths {
+    INDEXES.lengths()
+}
 
 /// The names of the first indexes that something is cached of.
 pub fn names() -> Names {
@@ -144,7 +150,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
         if indexes.is_empty() {
             return;
         }
-        for (prefix, crawl) in possible_prefixes(key, PREFIX_BYTES) {
+        for (prefix, crawl) in possible_prefixes(key, PREFIX_BYTES, lengths()) {
             match crawl {
                 // The next command reads everything anew.
                 None => indexes.evict(db, prefix),

@@ -50,7 +50,7 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
     claims::start();
     // One listener for both: each is asked about every change of every key.
     notify::listen(Listener {
-        cares_for: may_be_ours,
+        cares_for: |key| may_be_ours(key, indexes::lengths()),
         marks: marks_an_index,
         hear: |ctx, change| {
             indexes::on_change(ctx, change);

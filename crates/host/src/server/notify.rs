@@ -79,9 +79,8 @@ static LISTENERS: MainThread<Vec<Listener>> = MainThread::new(Vec::new());
 /// listener may cause events itself.
 fn next_listener(from: usize, says: impl Fn(&Listener) -> bool) -> Option<(usize, Listener)> {
     let listeners = LISTENERS.try_borrow()?;
-    let mut rest = listeners.iter().enumerate().skip(from);
-    rest.find(|(_, listener)| says(listener))
-        .map(|(at, listener)| (at, *listener))
+    let at = from + listeners.get(from..)?.iter().position(says)?;
+    Some((at, listeners[at]))
 }
 
 /// Tells this listener, and those after it that say so.

@@ -11,6 +11,7 @@ use super::keyspace::RedisKeyspace;
 use super::main_thread::MainThread;
 use super::notify::Change;
 use super::scope::{Names, is_in, names, scope};
+use crate::names::Lengths;
 
 /// How many data sets something is cached of at most; beyond it those that nobody needs are evicted.
 const MAX_CACHED: usize = 4096;
@@ -50,6 +51,7 @@ pub struct Registry<C> {
     invalid: AtomicBool,
     /// How many data sets there are.
     shown: &'static Metric,
+    lengths: Lengths,
 }
 
 /// What is cached, by scope.
@@ -92,6 +94,7 @@ impl<C: Cached> Registry<C> {
             }),
             invalid: AtomicBool::new(false),
             shown,
+            lengths: Lengths::new(),
         }
     }
 
@@ -101,6 +104,11 @@ impl<C: Cached> Registry<C> {
     /// When it is in use already.
     pub fn borrow(&self) -> RefMut<'_, Scopes<C>> {
         self.scopes.borrow()
+    }
+
+    /// The lengths of the prefixes of all data sets that were ever opened.
+    pub fn lengths(&self) -> &Lengths {
+        &self.lengths
     }
 
     /// Does something with what is cached of a scope, which is opened if need be; `None` when a callback arrived in
@@ -124,6 +132,7 @@ impl<C: Cached> Registry<C> {
         if let Some(cached) = known.filter(|cached| cached.is_current()) {
             return Some(act(cached, keys));
         }
+        self.lengths.note(prefix.len());
         Some(open(keys).and_then(|mut cached| {
             let done = act(&mut cached, keys);
             if done.is_ok() || cached.is_in_use() {

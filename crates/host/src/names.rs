@@ -1,0 +1,176 @@
+//! Names of keys that may matter, told from all others in few steps: every write to any key of a server asks.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How many bytes at the end of a name are looked at.
+const END: usize = 4;
+
+/// Number of words of the bitmap.
+const WORDS: usize = 16;
+
+/// How some names end. Of names that end otherwise, about one in a hundred is taken for one of them.
+pub struct Endings {
+    bits: [u64; WORDS],
+    /// One that is shorter than what is looked at, if any.
+    short: Option<&'static [u8]>,
+}
+
+impl Endings {
+    /// No ending yet.
+    pub const fn new() -> Endings {
+        Endings {
+            bits: [0; WORDS],
+            short: None,
+        }
+    }
+
+    /// Adds an ending.
+    ///
+    /// # Panics
+    /// When it is the second one of less than four bytes.
+    #[must_use]
+    pub const fn with(mut self, ending: &'static str) -> Endings {
+        let ending = ending.as_bytes();
+        if ending.len() < END {
+            assert!(self.short.is_none(), "one short ending at most");
+            self.short = Some(ending);
+            return self;
+        }
+        let (word, bit) = place(last(ending));
+        self.bits[word] |= bit;
+        self
+    }
+
+    /// Whether a name may end so; never false when it does.
+    #[inline]
+    pub fn may_end(&self, name: &[u8]) -> bool {
+        if name.len() < END {
+            return true;
+        }
+        let (word, bit) = place(last(name));
+        self.bits[word] & bit != 0 || self.short.is_some_and(|short| name.ends_with(short))
+    }
+}
+
+impl Default for Endings {
+    fn default() -> Self {
+        Endings::new()
+    }
+}
+
+/// The last bytes of a name that has as many.
+const fn last(name: &[u8]) -> u32 {
+    let at = name.len() - END;
+    u32::from_le_bytes([name[at], name[at + 1], name[at + 2], name[at + 3]])
+}
+
+/// The word and the bit that stand for these bytes.
+const fn place(end: u32) -> (usize, u64) {
+    let hash = end.wrapping_mul(0x9e37_79b1) >> (32 - WORDS.trailing_zeros() - 6);
+    ((hash >> 6) as usize, 1 << (hash & 63))
+}
+
+/// The lengths of the prefixes that were used since the start. Where a name goes on behind a prefix is looked at there
+/// alone.
+#[derive(Default)]
+pub struct Lengths(AtomicU64);
+
+/// The first length that shares its bit with all longer ones.
+const LONG: usize = 63;
+
+impl Lengths {
+    /// None yet; for a `static`.
+    pub const fn new() -> Lengths {
+        Lengths(AtomicU64::new(0))
+    }
+
+    /// Notes a prefix of that length.
+    pub fn note(&self, len: usize) {
+        self.0.fetch_or(1 << len.min(LONG), Relaxed);
+    }
+
+    /// Whether a name goes on with `with` behind a prefix of one of these lengths.
+    #[inline]
+    pub fn any<const N: usize>(&self, name: &[u8], with: &[u8; N]) -> bool {
+        let mut short = self.0.load(Relaxed);
+        if short >> LONG != 0 {
+            return self.find(name, with).next().is_some();
+        }
+        while short != 0 {
+            let at = short.trailing_zeros() as usize;
+            short &= short - 1;
+            if name.get(at..).and_then(<[u8]>::first_chunk) == Some(with) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Where a name goes on with `with` behind a prefix of one of these lengths, in order.
+    pub fn find<'a>(
+        &self,
+        name: &'a [u8],
+        with: &'a [u8],
+    ) -> impl Iterator<Item = usize> + use<'a> {
+        let lengths = self.0.load(Relaxed);
+        let mut short = lengths & !(1 << LONG);
+        let at_short = std::iter::from_fn(move || {
+            while short != 0 {
+                let at = short.trailing_zeros() as usize;
+                short &= short - 1;
+                if name.get(at..).is_some_and(|rest| rest.starts_with(with)) {
+                    return Some(at);
+                }
+            }
+            None
+        });
+        let long = name.get(LONG..).filter(|_| lengths >> LONG != 0);
+        at_short.chain(
+            long.into_iter()
+                .flat_map(move |rest| memchr::memmem::find_iter(rest, with).map(|at| at + LONG)),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_end_so_are_never_missed_and_few_others_are_taken_for_them() {
+        const ENDINGS: Endings = Endings::new()
+            .with("allcrawls")
+            .with("QCT")
+            .with("chg_wait");
+        for ending in ["allcrawls", "QCT", "chg_wait"] {
+            for prefix in ["", "p", "{coll-42}:"] {
+                assert!(ENDINGS.may_end(format!("{prefix}{ending}").as_bytes()));
+            }
+        }
+        let others = (0..100_000).filter(|n| ENDINGS.may_end(format!("user:{n}").as_bytes()));
+        assert!(others.count() < 1_000);
+        assert!(!ENDINGS.may_end(b"user:1:profile"));
+        assert!(ENDINGS.may_end(b"CT"), "too short to tell");
+    }
+
+    #[test]
+    fn names_are_looked_at_behind_prefixes_of_known_lengths() {
+        let lengths = Lengths::new();
+        let find = |name: &str| {
+            let found = lengths.find(name.as_bytes(), b"h:").collect::<Vec<_>>();
+            assert_eq!(lengths.any(name.as_bytes(), b"h:"), !found.is_empty());
+            found
+        };
+        assert!(find("h:a").is_empty());
+        lengths.note(0);
+        lengths.note(2);
+        assert_eq!(find("h:h:a"), [0, 2]);
+        assert_eq!(find("xh:a"), []);
+        assert_eq!(find("h"), []);
+        let long = format!("{}h:a", "x".repeat(100));
+        assert_eq!(find(&long), []);
+        lengths.note(200);
+        assert_eq!(find(&long), [100]);
+        assert_eq!(find(&format!("h:{}h:", "x".repeat(61))), [0, 63]);
+    }
+}
