@@ -15,8 +15,9 @@ fn configured(lines: &str) -> Server {
 /// Asserts that the server has the module once, and that its commands work.
 fn assert_loaded_once(server: &Server) {
     let mut c = server.wire();
-    let modules = ok!(c, "MODULE", "LIST");
-    assert_eq!(modules.items().len(), 1, "{modules:?}");
+    // Some servers bring modules of their own.
+    let modules = format!("{:?}", ok!(c, "MODULE", "LIST"));
+    assert_eq!(modules.matches("libcrawlspace.so").count(), 1, "{modules}");
     add(&mut c, "p:", "crawl", [1]);
     commit(&mut c, "p:", "crawl");
     assert_eq!(server.info_number("indexes"), 1);
@@ -25,7 +26,7 @@ fn assert_loaded_once(server: &Server) {
 /// Counts the lines of the configuration file that load the module.
 fn load_lines(server: &Server) -> usize {
     let text = std::fs::read_to_string(server.configuration()).unwrap();
-    let loads = |line: &&str| line.starts_with("loadmodule ");
+    let loads = |line: &&str| line.starts_with("loadmodule ") && line.contains("libcrawlspace.so");
     text.lines().filter(loads).count()
 }
 
@@ -35,10 +36,7 @@ fn second_line_is_ignored_with_a_warning() {
         "loadmodule MODULE chg-lease 7000\ncrawlspace.slice-us 400\nloadmodule MODULE chg-lease 8000\n",
     );
     assert_loaded_once(&server);
-    assert_contains(
-        &server.log(),
-        "crawlspace: ignored a second loadmodule line",
-    );
+    assert_contains(server.log(), "crawlspace: ignored a second loadmodule line");
     let setting = |name: &str| {
         let name = format!("crawlspace.{name}");
         ok!(server.wire(), "CONFIG", "GET", name).texts().pop()
@@ -76,9 +74,9 @@ fn include_of_the_package_is_warned_of() {
     let path = server.configuration();
     let advice = "delete this line, because another one loads the module";
     let expected = format!("crawlspace: {}:1: {advice}: {include}", path.display());
-    assert_contains(&server.log(), &expected);
+    assert_contains(server.log(), &expected);
     let server = configured("loadmodule MODULE\n");
-    assert_lacks(&server.log(), "crawlspace: ");
+    assert_lacks(server.log(), "crawlspace: ");
 }
 
 #[test]

@@ -235,7 +235,7 @@ fn both_servers_restart_after_each_of_ten_failovers() {
     let mut sentinel = sentinel.wire();
     // It looks at servers every ten seconds otherwise.
     for period in ["INFO-PERIOD", "PING-PERIOD", "PUBLISH-PERIOD", "ASK-PERIOD"] {
-        sentinel.call(&["SENTINEL", "DEBUG", period, "100"]);
+        sentinel.call(&["SENTINEL", "DEBUG", period, "250"]);
     }
 
     let mut servers = [first, second];
@@ -251,15 +251,16 @@ fn both_servers_restart_after_each_of_ten_failovers() {
         ok!(c, "DEDUPE.COMMIT", INDEX, crawl);
         servers[old].wait_for_replica_offset(&servers[new]);
         until("Sentinel fails over", || {
-            let reply = sentinel.call(&["SENTINEL", "FAILOVER", "crawlspace"]);
-            !reply.is_error()
-        });
-        until("Sentinel has failed over", || {
             let master = ok!(sentinel, "SENTINEL", "MASTER", "crawlspace").texts();
             let flags = master.iter().position(|field| field == "flags");
-            is_master(&servers[new]) == Some(true)
+            let is_idle = flags.is_some_and(|at| master[at + 1] == "master");
+            if is_idle && is_master(&servers[new]) == Some(false) {
+                // Refused, or given up later, while Sentinel has no fresh news of the replica.
+                sentinel.call(&["SENTINEL", "FAILOVER", "crawlspace"]);
+            }
+            is_idle
+                && is_master(&servers[new]) == Some(true)
                 && is_master(&servers[old]) == Some(false)
-                && flags.is_some_and(|at| master[at + 1] == "master")
         });
         servers[new].wait_for_replica_offset(&servers[old]);
         for at in [old, new] {
@@ -272,7 +273,7 @@ fn both_servers_restart_after_each_of_ten_failovers() {
         for server in &servers {
             assert_persistent(server);
             let text = std::fs::read_to_string(server.configuration()).unwrap();
-            assert_eq!(text.matches("loadmodule ").count(), 1, "{text}");
+            assert_eq!(text.matches("libcrawlspace.so").count(), 1, "{text}");
             for n in 0..=round {
                 let found = ok!(server.wire(), "DEDUPE.LOOKUP", INDEX, sha256_of(n as u64));
                 let owner = found.items()[0].items()[0].text();
