@@ -55,6 +55,7 @@ pub fn packed_by_default() -> bool {
 /// How a server is to be started.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    configuration: Option<String>,
     module: Option<Vec<String>>,
     args: Vec<String>,
     master: Option<u16>,
@@ -70,6 +71,15 @@ impl Options {
         Options {
             module: Some(Vec::new()),
             storage: std::env::var(STORAGE).ok(),
+            ..Options::default()
+        }
+    }
+
+    /// With a configuration file of this text, and no module but those that it loads. A server that is started again has
+    /// the file as the server left it. Arguments win over its lines.
+    pub fn configured(text: &str) -> Options {
+        Options {
+            configuration: Some(text.to_owned()),
             ..Options::default()
         }
     }
@@ -391,6 +401,11 @@ impl Server {
 
     /// Starts the process. False when its port is taken.
     fn spawn(&mut self) -> bool {
+        if let Some(text) = &self.options.configuration
+            && !self.configuration().exists()
+        {
+            std::fs::write(self.configuration(), text).expect("the directory is writable");
+        }
         let program = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
         let out = File::create(self.dir.path().join("stdout")).expect("the directory is writable");
         let errors = out.try_clone().expect("a second handle");
@@ -429,6 +444,11 @@ impl Server {
         panic!("the server did not start:\n{log}\n{stdout}");
     }
 
+    /// Its configuration file, if it has one.
+    pub fn configuration(&self) -> PathBuf {
+        self.dir.path().join("redis.conf")
+    }
+
     fn arguments(&self) -> Vec<String> {
         let path = |name: &str| self.dir.path().join(name).to_string_lossy().into_owned();
         let fixed = rows![
@@ -441,7 +461,11 @@ impl Server {
             // A disconnected link comes back at once rather than after a second.
             ["--hz", "100"];
         ];
-        let mut args: Vec<String> = fixed.iter().flatten().map(|&a| a.to_owned()).collect();
+        let mut args = Vec::new();
+        if self.options.configuration.is_some() {
+            args.push(path("redis.conf"));
+        }
+        args.extend(fixed.iter().flatten().map(|&a| a.to_owned()));
         if let Some(master) = self.options.master {
             args.extend(["--replicaof", "127.0.0.1", &master.to_string()].map(str::to_owned));
         }

@@ -2,13 +2,14 @@
 
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int};
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::api::{Ctx, Level, RawCtx, log, raw, rm, string_bytes};
 use super::config::Setting;
 use super::info::{Metric, Named};
-use super::{alarm, cluster, config, guard, info, job, notify, worker};
+use super::{alarm, cluster, config, guard, include, info, job, notify, worker};
 use crate::aligned::ALIGNED;
 
 const NAME: &CStr = c"crawlspace";
@@ -50,7 +51,8 @@ pub unsafe fn on_load(
         )
     };
     if ready == raw::REDISMODULE_ERR as c_int {
-        return ready;
+        // SAFETY: by contract; the table is filled, only the name is taken.
+        return unsafe { load_again(ctx) };
     }
     let loaded = guard::guarded("loading", || {
         // SAFETY: by contract.
@@ -77,6 +79,35 @@ pub unsafe fn on_load(
             raw::REDISMODULE_ERR as c_int
         }
     }
+}
+
+/// Ignores a second `loadmodule` line, so that the server starts: `CONFIG REWRITE` (which Sentinel sends at each failover)
+/// adds one to a configuration that includes a file with another. `MODULE LOAD` of a client is refused.
+///
+/// # Safety
+/// As [`on_load`], after the function table is filled.
+unsafe fn load_again(ctx: Ctx) -> c_int {
+    let starting = server_info(c"clients", c"connected_clients").is_some_and(|count| count == "0");
+    if !starting {
+        return raw::REDISMODULE_ERR as c_int;
+    }
+    // SAFETY: by contract. The server keeps the module that it has under this name, and a record of this one that nothing
+    // refers to.
+    unsafe {
+        rm!(RedisModule_SetModuleAttribs(
+            ctx.raw(),
+            NAME.as_ptr(),
+            VERSION,
+            raw::REDISMODULE_APIVER_1 as c_int
+        ));
+    }
+    log(
+        ctx,
+        Level::Warning,
+        "crawlspace: ignored a second loadmodule line and its arguments, because the module is loaded already; \
+         delete one of the two lines from the server's configuration",
+    );
+    raw::REDISMODULE_OK as c_int
 }
 
 /// # Safety
@@ -119,7 +150,16 @@ unsafe fn register(ctx: Ctx, arguments: &[&[u8]], families: &[Family]) -> Result
             .map_err(|what| format!("the server refused {}", what.to_string_lossy()))?;
     }
     warn_of_eviction(ctx);
+    warn_of_include(ctx);
     Ok(())
+}
+
+/// Warns of a configuration that includes the package's file instead of loading the module by a line of its own.
+fn warn_of_include(ctx: Ctx) {
+    let path = server_info(c"server", c"config_file").filter(|path| !path.is_empty());
+    if let Some(advice) = path.and_then(|path| include::advice(Path::new(&path))) {
+        log(ctx, Level::Warning, &format!("crawlspace: {advice}"));
+    }
 }
 
 /// Warns once each time that the server's policy comes to be one that would destroy an index.

@@ -14,6 +14,7 @@ pub mod command;
 pub mod config;
 mod event;
 pub mod guard;
+mod include;
 pub mod info;
 pub mod job;
 pub mod keyspace;

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use redis_tests::examples::matches_line;
-use redis_tests::{Options, Server};
+use redis_tests::{Options, Server, module_path};
 
 use crate::operators::stage::{frontier, index};
 use crate::operators::wacz::collection;
@@ -51,7 +51,9 @@ fn the_examples_print_what_the_page_shows() {
 
 #[test]
 fn the_examples_for_operations_print_what_their_page_shows() {
-    let server = Options::new().plain().start();
+    // A server writes its settings into its configuration file.
+    let lines = format!("loadmodule {}\n", module_path().display());
+    let server = Options::configured(&lines).start();
     index(&server);
     frontier(&server);
     let folder = tempfile::tempdir().unwrap();

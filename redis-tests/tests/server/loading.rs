@@ -1,0 +1,89 @@
+//! Configuration files that load the module by more than one line, as the include of version 0.1.0 and `CONFIG REWRITE`
+//! make them.
+
+use redis_tests::{Options, Server, add, assert_contains, assert_lacks, commit, module_path, ok};
+
+/// Starts a server whose configuration has these lines. `MODULE` stands for the path of the module.
+fn configured(lines: &str) -> Server {
+    let text = lines.replace("MODULE", &module_path().to_string_lossy());
+    Options::configured(&text)
+        .aof_unsynced(true)
+        .args(&["--enable-module-command", "yes"])
+        .start()
+}
+
+/// Asserts that the server has the module once, and that its commands work.
+fn assert_loaded_once(server: &Server) {
+    let mut c = server.wire();
+    // Some servers bring modules of their own.
+    let modules = format!("{:?}", ok!(c, "MODULE", "LIST"));
+    assert_eq!(modules.matches("libcrawlspace.so").count(), 1, "{modules}");
+    add(&mut c, "p:", "crawl", [1]);
+    commit(&mut c, "p:", "crawl");
+    assert_eq!(server.info_number("indexes"), 1);
+}
+
+/// Counts the lines of the configuration file that load the module.
+fn load_lines(server: &Server) -> usize {
+    let text = std::fs::read_to_string(server.configuration()).unwrap();
+    let loads = |line: &&str| line.starts_with("loadmodule ") && line.contains("libcrawlspace.so");
+    text.lines().filter(loads).count()
+}
+
+#[test]
+fn second_line_is_ignored_with_a_warning() {
+    let mut server = configured(
+        "loadmodule MODULE chg-lease 7000\ncrawlspace.slice-us 400\nloadmodule MODULE chg-lease 8000\n",
+    );
+    assert_loaded_once(&server);
+    assert_contains(server.log(), "crawlspace: ignored a second loadmodule line");
+    let setting = |name: &str| {
+        let name = format!("crawlspace.{name}");
+        ok!(server.wire(), "CONFIG", "GET", name).texts().pop()
+    };
+    assert_eq!(setting("chg-lease").as_deref(), Some("7000"));
+    assert_eq!(setting("slice-us").as_deref(), Some("400"));
+    // The server writes the one that it has.
+    ok!(server.wire(), "CONFIG", "REWRITE");
+    assert_eq!(load_lines(&server), 1);
+    server.restart();
+    assert_loaded_once(&server);
+}
+
+#[test]
+fn include_with_a_rewritten_line_starts_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let included = folder.path().join("load.conf");
+    let line = format!("loadmodule {}\n", module_path().display());
+    std::fs::write(&included, line).unwrap();
+    let mut server = configured(&format!("include {}\n", included.display()));
+    for _ in 0..3 {
+        assert_loaded_once(&server);
+        ok!(server.wire(), "CONFIG", "REWRITE");
+        assert_eq!(load_lines(&server), 1);
+        server.restart();
+    }
+    assert_loaded_once(&server);
+}
+
+#[test]
+fn include_of_the_package_is_warned_of() {
+    // The package is not installed where tests run, so its file is not found, as after its removal.
+    let include = "include /usr/share/redis-crawlspace/*.conf";
+    let server = configured(&format!("{include}\nloadmodule MODULE\n"));
+    let path = server.configuration();
+    let advice = "delete this line, because another one loads the module";
+    let expected = format!("crawlspace: {}:1: {advice}: {include}", path.display());
+    assert_contains(server.log(), &expected);
+    let server = configured("loadmodule MODULE\n");
+    assert_lacks(server.log(), "crawlspace: ");
+}
+
+#[test]
+fn client_loads_no_module_a_second_time() {
+    let server = configured("loadmodule MODULE\n");
+    let mut c = server.wire();
+    let reply = c.call(&["MODULE", "LOAD", &module_path().to_string_lossy()]);
+    assert!(reply.is_error(), "{reply:?}");
+    assert_loaded_once(&server);
+}
