@@ -55,7 +55,7 @@ impl Slices for IndexJob {
         let step = slice(self.db, &self.prefix, &mut opening, |index, opening| {
             opening.release();
             if kind != JobKind::Reads {
-                index.adopt_old_layout(&mut keys)?;
+                index.ready_storage(&mut keys)?;
             } else if let Some(user) = user {
                 let packed = index.packed_key().cloned();
                 let stands_for = packed.zip(Some(index.names().merged.clone()));

@@ -204,7 +204,7 @@ impl<K: Store> Index<K> {
     /// Makes the index known as one: its format and profile are written down before its first
     /// own write, so that a later change of configuration does not change its meaning.
     pub(crate) fn register(&mut self, ks: &mut K) -> Result<()> {
-        self.adopt_old_layout(ks)?;
+        self.ready_storage(ks)?;
         if self.registered {
             return Ok(());
         }

@@ -118,6 +118,8 @@ impl<N: Clone> Places<N> {
         let packed =
             (storage == Storage::Packed || is_there).then(|| old.unwrap_or(&names.packed).clone());
         let plain = match (storage, merged, moving) {
+            // A marker is left over; it goes before the first write.
+            (Storage::Plain, Marker, _) => None,
             (Storage::Plain, _, _) => Some(names.merged.clone()),
             (Storage::Packed, _, Other) => Some(names.moving.clone()),
             // A plain client made it, where no marker stood.
@@ -174,6 +176,9 @@ impl<K: Store> Index<K> {
     /// # Errors
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn settle_storage(&mut self, ks: &mut K) -> Result<()> {
+        if !self.registered {
+            return Ok(()); // its keys may be about to come, one by one
+        }
         let places = &mut self.places;
         if places.is_moving() {
             let rest = match places.storage {
@@ -225,9 +230,13 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Moves a packed index that version 0.1.0 wrote to the key where it belongs: there, plain clients do not delete it.
-    /// Belongs before the first write to an index.
-    pub(crate) fn adopt_old_layout(&mut self, ks: &mut K) -> Result<()> {
+    /// Puts right where the parts of an index are. A packed index that version 0.1.0 wrote moves to the key where it
+    /// belongs: there, plain clients do not delete it. The marker of a plain index goes. Belongs before the first write.
+    pub(crate) fn ready_storage(&mut self, ks: &mut K) -> Result<()> {
+        if self.places.storage == Storage::Plain && self.places.is_marked {
+            self.unmark(ks)?;
+            self.places.plain = Some(self.names.merged.clone());
+        }
         if !self.places.is_old {
             return Ok(());
         }
@@ -528,5 +537,128 @@ impl<K: Store> Source<K> {
                 more == Some(true)
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dedupe::add::{Adding, Response};
+    use crate::dedupe::commit::commit;
+    use crate::dedupe::digest::Digest;
+    use crate::dedupe::job::{Job, Step};
+    use crate::dedupe::pack::move_to;
+    use crate::dedupe::record::Record;
+    use crate::dedupe::store::MemoryKeyspace;
+
+    type MemoryIndex = Index<MemoryKeyspace>;
+
+    fn open(ks: &mut MemoryKeyspace) -> MemoryIndex {
+        Index::open(ks, b"", Layout::default(), false).unwrap()
+    }
+
+    fn digest(n: usize) -> Digest {
+        Digest::parse(format!("sha256:{n:064x}").as_bytes()).unwrap()
+    }
+
+    /// Runs so many slices of a job, or all.
+    fn run(mut job: Job<MemoryKeyspace>, ks: &mut MemoryKeyspace, slices: usize) {
+        let mut index = open(ks);
+        for _ in 0..slices {
+            index.ready_storage(ks).unwrap();
+            let step = job.step(&mut index, ks, &mut || false).unwrap();
+            index.settle_storage(ks).unwrap();
+            if let Step::Done(_) = step {
+                return;
+            }
+        }
+    }
+
+    const HASHES: usize = 60;
+
+    /// An index with a committed crawl, plain.
+    fn committed() -> MemoryKeyspace {
+        let mut ks = MemoryKeyspace::default();
+        let mut index = open(&mut ks);
+        for n in 0..HASHES {
+            let record = Record::parse(b"0 20260319102015 https://e/ 1000").unwrap();
+            let digest = digest(n);
+            let response = [Response { digest, record }];
+            let how = Adding::default();
+            index.add(&mut ks, b"a", &response, how, 1).unwrap();
+        }
+        run(commit(b"a"), &mut ks, usize::MAX);
+        ks
+    }
+
+    fn assert_whole(ks: &mut MemoryKeyspace, shown: &str, when: &str) {
+        let mut index = open(ks);
+        assert_eq!(index.storage_shown(), shown, "{when}");
+        for n in 0..HASHES {
+            let found = index.find(ks, &digest(n), None).unwrap();
+            assert!(found.is_some(), "hash {n}, {when}");
+        }
+    }
+
+    fn permutations(of: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
+        if of.is_empty() {
+            return vec![Vec::new()];
+        }
+        let each = (0..of.len()).flat_map(|at| {
+            let mut rest = of.to_vec();
+            let first = rest.remove(at);
+            let others = permutations(&rest);
+            others
+                .into_iter()
+                .map(move |order| [vec![first.clone()], order].concat())
+        });
+        each.collect()
+    }
+
+    #[test]
+    fn keys_that_come_one_by_one_in_any_order_come_to_the_same_index() {
+        let pack = || move_to(Storage::Packed);
+        let unpack = || move_to(Storage::Plain);
+        type Jobs = Vec<(Job<MemoryKeyspace>, usize)>;
+        let states: [(&str, Jobs); 4] = [
+            ("packed", vec![(pack(), usize::MAX)]),
+            ("packing", vec![(pack(), 4)]),
+            ("unpacking", vec![(pack(), usize::MAX), (unpack(), 2)]),
+            ("unpacking", vec![(pack(), usize::MAX), (unpack(), 1)]),
+        ];
+        for (shown, jobs) in states {
+            let mut ks = committed();
+            for (job, slices) in jobs {
+                run(job, &mut ks, slices);
+            }
+            assert_whole(&mut ks, shown, "before");
+            let names = ["allhashes", "packedhashes", "moving", "crawlspace"];
+            let names = names.map(|name| name.as_bytes().to_vec());
+            let names: Vec<Vec<u8>> = names
+                .into_iter()
+                .filter(|name| ks.keys.contains_key(name))
+                .collect();
+            for order in permutations(&names) {
+                let mut copy = MemoryKeyspace::default();
+                copy.keys = ks.keys.clone();
+                for name in &names {
+                    copy.keys.remove(name);
+                }
+                for name in &order {
+                    let before = copy.keys.insert(name.clone(), ks.keys[name].clone());
+                    let what = format!("{order:?}, {shown}");
+                    assert!(before.is_none(), "{what}: RESTORE would be refused");
+                    // What happens to the merged index makes a timer of the module come.
+                    let mut index = open(&mut copy);
+                    if index.is_registered() && name == b"allhashes" {
+                        index.ready_storage(&mut copy).unwrap();
+                        index.settle_storage(&mut copy).unwrap();
+                    }
+                }
+                assert_whole(&mut copy, shown, &format!("{order:?}"));
+                run(unpack(), &mut copy, usize::MAX);
+                assert_whole(&mut copy, "plain", &format!("{order:?}, unpacked"));
+            }
+        }
     }
 }
