@@ -200,7 +200,7 @@ impl World {
     fn reopen(&mut self) {
         self.index = open(&mut self.ks);
         if self.rng.chance(50) {
-            self.index.settle_storage(&mut self.ks).unwrap();
+            self.index.mark_again(&mut self.ks).unwrap();
         }
     }
 

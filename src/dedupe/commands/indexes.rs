@@ -216,10 +216,7 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
                     index.mark_holders_untrusted(keys)?;
                 }
                 index.invalidate_merged(keys)?;
-                if index.is_registered() {
-                    index.ready_storage(keys)?;
-                    index.settle_storage(keys)?;
-                }
+                index.mark_again(keys)?;
                 index.write_spelling(keys)
             };
             visit(ctx, &scope, |(db, prefix), keys, here| {

@@ -187,21 +187,34 @@ impl<K: Store> Index<K> {
             };
             rest.take_if(|key| !ks.exists(key));
         }
-        let is_wanted = places.storage == Storage::Packed && ks.exists(&self.names.packed);
-        if is_wanted == places.is_marked {
-            return Ok(());
+        if self.places.is_marked && !self.has_packed(ks) {
+            return self.unmark(ks);
         }
-        if is_wanted {
-            self.mark(ks)
-        } else {
-            self.unmark(ks)
+        self.mark(ks)
+    }
+
+    /// Whether there is a packed index, to which changes go.
+    fn has_packed(&self, ks: &mut K) -> bool {
+        self.places.storage == Storage::Packed && ks.exists(&self.names.packed)
+    }
+
+    /// Puts the marker back that another program took away. The marker of an index whose value is gone stays: its keys
+    /// may be on their way to another name.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    pub fn mark_again(&mut self, ks: &mut K) -> Result<()> {
+        if self.registered {
+            self.ready_storage(ks)?;
+            self.mark(ks)?;
         }
+        Ok(())
     }
 
     /// Puts a marker at the name of the merged index, where plain clients look for hashes. What one of them made there
     /// is put aside, to be packed by the next `PACK`. While another program purges, it finds what it expects.
     fn mark(&mut self, ks: &mut K) -> Result<()> {
-        if self.is_purged(ks) {
+        if self.places.is_marked || !self.has_packed(ks) || self.is_purged(ks) {
             return Ok(());
         }
         let [merged, moving] = [&self.names.merged, &self.names.moving];
@@ -650,9 +663,8 @@ mod tests {
                     assert!(before.is_none(), "{what}: RESTORE would be refused");
                     // What happens to the merged index makes a timer of the module come.
                     let mut index = open(&mut copy);
-                    if index.is_registered() && name == b"allhashes" {
-                        index.ready_storage(&mut copy).unwrap();
-                        index.settle_storage(&mut copy).unwrap();
+                    if name == b"allhashes" {
+                        index.mark_again(&mut copy).unwrap();
                     }
                 }
                 assert_whole(&mut copy, shown, &format!("{order:?}"));
