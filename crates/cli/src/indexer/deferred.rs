@@ -22,11 +22,33 @@ pub(super) struct Deferred {
 /// Date and URL of a response in few bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
+    /// 14 or 17 digits.
     date: u64,
     url: u64,
 }
 
+/// The first date with 15 digits.
+const MILLISECONDS: u64 = 100_000_000_000_000;
+
 impl Identity {
+    /// Returns whether both may be one record. Crawlers write milliseconds into an index, and seconds into CDX files: where
+    /// one of the two has seconds, these decide.
+    pub(crate) fn is_same(self, other: Identity) -> bool {
+        let seconds = |date| {
+            if date < MILLISECONDS {
+                date
+            } else {
+                date / 1000
+            }
+        };
+        let is_coarse = self.date < MILLISECONDS || other.date < MILLISECONDS;
+        let is_same_date = match is_coarse {
+            true => seconds(self.date) == seconds(other.date),
+            false => self.date == other.date,
+        };
+        is_same_date && self.url == other.url
+    }
+
     /// Makes one identity of all spellings in which an index may have the two.
     pub(crate) fn of(date: &[u8], url: &[u8]) -> Identity {
         let digits = date.iter().filter(|byte| byte.is_ascii_digit());
@@ -192,6 +214,17 @@ impl RecordCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_are_compared_as_far_as_both_have_digits() {
+        let of = |date: &str| Identity::of(date.as_bytes(), b"https://example.org/");
+        let seconds = of("20260319102015");
+        assert!(seconds.is_same(of("20260319102015123")));
+        assert!(of("20260319102015123").is_same(seconds));
+        assert!(!of("20260319102016123").is_same(seconds));
+        assert!(!of("20260319102015123").is_same(of("20260319102015124")));
+        assert!(!seconds.is_same(Identity::of(b"20260319102015", b"https://example.org/b")));
+    }
 
     #[test]
     fn kept_records_come_back_as_they_were() {

@@ -9,14 +9,16 @@
 //! Revisit records have a queue of their own, `src:r` with `pending:r`, because they can be counted only when
 //! every original is in the index.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::Cmd;
 
 use super::package::Package;
+use super::present::Present;
 use super::scripts::{
-    ADOPT, CLOSE, COUNT, ENQUEUE, LEAVE, RENEW, RUN, SETTLE, SKIP, TAKE, TAKE_THIS,
+    ADOPT, CLOSE, COUNT, DROP, ENQUEUE, LEAVE, RENEW, RUN, SCAN, SETTLE, SKIP, TAKE, TAKE_THIS,
 };
 use crawlspace_client::{Ask, Call, Error, Server};
 
@@ -82,6 +84,15 @@ pub(super) struct Enqueued {
     pub done: u64,
     /// Queued by another importer, or by one that died.
     pub underway: u64,
+}
+
+/// What an import did with a package before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Before {
+    /// The package is in `src:d`.
+    pub is_imported: bool,
+    /// An import has begun the package, and not finished it.
+    pub is_begun: bool,
 }
 
 /// The queues of one index.
@@ -156,6 +167,28 @@ impl Queue {
         self.key_of(stage.pending(), name.as_bytes())
     }
 
+    /// Returns what imports did with these packages before.
+    pub(crate) fn standing(&self, names: &[&str]) -> Result<HashMap<String, Before>, Error> {
+        let mut standing = HashMap::new();
+        for some in names.chunks(ENQUEUED) {
+            let mut imported = redis::cmd("SMISMEMBER");
+            imported.arg(self.key("src:d")).arg(some);
+            let imported: Vec<bool> = self.server.ask(Call::new(imported).repeatable())?;
+            let mut begun = redis::cmd("HMGET");
+            begun.arg(self.key("src:runs")).arg(some);
+            let begun: Vec<Option<String>> = self.server.ask(Call::new(begun).repeatable())?;
+            for ((name, is_imported), begun) in some.iter().zip(imported).zip(begun) {
+                let is_begun = begun.is_some();
+                let before = Before {
+                    is_imported,
+                    is_begun,
+                };
+                standing.insert((*name).to_owned(), before);
+            }
+        }
+        Ok(standing)
+    }
+
     /// Queues packages, in this order, that are neither imported nor queued; not all of them if it is stopped.
     pub(crate) fn enqueue(
         &self,
@@ -193,9 +226,11 @@ impl Queue {
     }
 
     /// Notes the crawls of packages that other clients queued, in the order of the queue: they stand before those that
-    /// this import queues. Packages that are taken meanwhile are noted by [`Queue::run`].
-    pub(crate) fn adopt(&self) -> Result<(), Error> {
+    /// this import queues. Packages that are taken meanwhile are noted by [`Queue::run`]. Packages that are in the index leave
+    /// the queue; returns their number.
+    pub(crate) fn adopt(&self, present: &mut Present<'_>) -> Result<u64, Error> {
         let page = ENQUEUED as i64;
+        let mut known = Vec::new();
         for number in 0.. {
             let mut range = redis::cmd("LRANGE");
             range.arg(self.key("src:q"));
@@ -205,18 +240,44 @@ impl Queue {
                 break;
             }
             items.reverse(); // the next to be taken stands last
+            // Entries that cannot be read are reported when they are taken.
+            let packages: Vec<(Package, Vec<u8>)> = items
+                .into_iter()
+                .filter_map(|item| Some((self.package(&item).ok()?, item)))
+                .collect();
+            let sorted = present.sort(
+                packages
+                    .iter()
+                    .map(|(package, _)| package.clone())
+                    .collect(),
+            )?;
+            let others: HashSet<&str> = sorted.others.iter().map(|one| &one.name[..]).collect();
             let mut adopt = self.script(ADOPT, &["src:crawls", "src:runs"], &[]);
             adopt.arg(self.key("src:w:")).arg(&self.token[..]);
-            for item in items {
-                // Entries that cannot be read are reported when they are taken.
-                if let Ok(package) = Package::from_json(&item, self.crawl.as_deref()) {
+            for (package, item) in packages {
+                if others.contains(&package.name[..]) {
                     adopt.arg(package.name).arg(package.crawl);
+                } else {
+                    known.push((package.name, item));
                 }
             }
             let call: Call<u64> = Call::new(adopt).repeatable();
             self.server.ask(call)?;
         }
-        Ok(())
+        let mut dropped = 0;
+        for some in known.chunks(ENQUEUED) {
+            let mut drop = self.script(DROP, &["src:q", "src:qset"], &[]);
+            for (name, item) in some {
+                drop.arg(&name[..]).arg(&item[..]);
+            }
+            let call: Call<u64> = Call::new(drop).repeatable();
+            dropped += self.server.ask(call)?;
+        }
+        Ok(dropped)
+    }
+
+    fn package(&self, item: &[u8]) -> Result<Package, serde_json::Error> {
+        Package::from_json(item, self.crawl.as_deref())
     }
 
     /// Packages whose revisits could not be read last time are queued again.
@@ -235,18 +296,16 @@ impl Queue {
         take.arg(self.lease_ms());
         match self.server.ask(Call::new(take).repeatable())? {
             redis::Value::Int(others) => Ok(Taken::Others(others.unsigned_abs())),
-            redis::Value::BulkString(item) => {
-                match Package::from_json(&item, self.crawl.as_deref()) {
-                    Ok(package) => Ok(Taken::Package(Box::new(package), item)),
-                    Err(reason) => {
-                        let reason = format!(
-                            "it stands in {}, and cannot be read: {reason}",
-                            stage.queue()
-                        );
-                        Ok(Taken::Unreadable(self.skip(stage, &item)?, reason))
-                    }
+            redis::Value::BulkString(item) => match self.package(&item) {
+                Ok(package) => Ok(Taken::Package(Box::new(package), item)),
+                Err(reason) => {
+                    let reason = format!(
+                        "it stands in {}, and cannot be read: {reason}",
+                        stage.queue()
+                    );
+                    Ok(Taken::Unreadable(self.skip(stage, &item)?, reason))
                 }
-            }
+            },
             other => Err(broken(stage.queue(), format!("not {other:?}"))),
         }
     }
@@ -278,9 +337,9 @@ impl Queue {
 
     /// Leaves a package for another worker, now.
     pub(crate) fn drop_guard(&self, stage: Stage, name: &str) -> Result<(), Error> {
-        const DROP: &str =
+        const LET_GO: &str =
             "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";
-        let mut drop = self.script(DROP, &[], &[self.guard(stage, name)]);
+        let mut drop = self.script(LET_GO, &[], &[self.guard(stage, name)]);
         drop.arg(&self.token[..]);
         let call: Call<redis::Value> = Call::new(drop).repeatable();
         self.server.ask(call).map(|_| ())
@@ -384,7 +443,7 @@ impl Queue {
             "last_update_ts",
         ];
         let mut close = self.script(CLOSE, &keys, &[]);
-        close.arg(self.key("src:w:")).arg(now);
+        close.arg(self.key("src:w:")).arg(self.key("c:")).arg(now);
         self.server.ask(Call::new(close).repeatable())
     }
 
@@ -428,6 +487,65 @@ impl Queue {
             1 => Counted::Once,
             _ => Counted::Gone,
         })
+    }
+
+    /// Names of packages that failed, and were not imported since.
+    pub(crate) fn failed(&self) -> Result<HashSet<Vec<u8>>, Error> {
+        let mut failed = redis::cmd("SMEMBERS");
+        failed.arg(self.key("src:f"));
+        self.server.ask(Call::new(failed).repeatable())
+    }
+
+    /// Forgets that packages failed: their crawls are gone.
+    pub(crate) fn forget(&self, names: &[Vec<u8>]) -> Result<(), Error> {
+        for some in names.chunks(ENQUEUED) {
+            let mut forget = redis::cmd("SREM");
+            forget.arg(self.key("src:f")).arg(some);
+            let call: Call<u64> = Call::new(forget).repeatable();
+            self.server.ask(call)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the crawls that running imports of Browsertrix's importer list: it keeps them, while it runs, in a set whose
+    /// name ends with the milliseconds at which it began. Sets that are older than `since` are of runs that died.
+    pub(crate) fn listed_by_browsertrix(&self, since: Duration) -> Result<HashSet<Vec<u8>>, Error> {
+        let mut crawls = HashSet::new();
+        let begin = self.key("noremove:");
+        let mut pattern = Vec::new();
+        for &byte in &begin {
+            if b"*?[]^\\".contains(&byte) {
+                pattern.push(b'\\');
+            }
+            pattern.push(byte);
+        }
+        pattern.push(b'*');
+        let mut cursor = "0".to_owned();
+        loop {
+            // As a script, it runs where the keys of the index are, on a cluster too.
+            let mut scan = self.script(SCAN, &["noremove:"], &[]);
+            scan.arg(&cursor[..]).arg(&pattern[..]);
+            let (next, keys): (String, Vec<Vec<u8>>) =
+                self.server.ask(Call::new(scan).repeatable())?;
+            for key in keys {
+                let millis = key
+                    .get(begin.len()..)
+                    .and_then(|millis| std::str::from_utf8(millis).ok());
+                let begun = millis
+                    .and_then(|millis| millis.parse().ok())
+                    .map(Duration::from_millis);
+                if begun.is_some_and(|begun| begun >= since) {
+                    let mut members = redis::cmd("SMEMBERS");
+                    members.arg(key);
+                    let members: Vec<Vec<u8>> = self.server.ask(Call::new(members).repeatable())?;
+                    crawls.extend(members);
+                }
+            }
+            if next == "0" {
+                return Ok(crawls);
+            }
+            cursor = next;
+        }
     }
 
     /// Names of packages that have revisits without an original.

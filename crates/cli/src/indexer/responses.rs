@@ -230,13 +230,13 @@ fn is_local(path: &str) -> bool {
     matches!(Location::parse(path), Ok(Location::File(_)))
 }
 
-fn is_sha256(hash: &str) -> bool {
+pub(super) fn is_sha256(hash: &str) -> bool {
     let digits = plain(hash);
     digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// Whether two spellings are of one SHA-256: with prefix or without, in capitals or not.
-fn is_same_hash(one: &str, other: &str) -> bool {
+pub(super) fn is_same_hash(one: &str, other: &str) -> bool {
     plain(one) == plain(other)
 }
 

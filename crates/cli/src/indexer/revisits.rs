@@ -121,7 +121,8 @@ impl Work<'_> {
         for (response, original) in responses.iter().zip(&originals) {
             let is_other = original.as_ref().is_some_and(|original| {
                 let stored = Identity::of(&original.date, &original.url);
-                original.crawl != crawl.as_bytes() || response.response != Some(stored)
+                let is_itself = response.response.is_some_and(|own| own.is_same(stored));
+                original.crawl != crawl.as_bytes() || !is_itself
             });
             if is_other {
                 redundant.urls += 1;

@@ -18,7 +18,7 @@ for i = 4, #ARGV, 3 do
   local name, crawl, item = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if redis.call('SISMEMBER', done, name) == 1 then
     was_done = was_done + 1
-  elseif redis.call('SADD', qset, name) == 0 and redis.call('SREM', failed, name) == 0 then
+  elseif redis.call('SREM', failed, name) + redis.call('SADD', qset, name) == 0 then
     underway = underway + 1
   else
     new = new + 1
@@ -44,6 +44,16 @@ for i = 3, #ARGV, 2 do
   end
 end
 return 0";
+
+/// Entries that are in the index leave the queue. Returns how many were there.
+pub(super) const DROP: &str = r"
+local q, qset = unpack(KEYS)
+local dropped = 0
+for i = 1, #ARGV, 2 do
+  dropped = dropped + redis.call('LREM', q, 1, ARGV[i + 1])
+  redis.call('SREM', qset, ARGV[i])
+end
+return dropped";
 
 /// What names the guard of an entry: nothing, of one without a name.
 macro_rules! name_of {
@@ -158,15 +168,31 @@ if total > 0 then
 end
 return 1";
 
-/// The end, if nothing is queued.
+/// Some keys of the server that has the index.
+pub(super) const SCAN: &str = "return redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 5000)";
+
+/// The end, if nothing is queued. Names that failed stay if the list of their crawl has a place for them: it tells crawls
+/// with such a place from crawls that run.
 pub(super) const CLOSE: &str = r"
 local q, pq, r, pr, qset, failed, crawls, counts, stamp = unpack(KEYS)
-local names, now = unpack(ARGV)
+local names, lists, now = unpack(ARGV)
 for _, queue in ipairs({q, pq, r, pr}) do
   if redis.call('LLEN', queue) > 0 then return 0 end
 end
-for _, crawl in ipairs(redis.call('LRANGE', crawls, 0, -1)) do redis.call('DEL', names .. crawl) end
-redis.call('DEL', qset, failed, crawls)
+local have_failed = {}
+for _, name in ipairs(redis.call('SMEMBERS', failed)) do have_failed[name] = true end
+redis.call('DEL', failed)
+for _, crawl in ipairs(redis.call('LRANGE', crawls, 0, -1)) do
+  if next(have_failed) then
+    for _, item in ipairs(redis.call('LRANGE', lists .. crawl .. ':wacz', 0, -1)) do
+      local is_json, entry = pcall(cjson.decode, item)
+      local name = is_json and type(entry) == 'table' and entry.filename
+      if have_failed[name] and not entry.size then redis.call('SADD', failed, name) end
+    end
+  end
+  redis.call('DEL', names .. crawl)
+end
+redis.call('DEL', qset, crawls)
 redis.call('HSET', counts, 'updateProgress', '1')
 redis.call('SET', stamp, now)
 return 1";
@@ -206,4 +232,14 @@ if aside ~= '' then
 elseif redis.call('HDEL', laters, number) == 1 and redis.call('EXISTS', laters) == 0 then
   redis.call('SREM', later, name)
 end
+return 1";
+
+/// A committed crawl is counted as removed, once.
+pub(super) const SET_ASIDE: &str = r"
+local canceled, counts = unpack(KEYS)
+local crawl, size = unpack(ARGV)
+redis.call('HLEN', counts)
+if redis.call('SADD', canceled, crawl) == 0 then return 0 end
+redis.call('HINCRBY', counts, 'removedCrawls', 1)
+redis.call('HINCRBY', counts, 'removedCrawlSize', size)
 return 1";

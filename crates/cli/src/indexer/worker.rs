@@ -223,11 +223,7 @@ impl Work<'_> {
                 if matches!(left, Ok(true)) {
                     let failed = Failed {
                         name: package.name.clone(),
-                        // The query of a URL may hold a secret.
-                        path: match Location::parse(&package.path) {
-                            Ok(location) => location.to_string(),
-                            Err(_) => String::new(),
-                        },
+                        path: package.shown_path(),
                         reason,
                     };
                     self.watch.event(Event::Failed(&failed));

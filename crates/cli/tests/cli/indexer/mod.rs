@@ -5,6 +5,7 @@
 //! has the index that must come of it, under another prefix of the same server.
 
 mod bad_packages;
+mod beside;
 mod browsertrix;
 mod crashes;
 mod equality;
