@@ -1,6 +1,6 @@
 //! What an import does to whole crawls.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::present::{LISTS, wacz_lists};
@@ -8,10 +8,12 @@ use super::report::{CommittedCrawl, Event, Failed, LeftInPlace};
 use super::scripts::SET_ASIDE;
 use super::{Error, Listed, Work};
 use crawlspace_client::dedupe::{CrawlState, Index, Listed as Which, Removed, Retained, Wacz};
-use crawlspace_client::{Ask, Call, Code};
+use crawlspace_client::{Ask, Batch, Call, Code};
 
 /// Maximum number of reads of the list of crawls, when others remove crawls meanwhile.
 const MAX_TRIES: usize = 20;
+/// Number of crawls whose commits are sent in a round trip.
+const COMMITTED: usize = 64;
 /// Age of a run of Browsertrix's importer from which on it is taken for one that died.
 const LONGEST_RUN: Duration = Duration::from_secs(24 * 3600);
 
@@ -19,29 +21,43 @@ impl Work<'_> {
     /// Commits what was imported, in the order of the manifest: the first crawl that has a hash owns it.
     pub(super) fn commit(&self) -> Result<(), Error> {
         let uncommitted: HashSet<Vec<u8>> = self.crawls(Which::Uncommitted)?;
-        for crawl in self.queue.crawls()? {
-            if !uncommitted.contains(crawl.as_bytes()) {
-                continue;
-            }
-            let hashes = match self.index.commit(crawl.as_bytes()) {
-                Ok(hashes) => hashes,
-                // Somebody cancelled or removed it meanwhile, and that is what counts.
-                Err(error) if matches!(error.code(), Some(Code::NoCrawl | Code::Canceled)) => {
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let mut report = self.report();
-            let crawls = &mut report.crawls;
-            match crawls.iter_mut().find(|other| other.crawl == crawl) {
-                Some(other) => {
-                    other.hashes.new += hashes.new;
-                    other.hashes.known += hashes.known;
-                }
-                None => {
-                    let committed = CommittedCrawl { crawl, hashes };
-                    self.watch.event(Event::Committed(&committed));
-                    crawls.push(committed);
+        let mut crawls = self.queue.crawls()?;
+        crawls.retain(|crawl| uncommitted.contains(crawl.as_bytes()));
+        let reported = self.report().crawls.len();
+        let mut known: HashMap<String, usize> = (0..reported)
+            .map(|at| (self.report().crawls[at].crawl.clone(), at))
+            .collect();
+        for some in crawls.chunks(COMMITTED) {
+            // The server does them one after the other, as they come over one connection.
+            let batch = Batch::new();
+            let index = self.index.over(&batch);
+            let commits: Vec<_> = some
+                .iter()
+                .map(|crawl| index.commit(crawl.as_bytes()))
+                .collect();
+            batch.send(self.server)?;
+            for (crawl, commit) in some.iter().zip(commits) {
+                let hashes = match commit.take() {
+                    Ok(hashes) => hashes,
+                    // Somebody cancelled or removed it meanwhile, and that is what counts.
+                    Err(error) if matches!(error.code(), Some(Code::NoCrawl | Code::Canceled)) => {
+                        continue;
+                    }
+                    Err(error) => return Err(error.into()),
+                };
+                let crawls = &mut self.report().crawls;
+                match known.get(crawl) {
+                    Some(&at) => {
+                        crawls[at].hashes.new += hashes.new;
+                        crawls[at].hashes.known += hashes.known;
+                    }
+                    None => {
+                        let crawl = crawl.clone();
+                        let committed = CommittedCrawl { crawl, hashes };
+                        self.watch.event(Event::Committed(&committed));
+                        known.insert(committed.crawl.clone(), crawls.len());
+                        crawls.push(committed);
+                    }
                 }
             }
         }

@@ -172,6 +172,8 @@ struct Packages {
     bytes: usize,
     /// Packages that have been queued for the second stage, as they stand there.
     queued: VecDeque<(Box<Package>, Vec<u8>)>,
+    /// Packages that could not be counted with others.
+    singles: VecDeque<(Box<Package>, Vec<u8>)>,
 }
 
 impl RecordCache {
@@ -194,9 +196,38 @@ impl RecordCache {
         }
     }
 
-    /// A package that was queued, if it was not given before.
+    /// Up to `most` packages that were queued and not given before, with their records, which stay in the cache.
+    pub(crate) fn group(&self, most: usize) -> Vec<(Box<Package>, Vec<u8>, Vec<u8>)> {
+        let mut packages = self.packages();
+        let mut group = Vec::new();
+        while group.len() < most {
+            let Some((package, item)) = packages.queued.pop_front() else {
+                break;
+            };
+            if let Some(records) = packages.records.get(&package.name) {
+                let records = records.clone();
+                group.push((package, item, records));
+            }
+        }
+        group
+    }
+
+    /// Gives packages back for the next group.
+    pub(crate) fn again(&self, group: Vec<(Box<Package>, Vec<u8>, Vec<u8>)>) {
+        let mut packages = self.packages();
+        for (package, item, _) in group.into_iter().rev() {
+            packages.queued.push_front((package, item));
+        }
+    }
+
+    /// Gives a package back that needs to be taken by itself.
+    pub(crate) fn give_back(&self, package: Box<Package>, item: Vec<u8>) {
+        self.packages().singles.push_back((package, item));
+    }
+
+    /// A package that was given back.
     pub(crate) fn next(&self) -> Option<(Box<Package>, Vec<u8>)> {
-        self.packages().queued.pop_front()
+        self.packages().singles.pop_front()
     }
 
     pub(crate) fn take(&self, name: &str) -> Option<Vec<u8>> {

@@ -18,12 +18,15 @@ use redis::Cmd;
 use super::package::Package;
 use super::present::Present;
 use super::scripts::{
-    ADOPT, CLOSE, COUNT, DROP, ENQUEUE, LEAVE, RENEW, RUN, SCAN, SETTLE, SKIP, TAKE, TAKE_THIS,
+    ADOPT, CLOSE, COUNT, COUNT_ALL, DROP, ENQUEUE, LEAVE, RENEW, RUN, SCAN, SETTLE, SKIP, TAKE,
+    TAKE_THIS,
 };
 use crawlspace_client::{Ask, Call, Error, Server};
 
 /// Packages in one call that queues them.
 const ENQUEUED: usize = 200;
+/// A worker takes no more than this part of its share of what is queued, so that all of them have work until the end.
+const SHARES: usize = 8;
 
 /// Which queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +40,42 @@ pub(super) enum Stage {
 /// What there is to do.
 #[derive(Debug)]
 pub(super) enum Taken {
-    /// This package, as it stands in the queue.
-    Package(Box<Package>, Vec<u8>),
-    /// Nothing to work on: an entry that cannot be read, which is out of the queue. Its name, if it has one, and what is
-    /// wrong with it.
-    Unreadable(String, String),
+    /// These packages, and entries that cannot be read, which are out of the queue: their names, as far as they have one,
+    /// and what is wrong with them.
+    Packages(Vec<Entry>, Vec<(String, String)>),
     /// Nothing, but others are at work on this number of packages.
     Others(u64),
+}
+
+/// A package to work on.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub package: Package,
+    /// The package as it stands in the queue.
+    pub item: Vec<u8>,
+    /// The name of the sequence of calls by which it is added, if it has one already.
+    pub run: Option<String>,
+    /// The package is the only one of its crawl in this import.
+    pub is_alone: bool,
+}
+
+/// The state of an import after workers were done with packages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Number of packages not finished.
+    pub left: u64,
+    /// Number of packages in total.
+    pub total: u64,
+    /// For each package in turn, whether it was this worker's.
+    pub own: Vec<bool>,
+}
+
+/// Records of a package that are counted in one step.
+pub(super) struct ToCount<'a> {
+    pub package: &'a Package,
+    pub item: &'a [u8],
+    pub revisits: Vec<(&'a [u8], u64)>,
+    pub redundant: Redundant,
 }
 
 /// What becomes of a package that an importer is done with.
@@ -112,6 +144,17 @@ pub(super) fn broken(key: &str, why: String) -> Error {
     let what = "not written by an importer: repair or delete it";
     let kind = redis::ErrorKind::UnexpectedReturnType;
     Error::new(key, redis::RedisError::from((kind, what, why)))
+}
+
+impl Left {
+    fn of(reply: &[u64]) -> Left {
+        let (counts, own) = reply.split_at(reply.len().min(2));
+        Left {
+            left: counts.first().copied().unwrap_or(0),
+            total: counts.get(1).copied().unwrap_or(0),
+            own: own.iter().map(|own| *own == 1).collect(),
+        }
+    }
 }
 
 impl Stage {
@@ -288,26 +331,38 @@ impl Queue {
         self.server.ask(call).map(|_| ())
     }
 
-    /// A package to work on, whose guard is held from now on.
-    pub(crate) fn take(&self, stage: Stage) -> Result<Taken, Error> {
-        let keys = [stage.queue(), stage.pending(), "src:d"];
+    /// Packages to work on, whose guards are held from now on: up to `most`, and no more than the share of one of `workers`.
+    pub(crate) fn take(&self, stage: Stage, most: usize, workers: usize) -> Result<Taken, Error> {
+        let keys = [stage.queue(), stage.pending(), "src:d", "src:runs"];
         let mut take = self.script(TAKE, &keys, &[]);
         take.arg(self.guard(stage, "")).arg(&self.token[..]);
-        take.arg(self.lease_ms());
-        match self.server.ask(Call::new(take).repeatable())? {
-            redis::Value::Int(others) => Ok(Taken::Others(others.unsigned_abs())),
-            redis::Value::BulkString(item) => match self.package(&item) {
-                Ok(package) => Ok(Taken::Package(Box::new(package), item)),
+        take.arg(self.lease_ms()).arg(self.key("src:w:"));
+        take.arg(most).arg(workers * SHARES);
+        let taken: Vec<(Vec<u8>, String, u64)> =
+            match self.server.ask(Call::new(take).repeatable())? {
+                redis::Value::Int(others) => return Ok(Taken::Others(others.unsigned_abs())),
+                taken => redis::from_redis_value(taken)
+                    .map_err(|error| broken(stage.queue(), error.to_string()))?,
+            };
+        let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
+        for (item, run, files) in taken {
+            match self.package(&item) {
+                Ok(package) => entries.push(Entry {
+                    package,
+                    item,
+                    run: Some(run).filter(|run| !run.is_empty()),
+                    is_alone: files == 1,
+                }),
                 Err(reason) => {
                     let reason = format!(
                         "it stands in {}, and cannot be read: {reason}",
                         stage.queue()
                     );
-                    Ok(Taken::Unreadable(self.skip(stage, &item)?, reason))
+                    unreadable.push((self.skip(stage, &item)?, reason));
                 }
-            },
-            other => Err(broken(stage.queue(), format!("not {other:?}"))),
+            }
         }
+        Ok(Taken::Packages(entries, unreadable))
     }
 
     /// Takes an entry that cannot be read out of the queue. Gives its name, which may be empty.
@@ -345,23 +400,20 @@ impl Queue {
         self.server.ask(call).map(|_| ())
     }
 
-    /// A package is done with at this stage. `false` when another worker has it.
+    /// Packages, with their entries of the queue, are done with at this stage.
     pub(crate) fn leave(
         &self,
         stage: Stage,
-        name: &str,
-        item: &[u8],
-        fate: Fate,
-    ) -> Result<bool, Error> {
+        packages: &[(&str, &[u8], Fate)],
+    ) -> Result<Left, Error> {
+        if packages.is_empty() {
+            return Ok(Left::default());
+        }
         let into = match stage {
             Stage::Responses => "src:r",
             Stage::Revisits => "src:retry",
         };
-        let next = fate == Fate::Next;
-        let whole = matches!(fate, Fate::Done | Fate::Failed { partly: false });
-        let failed = matches!(fate, Fate::Failed { .. });
-        let mut keys = vec![self.guard(stage, name)];
-        let names = [
+        let keys = [
             stage.pending(),
             into,
             "src:runs",
@@ -374,13 +426,55 @@ impl Queue {
             "src:r",
             "pending:r",
         ];
-        keys.extend(names.iter().map(|key| self.key(key)));
-        let mut leave = self.script(LEAVE, &[], &keys);
-        leave.arg(&self.token[..]).arg(item).arg(name);
-        for flag in [next, whole, failed] {
-            leave.arg(u8::from(flag));
+        let mut leave = self.script(LEAVE, &keys, &[]);
+        leave.arg(self.guard(stage, "")).arg(&self.token[..]);
+        for (name, item, fate) in packages {
+            let next = *fate == Fate::Next;
+            let whole = matches!(fate, Fate::Done | Fate::Failed { partly: false });
+            let failed = matches!(fate, Fate::Failed { .. });
+            leave.arg(*name).arg(*item);
+            for flag in [next, whole, failed] {
+                leave.arg(u8::from(flag));
+            }
         }
-        self.server.ask(Call::new(leave).repeatable())
+        let left: Vec<u64> = self.server.ask(Call::new(leave).repeatable())?;
+        Ok(Left::of(&left))
+    }
+
+    /// Counts all records of packages that are in the queue of the second stage, and finishes these. Those that are not done
+    /// afterwards need to be taken one by one.
+    pub(crate) fn count_all(&self, packages: &[ToCount<'_>]) -> Result<Left, Error> {
+        let keys = [
+            "src:runs",
+            "src:noted",
+            "src:d",
+            "uncommittedcrawls",
+            "allcounts",
+            "src:qset",
+            "src:q",
+            "pending:q",
+            "src:r",
+            "pending:r",
+        ];
+        let mut count = self.script(COUNT_ALL, &keys, &[]);
+        count.arg(&self.prefix[..]);
+        for ToCount {
+            package,
+            item,
+            revisits,
+            redundant,
+        } in packages
+        {
+            count.arg(&package.name[..]).arg(&package.crawl[..]);
+            count.arg(*item).arg(redundant.size).arg(redundant.urls);
+            count.arg(revisits.len() * 2);
+            for (hash, size) in revisits {
+                count.arg(*hash).arg(*size);
+            }
+        }
+        // Sent twice it finds none of them in the queue.
+        let left: Vec<u64> = self.server.ask(Call::new(count).repeatable())?;
+        Ok(Left::of(&left))
     }
 
     /// What names the sequence of calls by which this package is added, the same until it is whole. `None` when
@@ -414,19 +508,6 @@ impl Queue {
             .arg(0)
             .arg(-1);
         self.server.ask(Call::new(names).repeatable())
-    }
-
-    /// Packages queued or in work, and packages of this import altogether.
-    pub(crate) fn left(&self) -> Result<(u64, u64), Error> {
-        let mut left = 0;
-        for key in ["src:q", "pending:q", "src:r", "pending:r"] {
-            let mut len = redis::cmd("LLEN");
-            len.arg(self.key(key));
-            left += self.server.ask(Call::<u64>::new(len).repeatable())?;
-        }
-        let mut total = redis::cmd("SCARD");
-        total.arg(self.key("src:qset"));
-        Ok((left, self.server.ask(Call::new(total).repeatable())?))
     }
 
     /// Everything is done: notes the time. `false` when there is more to do.
