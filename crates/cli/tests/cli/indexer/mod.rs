@@ -7,6 +7,7 @@
 mod bad_packages;
 mod beside;
 mod browsertrix;
+mod container;
 mod crashes;
 mod equality;
 mod guards;
