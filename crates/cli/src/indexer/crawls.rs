@@ -92,9 +92,10 @@ impl Work<'_> {
             // What Browsertrix put aside goes with those that are not listed.
             let aside = self.aside()?;
             let removes = !unlisted.is_empty() || !aside.is_empty();
-            let elsewhere = match self.import.remove && removes {
-                true => self.listed_elsewhere()?,
-                false => HashSet::new(),
+            let elsewhere = if self.import.remove && removes {
+                self.listed_elsewhere()?
+            } else {
+                HashSet::new()
             };
             let (mut failed, mut running) = (Vec::new(), Vec::new());
             let mut stay: HashSet<&[u8]> = HashSet::new();

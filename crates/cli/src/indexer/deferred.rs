@@ -10,6 +10,9 @@ use crawlspace_archive::capture::Capture;
 /// Maximum number of bytes cached of one package, and of all.
 const MAX_CACHED: (usize, usize) = (16 << 20, 48 << 20);
 
+/// Size of the records that ends a group of packages, in bytes.
+const MAX_GROUP: usize = 64 << 10;
+
 /// A record that can be counted only when every original is in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Deferred {
@@ -42,9 +45,10 @@ impl Identity {
             }
         };
         let is_coarse = self.date < MILLISECONDS || other.date < MILLISECONDS;
-        let is_same_date = match is_coarse {
-            true => seconds(self.date) == seconds(other.date),
-            false => self.date == other.date,
+        let is_same_date = if is_coarse {
+            seconds(self.date) == seconds(other.date)
+        } else {
+            self.date == other.date
         };
         is_same_date && self.url == other.url
     }
@@ -196,17 +200,24 @@ impl RecordCache {
         }
     }
 
-    /// Up to `most` packages that were queued and not given before, with their records, which stay in the cache.
+    /// Up to `most` packages that were queued and not given before, with their records, which stay in the cache. Packages with
+    /// more records than belong into a group are given by [`RecordCache::next`].
     pub(crate) fn group(&self, most: usize) -> Vec<(Box<Package>, Vec<u8>, Vec<u8>)> {
         let mut packages = self.packages();
         let mut group = Vec::new();
-        while group.len() < most {
+        let mut bytes = 0;
+        while group.len() < most && bytes < MAX_GROUP {
             let Some((package, item)) = packages.queued.pop_front() else {
                 break;
             };
-            if let Some(records) = packages.records.get(&package.name) {
-                let records = records.clone();
-                group.push((package, item, records));
+            match packages.records.get(&package.name) {
+                Some(records) if records.len() <= MAX_GROUP => {
+                    let records = records.clone();
+                    bytes += records.len();
+                    group.push((package, item, records));
+                }
+                Some(_) => packages.singles.push_back((package, item)),
+                None => {}
             }
         }
         group

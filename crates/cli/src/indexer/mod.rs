@@ -184,7 +184,7 @@ impl Import {
             self.lease,
             self.crawl.clone(),
         );
-        let mut present = Present::new(&index, &queue)?;
+        let mut present = Present::new(&index, &queue);
         report.already_in_index = queue.adopt(&mut present)?;
         let sorted = present.sort(packages)?;
         report.already_in_index += sorted.present.len() as u64;

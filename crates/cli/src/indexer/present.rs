@@ -1,12 +1,12 @@
 //! Packages that are in the index though no import brought them: crawlers write the WACZ lists of their crawls themselves.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::package::Package;
 use super::queue::Queue;
 use super::report::Failed;
 use super::responses::{is_same_hash, is_sha256};
-use crawlspace_client::dedupe::{Index, Listed, Wacz};
+use crawlspace_client::dedupe::{Index, Wacz};
 use crawlspace_client::{Batch, Code, Error, Server};
 
 /// WACZ lists in a round trip.
@@ -16,8 +16,6 @@ pub(super) const LISTS: usize = 100;
 pub(super) struct Present<'a> {
     index: &'a Index<Server>,
     queue: &'a Queue,
-    /// All crawls of the index, whatever their state.
-    crawls: HashSet<Vec<u8>>,
     finished: HashMap<String, HashMap<Vec<u8>, Wacz>>,
 }
 
@@ -33,25 +31,17 @@ pub(super) struct Sorted {
 }
 
 impl<'a> Present<'a> {
-    pub(crate) fn new(index: &'a Index<Server>, queue: &'a Queue) -> Result<Present<'a>, Error> {
-        let listed = index.crawls(None)?;
-        let unlisted = index.crawls(Some(Listed::Unlisted))?;
-        let crawls = listed.into_iter().chain(unlisted);
-        Ok(Present {
+    pub(crate) fn new(index: &'a Index<Server>, queue: &'a Queue) -> Present<'a> {
+        Present {
             index,
             queue,
-            crawls: crawls.map(|crawl| crawl.crawl).collect(),
             finished: HashMap::new(),
-        })
+        }
     }
 
     /// Tells the packages that are present from the others.
     pub(crate) fn sort(&mut self, packages: Vec<Package>) -> Result<Sorted, Error> {
         let mut sorted = Sorted::default();
-        if self.crawls.is_empty() {
-            sorted.others = packages;
-            return Ok(sorted);
-        }
         self.read(&packages)?;
         let listed = packages
             .iter()
@@ -88,13 +78,18 @@ impl<'a> Present<'a> {
         let mut missing: Vec<&str> = packages
             .iter()
             .map(|package| &package.crawl[..])
-            .filter(|crawl| self.crawls.contains(crawl.as_bytes()))
             .filter(|crawl| !self.finished.contains_key(*crawl))
             .collect();
         missing.sort_unstable();
         missing.dedup();
         for some in missing.chunks(LISTS) {
-            for (crawl, waczs) in some.iter().zip(wacz_lists(self.index, some)?) {
+            // Mostly all of them are new.
+            let lists = match self.queue.have_lists(some)? {
+                true => wacz_lists(self.index, some)?,
+                false => Vec::new(),
+            };
+            let lists = lists.into_iter().chain(std::iter::repeat(Vec::new()));
+            for (crawl, waczs) in some.iter().zip(lists) {
                 let finished = waczs.into_iter().filter(|wacz| wacz.size.is_some());
                 let finished = finished.map(|wacz| (wacz.filename.clone(), wacz));
                 self.finished
@@ -105,7 +100,7 @@ impl<'a> Present<'a> {
     }
 }
 
-/// Returns the WACZ lists of crawls, in one round trip; of a crawl that is gone, an empty one.
+/// Returns the WACZ lists of crawls, in one round trip; of a crawl that is not there, an empty one.
 pub(super) fn wacz_lists(
     index: &Index<Server>,
     crawls: &[impl AsRef<[u8]>],
@@ -118,7 +113,9 @@ pub(super) fn wacz_lists(
         .collect();
     batch.send(index.server())?;
     let lists = lists.into_iter().map(|list| match list.take() {
-        Err(error) if error.code() == Some(Code::NoCrawl) => Ok(Vec::new()),
+        Err(error) if matches!(error.code(), Some(Code::NoCrawl | Code::BadCrawl)) => {
+            Ok(Vec::new())
+        }
         other => other,
     });
     lists.collect()

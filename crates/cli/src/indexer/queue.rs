@@ -210,6 +210,16 @@ impl Queue {
         self.key_of(stage.pending(), name.as_bytes())
     }
 
+    /// Returns whether any of these crawls has a WACZ list.
+    pub(crate) fn have_lists(&self, crawls: &[&str]) -> Result<bool, Error> {
+        let mut exist = redis::cmd("EXISTS");
+        for crawl in crawls {
+            exist.arg(self.key(&format!("c:{crawl}:wacz")));
+        }
+        let exist: u64 = self.server.ask(Call::new(exist).repeatable())?;
+        Ok(exist > 0)
+    }
+
     /// Returns what imports did with these packages before.
     pub(crate) fn standing(&self, names: &[&str]) -> Result<HashMap<String, Before>, Error> {
         let mut standing = HashMap::new();

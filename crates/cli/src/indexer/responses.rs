@@ -24,12 +24,18 @@ pub(super) struct Whole {
     hash: String,
 }
 
+struct Response {
+    hash: Vec<u8>,
+    date: Vec<u8>,
+    url: Vec<u8>,
+    size: u64,
+}
+
 /// A package whose records fit into one call.
 pub(super) struct Small {
     hash: String,
     size: u64,
-    /// Hash, date, URL and size of its responses.
-    responses: Vec<(Vec<u8>, Vec<u8>, Vec<u8>, u64)>,
+    responses: Vec<Response>,
     deferred: Records,
 }
 
@@ -58,7 +64,12 @@ impl Job<'_> {
         let mut responses = Vec::new();
         let Whole { wacz, text, hash } = whole;
         let deferred = self.read(&wacz, &text, |hash, date, url, size| {
-            responses.push((hash.to_vec(), date.to_vec(), url.to_vec(), size));
+            responses.push(Response {
+                hash: hash.to_vec(),
+                date: date.to_vec(),
+                url: url.to_vec(),
+                size,
+            });
             Ok(())
         })?;
         Ok(Small {
@@ -312,12 +323,12 @@ impl Work<'_> {
                     earliest: true,
                     ..Adding::default()
                 };
-                let records = small.responses.iter().map(|(hash, date, url, size)| Added {
-                    hash,
+                let records = small.responses.iter().map(|response| Added {
+                    hash: &response.hash,
                     wacz_index: place,
-                    date,
-                    url,
-                    size: *size,
+                    date: &response.date,
+                    url: &response.url,
+                    size: response.size,
                 });
                 let records: Vec<Added<'_>> = records.collect();
                 let crawl = job.package.crawl.as_bytes();

@@ -193,7 +193,7 @@ fn files_that_are_deduplicated_save_no_more_than_they_would_have() {
     let bytes = second.bytes.len() as u64;
     let percent = saved as f64 * 100.0 / (bytes + saved) as f64;
     assert!(percent > 50.0 && percent < 100.0);
-    assert_contains(&table.out, &format!("{percent:.1} %"));
+    assert_contains(&table.out, format!("{percent:.1} %"));
 }
 
 #[test]

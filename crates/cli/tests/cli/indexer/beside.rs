@@ -67,7 +67,9 @@ fn files_of_a_crawl_that_is_not_committed_are_not_counted_again() {
     let entry = but!(entry.clone(), crawl: "running".into());
     running(&mut c, COPY, &entry);
     let before = index(&mut c, COPY);
-    let manifest = stage.folder.manifest_of("running.json", &[entry.clone()]);
+    let manifest = stage
+        .folder
+        .manifest_of("running.json", std::slice::from_ref(&entry));
     let report = stage.import_of(&manifest).succeeds();
     assert_eq!(report["alreadyInIndex"], 1);
     assert_eq!(report["imported"], 0);
@@ -85,6 +87,21 @@ fn files_of_a_crawl_that_is_not_committed_are_not_counted_again() {
     let report = stage.import_of(&manifest).succeeds();
     let counts = ["alreadyInIndex", "imported"].map(|name| report[name].as_u64());
     assert_eq!(counts, [Some(1), Some(1)]);
+}
+
+#[test]
+fn files_of_a_crawl_in_no_set_are_not_counted_again() {
+    // As a crawler with a Redis of its own leaves it.
+    let stage = Stage::new("in no set");
+    let mut c = stage.server.wire();
+    let entry = but!(stage.folder.entries[0].clone(), crawl: "unlisted".into());
+    running(&mut c, COPY, &entry);
+    ok!(c, "SREM", format!("{COPY}uncommittedcrawls"), "unlisted");
+    let before = index(&mut c, COPY);
+    let manifest = stage.folder.manifest_of("unlisted.json", &[entry]);
+    let report = stage.import_of(&manifest).succeeds();
+    assert_eq!(report["alreadyInIndex"], 1);
+    index(&mut c, COPY).assert_same(&before, "nothing is added");
 }
 
 #[test]
@@ -179,7 +196,7 @@ fn a_crawl_that_runs_is_not_removed() {
     }
     // It is no sign that a manifest is the right one.
     let empty = stage.import_list("empty.json", &[]).flag("--remove");
-    assert_contains(&empty.fails(), "empty");
+    assert_contains(empty.fails(), "empty");
     ok!(c, "RPOP", &list);
     assert_eq!(removing(&stage, &[crawl])["removedCrawls"], 1);
     ok!(c, "DEDUPE.REMOVE", LIVE, crawl);
@@ -223,7 +240,7 @@ fn a_crawl_that_a_running_import_of_browsertrix_lists_is_not_removed() {
     ok!(c, "SMOVE", &all, &outgoing, crawl);
     let rest = stage.files_that(|entry| entry.crawl != *crawl);
     let import = stage.import_of(stage.folder.manifest_of("rest.json", &rest));
-    assert_contains(&import.flag("--remove").fails(), "import again");
+    assert_contains(import.flag("--remove").fails(), "import again");
     ok!(c, "SMOVE", &outgoing, &all, crawl);
     // A run that died a day ago keeps nothing.
     let day = now.as_millis() - 25 * 3600 * 1000;

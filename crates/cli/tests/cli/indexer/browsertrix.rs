@@ -333,7 +333,7 @@ fn a_committed_crawl_that_is_canceled_is_counted_as_removed_once() {
     }
     let mut c = stage.server.wire();
     let canceled = format!("{COPY}canceledcrawls");
-    assert_eq!(set_key(&mut c, &canceled), [crawl.clone()]);
+    assert_eq!(set_key(&mut c, &canceled), *std::slice::from_ref(crawl));
     // The next import that does not list it removes it.
     let rest = stage.files_that(|entry| entry.crawl != *crawl);
     let import = stage.import_of(stage.folder.manifest_of("rest.json", &rest));
