@@ -84,9 +84,10 @@ impl<'a> Present<'a> {
         missing.dedup();
         for some in missing.chunks(LISTS) {
             // Mostly all of them are new.
-            let lists = match self.queue.have_lists(some)? {
-                true => wacz_lists(self.index, some)?,
-                false => Vec::new(),
+            let lists = if self.queue.have_lists(some)? {
+                wacz_lists(self.index, some)?
+            } else {
+                Vec::new()
             };
             let lists = lists.into_iter().chain(std::iter::repeat(Vec::new()));
             for (crawl, waczs) in some.iter().zip(lists) {

@@ -138,7 +138,7 @@ look(redis.call('LRANGE', pending, 0, -1))
 if #mine > 0 then
   free = mine
 elseif #free == 0 then
-  most = math.min(most, math.max(1, math.ceil(redis.call('LLEN', q) / share)))
+  most = math.min(most, math.max(1, math.floor(redis.call('LLEN', q) / share)))
   while #free < most do
     local items = redis.call('RPOP', q, most - #free)
     if not items then break end
