@@ -145,7 +145,7 @@ pub use program::{Ended, Program, memory_of, open_files_of, peak_memory_of};
 pub use relay::Relay;
 pub use rng::Rng;
 pub use scripted_host::{Asked, Part, ScriptedHost, answer, once, then};
-pub use server::{Options, Server, module_path, packed_by_default};
+pub use server::{Options, Server, free_port, module_path, packed_by_default};
 pub use shifted::Shifted;
 pub use storage::{indexed, is_packed, plain_hash, plain_view, plainly};
 pub use tag_space::TagSpace;

@@ -516,7 +516,7 @@ fn info_field(wire: &mut Wire, field: &str) -> Option<String> {
 }
 
 /// A port that is free now.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     until_some("a free port", || {
         let listener = TcpListener::bind(("127.0.0.1", 0)).ok()?;
         Some(listener.local_addr().ok()?.port())

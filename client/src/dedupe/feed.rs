@@ -11,7 +11,7 @@ use crate::{Batch, Code, Error, Pending, Server};
 /// second run send the same calls, and so belongs into the name of their sequence.
 pub const RECORDS: usize = 250;
 /// Size of the records that ends a call before it has all of [`RECORDS`], in bytes.
-const CALL_BYTES: usize = 256 << 10;
+pub const CALL_BYTES: usize = 256 << 10;
 /// Maximum number of calls in a round trip.
 const CALLS: u64 = 8;
 /// Size of the records that ends a round trip before it has all of [`CALLS`], in bytes.

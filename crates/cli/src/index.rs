@@ -42,8 +42,8 @@ pub struct Tally {
     pub unique: u64,
     /// Responses and revisits with a payload that it had.
     pub duplicates: u64,
-    /// Responses and revisits that could not be used: without a valid payload digest, URL or date. The digest of no bytes
-    /// counts as invalid.
+    /// Responses and revisits that could not be used: without a valid payload digest, URL or date, or with an empty
+    /// payload.
     pub skipped: u64,
     /// Records that deviate from the standard, and were read all the same.
     pub deviating: u64,
@@ -53,6 +53,15 @@ pub struct Tally {
     pub bytes: u64,
     /// Bytes that are saved by storing `revisit` records for the duplicates, those that do so already included.
     pub bytes_saved: u64,
+    /// The part of `bytes_saved` that `revisit` records in the files save already.
+    pub bytes_saved_already: u64,
+}
+
+impl Tally {
+    /// Returns the size that the files would have without deduplication, in bytes.
+    pub fn bytes_undeduplicated(&self) -> u64 {
+        self.bytes + self.bytes_saved_already
+    }
 }
 
 /// Why a file did not make it.
@@ -154,7 +163,11 @@ impl Pass<'_> {
                 RecordType::Revisit => self.tally.revisits += 1,
                 _ => continue,
             }
-            let usable = header.payload_digest().is_some_and(is_usable)
+            let is_empty = kind == RecordType::Response
+                && is_response(&http_head)
+                && header.content_length() == http_head.len() as u64;
+            let usable = !is_empty
+                && header.payload_digest().is_some_and(is_usable)
                 && header.target_uri().is_some_and(|uri| !uri.is_empty());
             match timestamp(&header) {
                 Some(date) if usable => self.batch.push(Capture {
@@ -182,7 +195,7 @@ impl Pass<'_> {
         let mut here: HashMap<&[u8], &Capture> = HashMap::new();
         let mut added = Vec::new();
         let mut revisited = Vec::new();
-        let (mut unresolved, mut bytes_saved) = (0, 0);
+        let (mut unresolved, mut bytes_saved, mut already) = (0, 0, 0);
         for (capture, known) in batch.iter().zip(&known) {
             let is_response = capture.header.record_type() == RecordType::Response;
             let original = match (known, here.get(&capture.digest[..])) {
@@ -211,7 +224,9 @@ impl Pass<'_> {
                         size: revisit,
                         original: None,
                     });
-                    bytes_saved += size.saturating_sub(revisit);
+                    let saved = size.saturating_sub(revisit);
+                    bytes_saved += saved;
+                    already += if is_response { 0 } else { saved };
                 }
             }
         }
@@ -225,6 +240,7 @@ impl Pass<'_> {
         self.tally.duplicates += revisited.len() as u64;
         self.tally.unresolved += unresolved;
         self.tally.bytes_saved += bytes_saved;
+        self.tally.bytes_saved_already += already;
         Ok(())
     }
 

@@ -1,42 +1,63 @@
 //! What an import does to whole crawls.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::report::{CommittedCrawl, Event, Failed};
+use super::present::{LISTS, wacz_lists};
+use super::report::{CommittedCrawl, Event, Failed, LeftInPlace};
+use super::scripts::SET_ASIDE;
 use super::{Error, Listed, Work};
-use crawlspace_client::dedupe::{CrawlState, Listed as Which, Removed, Retained};
-use crawlspace_client::{Ask, Call, Code};
+use crawlspace_client::dedupe::{CrawlState, Index, Listed as Which, Removed, Retained, Wacz};
+use crawlspace_client::{Ask, Batch, Call, Code};
 
 /// Maximum number of reads of the list of crawls, when others remove crawls meanwhile.
 const MAX_TRIES: usize = 20;
+/// Number of crawls whose commits are sent in a round trip.
+const COMMITTED: usize = 64;
+/// Age of a run of Browsertrix's importer from which on it is taken for one that died.
+const LONGEST_RUN: Duration = Duration::from_secs(24 * 3600);
 
 impl Work<'_> {
     /// Commits what was imported, in the order of the manifest: the first crawl that has a hash owns it.
     pub(super) fn commit(&self) -> Result<(), Error> {
         let uncommitted: HashSet<Vec<u8>> = self.crawls(Which::Uncommitted)?;
-        for crawl in self.queue.crawls()? {
-            if !uncommitted.contains(crawl.as_bytes()) {
-                continue;
-            }
-            let hashes = match self.index.commit(crawl.as_bytes()) {
-                Ok(hashes) => hashes,
-                // Somebody cancelled or removed it meanwhile, and that is what counts.
-                Err(error) if matches!(error.code(), Some(Code::NoCrawl | Code::Canceled)) => {
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let mut report = self.report();
-            let crawls = &mut report.crawls;
-            match crawls.iter_mut().find(|other| other.crawl == crawl) {
-                Some(other) => {
-                    other.hashes.new += hashes.new;
-                    other.hashes.known += hashes.known;
-                }
-                None => {
-                    let committed = CommittedCrawl { crawl, hashes };
-                    self.watch.event(Event::Committed(&committed));
-                    crawls.push(committed);
+        let mut crawls = self.queue.crawls()?;
+        crawls.retain(|crawl| uncommitted.contains(crawl.as_bytes()));
+        let reported = self.report().crawls.len();
+        let mut known: HashMap<String, usize> = (0..reported)
+            .map(|at| (self.report().crawls[at].crawl.clone(), at))
+            .collect();
+        for some in crawls.chunks(COMMITTED) {
+            // The server does them one after the other, as they come over one connection.
+            let batch = Batch::new();
+            let index = self.index.over(&batch);
+            let commits: Vec<_> = some
+                .iter()
+                .map(|crawl| index.commit(crawl.as_bytes()))
+                .collect();
+            batch.send(self.server)?;
+            for (crawl, commit) in some.iter().zip(commits) {
+                let hashes = match commit.take() {
+                    Ok(hashes) => hashes,
+                    // Somebody cancelled or removed it meanwhile, and that is what counts.
+                    Err(error) if matches!(error.code(), Some(Code::NoCrawl | Code::Canceled)) => {
+                        continue;
+                    }
+                    Err(error) => return Err(error.into()),
+                };
+                let crawls = &mut self.report().crawls;
+                match known.get(crawl) {
+                    Some(&at) => {
+                        crawls[at].hashes.new += hashes.new;
+                        crawls[at].hashes.known += hashes.known;
+                    }
+                    None => {
+                        let crawl = crawl.clone();
+                        let committed = CommittedCrawl { crawl, hashes };
+                        self.watch.event(Event::Committed(&committed));
+                        known.insert(committed.crawl.clone(), crawls.len());
+                        crawls.push(committed);
+                    }
                 }
             }
         }
@@ -54,6 +75,7 @@ impl Work<'_> {
             self.report().not_compared = Some(reason);
             return Ok(());
         }
+        let failed_names = self.queue.failed()?;
         for _ in 0..MAX_TRIES {
             let committed = self.crawls(Which::Committed)?;
             let mut kept: HashSet<&[u8]> = listed
@@ -62,20 +84,61 @@ impl Work<'_> {
                 .map(String::as_bytes)
                 .filter(|crawl| committed.contains(*crawl))
                 .collect();
-            let mut failed = Vec::new();
-            for crawl in &committed {
-                if kept.contains(&crawl[..]) {
-                    continue;
-                }
-                let under_another = self.listed_of(crawl, listed)?;
-                if !under_another.is_empty() {
-                    kept.insert(crawl);
-                    failed.extend(under_another);
+            let unlisted: Vec<&[u8]> = committed
+                .iter()
+                .map(|crawl| &crawl[..])
+                .filter(|crawl| !kept.contains(crawl))
+                .collect();
+            // What Browsertrix put aside goes with those that are not listed.
+            let aside = self.aside()?;
+            let removes = !unlisted.is_empty() || !aside.is_empty();
+            let elsewhere = if self.import.remove && removes {
+                self.listed_elsewhere()?
+            } else {
+                HashSet::new()
+            };
+            let (mut failed, mut running) = (Vec::new(), Vec::new());
+            let mut stay: HashSet<&[u8]> = HashSet::new();
+            let mut unfinished: Vec<Vec<u8>> = Vec::new();
+            for some in unlisted.chunks(LISTS) {
+                for (crawl, waczs) in some.iter().zip(wacz_lists(&self.index, some)?) {
+                    let under_another = listed_of(crawl, &waczs, listed);
+                    if !under_another.is_empty() {
+                        kept.insert(crawl);
+                        failed.extend(under_another);
+                        continue;
+                    }
+                    let begun = waczs.into_iter().filter(|wacz| wacz.size.is_none());
+                    // What failed in an import is not finished either.
+                    let (failed, open): (Vec<Vec<u8>>, Vec<_>) = begun
+                        .map(|wacz| wacz.filename)
+                        .partition(|name| failed_names.contains(name));
+                    let is_listed = elsewhere.contains(*crawl);
+                    match why_it_stays(open.first().map(|name| &name[..]), is_listed) {
+                        Some(reason) => {
+                            stay.insert(crawl);
+                            let crawl = String::from_utf8_lossy(crawl).into_owned();
+                            running.push(LeftInPlace { crawl, reason });
+                        }
+                        None => unfinished.extend(failed),
+                    }
                 }
             }
-            // What Browsertrix put aside goes with those that are not listed.
-            let all = committed.iter().cloned().chain(self.aside()?);
-            let others: HashSet<Vec<u8>> = all.filter(|crawl| !kept.contains(&crawl[..])).collect();
+            if aside.iter().any(|crawl| elsewhere.contains(crawl)) {
+                let reason = "nothing is removed while Browsertrix's importer removes crawls of this index: import again \
+                              when it has finished";
+                self.report().not_compared = Some(reason.to_owned());
+                return Ok(());
+            }
+            let all = committed.iter().cloned().chain(aside);
+            let is_other =
+                |crawl: &Vec<u8>| !kept.contains(&crawl[..]) && !stay.contains(&crawl[..]);
+            let others: HashSet<Vec<u8>> = all.filter(is_other).collect();
+            // Crawls that run are no sign that the manifest is the right one.
+            if kept.is_empty() {
+                self.refuse_to_empty(&others)?;
+            }
+            kept.extend(stay);
             let kept: Vec<&[u8]> = kept.into_iter().collect();
             let retained = if !kept.is_empty() {
                 self.index.retain(self.import.remove, &kept)
@@ -94,9 +157,12 @@ impl Work<'_> {
                         }
                     }
                     report.unlisted_crawls = others.len() as u64;
+                    report.left_in_place = running;
                     if self.import.remove {
                         report.removed_crawls += crawls;
                         report.removed_hashes += dropped;
+                        drop(report);
+                        self.queue.forget(&unfinished)?;
                     }
                     return Ok(());
                 }
@@ -110,28 +176,25 @@ impl Work<'_> {
         ))
     }
 
-    /// Packages of a crawl that the manifest lists, but for another crawl. What is known by its name is not
-    /// imported a second time, so without this crawl it would be nowhere.
-    fn listed_of(&self, crawl: &[u8], listed: &Listed) -> Result<Vec<Failed>, Error> {
-        let waczs = match self.index.wacz_list(crawl) {
-            Ok(waczs) => waczs,
-            Err(error) if error.code() == Some(Code::NoCrawl) => Vec::new(),
-            Err(error) => return Err(error.into()),
-        };
-        let finished = waczs.iter().filter(|wacz| wacz.size.is_some());
-        let names = finished.filter_map(|wacz| std::str::from_utf8(&wacz.filename).ok());
-        let failed = names.filter_map(|name| {
-            let (crawl, other) = (String::from_utf8_lossy(crawl), listed.crawls.get(name)?);
-            Some(Failed {
-                name: name.to_owned(),
-                path: String::new(),
-                reason: format!(
-                    "it was imported as part of crawl {crawl}, and the manifest says {other}: {crawl} stays as it is; to \
-                     move it, remove that crawl and import again"
-                ),
-            })
-        });
-        Ok(failed.collect())
+    /// Returns the crawls that Browsertrix's importer is told to keep, by a run that is under way.
+    fn listed_elsewhere(&self) -> Result<HashSet<Vec<u8>>, Error> {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Ok(self
+            .queue
+            .listed_by_browsertrix(now.saturating_sub(LONGEST_RUN))?)
+    }
+
+    fn refuse_to_empty(&self, others: &HashSet<Vec<u8>>) -> Result<(), Error> {
+        if !self.import.remove || self.import.allow_empty || others.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Refused(format!(
+            "nothing that {} lists is in the index, and removing all crawls that are not listed would empty it: \
+             allow it if that is meant",
+            self.import.source
+        )))
     }
 
     /// None of the crawls of the index is listed.
@@ -153,13 +216,6 @@ impl Work<'_> {
             }
             self.track(others.len() as u64, size)?;
             return Ok(Ok(none));
-        }
-        if !self.import.allow_empty {
-            return Err(Error::Refused(format!(
-                "nothing that {} lists is in the index, and removing all crawls that are not listed would empty it: \
-                 allow it if that is meant",
-                self.import.source
-            )));
         }
         let all: Vec<&[u8]> = others.iter().map(|crawl| &crawl[..]).collect();
         let removed = self.index.remove(&all);
@@ -202,4 +258,53 @@ impl Work<'_> {
         let crawls = self.index.crawls(Some(which))?;
         Ok(crawls.into_iter().map(|crawl| crawl.crawl).collect())
     }
+}
+
+/// Returns why a crawl that the manifest does not list is left in place.
+fn why_it_stays(open: Option<&[u8]>, is_listed_elsewhere: bool) -> Option<String> {
+    match open {
+        Some(name) => Some(format!(
+            "it is running: its file {} is not finished; remove a crawl that died by DEDUPE.REMOVE",
+            String::from_utf8_lossy(name)
+        )),
+        None if is_listed_elsewhere => {
+            Some("a running import of Browsertrix's importer lists it".to_owned())
+        }
+        None => None,
+    }
+}
+
+/// Packages of a crawl that the manifest lists, but for another crawl. What is known by its name is not
+/// imported a second time, so without this crawl it would be nowhere.
+fn listed_of(crawl: &[u8], waczs: &[Wacz], listed: &Listed) -> Vec<Failed> {
+    let finished = waczs.iter().filter(|wacz| wacz.size.is_some());
+    let names = finished.filter_map(|wacz| std::str::from_utf8(&wacz.filename).ok());
+    let failed = names.filter_map(|name| {
+        let (crawl, other) = (String::from_utf8_lossy(crawl), listed.crawls.get(name)?);
+        Some(Failed {
+            name: name.to_owned(),
+            path: String::new(),
+            reason: format!(
+                "it was imported as part of crawl {crawl}, and the manifest says {other}: {crawl} stays as it is; to \
+                 move it, remove that crawl and import again"
+            ),
+        })
+    });
+    failed.collect()
+}
+
+/// Sets a committed crawl aside as Browsertrix's indexer does when it cancels one: the crawl is in `canceledcrawls` and is
+/// counted as removed, once. Its hashes stay in the index until an import removes it.
+///
+/// # Errors
+/// When the server refuses or cannot be reached.
+pub fn set_aside(index: &Index, crawl: &str) -> Result<(), crawlspace_client::Error> {
+    let size = index.crawl_stats(crawl.as_bytes())?.total_crawl_size;
+    let key = |name: &[u8]| [index.prefix(), name].concat();
+    let mut aside = redis::cmd("EVAL");
+    aside.arg(SET_ASIDE).arg(2);
+    aside.arg(key(b"canceledcrawls")).arg(key(b"allcounts"));
+    aside.arg(crawl).arg(size);
+    let call: Call<u64> = Call::new(aside).repeatable();
+    index.server().ask(call).map(|_| ())
 }

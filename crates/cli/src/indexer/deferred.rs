@@ -10,6 +10,9 @@ use crawlspace_archive::capture::Capture;
 /// Maximum number of bytes cached of one package, and of all.
 const MAX_CACHED: (usize, usize) = (16 << 20, 48 << 20);
 
+/// Size of the records that ends a group of packages, in bytes.
+const MAX_GROUP: usize = 64 << 10;
+
 /// A record that can be counted only when every original is in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Deferred {
@@ -22,11 +25,34 @@ pub(super) struct Deferred {
 /// Date and URL of a response in few bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
+    /// 14 or 17 digits.
     date: u64,
     url: u64,
 }
 
+/// The first date with 15 digits.
+const MILLISECONDS: u64 = 100_000_000_000_000;
+
 impl Identity {
+    /// Returns whether both may be one record. Crawlers write milliseconds into an index, and seconds into CDX files: where
+    /// one of the two has seconds, these decide.
+    pub(crate) fn is_same(self, other: Identity) -> bool {
+        let seconds = |date| {
+            if date < MILLISECONDS {
+                date
+            } else {
+                date / 1000
+            }
+        };
+        let is_coarse = self.date < MILLISECONDS || other.date < MILLISECONDS;
+        let is_same_date = if is_coarse {
+            seconds(self.date) == seconds(other.date)
+        } else {
+            self.date == other.date
+        };
+        is_same_date && self.url == other.url
+    }
+
     /// Makes one identity of all spellings in which an index may have the two.
     pub(crate) fn of(date: &[u8], url: &[u8]) -> Identity {
         let digits = date.iter().filter(|byte| byte.is_ascii_digit());
@@ -150,6 +176,8 @@ struct Packages {
     bytes: usize,
     /// Packages that have been queued for the second stage, as they stand there.
     queued: VecDeque<(Box<Package>, Vec<u8>)>,
+    /// Packages that could not be counted with others.
+    singles: VecDeque<(Box<Package>, Vec<u8>)>,
 }
 
 impl RecordCache {
@@ -172,9 +200,45 @@ impl RecordCache {
         }
     }
 
-    /// A package that was queued, if it was not given before.
+    /// Up to `most` packages that were queued and not given before, with their records, which stay in the cache. Packages with
+    /// more records than belong into a group are given by [`RecordCache::next`].
+    pub(crate) fn group(&self, most: usize) -> Vec<(Box<Package>, Vec<u8>, Vec<u8>)> {
+        let mut packages = self.packages();
+        let mut group = Vec::new();
+        let mut bytes = 0;
+        while group.len() < most && bytes < MAX_GROUP {
+            let Some((package, item)) = packages.queued.pop_front() else {
+                break;
+            };
+            match packages.records.get(&package.name) {
+                Some(records) if records.len() <= MAX_GROUP => {
+                    let records = records.clone();
+                    bytes += records.len();
+                    group.push((package, item, records));
+                }
+                Some(_) => packages.singles.push_back((package, item)),
+                None => {}
+            }
+        }
+        group
+    }
+
+    /// Gives packages back for the next group.
+    pub(crate) fn again(&self, group: Vec<(Box<Package>, Vec<u8>, Vec<u8>)>) {
+        let mut packages = self.packages();
+        for (package, item, _) in group.into_iter().rev() {
+            packages.queued.push_front((package, item));
+        }
+    }
+
+    /// Gives a package back that needs to be taken by itself.
+    pub(crate) fn give_back(&self, package: Box<Package>, item: Vec<u8>) {
+        self.packages().singles.push_back((package, item));
+    }
+
+    /// A package that was given back.
     pub(crate) fn next(&self) -> Option<(Box<Package>, Vec<u8>)> {
-        self.packages().queued.pop_front()
+        self.packages().singles.pop_front()
     }
 
     pub(crate) fn take(&self, name: &str) -> Option<Vec<u8>> {
@@ -192,6 +256,17 @@ impl RecordCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_are_compared_as_far_as_both_have_digits() {
+        let of = |date: &str| Identity::of(date.as_bytes(), b"https://example.org/");
+        let seconds = of("20260319102015");
+        assert!(seconds.is_same(of("20260319102015123")));
+        assert!(of("20260319102015123").is_same(seconds));
+        assert!(!of("20260319102016123").is_same(seconds));
+        assert!(!of("20260319102015123").is_same(of("20260319102015124")));
+        assert!(!seconds.is_same(Identity::of(b"20260319102015", b"https://example.org/b")));
+    }
 
     #[test]
     fn kept_records_come_back_as_they_were() {

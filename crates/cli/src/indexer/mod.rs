@@ -24,6 +24,7 @@ mod crawls;
 mod deferred;
 mod guard;
 mod package;
+mod present;
 mod queue;
 mod report;
 mod responses;
@@ -39,11 +40,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+pub use self::crawls::set_aside;
 use self::deferred::RecordCache;
 use self::guard::Guards;
 use self::package::Package;
+use self::present::Present;
 use self::queue::{Queue, Stage};
-pub use self::report::{CommittedCrawl, Event, Failed, Report};
+pub use self::report::{CommittedCrawl, Event, Failed, LeftInPlace, Report};
 use crawlspace_archive::wacz::{self, Location, Manifest};
 use crawlspace_client::Server;
 use crawlspace_client::dedupe::{Index, Profile};
@@ -181,13 +184,21 @@ impl Import {
             self.lease,
             self.crawl.clone(),
         );
-        queue.adopt()?;
-        let enqueued = queue.enqueue(&packages, stop)?;
+        let mut present = Present::new(&index, &queue);
+        report.already_in_index = queue.adopt(&mut present)?;
+        let sorted = present.sort(packages)?;
+        report.already_in_index += sorted.present.len() as u64;
+        for failed in sorted.replaced {
+            watch.event(Event::Failed(&failed));
+            report.failed.push(failed);
+        }
+        let enqueued = queue.enqueue(&sorted.others, stop)?;
         queue.retry()?;
         report.already_imported = enqueued.done;
         watch.event(Event::Queued {
             listed: report.listed,
             already_imported: enqueued.done,
+            already_in_index: report.already_in_index,
         });
 
         let work = Work {

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crawlspace_archive::wacz::Location;
+
 /// An entry of a manifest, with everything filled in. Its JSON is that of the documents, with what Browsertrix's own
 /// importer reads beside it: `url` is where the file is, and `id` names the guard that keeps others off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -59,6 +61,12 @@ impl Package {
             size,
             crawl,
         }
+    }
+
+    /// Returns where it is, without a secret that the query of a URL may hold.
+    pub(crate) fn shown_path(&self) -> String {
+        let location = Location::parse(&self.path);
+        location.map_or_else(|_| String::new(), |location| location.to_string())
     }
 
     pub(crate) fn to_json(&self) -> String {

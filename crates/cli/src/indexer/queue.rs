@@ -9,19 +9,24 @@
 //! Revisit records have a queue of their own, `src:r` with `pending:r`, because they can be counted only when
 //! every original is in the index.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::Cmd;
 
 use super::package::Package;
+use super::present::Present;
 use super::scripts::{
-    ADOPT, CLOSE, COUNT, ENQUEUE, LEAVE, RENEW, RUN, SETTLE, SKIP, TAKE, TAKE_THIS,
+    ADOPT, CLOSE, COUNT, COUNT_ALL, DROP, ENQUEUE, LEAVE, RENEW, RUN, SCAN, SETTLE, SKIP, TAKE,
+    TAKE_THIS,
 };
 use crawlspace_client::{Ask, Call, Error, Server};
 
 /// Packages in one call that queues them.
 const ENQUEUED: usize = 200;
+/// A worker takes no more than this part of its share of what is queued, so that all of them have work until the end.
+const SHARES: usize = 8;
 
 /// Which queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +40,42 @@ pub(super) enum Stage {
 /// What there is to do.
 #[derive(Debug)]
 pub(super) enum Taken {
-    /// This package, as it stands in the queue.
-    Package(Box<Package>, Vec<u8>),
-    /// Nothing to work on: an entry that cannot be read, which is out of the queue. Its name, if it has one, and what is
-    /// wrong with it.
-    Unreadable(String, String),
+    /// These packages, and entries that cannot be read, which are out of the queue: their names, as far as they have one,
+    /// and what is wrong with them.
+    Packages(Vec<Entry>, Vec<(String, String)>),
     /// Nothing, but others are at work on this number of packages.
     Others(u64),
+}
+
+/// A package to work on.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub package: Package,
+    /// The package as it stands in the queue.
+    pub item: Vec<u8>,
+    /// The name of the sequence of calls by which it is added, if it has one already.
+    pub run: Option<String>,
+    /// The package is the only one of its crawl in this import.
+    pub is_alone: bool,
+}
+
+/// The state of an import after workers were done with packages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Number of packages not finished.
+    pub left: u64,
+    /// Number of packages in total.
+    pub total: u64,
+    /// For each package in turn, whether it was this worker's.
+    pub own: Vec<bool>,
+}
+
+/// Records of a package that are counted in one step.
+pub(super) struct ToCount<'a> {
+    pub package: &'a Package,
+    pub item: &'a [u8],
+    pub revisits: Vec<(&'a [u8], u64)>,
+    pub redundant: Redundant,
 }
 
 /// What becomes of a package that an importer is done with.
@@ -84,6 +118,15 @@ pub(super) struct Enqueued {
     pub underway: u64,
 }
 
+/// What an import did with a package before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Before {
+    /// The package is in `src:d`.
+    pub is_imported: bool,
+    /// An import has begun the package, and not finished it.
+    pub is_begun: bool,
+}
+
 /// The queues of one index.
 #[derive(Clone)]
 pub(super) struct Queue {
@@ -101,6 +144,17 @@ pub(super) fn broken(key: &str, why: String) -> Error {
     let what = "not written by an importer: repair or delete it";
     let kind = redis::ErrorKind::UnexpectedReturnType;
     Error::new(key, redis::RedisError::from((kind, what, why)))
+}
+
+impl Left {
+    fn of(reply: &[u64]) -> Left {
+        let (counts, own) = reply.split_at(reply.len().min(2));
+        Left {
+            left: counts.first().copied().unwrap_or(0),
+            total: counts.get(1).copied().unwrap_or(0),
+            own: own.iter().map(|own| *own == 1).collect(),
+        }
+    }
 }
 
 impl Stage {
@@ -156,6 +210,38 @@ impl Queue {
         self.key_of(stage.pending(), name.as_bytes())
     }
 
+    /// Returns whether any of these crawls has a WACZ list.
+    pub(crate) fn have_lists(&self, crawls: &[&str]) -> Result<bool, Error> {
+        let mut exist = redis::cmd("EXISTS");
+        for crawl in crawls {
+            exist.arg(self.key(&format!("c:{crawl}:wacz")));
+        }
+        let exist: u64 = self.server.ask(Call::new(exist).repeatable())?;
+        Ok(exist > 0)
+    }
+
+    /// Returns what imports did with these packages before.
+    pub(crate) fn standing(&self, names: &[&str]) -> Result<HashMap<String, Before>, Error> {
+        let mut standing = HashMap::new();
+        for some in names.chunks(ENQUEUED) {
+            let mut imported = redis::cmd("SMISMEMBER");
+            imported.arg(self.key("src:d")).arg(some);
+            let imported: Vec<bool> = self.server.ask(Call::new(imported).repeatable())?;
+            let mut begun = redis::cmd("HMGET");
+            begun.arg(self.key("src:runs")).arg(some);
+            let begun: Vec<Option<String>> = self.server.ask(Call::new(begun).repeatable())?;
+            for ((name, is_imported), begun) in some.iter().zip(imported).zip(begun) {
+                let is_begun = begun.is_some();
+                let before = Before {
+                    is_imported,
+                    is_begun,
+                };
+                standing.insert((*name).to_owned(), before);
+            }
+        }
+        Ok(standing)
+    }
+
     /// Queues packages, in this order, that are neither imported nor queued; not all of them if it is stopped.
     pub(crate) fn enqueue(
         &self,
@@ -193,9 +279,11 @@ impl Queue {
     }
 
     /// Notes the crawls of packages that other clients queued, in the order of the queue: they stand before those that
-    /// this import queues. Packages that are taken meanwhile are noted by [`Queue::run`].
-    pub(crate) fn adopt(&self) -> Result<(), Error> {
+    /// this import queues. Packages that are taken meanwhile are noted by [`Queue::run`]. Packages that are in the index leave
+    /// the queue; returns their number.
+    pub(crate) fn adopt(&self, present: &mut Present<'_>) -> Result<u64, Error> {
         let page = ENQUEUED as i64;
+        let mut known = Vec::new();
         for number in 0.. {
             let mut range = redis::cmd("LRANGE");
             range.arg(self.key("src:q"));
@@ -205,18 +293,44 @@ impl Queue {
                 break;
             }
             items.reverse(); // the next to be taken stands last
+            // Entries that cannot be read are reported when they are taken.
+            let packages: Vec<(Package, Vec<u8>)> = items
+                .into_iter()
+                .filter_map(|item| Some((self.package(&item).ok()?, item)))
+                .collect();
+            let sorted = present.sort(
+                packages
+                    .iter()
+                    .map(|(package, _)| package.clone())
+                    .collect(),
+            )?;
+            let others: HashSet<&str> = sorted.others.iter().map(|one| &one.name[..]).collect();
             let mut adopt = self.script(ADOPT, &["src:crawls", "src:runs"], &[]);
             adopt.arg(self.key("src:w:")).arg(&self.token[..]);
-            for item in items {
-                // Entries that cannot be read are reported when they are taken.
-                if let Ok(package) = Package::from_json(&item, self.crawl.as_deref()) {
+            for (package, item) in packages {
+                if others.contains(&package.name[..]) {
                     adopt.arg(package.name).arg(package.crawl);
+                } else {
+                    known.push((package.name, item));
                 }
             }
             let call: Call<u64> = Call::new(adopt).repeatable();
             self.server.ask(call)?;
         }
-        Ok(())
+        let mut dropped = 0;
+        for some in known.chunks(ENQUEUED) {
+            let mut drop = self.script(DROP, &["src:q", "src:qset"], &[]);
+            for (name, item) in some {
+                drop.arg(&name[..]).arg(&item[..]);
+            }
+            let call: Call<u64> = Call::new(drop).repeatable();
+            dropped += self.server.ask(call)?;
+        }
+        Ok(dropped)
+    }
+
+    fn package(&self, item: &[u8]) -> Result<Package, serde_json::Error> {
+        Package::from_json(item, self.crawl.as_deref())
     }
 
     /// Packages whose revisits could not be read last time are queued again.
@@ -227,28 +341,38 @@ impl Queue {
         self.server.ask(call).map(|_| ())
     }
 
-    /// A package to work on, whose guard is held from now on.
-    pub(crate) fn take(&self, stage: Stage) -> Result<Taken, Error> {
-        let keys = [stage.queue(), stage.pending(), "src:d"];
+    /// Packages to work on, whose guards are held from now on: up to `most`, and no more than the share of one of `workers`.
+    pub(crate) fn take(&self, stage: Stage, most: usize, workers: usize) -> Result<Taken, Error> {
+        let keys = [stage.queue(), stage.pending(), "src:d", "src:runs"];
         let mut take = self.script(TAKE, &keys, &[]);
         take.arg(self.guard(stage, "")).arg(&self.token[..]);
-        take.arg(self.lease_ms());
-        match self.server.ask(Call::new(take).repeatable())? {
-            redis::Value::Int(others) => Ok(Taken::Others(others.unsigned_abs())),
-            redis::Value::BulkString(item) => {
-                match Package::from_json(&item, self.crawl.as_deref()) {
-                    Ok(package) => Ok(Taken::Package(Box::new(package), item)),
-                    Err(reason) => {
-                        let reason = format!(
-                            "it stands in {}, and cannot be read: {reason}",
-                            stage.queue()
-                        );
-                        Ok(Taken::Unreadable(self.skip(stage, &item)?, reason))
-                    }
+        take.arg(self.lease_ms()).arg(self.key("src:w:"));
+        take.arg(most).arg(workers * SHARES);
+        let taken: Vec<(Vec<u8>, String, u64)> =
+            match self.server.ask(Call::new(take).repeatable())? {
+                redis::Value::Int(others) => return Ok(Taken::Others(others.unsigned_abs())),
+                taken => redis::from_redis_value(taken)
+                    .map_err(|error| broken(stage.queue(), error.to_string()))?,
+            };
+        let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
+        for (item, run, files) in taken {
+            match self.package(&item) {
+                Ok(package) => entries.push(Entry {
+                    package,
+                    item,
+                    run: Some(run).filter(|run| !run.is_empty()),
+                    is_alone: files == 1,
+                }),
+                Err(reason) => {
+                    let reason = format!(
+                        "it stands in {}, and cannot be read: {reason}",
+                        stage.queue()
+                    );
+                    unreadable.push((self.skip(stage, &item)?, reason));
                 }
             }
-            other => Err(broken(stage.queue(), format!("not {other:?}"))),
         }
+        Ok(Taken::Packages(entries, unreadable))
     }
 
     /// Takes an entry that cannot be read out of the queue. Gives its name, which may be empty.
@@ -278,31 +402,28 @@ impl Queue {
 
     /// Leaves a package for another worker, now.
     pub(crate) fn drop_guard(&self, stage: Stage, name: &str) -> Result<(), Error> {
-        const DROP: &str =
+        const LET_GO: &str =
             "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";
-        let mut drop = self.script(DROP, &[], &[self.guard(stage, name)]);
+        let mut drop = self.script(LET_GO, &[], &[self.guard(stage, name)]);
         drop.arg(&self.token[..]);
         let call: Call<redis::Value> = Call::new(drop).repeatable();
         self.server.ask(call).map(|_| ())
     }
 
-    /// A package is done with at this stage. `false` when another worker has it.
+    /// Packages, with their entries of the queue, are done with at this stage.
     pub(crate) fn leave(
         &self,
         stage: Stage,
-        name: &str,
-        item: &[u8],
-        fate: Fate,
-    ) -> Result<bool, Error> {
+        packages: &[(&str, &[u8], Fate)],
+    ) -> Result<Left, Error> {
+        if packages.is_empty() {
+            return Ok(Left::default());
+        }
         let into = match stage {
             Stage::Responses => "src:r",
             Stage::Revisits => "src:retry",
         };
-        let next = fate == Fate::Next;
-        let whole = matches!(fate, Fate::Done | Fate::Failed { partly: false });
-        let failed = matches!(fate, Fate::Failed { .. });
-        let mut keys = vec![self.guard(stage, name)];
-        let names = [
+        let keys = [
             stage.pending(),
             into,
             "src:runs",
@@ -315,13 +436,55 @@ impl Queue {
             "src:r",
             "pending:r",
         ];
-        keys.extend(names.iter().map(|key| self.key(key)));
-        let mut leave = self.script(LEAVE, &[], &keys);
-        leave.arg(&self.token[..]).arg(item).arg(name);
-        for flag in [next, whole, failed] {
-            leave.arg(u8::from(flag));
+        let mut leave = self.script(LEAVE, &keys, &[]);
+        leave.arg(self.guard(stage, "")).arg(&self.token[..]);
+        for (name, item, fate) in packages {
+            let next = *fate == Fate::Next;
+            let whole = matches!(fate, Fate::Done | Fate::Failed { partly: false });
+            let failed = matches!(fate, Fate::Failed { .. });
+            leave.arg(*name).arg(*item);
+            for flag in [next, whole, failed] {
+                leave.arg(u8::from(flag));
+            }
         }
-        self.server.ask(Call::new(leave).repeatable())
+        let left: Vec<u64> = self.server.ask(Call::new(leave).repeatable())?;
+        Ok(Left::of(&left))
+    }
+
+    /// Counts all records of packages that are in the queue of the second stage, and finishes these. Those that are not done
+    /// afterwards need to be taken one by one.
+    pub(crate) fn count_all(&self, packages: &[ToCount<'_>]) -> Result<Left, Error> {
+        let keys = [
+            "src:runs",
+            "src:noted",
+            "src:d",
+            "uncommittedcrawls",
+            "allcounts",
+            "src:qset",
+            "src:q",
+            "pending:q",
+            "src:r",
+            "pending:r",
+        ];
+        let mut count = self.script(COUNT_ALL, &keys, &[]);
+        count.arg(&self.prefix[..]);
+        for ToCount {
+            package,
+            item,
+            revisits,
+            redundant,
+        } in packages
+        {
+            count.arg(&package.name[..]).arg(&package.crawl[..]);
+            count.arg(*item).arg(redundant.size).arg(redundant.urls);
+            count.arg(revisits.len() * 2);
+            for (hash, size) in revisits {
+                count.arg(*hash).arg(*size);
+            }
+        }
+        // Sent twice it finds none of them in the queue.
+        let left: Vec<u64> = self.server.ask(Call::new(count).repeatable())?;
+        Ok(Left::of(&left))
     }
 
     /// What names the sequence of calls by which this package is added, the same until it is whole. `None` when
@@ -357,19 +520,6 @@ impl Queue {
         self.server.ask(Call::new(names).repeatable())
     }
 
-    /// Packages queued or in work, and packages of this import altogether.
-    pub(crate) fn left(&self) -> Result<(u64, u64), Error> {
-        let mut left = 0;
-        for key in ["src:q", "pending:q", "src:r", "pending:r"] {
-            let mut len = redis::cmd("LLEN");
-            len.arg(self.key(key));
-            left += self.server.ask(Call::<u64>::new(len).repeatable())?;
-        }
-        let mut total = redis::cmd("SCARD");
-        total.arg(self.key("src:qset"));
-        Ok((left, self.server.ask(Call::new(total).repeatable())?))
-    }
-
     /// Everything is done: notes the time. `false` when there is more to do.
     pub(crate) fn close(&self, now: &str) -> Result<bool, Error> {
         let keys = [
@@ -384,7 +534,7 @@ impl Queue {
             "last_update_ts",
         ];
         let mut close = self.script(CLOSE, &keys, &[]);
-        close.arg(self.key("src:w:")).arg(now);
+        close.arg(self.key("src:w:")).arg(self.key("c:")).arg(now);
         self.server.ask(Call::new(close).repeatable())
     }
 
@@ -428,6 +578,65 @@ impl Queue {
             1 => Counted::Once,
             _ => Counted::Gone,
         })
+    }
+
+    /// Names of packages that failed, and were not imported since.
+    pub(crate) fn failed(&self) -> Result<HashSet<Vec<u8>>, Error> {
+        let mut failed = redis::cmd("SMEMBERS");
+        failed.arg(self.key("src:f"));
+        self.server.ask(Call::new(failed).repeatable())
+    }
+
+    /// Forgets that packages failed: their crawls are gone.
+    pub(crate) fn forget(&self, names: &[Vec<u8>]) -> Result<(), Error> {
+        for some in names.chunks(ENQUEUED) {
+            let mut forget = redis::cmd("SREM");
+            forget.arg(self.key("src:f")).arg(some);
+            let call: Call<u64> = Call::new(forget).repeatable();
+            self.server.ask(call)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the crawls that running imports of Browsertrix's importer list: it keeps them, while it runs, in a set whose
+    /// name ends with the milliseconds at which it began. Sets that are older than `since` are of runs that died.
+    pub(crate) fn listed_by_browsertrix(&self, since: Duration) -> Result<HashSet<Vec<u8>>, Error> {
+        let mut crawls = HashSet::new();
+        let begin = self.key("noremove:");
+        let mut pattern = Vec::new();
+        for &byte in &begin {
+            if b"*?[]^\\".contains(&byte) {
+                pattern.push(b'\\');
+            }
+            pattern.push(byte);
+        }
+        pattern.push(b'*');
+        let mut cursor = "0".to_owned();
+        loop {
+            // As a script, it runs where the keys of the index are, on a cluster too.
+            let mut scan = self.script(SCAN, &["noremove:"], &[]);
+            scan.arg(&cursor[..]).arg(&pattern[..]);
+            let (next, keys): (String, Vec<Vec<u8>>) =
+                self.server.ask(Call::new(scan).repeatable())?;
+            for key in keys {
+                let millis = key
+                    .get(begin.len()..)
+                    .and_then(|millis| std::str::from_utf8(millis).ok());
+                let begun = millis
+                    .and_then(|millis| millis.parse().ok())
+                    .map(Duration::from_millis);
+                if begun.is_some_and(|begun| begun >= since) {
+                    let mut members = redis::cmd("SMEMBERS");
+                    members.arg(key);
+                    let members: Vec<Vec<u8>> = self.server.ask(Call::new(members).repeatable())?;
+                    crawls.extend(members);
+                }
+            }
+            if next == "0" {
+                return Ok(crawls);
+            }
+            cursor = next;
+        }
     }
 
     /// Names of packages that have revisits without an original.

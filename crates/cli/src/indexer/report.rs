@@ -15,6 +15,8 @@ pub struct Report {
     pub imported: u64,
     /// Packages that an earlier import had brought already.
     pub already_imported: u64,
+    /// Packages that the crawlers of their crawls had brought themselves, so that nothing of them is counted again.
+    pub already_in_index: u64,
     /// Packages that could not be imported, and why. The next import tries them again.
     pub failed: Vec<Failed>,
     /// Lines of the indexes that were read.
@@ -35,6 +37,8 @@ pub struct Report {
     pub crawls: Vec<CommittedCrawl>,
     /// Crawls of the index that the manifest does not list.
     pub unlisted_crawls: u64,
+    /// Crawls that the manifest does not list, and that are neither removed nor counted as removed: they are still running.
+    pub left_in_place: Vec<LeftInPlace>,
     /// Crawls that were removed (`--remove`), with the hashes that no other crawl had.
     pub removed_crawls: u64,
     /// Hashes that went with them.
@@ -84,6 +88,15 @@ pub struct Failed {
     pub reason: String,
 }
 
+/// A crawl that the manifest does not list, and that stays all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftInPlace {
+    /// The crawl's id.
+    pub crawl: String,
+    /// Why it stays.
+    pub reason: String,
+}
+
 /// A crawl that became part of the merged index, or more of it than before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CommittedCrawl {
@@ -104,6 +117,8 @@ pub enum Event<'a> {
         listed: u64,
         /// Packages that were imported before.
         already_imported: u64,
+        /// Packages that crawlers had brought themselves.
+        already_in_index: u64,
     },
     /// Packages of this import that are not finished yet, whichever worker has them.
     Left {

@@ -1,23 +1,53 @@
 //! The first stage: the responses of a package become records of its crawl.
 
+use super::Work;
 use super::deferred::{Deferred, Records};
+use super::package::Package;
 use super::report::Event;
 use super::text::{Text, for_each_line};
 use super::worker::{Failure, Job};
 use crawlspace_archive::capture::Capture;
 use crawlspace_archive::wacz::{Location, Wacz};
-use crawlspace_client::Batch;
-use crawlspace_client::dedupe::feed::{Feed, RECORDS, feed};
-use crawlspace_client::dedupe::{Added, Index, Profile};
+use crawlspace_client::dedupe::feed::{RECORDS, Refused, feed, writer_at};
+use crawlspace_client::dedupe::{Added, Adding, Index, Profile, Sequence};
+use crawlspace_client::{Batch, Code, Pending};
 
 /// Number of WACZ files whose numbers in the crawl's list are asked for in a round trip.
 const OPENED: usize = 100;
 /// Lines that must be there before an index of which none can be read is given up.
 const LOOKED_AT: u64 = 100;
 
+/// A package whose whole index has been read.
+pub(super) struct Whole {
+    wacz: Wacz,
+    text: Text,
+    hash: String,
+}
+
+struct Response {
+    hash: Vec<u8>,
+    date: Vec<u8>,
+    url: Vec<u8>,
+    size: u64,
+}
+
+/// A package whose records fit into one call.
+pub(super) struct Small {
+    hash: String,
+    size: u64,
+    responses: Vec<Response>,
+    deferred: Records,
+}
+
+impl Whole {
+    pub(crate) fn is_small(&self) -> bool {
+        self.text.is_small()
+    }
+}
+
 impl Job<'_> {
-    /// Adds the responses. Gives whether there are records to be counted later.
-    pub(crate) fn add_responses(&mut self) -> Result<bool, Failure> {
+    /// Reads all of the package's index before anything of it is written.
+    pub(crate) fn read_whole(&mut self) -> Result<Whole, Failure> {
         let wacz = self.open()?;
         let text = self.refuse_what_is_not_whole(&wacz)?;
         let hash = match &self.package.hash {
@@ -26,24 +56,62 @@ impl Job<'_> {
             None if is_local(&self.package.path) => self.spelled(self.digest(&wacz)?),
             None => String::new(),
         };
+        Ok(Whole { wacz, text, hash })
+    }
+
+    /// Reads the records of a small package.
+    pub(crate) fn read_small(&mut self, whole: Whole) -> Result<Small, Failure> {
+        let mut responses = Vec::new();
+        let Whole { wacz, text, hash } = whole;
+        let deferred = self.read(&wacz, &text, |hash, date, url, size| {
+            responses.push(Response {
+                hash: hash.to_vec(),
+                date: date.to_vec(),
+                url: url.to_vec(),
+                size,
+            });
+            Ok(())
+        })?;
+        Ok(Small {
+            hash,
+            size: wacz.size(),
+            responses,
+            deferred,
+        })
+    }
+
+    /// Adds the responses. Gives whether there are records to be counted later.
+    pub(crate) fn add_responses(
+        &mut self,
+        run: Option<&str>,
+        whole: &Whole,
+    ) -> Result<bool, Failure> {
+        let Whole { wacz, text, hash } = whole;
         let number = self.wacz_index()?;
         let deferred = self
-            .add(&wacz, &text, number)
-            .map_err(|failure| match failure {
-                Failure::Package { reason, .. } => Failure::Package {
-                    reason,
-                    partly: true,
-                },
-                other => other,
-            })?;
+            .add(run, wacz, text, number)
+            .map_err(Failure::in_the_middle)?;
         let (crawl, name) = (self.package.crawl.as_bytes(), self.package.name.as_bytes());
         let index = &self.work.index;
         index.wacz_close(crawl, number, name, hash.as_bytes(), wacz.size())?;
+        Ok(self.keep(deferred))
+    }
+
+    /// Keeps records that are counted later. Gives whether there are any.
+    fn keep(&self, deferred: Records) -> bool {
         let has_more = !deferred.is_empty();
         if has_more {
             self.work.kept.put(&self.package.name, deferred);
         }
-        Ok(has_more)
+        has_more
+    }
+
+    /// The name of the sequence of the package's calls.
+    fn run(&self, run: Option<&str>) -> Result<String, Failure> {
+        match run {
+            Some(run) => Ok(run.to_owned()),
+            None => self.queue.run(self.package)?.ok_or(Failure::Lost),
+        }
     }
 
     /// The hash of a file as the profile's crawler writes it: Browsertrix leaves the name of the algorithm out.
@@ -153,23 +221,34 @@ impl Job<'_> {
         }
     }
 
-    fn add(&mut self, wacz: &Wacz, text: &Text, wacz_index: u64) -> Result<Records, Failure> {
-        let Some(run) = self.queue.run(self.package)? else {
-            return Err(Failure::Lost);
-        };
+    fn add(
+        &mut self,
+        run: Option<&str>,
+        wacz: &Wacz,
+        text: &Text,
+        wacz_index: u64,
+    ) -> Result<Records, Failure> {
+        let writer = writer_of(&self.run(run)?, wacz_index);
         let crawl = self.package.crawl.as_bytes();
-        let writer = format!("import {run} {wacz_index} {RECORDS}");
         feed(&self.work.index, crawl, &writer, |feed| {
-            self.read(wacz, text, wacz_index, feed)
+            self.read(wacz, text, |hash, date, url, size| {
+                feed.push(Added {
+                    hash,
+                    wacz_index,
+                    date,
+                    url,
+                    size,
+                })
+            })
         })
     }
 
+    /// Reads all records, gives the responses to `each`, and returns those that are counted later.
     fn read(
         &mut self,
         wacz: &Wacz,
         text: &Text,
-        wacz_index: u64,
-        feed: &mut Feed<'_>,
+        mut each: impl FnMut(&[u8], &[u8], &[u8], u64) -> Result<(), Refused>,
     ) -> Result<Records, Failure> {
         let mut deferred = Records::default();
         let above = self.work.redundant_above();
@@ -200,13 +279,7 @@ impl Job<'_> {
                     size,
                 } => {
                     self.report.responses += 1;
-                    feed.push(Added {
-                        hash: &hash,
-                        wacz_index,
-                        date: &date,
-                        url: &url,
-                        size,
-                    })?;
+                    each(&hash, &date, &url, size)?;
                 }
                 Capture::Revisit { .. } => self.report.revisits += 1,
                 Capture::Other => self.report.other += 1,
@@ -226,17 +299,109 @@ impl Job<'_> {
     }
 }
 
+impl Work<'_> {
+    /// Adds the responses of small packages, in one round trip for all of them. Gives for each whether there are records to be
+    /// counted later.
+    pub(super) fn add_small(
+        &self,
+        packages: Vec<(&Job<'_>, Option<&str>, Small)>,
+    ) -> Result<Vec<Result<bool, Failure>>, crawlspace_client::Error> {
+        let places = self.places_of(&packages)?;
+        let mut added = Vec::new();
+        let batch = Batch::new();
+        let index = self.index.over(&batch);
+        for ((job, run, small), place) in packages.into_iter().zip(places) {
+            let begun = job.check().and(place).and_then(|place| {
+                let writer = writer_of(&job.run(run)?, place);
+                let writer = writer_at(&writer, 0);
+                let sequence = Sequence {
+                    writer: writer.as_bytes(),
+                    number: 1,
+                };
+                let adding = Adding {
+                    sequence: Some(sequence),
+                    earliest: true,
+                    ..Adding::default()
+                };
+                let records = small.responses.iter().map(|response| Added {
+                    hash: &response.hash,
+                    wacz_index: place,
+                    date: &response.date,
+                    url: &response.url,
+                    size: response.size,
+                });
+                let records: Vec<Added<'_>> = records.collect();
+                let crawl = job.package.crawl.as_bytes();
+                let is_empty = records.is_empty();
+                let reply = (!is_empty).then(|| index.add(crawl, &adding, &records));
+                Ok((place, reply))
+            });
+            added.push((job, small, begun));
+        }
+        batch.send(self.server)?;
+        let mut closed = Vec::new();
+        for (job, small, begun) in added {
+            let close = begun.and_then(|(place, reply)| {
+                match reply.map_or(Ok(0), Pending::take) {
+                    Ok(_) => {}
+                    // An earlier run was further.
+                    Err(error) if error.code() == Some(Code::Stale) => {}
+                    Err(error) => return Err(Failure::from(error).in_the_middle()),
+                }
+                let (crawl, name) = (job.package.crawl.as_bytes(), job.package.name.as_bytes());
+                Ok(index.wacz_close(crawl, place, name, small.hash.as_bytes(), small.size))
+            });
+            closed.push((job, small.deferred, close));
+        }
+        batch.send(self.server)?;
+        let closed = closed.into_iter().map(|(job, deferred, close)| {
+            close?.take().map_err(Failure::from)?;
+            Ok(job.keep(deferred))
+        });
+        Ok(closed.collect())
+    }
+
+    /// The places of packages in the WACZ lists of their crawls.
+    fn places_of(
+        &self,
+        packages: &[(&Job<'_>, Option<&str>, Small)],
+    ) -> Result<Vec<Result<u64, Failure>>, crawlspace_client::Error> {
+        let batch = Batch::new();
+        let index = self.index.over(&batch);
+        let asked: Vec<_> = packages
+            .iter()
+            .map(|(job, ..)| {
+                let Package { name, crawl, .. } = job.package;
+                let alone = job.is_alone && job.check().is_ok();
+                alone.then(|| index.wacz_open(crawl.as_bytes(), name.as_bytes()))
+            })
+            .collect();
+        batch.send(self.server)?;
+        let places = packages.iter().zip(asked);
+        let places = places.map(|((job, ..), asked)| match asked {
+            Some(place) => Ok(place.take()?),
+            None => job.wacz_index(),
+        });
+        Ok(places.collect())
+    }
+}
+
+/// What the names of a package's sequences begin with.
+fn writer_of(run: &str, wacz_index: u64) -> String {
+    format!("import {run} {wacz_index} {RECORDS}")
+}
+
 fn is_local(path: &str) -> bool {
     matches!(Location::parse(path), Ok(Location::File(_)))
 }
 
-fn is_sha256(hash: &str) -> bool {
+pub(super) fn is_sha256(hash: &str) -> bool {
     let digits = plain(hash);
     digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// Whether two spellings are of one SHA-256: with prefix or without, in capitals or not.
-fn is_same_hash(one: &str, other: &str) -> bool {
+pub(super) fn is_same_hash(one: &str, other: &str) -> bool {
     plain(one) == plain(other)
 }
 

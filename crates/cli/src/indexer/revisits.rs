@@ -1,10 +1,13 @@
 //! The second stage: revisits and redundant responses are counted, when all originals are in the index.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde::{Deserialize, Serialize};
 
 use super::Work;
 use super::deferred::{Deferred, Identity, Records};
-use super::queue::{Counted, Redundant, broken};
+use super::queue::{Counted, Left, Queue, Redundant, ToCount, broken};
+use super::report::Event;
 use super::text::for_each_line;
 use super::worker::{Failure, Job};
 use crawlspace_archive::capture::Capture;
@@ -71,7 +74,7 @@ impl Job<'_> {
             return Ok(());
         }
         let package = self.package;
-        let redundant = self.work.redundant(&package.crawl, batch)?;
+        let redundant = self.work.redundant(&[(&package.crawl, batch)])?[0];
         let revisits = batch.iter().filter(|record| record.response.is_none());
         let revisits: Vec<(&[u8], u64)> = revisits
             .map(|record| (&record.hash[..], record.size))
@@ -99,36 +102,118 @@ impl Job<'_> {
     }
 }
 
+/// Number of packages that are counted in one step.
+const GROUP: usize = 32;
+
 /// Hashes with sizes.
 type Sized<'a> = Vec<(&'a [u8], u64)>;
 
 impl Work<'_> {
+    /// Counts packages whose records this importer has in memory, many in a step. Those that are more than a batch, or have a
+    /// revisit without an original, are left to be counted one by one.
+    pub(super) fn count_kept(&self, queue: &Queue, failed: &AtomicBool) -> Result<(), Error> {
+        while !self.is_stopped() && !failed.load(Ordering::Relaxed) {
+            let mut group = self.kept.group(GROUP);
+            if group.is_empty() {
+                break;
+            }
+            let mut records: Vec<Vec<Deferred>> = Vec::new();
+            let mut number = 0;
+            let mut from = group.len();
+            for (at, (_, _, bytes)) in group.iter().enumerate() {
+                let mut all = Vec::new();
+                let read: Result<(), std::convert::Infallible> =
+                    Records::for_each(bytes, |record| {
+                        all.push(record);
+                        Ok(())
+                    });
+                let Ok(()) = read;
+                number += all.len();
+                if number > BATCH && at > 0 {
+                    from = at;
+                    break;
+                }
+                records.push(all);
+            }
+            // The rest is for the next step.
+            let rest = group.split_off(from);
+            self.kept.again(rest);
+            if records.first().is_some_and(|all| all.len() > BATCH) {
+                for (package, item, _) in group {
+                    self.kept.give_back(package, item);
+                }
+                continue;
+            }
+            let batches: Vec<(&str, &[Deferred])> = group
+                .iter()
+                .zip(&records)
+                .map(|((package, ..), records)| (&package.crawl[..], &records[..]))
+                .collect();
+            let redundant = self.redundant(&batches)?;
+            let packages: Vec<ToCount<'_>> = group
+                .iter()
+                .zip(&records)
+                .zip(redundant)
+                .map(|(((package, item, _), records), redundant)| {
+                    let revisits = records.iter().filter(|record| record.response.is_none());
+                    let revisits = revisits.map(|record| (&record.hash[..], record.size));
+                    ToCount {
+                        package,
+                        item,
+                        revisits: revisits.collect(),
+                        redundant,
+                    }
+                })
+                .collect();
+            let left = queue.count_all(&packages)?;
+            drop(packages);
+            for ((package, item, _), is_counted) in group.into_iter().zip(&left.own) {
+                if *is_counted {
+                    self.kept.take(&package.name);
+                } else {
+                    self.kept.give_back(package, item);
+                }
+            }
+            let Left { left, total, .. } = left;
+            self.watch.event(Event::Left { left, total });
+        }
+        Ok(())
+    }
+
     /// Responses above this many bytes are looked at for being redundant, in the profile whose tools show their sum.
     pub(super) fn redundant_above(&self) -> Option<u64> {
         (self.profile == Profile::Browsertrix).then_some(REVISIT_SIZE)
     }
 
-    /// Which responses of a crawl could have been revisits: those whose hash has another record as its original.
-    fn redundant(&self, crawl: &str, batch: &[Deferred]) -> Result<Redundant, Error> {
-        let mut redundant = Redundant::default();
-        let responses = batch.iter().filter(|record| record.response.is_some());
-        let responses: Vec<&Deferred> = responses.collect();
-        if responses.is_empty() {
-            return Ok(redundant);
+    /// Which responses of crawls could have been revisits: those whose hash has another record as its original.
+    fn redundant(&self, batches: &[(&str, &[Deferred])]) -> Result<Vec<Redundant>, Error> {
+        let is_response = |record: &&Deferred| record.response.is_some();
+        let all = batches.iter().flat_map(|(_, batch)| batch.iter());
+        let hashes: Vec<&[u8]> = all
+            .filter(is_response)
+            .map(|record| &record.hash[..])
+            .collect();
+        if hashes.is_empty() {
+            return Ok(vec![Redundant::default(); batches.len()]);
         }
-        let hashes: Vec<&[u8]> = responses.iter().map(|record| &record.hash[..]).collect();
-        let originals = self.index.lookup(None, &hashes)?;
-        for (response, original) in responses.iter().zip(&originals) {
-            let is_other = original.as_ref().is_some_and(|original| {
-                let stored = Identity::of(&original.date, &original.url);
-                original.crawl != crawl.as_bytes() || response.response != Some(stored)
-            });
-            if is_other {
-                redundant.urls += 1;
-                redundant.size += response.size.saturating_sub(REVISIT_SIZE);
+        let mut originals = self.index.lookup(None, &hashes)?.into_iter();
+        let of_batch = |(crawl, batch): &(&str, &[Deferred])| {
+            let mut redundant = Redundant::default();
+            for response in batch.iter().filter(is_response) {
+                let original = originals.next().flatten();
+                let is_other = original.is_some_and(|original| {
+                    let stored = Identity::of(&original.date, &original.url);
+                    let is_itself = response.response.is_some_and(|own| own.is_same(stored));
+                    original.crawl != crawl.as_bytes() || !is_itself
+                });
+                if is_other {
+                    redundant.urls += 1;
+                    redundant.size += response.size.saturating_sub(REVISIT_SIZE);
+                }
             }
-        }
-        Ok(redundant)
+            redundant
+        };
+        Ok(batches.iter().map(of_batch).collect())
     }
 
     /// Those that have an original, and the others as they are put aside: empty when there are none.

@@ -9,29 +9,58 @@ redis.call('LLEN', q)
 redis.call('LLEN', crawls)
 redis.call('HLEN', runs)
 redis.call('HLEN', counts)
-redis.call('SCARD', failed)
-redis.call('SCARD', later)
-for i = 5, #ARGV, 3 do redis.call('LLEN', names .. ARGV[i]) end
-local begins = redis.call('SCARD', qset) == 0
-local new, was_done, underway = 0, 0, 0
+local have_failed = redis.call('SCARD', failed) > 0
+local wait = redis.call('SCARD', later) > 0
+local listed, of = {}, {}
 for i = 4, #ARGV, 3 do
-  local name, crawl, item = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  if redis.call('SISMEMBER', done, name) == 1 then
+  listed[#listed + 1] = ARGV[i]
+  local crawl = ARGV[i + 1]
+  of[crawl] = of[crawl] or redis.call('LLEN', names .. crawl)
+end
+if #listed == 0 then return {0, 0, 0} end
+local is_done = redis.call('SMISMEMBER', done, unpack(listed))
+local is_queued = redis.call('SMISMEMBER', qset, unpack(listed))
+local begun = redis.call('HMGET', runs, unpack(listed))
+local begins = redis.call('SCARD', qset) == 0
+local was_done, underway = 0, 0
+local new, items, new_runs, new_crawls, new_names, old, seen = {}, {}, {}, {}, {}, {}, {}
+for i, name in ipairs(listed) do
+  local crawl, item = ARGV[i * 3 + 2], ARGV[i * 3 + 3]
+  if is_done[i] == 1 then
     was_done = was_done + 1
-  elseif redis.call('SADD', qset, name) == 0 and redis.call('SREM', failed, name) == 0 then
+  elseif seen[name] or (is_queued[i] == 1 and not (have_failed and redis.call('SREM', failed, name) == 1)) then
     underway = underway + 1
   else
-    new = new + 1
-    redis.call('HSETNX', runs, name, run)
-    redis.call('DEL', laters .. name)
-    redis.call('SREM', later, name)
-    redis.call('LPUSH', q, item)
+    seen[name] = true
+    if have_failed then redis.call('SREM', failed, name) end
+    new[#new + 1] = name
+    items[#items + 1] = item
+    if not begun[i] then
+      new_runs[#new_runs + 1] = name
+      new_runs[#new_runs + 1] = run
+    end
+    if wait then old[#old + 1] = laters .. name end
     -- The first of its crawl: looking for it in the list would take the longer, the more crawls there are.
-    if redis.call('RPUSH', names .. crawl, name) == 1 then redis.call('RPUSH', crawls, crawl) end
+    if not new_names[crawl] then
+      new_names[crawl] = {}
+      if of[crawl] == 0 then new_crawls[#new_crawls + 1] = crawl end
+    end
+    table.insert(new_names[crawl], name)
   end
 end
-if begins and new > 0 then redis.call('HSET', counts, 'updateProgress', '0') end
-return {new, was_done, underway}";
+if #new > 0 then
+  redis.call('SADD', qset, unpack(new))
+  if #new_runs > 0 then redis.call('HSET', runs, unpack(new_runs)) end
+  if wait then
+    redis.call('DEL', unpack(old))
+    redis.call('SREM', later, unpack(new))
+  end
+  redis.call('LPUSH', q, unpack(items))
+  for crawl, some in pairs(new_names) do redis.call('RPUSH', names .. crawl, unpack(some)) end
+  if #new_crawls > 0 then redis.call('RPUSH', crawls, unpack(new_crawls)) end
+  if begins then redis.call('HSET', counts, 'updateProgress', '0') end
+end
+return {#new, was_done, underway}";
 
 /// Notes the crawls of packages that other clients queued: those without a name of their sequence.
 pub(super) const ADOPT: &str = r"
@@ -45,6 +74,16 @@ for i = 3, #ARGV, 2 do
 end
 return 0";
 
+/// Entries that are in the index leave the queue. Returns how many were there.
+pub(super) const DROP: &str = r"
+local q, qset = unpack(KEYS)
+local dropped = 0
+for i = 1, #ARGV, 2 do
+  dropped = dropped + redis.call('LREM', q, 1, ARGV[i + 1])
+  redis.call('SREM', qset, ARGV[i])
+end
+return dropped";
+
 /// What names the guard of an entry: nothing, of one without a name.
 macro_rules! name_of {
     () => {
@@ -53,41 +92,71 @@ local function name_of(item)
   local is_json, entry = pcall(cjson.decode, item)
   local name = is_json and type(entry) == 'table' and entry.name
   return type(name) == 'string' and name or ''
+end
+local function crawl_of(item)
+  local is_json, entry = pcall(cjson.decode, item)
+  local crawl = is_json and type(entry) == 'table' and entry.crawlId
+  return type(crawl) == 'string' and crawl ~= '' and crawl or nil
 end"
     };
 }
 
-/// Orphans first; and a call that is sent twice gives the same package twice. Browsertrix's importer takes packages out
-/// of the queue and keeps a guard `1` beside them, which outlasts its work: what is in `src:d` then is imported.
+/// Orphans first; and a call that is sent twice gives the same packages twice. Browsertrix's importer takes packages out
+/// of the queue and keeps a guard `1` beside them, which outlasts its work: what is in `src:d` then is imported. Gives each
+/// package with the name of its sequence and the number of files of its crawl, as far as they are known; or how many others have.
 pub(super) const TAKE: &str = concat!(
     name_of!(),
     r"
-local q, pending, done = unpack(KEYS)
-local guards, token, lease = ARGV[1], ARGV[2], ARGV[3]
-local others = 0
-local function is_free(item)
-  local name = name_of(item)
-  local holder = redis.call('GET', guards .. name)
-  if holder == '1' and redis.call('SISMEMBER', done, name) == 1 then
-    redis.call('LREM', pending, 1, item)
-  elseif holder then
-    others = others + 1
+local q, pending, done, runs = unpack(KEYS)
+local guards, token, lease, names = unpack(ARGV, 1, 4)
+local most, share = tonumber(ARGV[5]), tonumber(ARGV[6])
+local others, mine, free, taken = 0, {}, {}, {}
+-- Entries without a name have one guard together.
+local has_nameless = false
+local function look(items)
+  local held = {}
+  for from = 1, #items, 1000 do
+    local keys = {}
+    for i = from, math.min(from + 999, #items) do keys[#keys + 1] = guards .. name_of(items[i]) end
+    for i, holder in ipairs(redis.call('MGET', unpack(keys))) do held[from + i - 1] = holder end
   end
-  return not holder, holder
+  for i, item in ipairs(items) do
+    local holder = held[i]
+    if not holder or holder == token then
+      local is_nameless = name_of(item) == ''
+      local list = holder and mine or free
+      if not (is_nameless and has_nameless) then list[#list + 1] = item end
+      has_nameless = has_nameless or is_nameless
+    elseif holder == '1' and redis.call('SISMEMBER', done, name_of(item)) == 1 then
+      redis.call('LREM', pending, 1, item)
+    else
+      others = others + 1
+    end
+  end
 end
-local item
-for _, other in ipairs(redis.call('LRANGE', pending, 0, -1)) do
-  local free, holder = is_free(other)
-  if holder == token then return other end
-  if free and not item then item = other end
+look(redis.call('LRANGE', pending, 0, -1))
+if #mine > 0 then
+  free = mine
+elseif #free == 0 then
+  most = math.min(most, math.max(1, math.floor(redis.call('LLEN', q) / share)))
+  while #free < most do
+    local items = redis.call('RPOP', q, most - #free)
+    if not items then break end
+    redis.call('LPUSH', pending, unpack(items))
+    look(items)
+  end
 end
-while not item do
-  item = redis.call('RPOPLPUSH', q, pending)
-  if not item then return others end
-  if not is_free(item) then item = nil end
+if #free == 0 then return others end
+local listed = {}
+for i = 1, math.min(#free, most) do listed[i] = name_of(free[i]) end
+local begun = redis.call('HMGET', runs, unpack(listed))
+for i, name in ipairs(listed) do
+  redis.call('SET', guards .. name, token, 'PX', lease)
+  local crawl = crawl_of(free[i])
+  local files = crawl and begun[i] and redis.call('LLEN', names .. crawl) or 0
+  taken[i] = {free[i], begun[i] or '', files}
 end
-redis.call('SET', guards .. name_of(item), token, 'PX', lease)
-return item"
+return taken"
 );
 
 /// An entry that was taken and cannot be read leaves the queue. Gives its name.
@@ -132,41 +201,87 @@ end
 redis.call('HSETNX', runs, name, token)
 return redis.call('HGET', runs, name)";
 
-/// Gives 0 when another worker has it. A call that is sent twice gives 1 twice.
-pub(super) const LEAVE: &str = r"
-local guard, pending, into, runs, noted, counts, qset, failed, q, pq, r, pr = unpack(KEYS)
-local token, item, name, keep, forget, fails = unpack(ARGV)
-local holder = redis.call('GET', guard)
-if holder ~= token then
-  if not holder and not redis.call('LPOS', pending, item) then return 1 end
-  return 0
-end
-redis.call('LREM', pending, 1, item)
-if keep == '1' then redis.call('LPUSH', into, item) end
-if forget == '1' then
-  redis.call('HDEL', runs, name)
-  redis.call('HDEL', noted, name)
-end
--- It is in no queue any more, and the next import is to try it again, even if this one comes to no end.
-if fails == '1' then redis.call('SADD', failed, name) end
-redis.call('DEL', guard)
-local total = redis.call('SCARD', qset)
-local left = redis.call('LLEN', q) + redis.call('LLEN', pq) + redis.call('LLEN', r) + redis.call('LLEN', pr)
-if total > 0 then
-  local part = math.max(0, total - left) / total
-  redis.call('HSET', counts, 'updateProgress', string.format('%.4g', part))
-end
-return 1";
+/// Counts what is left, and what of all that is done.
+macro_rules! progress {
+    () => {
+        r"
+local function progress(counts, qset, q, pq, r, pr)
+  local total = redis.call('SCARD', qset)
+  local left = redis.call('LLEN', q) + redis.call('LLEN', pq) + redis.call('LLEN', r) + redis.call('LLEN', pr)
+  if total > 0 then
+    local part = math.max(0, total - left) / total
+    redis.call('HSET', counts, 'updateProgress', string.format('%.4g', part))
+  end
+  return left, total
+end"
+    };
+}
 
-/// The end, if nothing is queued.
+/// Workers are done with packages. Gives what is left, the total, and for each package 0 when another worker has it. A call
+/// that is sent twice gives 1 twice.
+pub(super) const LEAVE: &str = concat!(
+    progress!(),
+    r"
+local pending, into, runs, noted, counts, qset, failed, q, pq, r, pr = unpack(KEYS)
+local guards, token = ARGV[1], ARGV[2]
+local held, next, whole, fails, free = {}, {}, {}, {}, {}
+for i = 3, #ARGV, 5 do held[#held + 1] = guards .. ARGV[i] end
+local out = {}
+for i, holder in ipairs(redis.call('MGET', unpack(held))) do
+  local name, item, keep, forget, fail = unpack(ARGV, i * 5 - 2, i * 5 + 2)
+  if holder ~= token then
+    out[i + 2] = (not holder and not redis.call('LPOS', pending, item)) and 1 or 0
+  else
+    out[i + 2] = 1
+    redis.call('LREM', pending, -1, item)
+    if keep == '1' then next[#next + 1] = item end
+    if forget == '1' then whole[#whole + 1] = name end
+    -- It is in no queue any more, and the next import is to try it again, even if this one comes to no end.
+    if fail == '1' then fails[#fails + 1] = name end
+    free[#free + 1] = held[i]
+  end
+end
+if #next > 0 then redis.call('LPUSH', into, unpack(next)) end
+if #whole > 0 then
+  redis.call('HDEL', runs, unpack(whole))
+  redis.call('HDEL', noted, unpack(whole))
+end
+if #fails > 0 then redis.call('SADD', failed, unpack(fails)) end
+if #free > 0 then redis.call('DEL', unpack(free)) end
+out[1], out[2] = progress(counts, qset, q, pq, r, pr)
+return out"
+);
+
+/// Some keys of the server that has the index.
+pub(super) const SCAN: &str = "return redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 5000)";
+
+/// The end, if nothing is queued. Names that failed stay if the list of their crawl has a place for them: it tells crawls
+/// with such a place from crawls that run.
 pub(super) const CLOSE: &str = r"
 local q, pq, r, pr, qset, failed, crawls, counts, stamp = unpack(KEYS)
-local names, now = unpack(ARGV)
+local names, lists, now = unpack(ARGV)
 for _, queue in ipairs({q, pq, r, pr}) do
   if redis.call('LLEN', queue) > 0 then return 0 end
 end
-for _, crawl in ipairs(redis.call('LRANGE', crawls, 0, -1)) do redis.call('DEL', names .. crawl) end
-redis.call('DEL', qset, failed, crawls)
+local have_failed = {}
+for _, name in ipairs(redis.call('SMEMBERS', failed)) do have_failed[name] = true end
+redis.call('DEL', failed)
+local keys = {}
+for _, crawl in ipairs(redis.call('LRANGE', crawls, 0, -1)) do
+  if next(have_failed) then
+    for _, item in ipairs(redis.call('LRANGE', lists .. crawl .. ':wacz', 0, -1)) do
+      local is_json, entry = pcall(cjson.decode, item)
+      local name = is_json and type(entry) == 'table' and entry.filename
+      if have_failed[name] and not entry.size then redis.call('SADD', failed, name) end
+    end
+  end
+  keys[#keys + 1] = names .. crawl
+  if #keys == 1000 then
+    redis.call('DEL', unpack(keys))
+    keys = {}
+  end
+end
+redis.call('DEL', qset, crawls, unpack(keys))
 redis.call('HSET', counts, 'updateProgress', '1')
 redis.call('SET', stamp, now)
 return 1";
@@ -192,6 +307,52 @@ end
 redis.call('HSET', noted, name, number)
 return 1";
 
+/// Records of packages that are queued, each package in one step: 1 when all of it is counted and the package is done, 0 when
+/// it has to be looked at by itself and stays in the queue. Gives what is left and the total before these.
+pub(super) const COUNT_ALL: &str = concat!(
+    progress!(),
+    r"
+local runs, noted, done, uncommitted, counts, qset, q, pq, r, pr = unpack(KEYS)
+local prefix = ARGV[1]
+local names, crawls, at, i = {}, {}, {}, 2
+while i <= #ARGV do
+  names[#names + 1], crawls[#crawls + 1], at[#at + 1] = ARGV[i], ARGV[i + 1], i
+  i = i + 6 + tonumber(ARGV[i + 5])
+end
+redis.call('HLEN', counts)
+local was_noted = redis.call('HMGET', noted, unpack(names))
+local is_done = redis.call('SMISMEMBER', done, unpack(names))
+local is_open = redis.call('SMISMEMBER', uncommitted, unpack(crawls))
+local out, whole, size, urls = {}, {}, 0, 0
+for n, name in ipairs(names) do
+  local from = at[n]
+  local item, words = ARGV[from + 2], tonumber(ARGV[from + 5])
+  out[n + 2] = 0
+  -- A revisit would begin a crawl anew that was removed.
+  if not was_noted[n] and is_done[n] + is_open[n] > 0 and redis.call('LREM', r, -1, item) == 1 then
+    local counted = words == 0 or redis.pcall('DEDUPE.REVISIT', prefix, crawls[n], 'REF', name,
+      unpack(ARGV, from + 6, from + 5 + words))
+    if type(counted) == 'table' and counted.err then
+      redis.call('RPUSH', r, item)
+    else
+      out[n + 2] = 1
+      whole[#whole + 1] = name
+      size, urls = size + tonumber(ARGV[from + 3]), urls + tonumber(ARGV[from + 4])
+    end
+  end
+end
+if #whole > 0 then
+  redis.call('HDEL', runs, unpack(whole))
+  redis.call('HDEL', noted, unpack(whole))
+end
+if urls > 0 then
+  redis.call('HINCRBY', counts, 'estimatedRedundantSize', string.format('%.0f', size))
+  redis.call('HINCRBY', counts, 'redundantUrls', urls)
+end
+out[1], out[2] = progress(counts, qset, q, pq, r, pr)
+return out"
+);
+
 /// Revisits that had been put aside, counted once: only if they are still there as they were read.
 pub(super) const SETTLE: &str = r"
 local later, laters, crawls = unpack(KEYS)
@@ -206,4 +367,14 @@ if aside ~= '' then
 elseif redis.call('HDEL', laters, number) == 1 and redis.call('EXISTS', laters) == 0 then
   redis.call('SREM', later, name)
 end
+return 1";
+
+/// A committed crawl is counted as removed, once.
+pub(super) const SET_ASIDE: &str = r"
+local canceled, counts = unpack(KEYS)
+local crawl, size = unpack(ARGV)
+redis.call('HLEN', counts)
+if redis.call('SADD', canceled, crawl) == 0 then return 0 end
+redis.call('HINCRBY', counts, 'removedCrawls', 1)
+redis.call('HINCRBY', counts, 'removedCrawlSize', size)
 return 1";

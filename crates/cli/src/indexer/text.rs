@@ -2,15 +2,20 @@
 
 use super::worker::Failure;
 use crawlspace_archive::wacz::Wacz;
+use crawlspace_client::dedupe::feed::{CALL_BYTES, RECORDS};
 
 /// Maximum number of bytes of lines that an importer caches, all of its workers together.
 const MAX_CACHED: usize = 64 << 20;
+
+/// Size of lines whose records are in one call, whatever their URLs are made of, in bytes.
+const SMALL: usize = CALL_BYTES / 4;
 
 /// The lines of a package, all of which have been read once. They are kept unless they are too many, because unpacking
 /// them costs as much as anything else that is done with them.
 pub(super) struct Text {
     /// Each with its length before it.
     lines: Option<Vec<u8>>,
+    count: usize,
     limit: usize,
 }
 
@@ -19,12 +24,14 @@ impl Text {
     pub(crate) fn new(workers: usize) -> Text {
         Text {
             lines: Some(Vec::new()),
+            count: 0,
             limit: MAX_CACHED / workers.max(1),
         }
     }
 
     /// One more line.
     pub(crate) fn push(&mut self, line: &[u8]) {
+        self.count += 1;
         if let Some(lines) = &mut self.lines {
             match u32::try_from(line.len()) {
                 Ok(length) if lines.len() + line.len() < self.limit => {
@@ -34,6 +41,12 @@ impl Text {
                 _ => self.lines = None,
             }
         }
+    }
+
+    /// Returns whether all records are in one call.
+    pub(crate) fn is_small(&self) -> bool {
+        let bytes = self.lines.as_ref().map(Vec::len);
+        self.count <= RECORDS && bytes.is_some_and(|bytes| bytes <= SMALL)
     }
 
     /// All lines again, from memory or from the package.

@@ -8,14 +8,19 @@ use std::time::Duration;
 use super::Work;
 use super::guard::Held;
 use super::package::Package;
-use super::queue::{Fate, Queue, Stage, Taken};
+use super::queue::{Entry, Fate, Left, Queue, Stage, Taken};
 use super::report::{Event, Failed, Report};
+use super::responses::Small;
 use crawlspace_archive::wacz::{self, Location, Wacz};
 use crawlspace_client::Code;
 use crawlspace_client::dedupe::feed::Refused;
 
 /// Between two looks whether others have finished; longer each time.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
+
+/// Maximum number of packages that a worker takes at once, and that all of an importer have together.
+const GROUP: usize = 32;
+const MOST: usize = 128;
 
 /// Why a package was not finished.
 pub(super) enum Failure {
@@ -29,6 +34,19 @@ pub(super) enum Failure {
     Stopped,
     /// The index refuses, or cannot be reached.
     Index(crawlspace_client::Error),
+}
+
+impl Failure {
+    /// Marks a package that is at fault when some of its records are in.
+    pub(super) fn in_the_middle(self) -> Failure {
+        match self {
+            Failure::Package { reason, .. } => Failure::Package {
+                reason,
+                partly: true,
+            },
+            other => other,
+        }
+    }
 }
 
 impl From<wacz::Error> for Failure {
@@ -64,7 +82,9 @@ pub(super) struct Job<'a> {
     pub work: &'a Work<'a>,
     pub queue: &'a Queue,
     pub package: &'a Package,
-    pub report: &'a mut Report,
+    pub report: Report,
+    /// The package is the only one of its crawl in this import.
+    pub is_alone: bool,
     held: Arc<Held>,
     /// What other workers say to this one: nothing goes on after a fault.
     failed: &'a AtomicBool,
@@ -135,6 +155,9 @@ impl Work<'_> {
             if self.is_stopped() || failed.load(Ordering::Relaxed) {
                 return Ok(());
             }
+            if stage == Stage::Revisits {
+                self.count_kept(queue, failed)?;
+            }
             match self.take(stage, queue)? {
                 Taken::Others(0) => return Ok(()),
                 Taken::Others(others) => {
@@ -145,112 +168,197 @@ impl Work<'_> {
                     thread::sleep(pause);
                     pause = (pause * 2).min(PAUSES[1]);
                 }
-                Taken::Unreadable(name, reason) => {
-                    let failed = Failed {
-                        name: if name.is_empty() {
-                            "an entry without a name".to_owned()
-                        } else {
-                            name
-                        },
-                        path: String::new(),
-                        reason,
-                    };
-                    self.watch.event(Event::Failed(&failed));
-                    self.report().failed.push(failed);
-                }
-                Taken::Package(package, item) => {
+                Taken::Packages(entries, unreadable) => {
+                    for (name, reason) in unreadable {
+                        self.failed(Failed {
+                            name: if name.is_empty() {
+                                "an entry without a name".to_owned()
+                            } else {
+                                name
+                            },
+                            path: String::new(),
+                            reason,
+                        });
+                    }
                     pause = PAUSES[0];
                     reported = None;
-                    self.one(stage, queue, &package, &item, failed)?;
+                    self.group(stage, queue, &entries, failed)?;
                 }
             }
         }
+    }
+
+    fn failed(&self, failed: Failed) {
+        self.watch.event(Event::Failed(&failed));
+        self.report().failed.push(failed);
     }
 
     /// Packages whose revisits need not be read again come first: another importer would have to read them.
     fn take(&self, stage: Stage, queue: &Queue) -> Result<Taken, crawlspace_client::Error> {
-        if stage == Stage::Revisits {
-            while let Some((package, item)) = self.kept.next() {
-                if queue.take_this(stage, &package.name, &item)? {
-                    return Ok(Taken::Package(package, item));
-                }
+        let jobs = self.import.jobs.max(1);
+        if stage == Stage::Responses {
+            return queue.take(stage, (MOST / jobs).clamp(1, GROUP), jobs);
+        }
+        while let Some((package, item)) = self.kept.next() {
+            if queue.take_this(stage, &package.name, &item)? {
+                let entry = Entry {
+                    package: *package,
+                    item,
+                    run: None,
+                    is_alone: false,
+                };
+                return Ok(Taken::Packages(vec![entry], Vec::new()));
             }
         }
-        queue.take(stage)
+        queue.take(stage, 1, jobs)
     }
 
-    fn one(
+    /// Works on packages that were taken, and leaves those that are small together.
+    fn group(
         &self,
         stage: Stage,
         queue: &Queue,
-        package: &Package,
-        item: &[u8],
+        entries: &[Entry],
         failed: &AtomicBool,
     ) -> Result<(), crawlspace_client::Error> {
-        let name = &package.name[..];
-        let held = self.guards.hold(queue, stage, name);
-        let mut report = Report::default();
-        let mut job = Job {
+        let jobs = entries.iter().map(|entry| Job {
             work: self,
             queue,
-            package,
-            report: &mut report,
-            held: Arc::clone(&held),
+            package: &entry.package,
+            report: Report::default(),
+            is_alone: entry.is_alone,
+            held: self.guards.hold(queue, stage, &entry.package.name),
             failed,
-        };
-        let outcome = match stage {
-            Stage::Responses => job.add_responses(),
-            Stage::Revisits => job.count_revisits().map(|()| false),
-        };
-        let left = match outcome {
-            Ok(has_more) => {
-                let fate = if has_more { Fate::Next } else { Fate::Done };
-                let left = queue.leave(stage, name, item, fate);
-                if stage == Stage::Responses && matches!(left, Ok(true)) {
-                    self.kept.queued(package, item);
-                    report.imported = 1;
-                    let records = report.responses + report.revisits;
-                    self.watch.event(Event::Imported { name, records });
+        });
+        let mut jobs: Vec<Job<'_>> = jobs.collect();
+        let outcome = self.jobs(stage, queue, entries, &mut jobs);
+        for job in &jobs {
+            self.guards.let_go(&job.held);
+        }
+        outcome
+    }
+
+    fn jobs(
+        &self,
+        stage: Stage,
+        queue: &Queue,
+        entries: &[Entry],
+        jobs: &mut [Job<'_>],
+    ) -> Result<(), crawlspace_client::Error> {
+        let mut small = Vec::new();
+        for (at, (job, entry)) in jobs.iter_mut().zip(entries).enumerate() {
+            let outcome = match stage {
+                Stage::Responses => match job.check().and_then(|()| job.read_whole()) {
+                    Ok(whole) if whole.is_small() => match job.read_small(whole) {
+                        Ok(read) => {
+                            small.push((at, read));
+                            continue;
+                        }
+                        Err(failure) => Err(failure),
+                    },
+                    Ok(whole) => job.add_responses(entry.run.as_deref(), &whole),
+                    Err(failure) => Err(failure),
+                },
+                Stage::Revisits => job.count_revisits().map(|()| false),
+            };
+            self.done(stage, queue, vec![(job, &entry.item, outcome)])?;
+        }
+        let (at, small): (Vec<usize>, Vec<Small>) = small.into_iter().unzip();
+        let is_small = |(n, _): &(usize, &mut Job<'_>)| at.contains(n);
+        let mut jobs: Vec<&mut Job<'_>> = jobs
+            .iter_mut()
+            .enumerate()
+            .filter(is_small)
+            .map(|(_, job)| job)
+            .collect();
+        let runs = at.iter().map(|&at| entries[at].run.as_deref());
+        let packages = jobs.iter().zip(runs).zip(small);
+        let packages = packages.map(|((job, run), small)| (&**job, run, small));
+        let outcomes = match self.add_small(packages.collect()) {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                // So that the next import need not wait for them to end by themselves.
+                for job in &jobs {
+                    let _ = queue.drop_guard(stage, &job.package.name);
                 }
-                left
+                return Err(error);
             }
-            Err(Failure::Package { reason, partly }) => {
-                let fate = match stage {
-                    Stage::Responses => Fate::Failed { partly },
-                    Stage::Revisits => Fate::Next,
+        };
+        let items = at.iter().map(|&at| &entries[at].item);
+        let done = jobs.iter_mut().zip(items).zip(outcomes);
+        let done = done.map(|((job, item), outcome)| (&mut **job, item, outcome));
+        self.done(stage, queue, done.collect())
+    }
+
+    /// Leaves packages as their outcomes say.
+    fn done(
+        &self,
+        stage: Stage,
+        queue: &Queue,
+        outcomes: Vec<(&mut Job<'_>, &Vec<u8>, Result<bool, Failure>)>,
+    ) -> Result<(), crawlspace_client::Error> {
+        let (mut leaving, mut reports, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
+        let mut result = Ok(());
+        for (job, item, outcome) in outcomes {
+            let name = &job.package.name[..];
+            let mut reason = None;
+            let fate = match outcome {
+                Ok(true) => Fate::Next,
+                Ok(false) => Fate::Done,
+                Err(Failure::Package {
+                    reason: why,
+                    partly,
+                }) => {
+                    reason = Some(why);
+                    match stage {
+                        Stage::Responses => Fate::Failed { partly },
+                        Stage::Revisits => Fate::Next,
+                    }
+                }
+                // Whoever lists it again imports all of it again.
+                Err(Failure::Gone) => Fate::Failed { partly: false },
+                Err(Failure::Lost) => continue,
+                Err(Failure::Stopped) => {
+                    result = result.and(queue.drop_guard(stage, name));
+                    continue;
+                }
+                Err(Failure::Index(error)) => {
+                    // So that the next import need not wait for it to end by itself.
+                    let _ = queue.drop_guard(stage, name);
+                    result = result.and(Err(error));
+                    continue;
+                }
+            };
+            leaving.push((name, &item[..], fate));
+            reports.push((job.package, std::mem::take(&mut job.report)));
+            reasons.push(reason);
+        }
+        let left = match queue.leave(stage, &leaving) {
+            Ok(left) => left,
+            Err(error) => return result.and(Err(error)),
+        };
+        let outcomes = leaving.iter().zip(reports).zip(reasons).zip(&left.own);
+        for ((((name, item, fate), (package, mut report)), reason), is_own) in outcomes {
+            if *is_own && let Some(reason) = reason {
+                let failed = Failed {
+                    name: package.name.clone(),
+                    path: package.shown_path(),
+                    reason,
                 };
-                let left = queue.leave(stage, name, item, fate);
-                if matches!(left, Ok(true)) {
-                    let failed = Failed {
-                        name: package.name.clone(),
-                        // The query of a URL may hold a secret.
-                        path: match Location::parse(&package.path) {
-                            Ok(location) => location.to_string(),
-                            Err(_) => String::new(),
-                        },
-                        reason,
-                    };
-                    self.watch.event(Event::Failed(&failed));
-                    report.failed.push(failed);
-                }
-                left
+                self.watch.event(Event::Failed(&failed));
+                report.failed.push(failed);
+            } else if *is_own && stage == Stage::Responses && !matches!(fate, Fate::Failed { .. }) {
+                self.kept.queued(package, item);
+                report.imported = 1;
+                let records = report.responses + report.revisits;
+                self.watch.event(Event::Imported { name, records });
             }
-            Err(Failure::Lost) => Ok(false),
-            // Whoever lists it again imports all of it again.
-            Err(Failure::Gone) => queue.leave(stage, name, item, Fate::Failed { partly: false }),
-            Err(Failure::Stopped) => queue.drop_guard(stage, name).map(|()| false),
-            Err(Failure::Index(error)) => {
-                // So that the next import need not wait for it to end by itself.
-                let _ = queue.drop_guard(stage, name);
-                Err(error)
-            }
-        };
-        self.guards.let_go(&held);
-        self.report().add(report);
-        if left? {
-            let (left, total) = queue.left()?;
+            self.report().add(report);
+        }
+        if left.own.contains(&true) {
+            let Left { left, total, .. } = left;
             self.watch.event(Event::Left { left, total });
         }
-        Ok(())
+        result
     }
 }

@@ -171,6 +171,48 @@ fn a_revisit_record_counts_with_the_size_that_it_has() {
 }
 
 #[test]
+fn files_that_are_deduplicated_save_no_more_than_they_would_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let mut first = Warc::new(dir.path(), "1.warc.gz");
+    let original = first.capture("response", "http://a.example/", &hash(1), &body(1));
+    let (status, ..) = index(&server, "one", &format!("--commit {}", first.save()));
+    assert_eq!(status, 0);
+    let mut second = Warc::new(dir.path(), "2.warc.gz");
+    let revisit = second.capture("revisit", "http://a.example/", &hash(1), b"");
+    let url = server.url();
+    let file = second.save();
+    let (status, json, _) = index(&server, "two", &format!("{file}"));
+    assert_eq!(status, 0);
+    let saved = original - revisit;
+    assert_eq!(json["bytesSaved"], saved);
+    assert_eq!(json["bytesSavedAlready"], saved);
+    let table = outcome(tool(format!(
+        "dedupe index --redis {url} --crawl three {file}"
+    )));
+    let bytes = second.bytes.len() as u64;
+    let percent = saved as f64 * 100.0 / (bytes + saved) as f64;
+    assert!(percent > 50.0 && percent < 100.0);
+    assert_contains(&table.out, format!("{percent:.1} %"));
+}
+
+#[test]
+fn empty_payloads_are_no_duplicates_of_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let mut warc = Warc::new(dir.path(), "1.warc.gz");
+    // Whatever digest the writer states of them.
+    let nothing = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    for (n, hash) in [nothing, &hash(1), &hash(1)].into_iter().enumerate() {
+        warc.capture("response", &format!("http://a.example/{n}"), hash, b"");
+    }
+    let (status, json, _) = index(&server, "one", &format!("{}", warc.save()));
+    assert_eq!(status, 0);
+    let figures = ["skipped", "unique", "duplicates", "bytesSaved"].map(|name| &json[name]);
+    assert_eq!(figures, [3, 0, 0, 0]);
+}
+
+#[test]
 fn reading_a_file_again_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use crawlspace_cli::indexer::{CommittedCrawl, Event, Import, Report};
+use crawlspace_cli::indexer::{CommittedCrawl, Event, Import, LeftInPlace, Report, set_aside};
 use crawlspace_client::Code;
-use crawlspace_client::dedupe::Index;
+use crawlspace_client::dedupe::{Committed, Index};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
@@ -83,10 +83,11 @@ struct What {
     /// A WACZ file or a JSON manifest: path or http(s) URL.
     #[arg(long, alias = "sourceUrl", value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
     source_url: Option<String>,
-    /// Import nothing: commit this crawl, and all of its hashes become visible.
+    /// Import nothing: commit this crawl, and all of its hashes become visible. A crawl that is not there is no error.
     #[arg(long, alias = "commitCrawlId", value_name = "ID")]
     commit_crawl_id: Option<String>,
     /// Import nothing: forget what this crawl added and did not commit. A crawl that is not there is no error.
+    /// A committed crawl is counted as removed, and removed by the next import with --remove that does not list it.
     #[arg(long, alias = "cancelCrawlId", value_name = "ID")]
     cancel_crawl_id: Option<String>,
 }
@@ -111,11 +112,19 @@ impl Indexer {
         Index::open(redis, prefix.as_bytes()).map_err(io::Error::other)
     }
 
+    /// Commits a crawl. One that is not there is nothing to commit, as for Browsertrix's indexer: a job in a cluster would
+    /// repeat a failure.
     fn commit(&self, crawl: &str) -> io::Result<bool> {
-        let hashes = self.index()?.commit(crawl.as_bytes());
+        let hashes = match self.index()?.commit(crawl.as_bytes()) {
+            Err(error) if error.code() == Some(Code::NoCrawl) => {
+                complain(format_args!("nothing to commit: {error}"));
+                Committed::default()
+            }
+            other => other.map_err(io::Error::other)?,
+        };
         let committed = CommittedCrawl {
             crawl: crawl.to_owned(),
-            hashes: hashes.map_err(io::Error::other)?,
+            hashes,
         };
         if self.json {
             print_json(&committed)?
@@ -125,14 +134,24 @@ impl Indexer {
         Ok(true)
     }
 
-    /// Cancels a crawl; when an earlier run did, there is nothing to do.
+    /// Cancels a crawl. When an earlier run did, there is nothing to do. A committed one, as all crawls with
+    /// --dedupeConcurrent are, is set aside, for the next import with --remove to remove.
     fn cancel(&self, crawl: &str) -> io::Result<bool> {
-        let hashes = match self.index()?.cancel(crawl.as_bytes()) {
-            Err(error) if error.code() == Some(Code::NoCrawl) => 0,
-            other => other.map_err(io::Error::other)?,
+        let index = self.index()?;
+        let (hashes, is_aside) = match index.cancel(crawl.as_bytes()) {
+            Err(error) if error.code() == Some(Code::NoCrawl) => (0, false),
+            Err(error) if error.code() == Some(Code::Committed) => {
+                set_aside(&index, crawl).map_err(io::Error::other)?;
+                (0, true)
+            }
+            other => (other.map_err(io::Error::other)?, false),
         };
         if self.json {
-            print_json(&json!({ "crawl": crawl, "canceled": hashes }))?
+            print_json(&json!({ "crawl": crawl, "canceled": hashes, "setAside": is_aside }))?
+        } else if is_aside {
+            let crawl = shown(crawl);
+            let note = "it is committed, so it is counted as removed";
+            writeln!(io::stdout(), "crawl {crawl}: {note}")?
         } else {
             writeln!(
                 io::stdout(),
@@ -202,6 +221,11 @@ fn print_report(report: &Report) -> io::Result<()> {
         let before = count(report.already_imported);
         table.row("known", before, "imported before")?;
     }
+    if report.already_in_index > 0 {
+        let present = count(report.already_in_index);
+        let note = "already in the index: the crawlers wrote them themselves";
+        table.row("present", present, note)?;
+    }
     if !report.failed.is_empty() {
         let failed = count(report.failed.len() as u64);
         table.row("failed", failed, "the next run tries them again")?;
@@ -242,6 +266,13 @@ fn print_report(report: &Report) -> io::Result<()> {
         let note = "crawls of the index; --remove removes them";
         table.row("not listed", count(report.unlisted_crawls), note)?;
     }
+    if !report.left_in_place.is_empty() {
+        let left = count(report.left_in_place.len() as u64);
+        table.row("left", left, "crawls that are not listed, and stay:")?;
+        for LeftInPlace { crawl, reason } in &report.left_in_place {
+            table.line(&shown(&format!("{crawl}: {reason}")))?;
+        }
+    }
     table.end()
 }
 
@@ -273,15 +304,21 @@ impl Progress {
             Event::Queued {
                 listed,
                 already_imported,
+                already_in_index,
             } => {
                 if let Some(bar) = &self.bar {
-                    bar.set_length(listed - already_imported);
+                    bar.set_length(listed.saturating_sub(already_imported + already_in_index));
                 }
-                let known = match already_imported {
-                    0 => String::new(),
-                    known => format!(", {} imported before", count(known)),
-                };
-                self.say(&format!("{}{known}", many(listed, "package")));
+                let mut line = many(listed, "package");
+                for (known, how) in [
+                    (already_imported, "imported before"),
+                    (already_in_index, "already in the index"),
+                ] {
+                    if known > 0 {
+                        line += &format!(", {} {how}", count(known));
+                    }
+                }
+                self.say(&line);
             }
             Event::Left { left, total } => {
                 if let Ok(mut now) = self.left.lock() {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::indexer::guards::larger;
 use crate::indexer::stage::{
-    COPY, LIVE, Stage, assert_over, in_the_middle, killed, report, succeeded,
+    COPY, LIVE, Outcome, Stage, assert_over, in_the_middle, killed, report, succeeded,
 };
 
 /// What a revisit is taken to have, in bytes.
@@ -294,15 +294,17 @@ fn a_crawl_is_committed_or_cancelled_and_again_without_harm() {
     assert_eq!(commit_it.succeeds(), expected);
     commit_it.succeeds();
     let cancel_it = command.clone().with("--cancelCrawlId", "bad");
-    assert_eq!(cancel_it.succeeds(), json!({"crawl": "bad", "canceled": 1}));
-    assert_eq!(cancel_it.succeeds(), json!({"crawl": "bad", "canceled": 0}));
+    let canceled = |n| json!({"crawl": "bad", "canceled": n, "setAside": false});
+    assert_eq!(cancel_it.succeeds(), canceled(1));
+    assert_eq!(cancel_it.succeeds(), canceled(0));
     assert_eq!(set_key(&mut c, &format!("{COPY}allcrawls")), ["good"]);
     assert_eq!(ok!(c, "EXISTS", format!("{COPY}h:bad")), int(0));
 
-    let errors = command.clone().with("--cancel-crawl-id", "good").fails();
-    assert_contains(&errors, "COMMITTED");
-    let errors = command.clone().with("--commit-crawl-id", "none").fails();
-    assert_contains(&errors, "NOCRAWL");
+    // A job would be repeated for as long as it fails.
+    let ended = command.clone().with("--commit-crawl-id", "none").run();
+    let expected = json!({"crawl": "none", "new": 0, "known": 0});
+    assert_eq!(succeeded(&ended), expected);
+    assert_contains(&ended.errors, "NOCRAWL");
     // One thing at a time.
     for wrong in [
         command.clone(),
@@ -312,6 +314,33 @@ fn a_crawl_is_committed_or_cancelled_and_again_without_harm() {
     ] {
         assert_eq!(wrong.run().status.code(), Some(2));
     }
+}
+
+#[test]
+fn a_committed_crawl_that_is_canceled_is_counted_as_removed_once() {
+    let stage = Stage::new("canceled after its commit");
+    stage.import().succeeds();
+    let crawl = &stage.crawls[1].id;
+    let size: u64 = stage.files_of(1).iter().map(|entry| entry.size).sum();
+    let command = stage.import().without("--source-url").without("--lease");
+    let cancel_it = command.with("--cancelCrawlId", crawl);
+    for _ in 0..2 {
+        let expected = json!({"crawl": crawl, "canceled": 0, "setAside": true});
+        assert_eq!(cancel_it.succeeds(), expected);
+        let copy = Outcome::of(&mut stage.server.wire(), COPY);
+        let removed = ["removedCrawls", "removedCrawlSize"].map(|name| copy.count(name));
+        assert_eq!(removed, [1, size as i64]);
+    }
+    let mut c = stage.server.wire();
+    let canceled = format!("{COPY}canceledcrawls");
+    assert_eq!(set_key(&mut c, &canceled), *std::slice::from_ref(crawl));
+    // The next import that does not list it removes it.
+    let rest = stage.files_that(|entry| entry.crawl != *crawl);
+    let import = stage.import_of(stage.folder.manifest_of("rest.json", &rest));
+    assert_eq!(import.flag("--remove").succeeds()["removedCrawls"], 1);
+    assert_eq!(ok!(c, "EXISTS", canceled), int(0));
+    ok!(c, "DEDUPE.REMOVE", LIVE, crawl);
+    stage.assert_once();
 }
 
 #[test]

@@ -95,6 +95,12 @@ fn killed_while_files_are_small_and_many_it_counts_everything_once() {
 }
 
 #[test]
+fn killed_while_crawls_are_small_and_many_it_counts_everything_once() {
+    let shape = with!(Shape, captures: 8, waczs: 1, known: 60);
+    killed_again_and_again(Stage::with("many", Options::new(), 90, shape), 2, 2);
+}
+
+#[test]
 fn connections_that_break_count_nothing_twice() {
     let mut stage = Stage::with("cut", Options::new(), 3, larger());
     let relay = Relay::to(&stage.server);

@@ -318,3 +318,20 @@ fn lists_in_a_manifest_are_part_of_it_and_nothing_is_removed_while_one_cannot_be
     let ended = import.flag("--ignore-failed").run();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
 }
+
+#[test]
+fn a_replay_json_of_browsertrix_is_a_manifest_of_its_packages_and_their_dependencies() {
+    let stage = Stage::new("replay.json");
+    let last = &stage.crawls[2].id;
+    let entries = stage.folder.entries.iter().map(|entry| {
+        json!({"name": entry.name, "path": entry.path, "hash": entry.hash, "size": entry.size,
+            "crawlId": entry.crawl, "numReplicas": 1, "expireAt": "2026-03-19T10:20:15Z",
+            "fromDependency": entry.crawl != *last})
+    });
+    let entries: Vec<_> = entries.collect();
+    let import = stage.import_list("replay.json", &entries).flag("--remove");
+    for _ in 0..2 {
+        assert_eq!(import.succeeds()["removedCrawls"], 0);
+        stage.assert_once();
+    }
+}

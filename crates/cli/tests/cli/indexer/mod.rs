@@ -5,7 +5,9 @@
 //! has the index that must come of it, under another prefix of the same server.
 
 mod bad_packages;
+mod beside;
 mod browsertrix;
+mod container;
 mod crashes;
 mod equality;
 mod guards;

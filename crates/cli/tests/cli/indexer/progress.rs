@@ -1,5 +1,6 @@
 //! What the documented keys say while an import runs, and what is left of it.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crawlspace_archive::timestamp::Timestamp;
@@ -183,4 +184,28 @@ fn the_queue_is_that_of_the_documents() {
     let committed = ok!(c, "SCARD", key("src:d"));
     assert_eq!(committed.int(), 0, "nothing is committed");
     drop(program);
+}
+
+#[test]
+fn many_small_files_cost_the_server_few_commands() {
+    let shape = with!(Shape, captures: 10, waczs: 1, plain: true);
+    let stage = Stage::with("commands", Options::new().aof(false), 400, shape);
+    let mut c = stage.server.wire();
+    ok!(c, "CONFIG", "RESETSTAT");
+    stage.import().succeeds();
+    let stats = ok!(c, "INFO", "commandstats").text();
+    let calls = |line: &str| {
+        let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let calls: u64 = figures.split(',').next()?.parse().ok()?;
+        Some((name.to_owned(), calls))
+    };
+    let calls: BTreeMap<String, u64> = stats.lines().filter_map(calls).collect();
+    // The commands of the module call some of these themselves.
+    let of_the_module = |name: &str| ["sismember", "sadd", "srem", "lset"].contains(&name);
+    let sent = calls.iter().filter(|(name, _)| !of_the_module(name));
+    let sent: u64 = sent.map(|(_, calls)| calls).sum();
+    let files = stage.folder.entries.len() as u64;
+    assert_eq!(files, 400);
+    assert!(sent <= 15 * files, "{sent} commands: {calls:?}");
+    stage.assert_once();
 }

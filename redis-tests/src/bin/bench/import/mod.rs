@@ -1,4 +1,5 @@
-//! `crawlspace indexer` against an importer that sends the documented plain commands: I1 and I2.
+//! `crawlspace indexer` against an importer that sends the documented plain commands: I1 and I2. What many small crawls cost:
+//! I3.
 
 mod documented;
 
@@ -17,6 +18,10 @@ use crate::{Plan, tool};
 /// Crawls of the collection, and WACZ files of each.
 const CRAWLS: usize = 4;
 const WACZS: u64 = 5;
+
+/// Small crawls, and captures of each.
+const SMALL_CRAWLS: u64 = 2000;
+const SMALL: u64 = 10;
 
 /// Measures the import of a collection.
 pub fn measure(plan: &Plan) -> Section {
@@ -41,9 +46,15 @@ struct Collection {
 
 impl Collection {
     fn new(plan: &Plan) -> Collection {
+        let captures = plan.scaled(520_000) / CRAWLS as u64;
+        Collection::of(plan, CRAWLS, captures, WACZS)
+    }
+
+    /// Crawls of so many captures and files each.
+    fn of(plan: &Plan, crawls: usize, captures: u64, waczs: u64) -> Collection {
         let shape = Shape {
-            captures: plan.scaled(520_000) / CRAWLS as u64,
-            waczs: WACZS,
+            captures,
+            waczs,
             known: 15,
             other: 3,
             plain: true,
@@ -51,7 +62,7 @@ impl Collection {
         let mut crawler = Crawler::new(Rng::seeded(plan.seed), shape);
         let mut folder = Folder::new();
         let [mut lines, mut revisits, mut others] = [0; 3];
-        for _ in 0..CRAWLS {
+        for _ in 0..crawls {
             let crawl = crawler.next_crawl();
             let of = |kind| crawl.captures.iter().filter(|c| c.kind == kind).count() as u64;
             lines += crawl.captures.len() as u64;
@@ -183,7 +194,50 @@ fn findings(plan: &Plan, collection: &Collection) -> Findings {
             }
         }
     }
-    rows(collection, &peer, &runs, &again)
+    let mut found = rows(collection, &peer, &runs, &again);
+    small_crawls(plan, &mut found);
+    found
+}
+
+/// Many files of few captures, each of its own crawl: what the server has to do for a file.
+fn small_crawls(plan: &Plan, found: &mut Findings) {
+    let files = plan.scaled(SMALL_CRAWLS);
+    say(&format!("import: {files} crawls of {SMALL} captures"));
+    let collection = Collection::of(plan, files as usize, SMALL, 1);
+    let (mut times, mut sent, mut all) = (Series::default(), 0.0, 0.0);
+    let mut seconds = Series::default();
+    for _ in 0..plan.reps {
+        let (server, run) = import(&collection, 1, &[]);
+        times.push(1e3 * run.seconds * run.server / files as f64);
+        seconds.push(run.seconds);
+        let calls = calls(&server);
+        let of_the_module = |name: &str| ["sismember", "sadd", "srem", "lset"].contains(&name);
+        let of = |which: &dyn Fn(&str) -> bool| {
+            let some = calls.iter().filter(|(name, _)| which(name));
+            some.map(|(_, calls)| *calls).sum::<u64>() as f64 / files as f64
+        };
+        (sent, all) = (of(&|name| !of_the_module(name)), of(&|_| true));
+    }
+    let what = "server time per file, each of its own crawl";
+    let per_file = format!("{:.2} ms", times.median());
+    table! { *found;
+        "I3", what, "the goal", per_file, "–", times, Goal::AtMost(0.3, "ms");
+        "", "commands per file and crawl", "the goal", format!("{sent:.1}"), "–",
+            Series(vec![sent]), Goal::AtMost(15.0, "commands");
+    }
+    note!(*found, "small.md"; files = grouped(files), captures = SMALL, all = all, sent = sent,
+        seconds = seconds.shown(time));
+}
+
+/// How often each command was called, by clients, scripts and the module.
+fn calls(server: &Server) -> Vec<(String, u64)> {
+    let stats = ok!(server.wire(), "INFO", "commandstats").text();
+    let calls = |line: &str| {
+        let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let calls = figures.split(',').next()?.parse().ok()?;
+        Some((name.to_owned(), calls))
+    };
+    stats.lines().filter_map(calls).collect()
 }
 
 fn rows(

@@ -123,7 +123,7 @@ fn print_table(crawl: &Bytes, tally: &Tally, committed: Option<Committed>) -> io
         table.row(
             "skipped",
             count(tally.skipped),
-            "without valid payload digest, URL or date, or of nothing",
+            "without valid payload digest, URL or date, or with an empty payload",
         )?;
     }
     if tally.deviating > 0 {
@@ -144,7 +144,7 @@ fn print_table(crawl: &Bytes, tally: &Tally, committed: Option<Committed>) -> io
     table.row(
         "bytes saved",
         count(tally.bytes_saved),
-        &share(tally.bytes_saved, tally.bytes),
+        &share(tally.bytes_saved, tally.bytes_undeduplicated()),
     )?;
     if let Some(Committed { new, known }) = committed {
         table.row(

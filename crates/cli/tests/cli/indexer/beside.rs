@@ -1,0 +1,343 @@
+//! Beside crawlers that write the index themselves: nothing that they brought is counted again, and no crawl that runs is
+//! removed.
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use redis_tests::archive::Entry;
+use redis_tests::{Snapshot, Wire, assert_contains, but, int, ok, set_key};
+use serde_json::{Value, json};
+
+use crate::indexer::stage::{COPY, LIVE, Outcome, Stage};
+
+/// The keys of an index that say something of crawls and counts.
+fn index(c: &mut Wire, p: &str) -> Snapshot {
+    let is_progress = |key: &[u8]| key == b"last_update_ts" || key == b"allcounts";
+    Snapshot::of_keys(c, |key| key.starts_with(p.as_bytes()))
+        .under(p)
+        .without(is_progress)
+}
+
+/// A crawl that runs beside the import: it has finished one file, and is not committed.
+fn running(c: &mut Wire, p: &str, entry: &Entry) {
+    let hash = redis_tests::sha256_of(1 << 41);
+    let (crawl, name) = (&entry.crawl, &entry.name);
+    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", p, crawl, name), int(0));
+    let (date, url) = ("20260319102015123", "https://example.org/");
+    ok!(c, "DEDUPE.ADD", p, crawl, hash, 0, date, url, 5000);
+    ok!(
+        c,
+        "DEDUPE.WACZCLOSE",
+        p,
+        crawl,
+        0,
+        name,
+        &entry.hash,
+        entry.size
+    );
+}
+
+#[test]
+fn what_crawlers_wrote_themselves_is_not_counted_again() {
+    let stage = Stage::new("written by crawlers");
+    let mut c = stage.server.wire();
+    // Crawls with --dedupeConcurrent never get there.
+    ok!(c, "DEL", format!("{LIVE}src:d"));
+    let before = Outcome::of(&mut c, LIVE);
+    let import = stage.import().prefix(LIVE);
+    for _ in 0..2 {
+        let report = import.clone().jobs(2).succeeds();
+        assert_eq!(report["alreadyInIndex"], stage.folder.entries.len());
+        for none in ["imported", "alreadyImported", "lines"] {
+            assert_eq!(report[none], 0, "{none}");
+        }
+        Outcome::of(&mut c, LIVE)
+            .without_removed()
+            .assert_same(&before, "imported over itself");
+    }
+    let table = import.without("--json").run();
+    assert_contains(&table.out, "already in the index");
+}
+
+#[test]
+fn files_of_a_crawl_that_is_not_committed_are_not_counted_again() {
+    let stage = Stage::new("not committed");
+    let mut c = stage.server.wire();
+    let entry = &stage.folder.entries[0];
+    let entry = but!(entry.clone(), crawl: "running".into());
+    running(&mut c, COPY, &entry);
+    let before = index(&mut c, COPY);
+    let manifest = stage
+        .folder
+        .manifest_of("running.json", std::slice::from_ref(&entry));
+    let report = stage.import_of(&manifest).succeeds();
+    assert_eq!(report["alreadyInIndex"], 1);
+    assert_eq!(report["imported"], 0);
+    index(&mut c, COPY).assert_same(&before, "nothing is added");
+    assert_eq!(
+        set_key(&mut c, &format!("{COPY}uncommittedcrawls")),
+        ["running"]
+    );
+
+    // A file that the crawl has only begun is not in the index.
+    let second = &stage.folder.entries[1];
+    let second = but!(second.clone(), crawl: "running".into());
+    ok!(c, "DEDUPE.WACZOPEN", COPY, "running", &second.name);
+    let manifest = stage.folder.manifest_of("both.json", &[entry, second]);
+    let report = stage.import_of(&manifest).succeeds();
+    let counts = ["alreadyInIndex", "imported"].map(|name| report[name].as_u64());
+    assert_eq!(counts, [Some(1), Some(1)]);
+}
+
+#[test]
+fn files_of_a_crawl_in_no_set_are_not_counted_again() {
+    // As a crawler with a Redis of its own leaves it.
+    let stage = Stage::new("in no set");
+    let mut c = stage.server.wire();
+    let entry = but!(stage.folder.entries[0].clone(), crawl: "unlisted".into());
+    running(&mut c, COPY, &entry);
+    ok!(c, "SREM", format!("{COPY}uncommittedcrawls"), "unlisted");
+    let before = index(&mut c, COPY);
+    let manifest = stage.folder.manifest_of("unlisted.json", &[entry]);
+    let report = stage.import_of(&manifest).succeeds();
+    assert_eq!(report["alreadyInIndex"], 1);
+    index(&mut c, COPY).assert_same(&before, "nothing is added");
+}
+
+#[test]
+fn a_file_that_was_replaced_is_reported_and_not_counted_again() {
+    let stage = Stage::new("replaced");
+    let mut c = stage.server.wire();
+    for keep_done in [true, false] {
+        if !keep_done {
+            ok!(c, "DEL", format!("{LIVE}src:d"));
+        }
+        let before = Outcome::of(&mut c, LIVE);
+        let one = &stage.folder.entries[0];
+        let other = format!("sha256:{:064}", 7);
+        for entry in [
+            but!(one.clone(), size: one.size + 1),
+            but!(one.clone(), hash: other),
+        ] {
+            let entry = json!({"name": entry.name, "path": entry.path, "crawlId": entry.crawl,
+                "hash": entry.hash, "size": entry.size});
+            let mut list = vec![entry];
+            let others = stage.folder.entries[1..].iter();
+            list.extend(others.map(crate::indexer::stage::unsized_entry));
+            let failed = stage
+                .import_list("replaced.json", &list)
+                .prefix(LIVE)
+                .fails_some();
+            assert_eq!(failed.keys().collect::<Vec<_>>(), [&one.name]);
+            assert_contains(&failed[&one.name], "remove that crawl and import again");
+            let after = Outcome::of(&mut c, LIVE).without_removed();
+            after.assert_same(&before, "nothing is counted");
+        }
+    }
+}
+
+#[test]
+fn entries_that_others_queued_of_files_in_the_index_leave_the_queue() {
+    let stage = Stage::new("queued and there");
+    let mut c = stage.server.wire();
+    ok!(c, "DEL", format!("{LIVE}src:d"));
+    let before = Outcome::of(&mut c, LIVE);
+    for entry in &stage.folder.entries {
+        let path = stage.folder.file(&entry.path);
+        let item = json!({"name": entry.name, "url": path, "crawlId": entry.crawl});
+        ok!(c, "SADD", format!("{LIVE}src:qset"), &entry.name);
+        ok!(c, "LPUSH", format!("{LIVE}src:q"), item.to_string());
+    }
+    let file = stage.folder.file(&stage.folder.entries[0].path);
+    let crawl = &stage.folder.entries[0].crawl;
+    let name = &stage.folder.entries[0].name;
+    let one = json!({"name": name, "path": file, "crawlId": crawl});
+    let report = stage
+        .import_list("one.json", &[one])
+        .prefix(LIVE)
+        .succeeds();
+    assert_eq!(report["imported"], 0);
+    assert_eq!(ok!(c, "EXISTS", format!("{LIVE}src:q")), int(0));
+    let after = Outcome::of(&mut c, LIVE).without_removed();
+    after.assert_same(&before, "queued by others");
+}
+
+/// An import of everything but the crawls `gone`, which removes what is not listed.
+fn removing(stage: &Stage, gone: &[&str]) -> Value {
+    let rest = stage.files_that(|entry| !gone.contains(&&entry.crawl[..]));
+    let import = stage.import_of(stage.folder.manifest_of("rest.json", &rest));
+    import.flag("--remove").succeeds()
+}
+
+#[test]
+fn a_crawl_that_runs_is_not_removed() {
+    let stage = Stage::new("runs");
+    stage.import().succeeds();
+    let mut c = stage.server.wire();
+    let crawl = &stage.crawls[2].id;
+    // With --dedupeConcurrent it is in allcrawls from its start.
+    let open = format!(r#"{{"filename":"{crawl} open.wacz"}}"#);
+    let list = format!("{COPY}c:{crawl}:wacz");
+    ok!(c, "RPUSH", &list, open);
+    let before = index(&mut c, COPY);
+    let import = stage.files_that(|entry| entry.crawl != *crawl);
+    let source = stage.folder.manifest_of("rest.json", &import);
+    for import in [
+        stage.import_of(&source),
+        stage.import_of(&source).flag("--remove"),
+    ] {
+        let report = import.succeeds();
+        let left = report["leftInPlace"].as_array().expect("a list");
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_eq!(left[0]["crawl"], *crawl);
+        assert_contains(left[0]["reason"].as_str().expect("a text"), "open.wacz");
+        assert_eq!(report["unlistedCrawls"], 0);
+        index(&mut c, COPY).assert_same(&before, "it runs");
+    }
+    // It is no sign that a manifest is the right one.
+    let empty = stage.import_list("empty.json", &[]).flag("--remove");
+    assert_contains(empty.fails(), "empty");
+    ok!(c, "RPOP", &list);
+    assert_eq!(removing(&stage, &[crawl])["removedCrawls"], 1);
+    ok!(c, "DEDUPE.REMOVE", LIVE, crawl);
+    stage.assert_once();
+}
+
+#[test]
+fn a_crawl_whose_files_failed_is_not_taken_for_one_that_runs() {
+    let stage = Stage::new("failed and gone");
+    let mut c = stage.server.wire();
+    let crawl = &stage.crawls[0].id;
+    let mut files = stage.folder.entries.clone();
+    let bad = but!(files[0].clone(), name: "bad.wacz".into(), path: "missing.wacz".into());
+    files.insert(1, bad);
+    let source = stage.folder.manifest_of("bad.json", &files);
+    stage.import_of(&source).fails_some();
+    let failed = format!("{COPY}src:f");
+    assert_eq!(set_key(&mut c, &failed), ["bad.wacz"]);
+    assert_eq!(removing(&stage, &[crawl])["removedCrawls"], 1);
+    assert_eq!(ok!(c, "EXISTS", failed), int(0));
+    ok!(c, "DEDUPE.REMOVE", LIVE, crawl);
+    stage.assert_once();
+}
+
+#[test]
+fn a_crawl_that_a_running_import_of_browsertrix_lists_is_not_removed() {
+    let stage = Stage::new("listed elsewhere");
+    stage.import().succeeds();
+    let mut c = stage.server.wire();
+    let crawl = &stage.crawls[2].id;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a date");
+    let run = format!("{COPY}noremove:{}", now.as_millis());
+    ok!(c, "SADD", &run, crawl);
+    let report = removing(&stage, &[crawl]);
+    assert_eq!(report["removedCrawls"], 0);
+    assert_eq!(report["leftInPlace"][0]["crawl"], *crawl);
+    // While its purge runs, nothing tells what it will put back.
+    let [all, outgoing] = ["allcrawls", "to-remove-crawls"].map(|name| format!("{COPY}{name}"));
+    ok!(c, "SMOVE", &all, &outgoing, crawl);
+    let rest = stage.files_that(|entry| entry.crawl != *crawl);
+    let import = stage.import_of(stage.folder.manifest_of("rest.json", &rest));
+    assert_contains(import.flag("--remove").fails(), "import again");
+    ok!(c, "SMOVE", &outgoing, &all, crawl);
+    // A run that died a day ago keeps nothing.
+    let day = now.as_millis() - 25 * 3600 * 1000;
+    ok!(c, "RENAME", &run, format!("{COPY}noremove:{day}"));
+    assert_eq!(removing(&stage, &[crawl])["removedCrawls"], 1);
+}
+
+#[test]
+fn revisits_that_wait_in_an_index_of_browsertrix_are_counted_at_most_once() {
+    let stage = Stage::new("waiting");
+    let mut c = stage.server.wire();
+    ok!(c, "DEDUPE.PROFILE", COPY, "browsertrix");
+    // Its importer brought a crawl with two revisits of a payload that it had not seen.
+    let first = stage.crawls[0].captures.iter();
+    let original = first
+        .filter(|capture| capture.kind == redis_tests::archive::Kind::Response)
+        .max_by_key(|capture| capture.size)
+        .expect("a response");
+    let hash = original.hash();
+    let bare = hash.rsplit(':').next().expect("a part").to_owned();
+    let (count, bytes) = (2, 1200);
+    let size = original.size as i64;
+    ok!(c, "SADD", format!("{COPY}allcrawls"), "theirs");
+    for counts in ["h:theirs:counts", "allcounts"] {
+        for field in ["totalUrls", "dupeUrls"] {
+            ok!(c, "HINCRBY", format!("{COPY}{counts}"), field, count);
+        }
+    }
+    let wacz = r#"{"filename":"theirs.wacz","hash":"00","size":7}"#;
+    ok!(c, "RPUSH", format!("{COPY}c:theirs:wacz"), wacz);
+    ok!(c, "SADD", format!("{COPY}src:d"), "theirs.wacz");
+    let waiting = [("c", count), ("s", bytes)].map(|(part, n)| {
+        let key = format!("{COPY}rev:{bare}:{part}");
+        ok!(c, "HSET", &key, "theirs", n);
+        key
+    });
+    let entries = stage.folder.entries.iter();
+    let mut list: Vec<Value> = entries.map(crate::indexer::stage::unsized_entry).collect();
+    list.push(json!({"name": "theirs.wacz", "path": "theirs.wacz", "crawlId": "theirs"}));
+    for _ in 0..2 {
+        stage.import_list("theirs.json", &list).succeeds();
+        let counts = format!("{COPY}h:theirs:counts");
+        let counted = ok!(c, "HGET", &counts, "totalUrls");
+        assert_eq!(counted.text(), count.to_string());
+        let saved = ok!(c, "HGET", &counts, "conservedSize");
+        let waits = ok!(c, "EXISTS", &waiting[0], &waiting[1]).int();
+        // Whoever commits the original settles them, and then they are gone.
+        match waits {
+            0 => assert_eq!(saved.text(), (count * size - bytes).to_string()),
+            _ => assert!(saved.is_nil() && waits == 2, "{saved:?} {waits}"),
+        }
+    }
+}
+
+/// The commands by which the guide replaces what Browsertrix's importer brought.
+fn again(guide: &str) -> Vec<String> {
+    let begin = guide.find("crawlspace dedupe remove").expect("a command");
+    let end = guide[begin..].find("```").expect("an end") + begin;
+    guide[begin..end].lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_crawl_that_browsertrix_imported_names_the_right_files_when_it_is_imported_again() {
+    let stage = Stage::new("imported by Browsertrix");
+    stage.import().succeeds();
+    let mut c = stage.server.wire();
+    // Its importer says of every record that it is in the first file.
+    for crawl in &stage.crawls {
+        let key = format!("{COPY}h:{}", crawl.id);
+        for (hash, record) in ok!(c, "HGETALL", &key).pairs() {
+            let record = record.text();
+            let (_, rest) = record.split_once(' ').expect("an index");
+            ok!(c, "HSET", &key, hash.text(), format!("0 {rest}"));
+        }
+    }
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/import.md");
+    let guide = fs::read_to_string(guide).expect("the guide");
+    let crawls: Vec<String> = stage
+        .crawls
+        .iter()
+        .map(|crawl| format!("'{}'", crawl.id))
+        .collect();
+    let tool = env!("CARGO_BIN_EXE_crawlspace");
+    let url = stage.server.url();
+    for line in again(&guide) {
+        let line = line.replace("crawl-1 crawl-2", &crawls.join(" "));
+        let line = line.replace("collection.json", &stage.folder.manifest());
+        let line = line.replacen("crawlspace ", &format!("{tool} "), 1);
+        let line = line.replace("'{coll-42}:'", &format!("'{COPY}'"));
+        let mut shell = std::process::Command::new("sh");
+        let ended = shell
+            .args(["-c", &line])
+            .env("CRAWLSPACE_REDIS", &url)
+            .output();
+        let ended = ended.expect("a shell");
+        let errors = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{line}: {errors}");
+    }
+    stage.assert_once();
+}
