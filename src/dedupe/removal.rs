@@ -15,7 +15,7 @@ use super::index::holders::{Numbers, parse_numbers, write_numbers};
 use super::index::progress::{CANCEL, GONE, REMOVE};
 use super::index::storage::Of;
 use super::index::{CrawlState, Index};
-use super::job::{Job, Lent, Walk, adopt, crawls_in};
+use super::job::{Job, Lent, Walk, adopt, crawls_in, each_crawl};
 use super::keys::{CrawlKey, Pick};
 use super::merge::Withdrawn;
 use super::store::Store;
@@ -59,6 +59,8 @@ struct Removal {
     /// How many records were gone through, of how many.
     done: u64,
     all: u64,
+    /// How many bytes the sum of sizes lacks of those of the committed crawls.
+    lack: i64,
 }
 
 impl Removal {
@@ -77,6 +79,7 @@ impl Removal {
             })?;
             lent.pause().await;
         }
+        self.lack = lack(lent, &crawls).await?;
         for crawl in &crawls {
             self.withdraw(lent, crawl, &crawls).await?;
             leave(lent, crawl, true).await?;
@@ -163,10 +166,7 @@ impl Removal {
 
     /// Takes out what is left of a crawl: its keys, its counts, its marks.
     fn take_out<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        for (name, _) in counts::all(ks, &index.names().allcounts, b"")? {
-            let share = index.removed_count(ks, crawl, &name)?;
-            counts::add(ks, &index.names().allcounts, &name, share.saturating_neg())?;
-        }
+        index.uncount(ks, crawl, &mut self.lack)?;
         for n in index.numbers_of(ks, crawl)? {
             ks.hash_del(&index.names().commits, n.to_string().as_bytes())?;
         }
@@ -181,6 +181,34 @@ impl Removal {
         let figures = write_numbers(&[self.removed, self.dropped, self.reowned]);
         index.set_removing(ks, FIGURES, Some(&figures))
     }
+}
+
+/// Returns how many bytes the sum of sizes lacks of those of the committed crawls, if `crawls` may be the reason: below 0
+/// when it has more.
+async fn lack<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<i64> {
+    let mut may_lack = false;
+    for crawl in crawls {
+        may_lack |= lent.with(|index, ks| {
+            Ok::<_, Error>(match index.is_committed(ks, crawl)? {
+                true => index.uncertain_size(ks, crawl)? > 0,
+                false => index.is_canceled(ks, crawl)?,
+            })
+        })?;
+    }
+    if !may_lack {
+        return Ok(0);
+    }
+    let mut sizes = 0_i64;
+    let sum = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
+        let size = index.committed_count(ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
+        sizes = sizes.saturating_add(size);
+        Ok(())
+    };
+    each_crawl(lent, &[|names| &names.allcrawls], sum).await?;
+    lent.with(|index, ks| {
+        let sum = counts::read(ks, &index.names().allcounts, counts::TOTAL_CRAWL_SIZE)?;
+        Ok(sizes.saturating_sub(sum))
+    })
 }
 
 /// Takes what a crawl wrote outside its own keys away: its claims, and, when the `whole` crawl leaves, the names of its
@@ -276,7 +304,8 @@ impl Cancel<'_> {
             self.withdraw(lent).await?;
         }
         leave(lent, crawl, !self.continued).await?;
-        lent.with(|index, ks| self.end(index, ks))?;
+        let mut lack = lack(lent, &[crawl.to_vec()]).await?;
+        lent.with(|index, ks| self.end(index, ks, &mut lack))?;
         Ok(Reply::count(self.dropped))
     }
 
@@ -358,7 +387,7 @@ impl Cancel<'_> {
         index.set_removing(ks, self.crawl, Some(&state))
     }
 
-    fn end<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+    fn end<K: Store>(&self, index: &mut Index<K>, ks: &mut K, lack: &mut i64) -> Result<()> {
         let crawl = self.crawl;
         if self.continued {
             index.restore_baseline(ks, crawl)?;
@@ -370,6 +399,7 @@ impl Cancel<'_> {
             index.set_commit_state(ks, crawl, None)?;
             index.set_uncommitted(ks, crawl, false)?;
         } else {
+            index.uncount(ks, crawl, lack)?;
             index.drop_crawl(ks, crawl)?;
         }
         index.set_removing(ks, crawl, None)
@@ -483,6 +513,7 @@ impl<K: Store> Index<K> {
 
     /// Deletes a crawl's keys, and its marks as uncommitted or being committed.
     fn drop_crawl(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        self.take_back(ks, crawl)?;
         for &key in CrawlKey::ALL {
             let key = self.crawl_key(ks, crawl, key);
             ks.delete(&key)?;
@@ -493,7 +524,6 @@ impl<K: Store> Index<K> {
         if self.is_uncommitted(ks, crawl)? {
             self.set_uncommitted(ks, crawl, false)?;
         }
-        self.take_back(ks, crawl)?;
         Ok(())
     }
 }
