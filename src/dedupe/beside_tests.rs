@@ -518,6 +518,60 @@ fn a_crawl_that_theirs_canceled_leaves_nothing_in_the_sums() {
 }
 
 #[test]
+fn a_crawl_that_theirs_canceled_is_a_holder_until_it_leaves() {
+    for by_cancel in [false, true] {
+        let mut world = World::new();
+        for crawl in [b"B", b"A"] {
+            world.add(crawl, [1]);
+            world.commit(crawl).unwrap();
+        }
+        world.ks.set_del(&b"allcrawls".to_vec(), b"A").unwrap();
+        let canceled = b"canceledcrawls".to_vec();
+        world.ks.set_add(&canceled, b"A").unwrap();
+        world.reopen();
+        world.assert_ok();
+        if by_cancel {
+            world.cancel(b"A").unwrap();
+        } else {
+            world.remove(&[b"A"]).unwrap();
+        }
+        world.assert_ok();
+        let left = [&b"holders"[..], b"h:A:baseline"].map(|key| world.ks.keys.contains_key(key));
+        assert_eq!(left, [false; 2]);
+    }
+}
+
+#[test]
+fn counts_of_several_canceled_crawls_may_be_in_the_sums_or_not() {
+    let mut world = World::new();
+    world.plain_import(b"C", [3], "c.wacz");
+    world.plain_concurrent(b"A", [1], "a.wacz");
+    for n in 0..2 {
+        let crawl: &[u8] = if n == 0 { b"A" } else { b"B" };
+        world.ks.set_del(&b"allcrawls".to_vec(), crawl).unwrap();
+        world
+            .ks
+            .set_add(&b"canceledcrawls".to_vec(), crawl)
+            .unwrap();
+        if n == 0 {
+            // A purge sums up anew what is committed.
+            world.plain_begin_purge();
+            world.plain_put_back(b"C");
+            world.ks.delete(&b"to-remove-crawls".to_vec()).unwrap();
+            world.reopen();
+            world.repair();
+            world.plain_concurrent(b"B", [2], "b.wacz");
+        }
+    }
+    world.reopen();
+    world.assert_ok();
+    world.remove(&[b"A", b"B"]).unwrap();
+    assert_eq!(world.number(b"allcounts", b"totalUrls"), 1);
+    assert_eq!(world.number(b"allcounts", b"totalCrawlSize"), 10);
+    world.assert_ok();
+}
+
+#[test]
 fn commit_takes_back_a_crawl_that_theirs_canceled() {
     let mut world = World::new();
     world.plain_concurrent(b"A", [1, 2], "a.wacz");

@@ -378,20 +378,18 @@ impl Check {
             let is = ks
                 .hash_get(&index.names().allcounts, name)?
                 .map_or(Some(0), |value| parse_signed(value.as_ref()));
-            let canceled = self.canceled.get(name).copied().unwrap_or(0);
-            let with_canceled = sum.saturating_add(canceled);
-            if is == Some(sum) || is == Some(with_canceled) {
-                continue;
-            }
-            let lacks = match &name[..] {
-                counts::TOTAL_CRAWL_SIZE => self.uncertain_size.saturating_add(canceled.max(0)),
+            // Of each canceled crawl the counts may be in the sums or not.
+            let canceled = self.canceled.get(name).copied().unwrap_or(0).max(0);
+            let uncertain = match &name[..] {
+                counts::TOTAL_CRAWL_SIZE => self.uncertain_size,
                 _ => 0,
             };
-            let lowest = sum.saturating_sub(lacks);
-            let is_drift =
-                is.is_none_or(|n| n < lowest || n > sum.max(with_canceled) || lacks == 0);
+            let allowed = sum.saturating_sub(uncertain)..=sum.saturating_add(canceled);
+            let is_drift = is.is_none_or(|n| !allowed.contains(&n));
             self.findings.count_drift += u64::from(is_drift);
-            if self.findings.repair && (is_drift || canceled == 0) {
+            // Sizes that are missing are added.
+            let is_less = is.is_some_and(|n| n < sum) && canceled == 0;
+            if self.findings.repair && (is_drift || is_less) {
                 counts::set(ks, &index.names().allcounts, name, sum)?;
                 self.findings.repaired += 1;
             }

@@ -121,8 +121,10 @@ impl Commit<'_> {
             Some(_) => false,
         };
         if index.standing(ks, crawl)? == Some(CrawlState::Canceled) {
-            // Its crawler counted it in `allcounts` as it wrote.
+            // Its crawler counted it in `allcounts` as it wrote. Its hashes may have gone since, with those who owned them.
             index.ensure_base(ks, crawl)?;
+            let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
+            ks.hash_set(&baseline, b"hashes", b"0")?;
             index.set_committed(ks, crawl, true)?;
             index.take_back(ks, crawl)?;
         }

@@ -202,7 +202,9 @@ impl Findings {
         for &number in &numbers {
             match index.crawl_of(ks, number)? {
                 Some(crawl)
-                    if index.is_removing(ks, &crawl)? || index.is_outgoing(ks, &crawl)? =>
+                    if index.is_removing(ks, &crawl)?
+                        || index.is_outgoing(ks, &crawl)?
+                        || index.is_canceled(ks, &crawl)? =>
                 {
                     kept.push(number); // whoever works on it takes it out
                 }

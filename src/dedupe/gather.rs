@@ -98,6 +98,10 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
     }
 }
 
+/// The field of `h:<crawl>:baseline` with the number of fields that plain clients had added when our command went on with
+/// the crawl.
+pub(super) const MORE: &[u8] = b"more";
+
 impl<K: Store> Index<K> {
     /// Whether a continued crawl has fields that none of our commands listed as added.
     pub(super) fn has_unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
@@ -107,6 +111,24 @@ impl<K: Store> Index<K> {
     /// Returns whether plain clients added fields to a committed crawl since its last commit.
     pub(super) fn has_more_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.unseen_fields(ks, crawl)? > Some(0))
+    }
+
+    /// Returns whether a continued crawl may have fields that a plain client added after our command went on with it. Those
+    /// that it added before are committed.
+    pub(super) fn has_unclear_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let committed = counts::read(ks, &baseline, MORE).unwrap_or(0);
+        Ok(self.unseen_fields(ks, crawl)? != Some(committed))
+    }
+
+    /// Notes how many fields a committed crawl has that plain clients added since its last commit.
+    pub(super) fn note_more_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        let more = self.unseen_fields(ks, crawl)?.unwrap_or(0).max(0);
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        if more > 0 {
+            self.mark_unrecorded(ks, crawl)?;
+        }
+        counts::set(ks, &baseline, MORE, more)
     }
 
     /// Returns how many fields of a crawl none of our commands listed: below 0 when plain clients deleted some, nothing

@@ -11,6 +11,7 @@ use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::gather::gather;
+use super::index::beside::Lacks;
 use super::index::holders::{Numbers, parse_numbers, write_numbers};
 use super::index::progress::{CANCEL, GONE, REMOVE};
 use super::index::storage::Of;
@@ -59,8 +60,8 @@ struct Removal {
     /// How many records were gone through, of how many.
     done: u64,
     all: u64,
-    /// How many bytes the sum of sizes lacks of those of the committed crawls.
-    lack: i64,
+    /// What the sums lack of those of the committed crawls.
+    lacks: Lacks,
 }
 
 impl Removal {
@@ -79,7 +80,7 @@ impl Removal {
             })?;
             lent.pause().await;
         }
-        self.lack = lack(lent, &crawls).await?;
+        self.lacks = lacks(lent, &crawls).await?;
         for crawl in &crawls {
             self.withdraw(lent, crawl, &crawls).await?;
             leave(lent, crawl, true).await?;
@@ -166,7 +167,7 @@ impl Removal {
 
     /// Takes out what is left of a crawl: its keys, its counts, its marks.
     fn take_out<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        index.uncount(ks, crawl, &mut self.lack)?;
+        index.uncount(ks, crawl, &mut self.lacks)?;
         for n in index.numbers_of(ks, crawl)? {
             ks.hash_del(&index.names().commits, n.to_string().as_bytes())?;
         }
@@ -183,31 +184,43 @@ impl Removal {
     }
 }
 
-/// Returns how many bytes the sum of sizes lacks of those of the committed crawls, if `crawls` may be the reason: below 0
-/// when it has more.
-async fn lack<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<i64> {
+/// Returns what the sums lack of those of the committed crawls, if `crawls` may be the reason.
+async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
     let mut may_lack = false;
     for crawl in crawls {
-        may_lack |= lent.with(|index, ks| {
-            Ok::<_, Error>(match index.is_committed(ks, crawl)? {
-                true => index.uncertain_size(ks, crawl)? > 0,
-                false => index.is_canceled(ks, crawl)?,
-            })
+        may_lack |= lent.with(|index, ks| match index.is_committed(ks, crawl)? {
+            true => Ok(index.uncertain_size(ks, crawl)? > 0),
+            false => index.is_canceled(ks, crawl),
         })?;
+        lent.pause().await;
     }
+    let mut lacks = Lacks::default();
     if !may_lack {
-        return Ok(0);
+        return Ok(lacks);
     }
-    let mut sizes = 0_i64;
-    let sum = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
-        let size = index.committed_count(ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
-        sizes = sizes.saturating_add(size);
+    let add = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
+        for name in counts::SHOWN {
+            let lack = lacks.by_name.entry(name).or_default();
+            *lack = lack.saturating_add(index.committed_count(ks, crawl, name)?);
+        }
         Ok(())
     };
-    each_crawl(lent, &[|names| &names.allcrawls], sum).await?;
+    each_crawl(lent, &[|names| &names.allcrawls], add).await?;
+    let add = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
+        if !index.is_committed(ks, crawl)? {
+            let size = index.committed_count(ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
+            lacks.canceled_size = lacks.canceled_size.saturating_add(size);
+        }
+        Ok(())
+    };
+    each_crawl(lent, &[|names| &names.canceled], add).await?;
     lent.with(|index, ks| {
-        let sum = counts::read(ks, &index.names().allcounts, counts::TOTAL_CRAWL_SIZE)?;
-        Ok(sizes.saturating_sub(sum))
+        for name in counts::SHOWN {
+            let sum = counts::read(ks, &index.names().allcounts, name)?;
+            let lack = lacks.by_name.entry(name).or_default();
+            *lack = lack.saturating_sub(sum);
+        }
+        Ok(lacks)
     })
 }
 
@@ -295,7 +308,7 @@ impl Cancel<'_> {
         let crawl = self.crawl;
         lent.with(|index, ks| self.begin(index, ks))?;
         if self.continued {
-            if lent.with(|index, ks| index.has_unseen_fields(ks, crawl))? {
+            if lent.with(|index, ks| index.has_unclear_fields(ks, crawl))? {
                 gather(lent, crawl, true).await?;
             }
             self.drop_listed(lent, CrawlKey::Merging).await?;
@@ -304,8 +317,8 @@ impl Cancel<'_> {
             self.withdraw(lent).await?;
         }
         leave(lent, crawl, !self.continued).await?;
-        let mut lack = lack(lent, &[crawl.to_vec()]).await?;
-        lent.with(|index, ks| self.end(index, ks, &mut lack))?;
+        let mut lacks = lacks(lent, &[crawl.to_vec()]).await?;
+        lent.with(|index, ks| self.end(index, ks, &mut lacks))?;
         Ok(Reply::count(self.dropped))
     }
 
@@ -314,7 +327,10 @@ impl Cancel<'_> {
         check_cancelable(index, ks, crawl)?;
         index.check_types(ks, Some(crawl))?;
         self.continued = index.is_committed(ks, crawl)?;
-        if !self.continued && !index.is_committing(ks, crawl)? {
+        if !self.continued && index.is_canceled(ks, crawl)? {
+            // It was committed once.
+            self.numbers.extend(index.numbers_of(ks, crawl)?);
+        } else if !self.continued && !index.is_committing(ks, crawl)? {
             index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
         }
         let cut_short = index.commit_state(ks, crawl)?;
@@ -387,7 +403,7 @@ impl Cancel<'_> {
         index.set_removing(ks, self.crawl, Some(&state))
     }
 
-    fn end<K: Store>(&self, index: &mut Index<K>, ks: &mut K, lack: &mut i64) -> Result<()> {
+    fn end<K: Store>(&self, index: &mut Index<K>, ks: &mut K, lacks: &mut Lacks) -> Result<()> {
         let crawl = self.crawl;
         if self.continued {
             index.restore_baseline(ks, crawl)?;
@@ -399,7 +415,8 @@ impl Cancel<'_> {
             index.set_commit_state(ks, crawl, None)?;
             index.set_uncommitted(ks, crawl, false)?;
         } else {
-            index.uncount(ks, crawl, lack)?;
+            index.uncount(ks, crawl, lacks)?;
+            index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
             index.drop_crawl(ks, crawl)?;
         }
         index.set_removing(ks, crawl, None)

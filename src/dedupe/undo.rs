@@ -10,6 +10,7 @@
 
 use super::counts;
 use super::error::Result;
+use super::gather::MORE;
 use super::index::Index;
 use super::keys::CrawlKey;
 use super::store::Store;
@@ -101,6 +102,7 @@ impl<K: Store> Index<K> {
         let hashes = self.records_len(ks, crawl)?;
         let hashes = hashes.saturating_sub(ks.hash_len(&added)?);
         ks.hash_set(&baseline, b"hashes", hashes.to_string().as_bytes())?;
+        ks.hash_del(&baseline, MORE)?;
         ks.hash_set(
             &baseline,
             b"commits",
@@ -141,10 +143,7 @@ impl<K: Store> Index<K> {
             }
         }
         self.settle_files(ks, crawl, files)?;
-        if self.has_more_fields(ks, crawl)? {
-            self.mark_unrecorded(ks, crawl)?;
-        }
-        Ok(())
+        self.note_more_fields(ks, crawl)
     }
 
     /// Notes how many WACZ files a committed crawl has that is not gone on with.

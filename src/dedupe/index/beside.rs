@@ -9,6 +9,8 @@
 //! that one is seen until `REPAIR` has gone through the whole index, `untrusted` in the `crawlspace` key
 //! says so, and the next holder of a hash is looked for in every committed crawl.
 
+use std::collections::BTreeMap;
+
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::text::parse_unsigned;
 
@@ -20,6 +22,15 @@ use crate::dedupe::store::Store;
 
 /// The field of `crawlspace` that says that lists of holders may lack somebody.
 pub(crate) const UNTRUSTED: &[u8] = b"untrusted";
+
+/// What sums in `allcounts` lack of those of the committed crawls.
+#[derive(Default)]
+pub(crate) struct Lacks {
+    /// By the name of the sum; below 0 where it has more.
+    pub(crate) by_name: BTreeMap<&'static [u8], i64>,
+    /// The bytes of canceled crawls, which may be in the sum.
+    pub(crate) canceled_size: i64,
+}
 
 /// The field of `h:<crawl>:baseline` with the bytes that plain clients added to the crawl between its commits.
 const UNCERTAIN: &[u8] = b"uncertain";
@@ -128,20 +139,26 @@ impl<K: Store> Index<K> {
         Ok(counts::read(ks, &counts_key, name)?.min(sum.max(0)))
     }
 
-    /// Takes what a crawl that leaves adds to the sums out of `allcounts`. `lack` is what the sum of sizes lacks of those
-    /// of the committed crawls, or below 0 what it has beside them; the crawl's part of that goes.
-    pub(crate) fn uncount(&mut self, ks: &mut K, crawl: &[u8], lack: &mut i64) -> Result<()> {
+    /// Takes what a crawl that leaves adds to the sums out of `allcounts`, and its part of what they lack out of `lacks`.
+    pub(crate) fn uncount(&mut self, ks: &mut K, crawl: &[u8], lacks: &mut Lacks) -> Result<()> {
+        let is_committed = self.is_committed(ks, crawl)?;
         for (name, _) in counts::all(ks, &self.names.allcounts, b"")? {
             let mut share = self.removed_count(ks, crawl, &name)?;
-            if name != counts::TOTAL_CRAWL_SIZE {
-            } else if self.is_committed(ks, crawl)? {
-                let own = self.uncertain_size(ks, crawl)?;
-                let own = own.min(*lack).min(share).max(0);
-                *lack -= own;
-                share -= own;
-            } else {
-                share = share.min(lack.saturating_neg()).max(0);
-                *lack += share;
+            if let Some(lack) = lacks.by_name.get_mut(&name[..]) {
+                if !is_committed {
+                    if name == counts::TOTAL_CRAWL_SIZE {
+                        lacks.canceled_size = lacks.canceled_size.saturating_sub(share);
+                    }
+                    // A purge by Browsertrix may have taken it out of the sums.
+                    share = share.min(lack.saturating_neg()).max(0);
+                    *lack += share;
+                } else if name == counts::TOTAL_CRAWL_SIZE {
+                    let own = self.uncertain_size(ks, crawl)?;
+                    let all = lack.saturating_add(lacks.canceled_size);
+                    let own = own.min(all).min(share).max(0);
+                    *lack -= own;
+                    share -= own;
+                }
             }
             counts::add(ks, &self.names.allcounts, &name, share.saturating_neg())?;
         }

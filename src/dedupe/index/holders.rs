@@ -411,7 +411,7 @@ impl<K: Store> Index<K> {
                     // tells it from what is.
                     let unclear = plain
                         && self.is_uncommitted(ks, &next.1)?
-                        && self.has_unseen_fields(ks, &next.1)?;
+                        && self.has_unclear_fields(ks, &next.1)?;
                     if unclear {
                         continue;
                     }
