@@ -695,6 +695,26 @@ fn revisits_that_waited_are_settled_once_when_the_commit_is_cut_short() {
 }
 
 #[test]
+fn revisits_wait_for_commits_of_any_size() {
+    // Few records have each looked for; of many, the names of the keys tell first whether any revisit waits.
+    for records in [1, 15, 16, 400] {
+        for waits in [false, true] {
+            let mut world = World::new();
+            world.plain_import(b"A", [1000], "a.wacz");
+            if waits {
+                let spelling = String::from_utf8(hash(0)).unwrap();
+                world.plain_waiting(b"A", &spelling, 2, 100);
+            }
+            world.add(b"B", 0..records);
+            world.commit(b"B").unwrap();
+            let saved = if waits { 1900 } else { 0 };
+            assert_eq!(world.saved("A"), saved, "{records}");
+            world.assert_ok();
+        }
+    }
+}
+
+#[test]
 fn keys_of_an_import_of_theirs_are_left_alone() {
     let mut world = World::new();
     world.add(b"A", [1]);

@@ -20,6 +20,7 @@ use super::record::Record;
 use super::store::Store;
 use super::undo::file_before;
 use super::wacz::WaczEntry;
+use super::waiting::may_have_waiting;
 
 /// Maximum number of records that are copied before they go out of the plain hash: each of the two kinds of change is
 /// replicated at once.
@@ -54,7 +55,7 @@ struct Commit<'a> {
     continued: bool,
     /// How many hashes were met, up to [`LOOKED_AT`].
     looked_at: usize,
-    /// Whether revisits may wait for an original of this slice.
+    /// Whether revisits may wait for an original of this crawl.
     may_wait: bool,
 }
 
@@ -321,6 +322,7 @@ impl Commit<'_> {
             }
             Ok::<_, Error>(records)
         })?;
+        self.may_wait = may_have_waiting(lent, all).await?;
         let mut fields = self.fields(lent);
         lent.slices(|index, ks, time| {
             let done = self.merge_slice(index, ks, time, &mut fields)?;
@@ -339,7 +341,6 @@ impl Commit<'_> {
     ) -> Result<bool> {
         let before = self.state;
         index.heed_purge(ks)?;
-        self.may_wait = index.may_have_waiting(ks)?;
         let added = index.crawl_key(ks, self.crawl, CrawlKey::Added);
         // Fields that come while a first commit runs are the next one's.
         let skipped = (!self.continued && ks.hash_len(&added)? > 0).then_some(added);

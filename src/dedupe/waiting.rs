@@ -3,22 +3,58 @@
 //! It notes them in two hashes for each hash of a payload, `rev:<hash>:c` and `rev:<hash>:s`: crawl → their number, and
 //! crawl → their bytes. A commit that brings the original adds what they saved to the counts of these crawls.
 
-use crawlspace_host::keyspace::KeyType;
+use crawlspace_host::keyspace::{Batch, KeyType};
 use crawlspace_host::text::parse_signed;
 
 use super::counts::{self, CONSERVED_SIZE};
 use super::digest::Digest;
-use super::error::Result;
+use super::error::{Error, Result};
 use super::index::{CrawlState, Index};
+use super::job::Lent;
 use super::keys::CrawlKey;
 use super::profile::Profile;
 use super::record::Record;
 use super::store::Store;
 
+/// What stands before the hash in the names of both.
+const WAITING: &[u8] = b"rev:";
+
+/// How many records of a commit are worth one step through the names of all keys: a look for the revisits of each record
+/// takes as long as several steps.
+const RECORDS_A_STEP: u64 = 16;
+
+/// Returns whether there may be such revisits for a commit of `records` hashes. Where the server has few keys in
+/// comparison, their names tell; otherwise a look for each hash does.
+pub(super) async fn may_have_waiting<K: Store>(lent: &Lent<K>, records: u64) -> Result<bool> {
+    if !lent.with(|index, ks| index.was_imported_to(ks))? {
+        return Ok(false);
+    }
+    let mut steps = records / RECORDS_A_STEP;
+    let mut may_wait = true;
+    let mut cursor = lent.with(|_, ks| ks.cursor());
+    lent.slices(|index, ks, time| {
+        let start = [index.prefix(), WAITING].concat();
+        while steps > 0 {
+            let mut found = Batch::default();
+            let more = ks.keys_scan(&start, &mut cursor, &mut found);
+            may_wait = more || !found.is_empty();
+            if !more || !found.is_empty() {
+                return Ok(true);
+            }
+            steps -= 1;
+            if !time() {
+                return Ok(false);
+            }
+        }
+        Ok::<_, Error>(true)
+    })
+    .await?;
+    Ok(may_wait)
+}
+
 impl<K: Store> Index<K> {
-    /// Returns whether an importer has been at work, so that there may be such revisits. An importer says how far it is
-    /// from its first package on, and when it ended.
-    pub(super) fn may_have_waiting(&mut self, ks: &mut K) -> Result<bool> {
+    /// Returns whether an importer has been at work. It says how far it is from its first package on, and when it ended.
+    fn was_imported_to(&mut self, ks: &mut K) -> Result<bool> {
         let names = self.names();
         Ok(self.profile() == Profile::Browsertrix
             && (ks.exists(&names.last_update)
@@ -34,12 +70,13 @@ impl<K: Store> Index<K> {
     ) -> Result<()> {
         // The importer writes a hash as its package does, with the label of its algorithm or without.
         for hash in [digest.canonical(), digest.written(self.profile())] {
-            let [numbers, sizes] =
-                [b":c", b":s"].map(|end| ks.name(&[self.prefix(), b"rev:", hash, end]));
-            if !ks.exists(&numbers)
-                || ks.check_type(&numbers, KeyType::Hash).is_err()
-                || ks.check_type(&sizes, KeyType::Hash).is_err()
-            {
+            let numbers = ks.name(&[self.prefix(), WAITING, hash, b":c"]);
+            if !ks.exists(&numbers) {
+                continue;
+            }
+            let sizes = ks.name(&[self.prefix(), WAITING, hash, b":s"]);
+            let mut keys = [&numbers, &sizes].into_iter();
+            if keys.any(|key| ks.check_type(key, KeyType::Hash).is_err()) {
                 continue;
             }
             let record = self.record_of(ks, crawl, digest)?;
