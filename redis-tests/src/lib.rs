@@ -114,6 +114,7 @@ mod program;
 pub mod pywb;
 mod relay;
 mod rng;
+pub mod script;
 mod scripted_host;
 mod server;
 mod shifted;

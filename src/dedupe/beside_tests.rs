@@ -8,6 +8,7 @@ use crawlspace_host::reply::Reply;
 use super::add::{Adding, Response};
 use super::check::check;
 use super::commit::commit;
+use super::counts;
 use super::digest::Digest;
 use super::error::Error;
 use super::index::Index;
@@ -162,6 +163,585 @@ impl World {
         }
         self.reopen();
     }
+}
+
+impl World {
+    /// Adds to a count of a crawl and, with `in_sums`, to that of all.
+    fn plain_count(&mut self, crawl: &[u8], name: &[u8], by: i64, in_sums: bool) {
+        let counts = key(&[b"h:", crawl, b":counts"]);
+        self.ks.hash_add(&counts, name, by).unwrap();
+        if in_sums {
+            let sums = b"allcounts".to_vec();
+            self.ks.hash_add(&sums, name, by).unwrap();
+        }
+    }
+
+    /// A package as Browsertrix's importer brings it in, its last step aside.
+    fn plain_import_records(&mut self, crawl: &[u8], hashes: impl IntoIterator<Item = usize>) {
+        for n in hashes {
+            let merged = b"alldupes".to_vec();
+            self.ks.hash_set_new(&merged, &hash(n), crawl).unwrap();
+            let records = key(&[b"h:", crawl]);
+            self.ks.hash_set_new(&records, &hash(n), RECORD).unwrap();
+            self.plain_count(crawl, b"totalUrls", 1, true);
+        }
+        self.reopen();
+    }
+
+    /// A package as Browsertrix's importer brings it in.
+    fn plain_import(&mut self, crawl: &[u8], hashes: impl IntoIterator<Item = usize>, name: &str) {
+        self.plain_import_records(crawl, hashes);
+        let finished = b"src:d".to_vec();
+        self.ks.set_add(&finished, name.as_bytes()).unwrap();
+        self.ks.set_add(&b"allcrawls".to_vec(), crawl).unwrap();
+        self.plain_file(crawl, name, 10);
+        self.plain_count(crawl, b"totalCrawlSize", 10, true);
+        self.reopen();
+    }
+
+    fn plain_file(&mut self, crawl: &[u8], name: &str, size: u64) {
+        let waczs = key(&[b"c:", crawl, b":wacz"]);
+        let entry = format!(r#"{{"filename":"{name}","hash":"00","size":{size}}}"#);
+        self.ks.list_push(&waczs, entry.as_bytes()).unwrap();
+    }
+
+    /// A crawl of `--dedupeConcurrent`, which counts the sizes of its files for itself alone.
+    fn plain_concurrent(
+        &mut self,
+        crawl: &[u8],
+        hashes: impl IntoIterator<Item = usize>,
+        name: &str,
+    ) {
+        self.ks.set_add(&b"allcrawls".to_vec(), crawl).unwrap();
+        self.plain_import_records(crawl, hashes);
+        self.plain_file(crawl, name, 100);
+        self.plain_count(crawl, b"totalCrawlSize", 100, false);
+        self.reopen();
+    }
+
+    fn number(&mut self, name: &[u8], field: &[u8]) -> i64 {
+        counts::read(&mut self.ks, &name.to_vec(), field).unwrap()
+    }
+
+    fn urls(&mut self) -> [i64; 2] {
+        let of_all = self.number(b"allcounts", b"totalUrls");
+        [self.number(b"h:A:counts", b"totalUrls"), of_all]
+    }
+
+    fn is_finished(&mut self, name: &str) -> bool {
+        let finished = b"src:d".to_vec();
+        self.ks.set_has(&finished, name.as_bytes()).unwrap()
+    }
+
+    fn assert_ok(&mut self) {
+        let found = self.check();
+        assert_eq!(figure(&found, "ok"), 1, "{found:?}");
+        let found = self.repair();
+        assert_eq!(figure(&found, "repaired"), 0, "{found:?}");
+    }
+}
+
+#[test]
+fn commit_lists_the_files_of_a_crawl_that_plain_clients_committed() {
+    for has_new in [false, true] {
+        let mut world = World::new();
+        world.plain_concurrent(b"A", [1], "a.wacz");
+        world.commit(b"A").unwrap();
+        assert!(world.is_finished("a.wacz"));
+        world.plain_file(b"A", "b.wacz", 100);
+        world.plain_count(b"A", b"totalCrawlSize", 100, false);
+        if has_new {
+            world.plain_import_records(b"A", [2]);
+        }
+        world.reopen();
+        world.commit(b"A").unwrap();
+        assert!(world.is_finished("b.wacz"));
+        assert_eq!(figure(&world.check(), "ok"), 1);
+        let keys = world.ks.keys.clone();
+        assert_eq!(world.commit(b"A"), Ok(Reply::counts(&[0, 0])));
+        assert_eq!(world.ks.keys, keys, "a commit with nothing new");
+        world.remove(&[b"A"]).unwrap();
+        assert!(!world.is_finished("a.wacz") && !world.is_finished("b.wacz"));
+    }
+}
+
+#[test]
+fn what_plain_clients_count_in_a_committed_crawl_counts_once() {
+    for begun_by_us in [false, true] {
+        let mut world = World::new();
+        if begun_by_us {
+            world.add(b"A", [1]);
+            world.commit(b"A").unwrap();
+        } else {
+            world.plain_import(b"A", [1], "a.wacz");
+        }
+        world.plain_import(b"A", [2, 3], "b.wacz");
+        world.assert_ok();
+        assert_eq!(world.urls(), [3, 3]);
+        world.commit(b"A").unwrap();
+        assert_eq!(world.urls(), [3, 3]);
+        world.assert_ok();
+        // The crawl goes on with ours, after more of theirs.
+        world.plain_import(b"A", [4], "c.wacz");
+        world.add(b"A", [5, 6]);
+        assert_eq!(world.urls(), [6, 4]);
+        world.assert_ok();
+        world.commit(b"A").unwrap();
+        assert_eq!(world.urls(), [6, 6]);
+        world.assert_ok();
+        world.remove(&[b"A"]).unwrap();
+        assert_eq!(world.number(b"allcounts", b"totalUrls"), 0);
+        assert_eq!(world.number(b"allcounts", b"totalCrawlSize"), 0);
+        let left: Vec<_> = world.ks.keys.keys().collect();
+        assert_eq!(left, [&b"crawlspace".to_vec()]);
+    }
+}
+
+#[test]
+fn cancel_leaves_what_plain_clients_added_before_the_crawl_was_gone_on_with() {
+    let mut world = World::new();
+    world.add(b"B", [2]);
+    world.commit(b"B").unwrap();
+    world.add(b"A", [1]);
+    world.commit(b"A").unwrap();
+    // One of the hashes is owned by another crawl.
+    world.plain_import(b"A", [2, 3], "a.wacz");
+    let records = world.ks.keys[&b"h:A"[..]].clone();
+    world.add(b"A", [4]);
+    assert_eq!(world.cancel(b"A"), Ok(Reply::count(1)));
+    assert_eq!(world.ks.keys[&b"h:A"[..]], records);
+    assert_eq!(world.urls(), [3, 4]);
+    assert_eq!(world.ks.list_len(&b"c:A:wacz".to_vec()), Ok(1));
+    world.assert_ok();
+    world.commit(b"A").unwrap();
+    assert_eq!(world.urls(), [3, 4]);
+    world.assert_ok();
+    world.remove(&[b"B"]).unwrap();
+    assert_eq!(world.owner(2), Some(b"A".to_vec()));
+    world.assert_ok();
+}
+
+/// Writes of theirs and ours come at each step of a commit, which is cut short there or not.
+#[test]
+fn a_commit_among_plain_writes_counts_nothing_twice() {
+    for continued in [false, true] {
+        for (ours, cut) in [(false, false), (false, true), (true, false), (true, true)] {
+            for steps in 0..12 {
+                let mut world = World::new();
+                world.add(b"A", 0..3);
+                world.commit(b"A").unwrap();
+                world.plain_import(b"A", 3..8, "a.wacz");
+                let mut urls = 8;
+                if continued {
+                    world.add(b"A", 20..23);
+                    urls += 3;
+                }
+                let mut job = commit(b"A");
+                for _ in 0..steps {
+                    let step = job.step(&mut world.index, &mut world.ks, &mut || false);
+                    if !matches!(step, Ok(Step::More)) {
+                        job = commit(b"A");
+                        break;
+                    }
+                }
+                let is_settled = !world.index.is_uncommitted(&mut world.ks, b"A").unwrap();
+                // While a crawl is in both sets, what theirs counts is not told from what ours does.
+                if is_settled {
+                    world.plain_import_records(b"A", 10..13);
+                    urls += 3;
+                }
+                if ours {
+                    world.add(b"A", 30..32);
+                    urls += 2;
+                }
+                if cut {
+                    job = commit(b"A");
+                }
+                let done = world.run(job);
+                assert!(done.is_ok(), "{done:?}");
+                world.commit(b"A").unwrap();
+                world.commit(b"A").unwrap();
+                let at = format!("{continued} {ours} {cut} {steps}");
+                assert_eq!(world.urls(), [urls, urls], "{at}");
+                assert_eq!(figure(&world.check(), "ok"), 1, "{at}");
+                world.remove(&[b"A"]).unwrap();
+                assert_eq!(world.number(b"allcounts", b"totalUrls"), 0, "{at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_commit_of_theirs_during_ours_counts_once() {
+    for steps in 1..5 {
+        let mut world = World::new();
+        world.plain_crawl(b"A", 0..6);
+        let uncommitted = b"uncommittedcrawls".to_vec();
+        world.ks.set_add(&uncommitted, b"A").unwrap();
+        world.reopen();
+        let mut job = commit(b"A");
+        for _ in 0..steps {
+            let step = job.step(&mut world.index, &mut world.ks, &mut || false);
+            assert!(matches!(step, Ok(Step::More)), "{steps}");
+        }
+        world.ks.set_del(&uncommitted, b"A").unwrap();
+        world.plain_put_back(b"A");
+        world.run(job).unwrap();
+        assert_eq!(world.urls(), [1, 1], "{steps}");
+        assert_eq!(figure(&world.check(), "ok"), 1, "{steps}");
+    }
+}
+
+#[test]
+fn hash_that_an_importer_added_has_an_heir_before_the_next_commit() {
+    let mut world = World::new();
+    for crawl in [b"B", b"A"] {
+        world.add(crawl, [usize::from(crawl[0])]);
+        world.commit(crawl).unwrap();
+    }
+    world.plain_import(b"A", [usize::from(b'B')], "a.wacz");
+    world.assert_ok();
+    assert_eq!(world.remove(&[b"B"]), Ok(Reply::counts(&[1, 0, 1])));
+    assert_eq!(world.owner(usize::from(b'B')), Some(b"A".to_vec()));
+    world.assert_ok();
+}
+
+#[test]
+fn sizes_of_concurrent_crawls_may_be_missing_in_the_sum() {
+    let size = |world: &mut World| world.number(b"allcounts", b"totalCrawlSize");
+    let mut world = World::new();
+    world.plain_concurrent(b"A", [1], "a.wacz");
+    world.plain_import(b"B", [2], "b.wacz");
+    assert_eq!(figure(&world.check(), "ok"), 1);
+    assert_eq!(size(&mut world), 10);
+    // Committed or continued by ours, and removed: what was missing is not taken out.
+    world.add(b"A", [3]);
+    world.commit(b"A").unwrap();
+    assert_eq!(figure(&world.check(), "ok"), 1);
+    world.plain_concurrent(b"A", [4], "c.wacz");
+    world.commit(b"A").unwrap();
+    assert_eq!(figure(&world.check(), "ok"), 1);
+    let keys = world.ks.keys.clone();
+    world.remove(&[b"A"]).unwrap();
+    assert_eq!(size(&mut world), 10);
+    assert_eq!(figure(&world.check(), "ok"), 1);
+    // A repair counts them all.
+    world.ks.keys = keys;
+    world.reopen();
+    let found = world.repair();
+    assert_eq!(
+        (figure(&found, "countDrift"), figure(&found, "repaired")),
+        (0, 1)
+    );
+    assert_eq!(size(&mut world), 210);
+    world.remove(&[b"A"]).unwrap();
+    assert_eq!(size(&mut world), 10);
+    world.assert_ok();
+    // Any other sum is a fault.
+    for wrong in [9, 11] {
+        let sums = b"allcounts".to_vec();
+        let field = b"totalCrawlSize";
+        world.add(b"C", [9]);
+        world.commit(b"C").unwrap();
+        world
+            .ks
+            .hash_set(&sums, field, format!("{wrong}").as_bytes())
+            .unwrap();
+        world.reopen();
+        let is_drift = i64::from(wrong > 10);
+        assert_eq!(figure(&world.check(), "countDrift"), is_drift, "{wrong}");
+    }
+}
+
+#[test]
+fn a_size_that_ours_committed_is_never_missing() {
+    let mut world = World::new();
+    world.add(b"A", [1]);
+    world.plain_file(b"A", "a.wacz", 50);
+    world.plain_count(b"A", b"totalCrawlSize", 50, false);
+    world.commit(b"A").unwrap();
+    let sums = b"allcounts".to_vec();
+    world.ks.hash_set(&sums, b"totalCrawlSize", b"49").unwrap();
+    world.reopen();
+    assert_eq!(figure(&world.check(), "countDrift"), 1);
+    world.repair();
+    // What a concurrent crawl adds to it may be.
+    world.plain_concurrent(b"A", [2], "b.wacz");
+    for _ in 0..2 {
+        assert_eq!(figure(&world.check(), "ok"), 1);
+        world.commit(b"A").unwrap();
+    }
+    world.remove(&[b"A"]).unwrap();
+    assert_eq!(world.number(b"allcounts", b"totalCrawlSize"), 0);
+}
+
+#[test]
+fn a_crawl_that_theirs_canceled_leaves_nothing_in_the_sums() {
+    for by_cancel in [false, true] {
+        for in_both in [false, true] {
+            let mut world = World::new();
+            world.plain_import(b"B", [2], "b.wacz");
+            world.plain_concurrent(b"A", [1, 2], "a.wacz");
+            let all = b"allcrawls".to_vec();
+            if !in_both {
+                world.ks.set_del(&all, b"A").unwrap();
+            }
+            let canceled = b"canceledcrawls".to_vec();
+            world.ks.set_add(&canceled, b"A").unwrap();
+            let sums = b"allcounts".to_vec();
+            world.ks.hash_set(&sums, b"removedCrawls", b"3").unwrap();
+            world
+                .ks
+                .hash_set(&sums, b"removedCrawlSize", b"107")
+                .unwrap();
+            world.reopen();
+            assert_eq!(figure(&world.check(), "ok"), 1);
+            if by_cancel && in_both {
+                let error = world.cancel(b"A").unwrap_err();
+                assert!(matches!(error, Error::Committed(_)));
+                continue;
+            }
+            if by_cancel {
+                world.cancel(b"A").unwrap();
+            } else {
+                world.remove(&[b"A"]).unwrap();
+            }
+            assert_eq!(world.number(b"allcounts", b"totalUrls"), 1);
+            assert_eq!(world.number(b"allcounts", b"totalCrawlSize"), 10);
+            assert_eq!(world.number(b"allcounts", b"removedCrawls"), 2);
+            assert_eq!(world.number(b"allcounts", b"removedCrawlSize"), 7);
+            assert_eq!(world.owner(2), Some(b"B".to_vec()));
+            assert!(!world.ks.keys.contains_key(&canceled));
+            world.assert_ok();
+        }
+    }
+}
+
+#[test]
+fn a_crawl_that_theirs_canceled_is_a_holder_until_it_leaves() {
+    for by_cancel in [false, true] {
+        let mut world = World::new();
+        for crawl in [b"B", b"A"] {
+            world.add(crawl, [1]);
+            world.commit(crawl).unwrap();
+        }
+        world.ks.set_del(&b"allcrawls".to_vec(), b"A").unwrap();
+        let canceled = b"canceledcrawls".to_vec();
+        world.ks.set_add(&canceled, b"A").unwrap();
+        world.reopen();
+        world.assert_ok();
+        if by_cancel {
+            world.cancel(b"A").unwrap();
+        } else {
+            world.remove(&[b"A"]).unwrap();
+        }
+        world.assert_ok();
+        let left = [&b"holders"[..], b"h:A:baseline"].map(|key| world.ks.keys.contains_key(key));
+        assert_eq!(left, [false; 2]);
+    }
+}
+
+#[test]
+fn counts_of_several_canceled_crawls_may_be_in_the_sums_or_not() {
+    let mut world = World::new();
+    world.plain_import(b"C", [3], "c.wacz");
+    world.plain_concurrent(b"A", [1], "a.wacz");
+    for n in 0..2 {
+        let crawl: &[u8] = if n == 0 { b"A" } else { b"B" };
+        world.ks.set_del(&b"allcrawls".to_vec(), crawl).unwrap();
+        world
+            .ks
+            .set_add(&b"canceledcrawls".to_vec(), crawl)
+            .unwrap();
+        if n == 0 {
+            // A purge sums up anew what is committed.
+            world.plain_begin_purge();
+            world.plain_put_back(b"C");
+            world.ks.delete(&b"to-remove-crawls".to_vec()).unwrap();
+            world.reopen();
+            world.repair();
+            world.plain_concurrent(b"B", [2], "b.wacz");
+        }
+    }
+    world.reopen();
+    world.assert_ok();
+    world.remove(&[b"A", b"B"]).unwrap();
+    assert_eq!(world.number(b"allcounts", b"totalUrls"), 1);
+    assert_eq!(world.number(b"allcounts", b"totalCrawlSize"), 10);
+    world.assert_ok();
+}
+
+#[test]
+fn commit_takes_back_a_crawl_that_theirs_canceled() {
+    let mut world = World::new();
+    world.plain_concurrent(b"A", [1, 2], "a.wacz");
+    world.ks.set_del(&b"allcrawls".to_vec(), b"A").unwrap();
+    world.ks.set_add(&b"canceledcrawls".to_vec(), b"A").unwrap();
+    world
+        .ks
+        .hash_set(&b"allcounts".to_vec(), b"removedCrawls", b"1")
+        .unwrap();
+    world.reopen();
+    world.commit(b"A").unwrap();
+    assert_eq!(world.urls(), [2, 2]);
+    assert_eq!(world.number(b"allcounts", b"removedCrawls"), 0);
+    assert_eq!(world.owner(1), Some(b"A".to_vec()));
+    assert_eq!(figure(&world.check(), "ok"), 1);
+}
+
+impl World {
+    /// Revisits of a crawl without an original, as Browsertrix's importer counts them.
+    fn plain_waiting(&mut self, crawl: &[u8], spelling: &str, number: i64, bytes: i64) {
+        for (end, n) in [("c", number), ("s", bytes)] {
+            let name = format!("rev:{spelling}:{end}").into_bytes();
+            self.ks.hash_add(&name, crawl, n).unwrap();
+        }
+        self.plain_count(crawl, b"totalUrls", number, true);
+        self.plain_count(crawl, b"dupeUrls", number, true);
+        let sums = b"allcounts".to_vec();
+        self.ks.hash_set(&sums, b"updateProgress", b"0.5").unwrap();
+        self.reopen();
+    }
+
+    fn saved(&mut self, crawl: &str) -> i64 {
+        let name = format!("h:{crawl}:counts");
+        self.number(name.as_bytes(), b"conservedSize")
+    }
+}
+
+#[test]
+fn revisits_that_waited_are_settled_by_the_commit_of_their_original() {
+    let spelled = |n: usize| String::from_utf8(hash(n)).unwrap();
+    for storage in Storage::ALL {
+        for labelled in [false, true] {
+            let mut world = World::new();
+            let name = |n: usize| {
+                if labelled {
+                    format!("sha256:{}", spelled(n))
+                } else {
+                    spelled(n)
+                }
+            };
+            // In every state that a crawl can be in, and one that is gone.
+            world.plain_import(b"settled", [10], "s.wacz");
+            world.plain_import(b"continued", [11], "c.wacz");
+            let waiting = ["settled", "continued", "open", "halfway", "own", "gone"];
+            for (crawl, number) in waiting.iter().zip(1..) {
+                world.plain_waiting(crawl.as_bytes(), &name(1), number, 100 * number);
+                if matches!(*crawl, "open" | "own") {
+                    // Of crawls that no importer has made known, the sums tell nothing.
+                    for field in [&b"totalUrls"[..], b"dupeUrls"] {
+                        let sums = b"allcounts".to_vec();
+                        world.ks.hash_add(&sums, field, -number).unwrap();
+                    }
+                    let open = b"uncommittedcrawls".to_vec();
+                    world.ks.set_add(&open, crawl.as_bytes()).unwrap();
+                }
+            }
+            world.ks.delete(&b"h:gone:counts".to_vec()).unwrap();
+            // One of more bytes than its original, and one of a hash that nobody brings.
+            world.plain_waiting(b"settled", &name(2), 1, 5000);
+            world.plain_waiting(b"settled", &name(3), 1, 5);
+            world.reopen();
+            world.add(b"continued", [12]);
+            world.add(b"own", [1, 2]);
+            if storage == Storage::Packed {
+                world.run(super::pack::move_to(storage)).unwrap();
+            }
+            world.commit(b"own").unwrap();
+            for (crawl, number) in waiting[..5].iter().zip(1..) {
+                assert_eq!(world.saved(crawl), number * 900, "{crawl}");
+            }
+            assert!(!world.ks.keys.contains_key(&b"h:gone:counts"[..]));
+            let sum = |world: &mut World| world.number(b"allcounts", b"conservedSize");
+            assert_eq!(sum(&mut world), 900 * (1 + 2 + 4 + 5));
+            let left: Vec<_> = world
+                .ks
+                .keys
+                .keys()
+                .filter(|k| k.starts_with(b"rev:"))
+                .collect();
+            assert_eq!(left.len(), 2, "{left:?}");
+            world.commit(b"continued").unwrap();
+            assert_eq!(sum(&mut world), 900 * (1 + 2 + 4 + 5));
+            world.commit(b"own").unwrap();
+            assert_eq!(sum(&mut world), 900 * (1 + 2 + 4 + 5));
+            world.commit(b"open").unwrap();
+            assert_eq!(sum(&mut world), 900 * (1 + 2 + 3 + 4 + 5));
+        }
+    }
+}
+
+#[test]
+fn revisits_that_waited_are_settled_once_when_the_commit_is_cut_short() {
+    for steps in 1..10 {
+        let mut world = World::new();
+        world.plain_import(b"A", [10], "a.wacz");
+        for n in 0..6 {
+            let spelling = String::from_utf8(hash(n)).unwrap();
+            world.plain_waiting(b"A", &spelling, 1, 100);
+        }
+        world.add(b"B", 0..6);
+        let mut job = commit(b"B");
+        for _ in 0..steps {
+            let step = job.step(&mut world.index, &mut world.ks, &mut || false);
+            if !matches!(step, Ok(Step::More)) {
+                break;
+            }
+        }
+        drop(job);
+        world.reopen();
+        world.commit(b"B").unwrap();
+        assert_eq!(world.saved("A"), 6 * 900, "{steps}");
+        world.assert_ok();
+    }
+}
+
+#[test]
+fn revisits_wait_for_commits_of_any_size() {
+    // Few records have each looked for; of many, the names of the keys tell first whether any revisit waits.
+    for records in [1, 15, 16, 400] {
+        for waits in [false, true] {
+            let mut world = World::new();
+            world.plain_import(b"A", [1000], "a.wacz");
+            if waits {
+                let spelling = String::from_utf8(hash(0)).unwrap();
+                world.plain_waiting(b"A", &spelling, 2, 100);
+            }
+            world.add(b"B", 0..records);
+            world.commit(b"B").unwrap();
+            let saved = if waits { 1900 } else { 0 };
+            assert_eq!(world.saved("A"), saved, "{records}");
+            world.assert_ok();
+        }
+    }
+}
+
+#[test]
+fn keys_of_an_import_of_theirs_are_left_alone() {
+    let mut world = World::new();
+    world.add(b"A", [1]);
+    world.commit(b"A").unwrap();
+    let spelling = String::from_utf8(hash(7)).unwrap();
+    world.plain_waiting(b"A", &spelling, 1, 100);
+    world
+        .ks
+        .set_add(&b"noremove:1764349282000".to_vec(), b"A")
+        .unwrap();
+    world.reopen();
+    let theirs = |world: &World| {
+        let keys = world.ks.keys.iter();
+        let theirs = keys.filter(|(k, _)| k.starts_with(b"rev:") || k.starts_with(b"noremove"));
+        theirs
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect::<Vec<_>>()
+    };
+    let before = theirs(&world);
+    assert_eq!(before.len(), 3);
+    world.assert_ok();
+    world.remove(&[b"A"]).unwrap();
+    world.assert_ok();
+    assert_eq!(theirs(&world), before);
 }
 
 fn figure(findings: &[(String, i64)], name: &str) -> i64 {

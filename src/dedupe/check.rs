@@ -60,6 +60,8 @@ struct Check {
     /// What crawls that another program canceled may add to them.
     canceled: BTreeMap<Vec<u8>, i64>,
     sums_unknown: bool,
+    /// How many bytes the sum of sizes may lack of crawls that plain clients committed.
+    uncertain_size: i64,
     /// Crawls with keys that nobody can restore, and in no set.
     unlisted: BTreeSet<Vec<u8>>,
     findings: Findings,
@@ -71,6 +73,7 @@ impl Check {
             sums: BTreeMap::new(),
             canceled: BTreeMap::new(),
             sums_unknown: false,
+            uncertain_size: 0,
             unlisted: BTreeSet::new(),
             findings: Findings {
                 repair,
@@ -284,6 +287,9 @@ impl Check {
         for (name, n) in committed {
             *self.sums.entry(name).or_default() += n;
         }
+        // Counts that cannot be read were found above.
+        let uncertain = index.uncertain_size(ks, crawl).unwrap_or(0);
+        self.uncertain_size = self.uncertain_size.saturating_add(uncertain);
         let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
         for i in 0..ks.list_len(&waczs)? {
             let closed = ks
@@ -379,13 +385,20 @@ impl Check {
             let is = ks
                 .hash_get(&index.names().allcounts, name)?
                 .map_or(Some(0), |value| parse_signed(value.as_ref()));
-            let canceled = self.canceled.get(name).copied().unwrap_or(0);
-            if is != Some(sum) && is != Some(sum.saturating_add(canceled)) {
-                self.findings.count_drift += 1;
-                if self.findings.repair {
-                    counts::set(ks, &index.names().allcounts, name, sum)?;
-                    self.findings.repaired += 1;
-                }
+            // Of each canceled crawl the counts may be in the sums or not.
+            let canceled = self.canceled.get(name).copied().unwrap_or(0).max(0);
+            let uncertain = match &name[..] {
+                counts::TOTAL_CRAWL_SIZE => self.uncertain_size,
+                _ => 0,
+            };
+            let allowed = sum.saturating_sub(uncertain)..=sum.saturating_add(canceled);
+            let is_drift = is.is_none_or(|n| !allowed.contains(&n));
+            self.findings.count_drift += u64::from(is_drift);
+            // Sizes that are missing are added.
+            let is_less = is.is_some_and(|n| n < sum) && canceled == 0;
+            if self.findings.repair && (is_drift || is_less) {
+                counts::set(ks, &index.names().allcounts, name, sum)?;
+                self.findings.repaired += 1;
             }
         }
         Ok(())

@@ -20,6 +20,7 @@ use super::record::Record;
 use super::store::Store;
 use super::undo::file_before;
 use super::wacz::WaczEntry;
+use super::waiting::may_have_waiting;
 
 /// Maximum number of records that are copied before they go out of the plain hash: each of the two kinds of change is
 /// replicated at once.
@@ -41,6 +42,7 @@ pub fn commit<K: Store>(crawl: &[u8]) -> Job<K> {
             state: CommitState::default(),
             continued: false,
             looked_at: 0,
+            may_wait: false,
         };
         commit.run(&lent).await
     })
@@ -53,6 +55,8 @@ struct Commit<'a> {
     continued: bool,
     /// How many hashes were met, up to [`LOOKED_AT`].
     looked_at: usize,
+    /// Whether revisits may wait for an original of this crawl.
+    may_wait: bool,
 }
 
 impl Commit<'_> {
@@ -74,18 +78,14 @@ impl Commit<'_> {
             } else if lent.with(|index, ks| self.begin(index, ks))? {
                 break;
             } else {
+                // Plain clients may have committed it, who leave `src:d` as it is.
+                let files = self.announce_files(lent).await?;
+                lent.with(|index, ks| index.settle_files(ks, self.crawl, files))?;
                 return Ok(Reply::counts(&[0, 0]));
             }
         }
         self.merge(lent).await?;
-        let [waczs, baseline] = [CrawlKey::Waczs, CrawlKey::Baseline]
-            .map(|key| lent.with(|index, ks| index.crawl_key(ks, self.crawl, key)));
-        let committed = lent.with(|_, ks| counts::read(ks, &baseline, b"wacz"))?;
-        let mut at = 0;
-        while lent.with(|index, ks| announce_file(index, ks, [&waczs, &baseline], committed, at))? {
-            at += 1;
-            lent.pause().await;
-        }
+        self.announce_files(lent).await?;
         if !lent.with(|index, ks| self.finish(index, ks))? {
             self.sweep(lent).await?;
         }
@@ -121,6 +121,14 @@ impl Commit<'_> {
             Some(CrawlState::Uncommitted) => index.was_set_aside(ks, crawl)?,
             Some(_) => false,
         };
+        if index.standing(ks, crawl)? == Some(CrawlState::Canceled) {
+            // Its crawler counted it in `allcounts` as it wrote. Its hashes may have gone since, with those who owned them.
+            index.ensure_base(ks, crawl)?;
+            let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
+            ks.hash_set(&baseline, b"hashes", b"0")?;
+            index.set_committed(ks, crawl, true)?;
+            index.take_back(ks, crawl)?;
+        }
         if is_out && !index.is_committing(ks, crawl)? {
             index.put_back(ks, crawl)?;
         }
@@ -284,6 +292,19 @@ impl Commit<'_> {
         })
     }
 
+    /// Lists the names of the crawl's finished WACZ files in `src:d`, and returns the number of its files.
+    async fn announce_files<K: Store>(&self, lent: &Lent<K>) -> Result<u64> {
+        let [waczs, baseline] = [CrawlKey::Waczs, CrawlKey::Baseline]
+            .map(|key| lent.with(|index, ks| index.crawl_key(ks, self.crawl, key)));
+        let committed = lent.with(|_, ks| counts::read(ks, &baseline, b"wacz"))?;
+        let mut at = 0;
+        while lent.with(|index, ks| announce_file(index, ks, [&waczs, &baseline], committed, at))? {
+            at += 1;
+            lent.pause().await;
+        }
+        Ok(at)
+    }
+
     /// Puts the crawl's hashes into the merged index.
     async fn merge<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let crawl = self.crawl;
@@ -300,6 +321,7 @@ impl Commit<'_> {
             }
             Ok::<_, Error>(records)
         })?;
+        self.may_wait = may_have_waiting(lent, all).await?;
         let mut fields = self.fields(lent);
         lent.slices(|index, ks, time| {
             let done = self.merge_slice(index, ks, time, &mut fields)?;
@@ -360,6 +382,9 @@ impl Commit<'_> {
         let usual = is_record && !continued && skipped.is_none();
         if usual && index.only_written(field) && index.merge_new(ks, crawl, (field, value))? {
             self.state.new += 1;
+            if self.may_wait {
+                index.settle_waiting(ks, crawl, &Digest::of_field(field))?;
+            }
             return Ok(());
         }
         let digest = Digest::of_field(field);
@@ -367,6 +392,9 @@ impl Commit<'_> {
             && ks.hash_has(skipped, digest.canonical())?
         {
             return Ok(());
+        }
+        if self.may_wait && is_record {
+            index.settle_waiting(ks, crawl, &digest)?;
         }
         let packs = index.storage() == Storage::Packed;
         if packs && continued {
@@ -396,11 +424,15 @@ impl Commit<'_> {
         let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
         let merging = index.crawl_key(ks, crawl, CrawlKey::Merging);
         let before = counts::all(ks, &baseline, b"baseline.")?;
+        // Plain clients count a crawl that they committed, or commit meanwhile, in `allcounts` themselves.
+        let is_counted = index.state(ks, crawl)? == Some(CrawlState::Committed);
         let mut sums = Vec::new();
         for (name, n) in counts::all(ks, &baseline, b"merging.")? {
             let was = before.iter().find(|(b, _)| *b == name).map_or(0, |b| b.1);
             let more = n.saturating_sub(was);
-            if more != 0 {
+            if is_counted {
+                index.note_uncertain(ks, crawl, &name, more)?;
+            } else if more != 0 {
                 // All are read before one is written: a plain client may have spoiled one by now.
                 let sum = counts::read(ks, &index.names().allcounts, &name)?;
                 sums.push((name, sum.saturating_add(more)));
@@ -409,7 +441,7 @@ impl Commit<'_> {
         for (name, sum) in sums {
             counts::set(ks, &index.names().allcounts, &name, sum)?;
         }
-        let more_came = index.changed_since_commit_began(ks, crawl)?;
+        let more_came = !is_counted && index.changed_since_commit_began(ks, crawl)?;
         ks.delete(&merging)?;
         let number = self.state.number;
         index.settle_baseline(ks, crawl, number)?;

@@ -26,6 +26,9 @@ const FIRST_SECOND: i64 = -2_208_988_800;
 /// Maximum number of digits of a fraction: what [`DATE_BYTES`] leave.
 const FRACTION_DIGITS: usize = 12;
 
+/// A millisecond, as a fraction of a second.
+const MILLISECOND: u64 = 1_000_000_000;
+
 /// Whether a date has one of the forms that crawlers write: 14 digits, 17 digits, or ISO 8601
 /// such as `2026-03-19T10:20:15Z` with optional fraction.
 pub fn is_date(date: &[u8]) -> bool {
@@ -92,6 +95,17 @@ impl Moment {
 }
 
 impl Moment {
+    /// Returns the last moment that a date may mean, in milliseconds: the end of its second for a date without fraction.
+    pub fn latest(date: &[u8]) -> Option<Moment> {
+        let mut moment = Moment::of(date)?;
+        if Parts::of(date)?.fraction.is_empty() {
+            moment.fraction = u64::MAX;
+        } else {
+            moment.fraction -= moment.fraction % MILLISECOND;
+        }
+        Some(moment)
+    }
+
     /// The minute that it is in, counted from 1 in the first of 1900.
     pub fn minute(self) -> i64 {
         (self.seconds - FIRST_SECOND).div_euclid(60) + 1

@@ -12,8 +12,7 @@ use super::error::Result;
 use super::gather::Gather;
 use super::index::Index;
 use super::keys::CrawlKey;
-use super::profile::Profile;
-use super::record::{Record, Room};
+use super::record::{Capture, Record, Room};
 use super::store::Store;
 
 /// Which of a crawl's records stays where there are several of a hash.
@@ -58,9 +57,27 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
     ) -> Result<bool> {
         let stored = Record::parse(stored);
         let profile = index.profile();
-        let same = stored.is_some_and(|stored| stored.is_same(record, profile));
-        let marked = !same && self.is_marked(index, ks, crawl, &mark(digest, record, profile))?;
-        let counts = !same && !marked;
+        let (mut room, mut room_of_stored) = (Room::default(), Room::default());
+        let capture = record.capture(profile, &mut room);
+        let displaced = stored.map(|stored| stored.capture(profile, &mut room_of_stored));
+        let is_stored = displaced == Some(capture);
+        let marked = !is_stored && self.is_marked(index, ks, crawl, &mark(digest, &capture))?;
+        let is_known = is_stored || marked;
+        let of_second = displaced.filter(|stored| stored.is_in_second_of(&capture));
+        let whole = Capture {
+            millis: b"",
+            ..capture
+        };
+        let has_whole = of_second.is_some_and(|stored| stored.millis.is_empty())
+            || self.is_marked(index, ks, crawl, &mark(digest, &whole))?;
+        let has_precise = of_second.is_some_and(|stored| !stored.millis.is_empty())
+            || self.is_marked(index, ks, crawl, &precise(digest, &capture))?;
+        // A date without milliseconds and the first one with them in the same second are one capture.
+        let is_retry = match capture.millis {
+            [] => has_precise,
+            _ => has_whole && !has_precise,
+        };
+        let counts = !is_known && !is_retry;
         let earlier = stored.is_none_or(|stored| record.cmp_age(&stored).is_lt());
         if earlier && !self.is_taken(index, ks, crawl, digest)? {
             index.start(ks, crawl)?;
@@ -73,15 +90,32 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
                 .set(ks, spelling, &record.to_value())?;
             index.note_url(ks, crawl, digest, record)?;
             if marked {
-                self.marks.insert(mark(digest, record, profile), false);
+                self.marks.insert(mark(digest, &capture), false);
             }
-            if let Some(displaced) = stored.filter(|_| !same) {
-                self.marks.insert(mark(digest, &displaced, profile), true);
+            match displaced {
+                // One of the same capture, and less precise, tells nothing more.
+                Some(displaced) if displaced.millis.is_empty() && displaced.is_same(&capture) => {}
+                Some(displaced) if !is_stored => self.mark(digest, &displaced),
+                _ => {}
             }
-        } else if counts {
-            self.marks.insert(mark(digest, record, profile), true);
+        } else if counts || !is_known && !capture.millis.is_empty() {
+            // A retry changes nothing of a crawl that is not gone on with.
+            if counts || index.is_uncommitted(ks, crawl)? {
+                self.mark(digest, &capture);
+            }
+        }
+        if !capture.millis.is_empty() && has_whole && of_second.is_none() {
+            self.marks.insert(mark(digest, &whole), false);
         }
         Ok(counts)
+    }
+
+    /// Marks a capture whose record is not the stored one.
+    fn mark(&mut self, digest: &Digest, capture: &Capture<'_>) {
+        self.marks.insert(mark(digest, capture), true);
+        if !capture.millis.is_empty() {
+            self.marks.insert(precise(digest, capture), true);
+        }
     }
 
     fn is_marked<K: Store<Name = N>>(
@@ -133,11 +167,21 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
     }
 }
 
-fn mark(digest: &Digest, record: &Record<'_>, profile: Profile) -> Mark {
-    let mut room = Room::default();
-    let (date, url) = record.capture(profile, &mut room);
-    let capture = [digest.canonical(), date, url].join(&b' ');
-    xxh3_128(&capture).to_be_bytes()
+/// Returns the mark of a capture.
+fn mark(digest: &Digest, capture: &Capture<'_>) -> Mark {
+    let date = [capture.second, capture.millis].concat();
+    fingerprint(digest, &date, capture.url)
+}
+
+/// Returns the mark of seconds with a marked capture whose date has milliseconds.
+fn precise(digest: &Digest, capture: &Capture<'_>) -> Mark {
+    let second = [capture.second, b"."].concat();
+    fingerprint(digest, &second, capture.url)
+}
+
+fn fingerprint(digest: &Digest, date: &[u8], url: &[u8]) -> Mark {
+    let text = [digest.canonical(), date, url].join(&b' ');
+    xxh3_128(&text).to_be_bytes()
 }
 
 #[cfg(test)]
@@ -152,6 +196,7 @@ mod tests {
 
     use super::super::add::{Adding, Response};
     use super::super::commit::commit;
+    use super::super::profile::Profile;
     use super::super::removal::cancel;
     use super::super::sequence::Sequence;
     use super::super::tests::run;
@@ -161,8 +206,8 @@ mod tests {
     const EARLY: &[u8] = b"20260319102014";
     const LATE: &[u8] = b"20260319102015";
 
-    /// Moments in other forms than digits, two of them the same.
-    const DATES: [&[u8]; 7] = [
+    /// Moments in other forms than digits, two of them the same; two of a second, beside the second itself.
+    const DATES: [&[u8]; 8] = [
         EARLY,
         LATE,
         b"20260319102014999",
@@ -170,6 +215,7 @@ mod tests {
         b"2026-03-19T12:20:14.9995+02:00",
         b"20260319102016",
         b"20260319102015000",
+        b"20260319102014500",
     ];
 
     type Capture = (usize, usize, usize, u64, u64);
@@ -324,6 +370,8 @@ mod tests {
                 world.add(&before, Adding::default());
                 if !before.is_empty() {
                     world.commit();
+                    // A retry alone leaves no mark before the crawl goes on.
+                    world.add(&[(9, 0, 0, 0, 1)], Adding::default());
                 }
                 let new = order.run(&mut world);
                 (world, new)
@@ -354,6 +402,62 @@ mod tests {
             assert_eq!(world.earliest(capture), 0);
             assert_eq!(world.stored(0), stored, "{capture:?}");
             assert_eq!(world.urls(), urls, "{capture:?}");
+        }
+    }
+
+    #[test]
+    fn a_capture_counts_once_with_and_without_milliseconds() {
+        let (second, precise, other) = (0, 2, 7);
+        let orders = [
+            [second, precise, other],
+            [second, other, precise],
+            [precise, second, other],
+            [precise, other, second],
+        ];
+        for order in orders {
+            // Another record may be the stored one, and others may come after a commit.
+            for (url, commits) in [(0, false), (0, true), (1, false)] {
+                let mut world = World::new();
+                if url == 1 {
+                    world.earliest((0, second, 0, 0, 1));
+                }
+                for (n, date) in order.into_iter().enumerate() {
+                    world.earliest((0, date, url, 0, 1));
+                    if commits && n == 0 {
+                        world.commit();
+                        world.earliest((9, 0, 0, 0, 1));
+                    }
+                    let urls = world.urls();
+                    world.earliest((0, date, url, 3, 9));
+                    assert_eq!(world.urls(), urls, "{order:?}: a retry");
+                }
+                let others = url as i64 + i64::from(commits);
+                assert_eq!(world.urls() - others, 2, "{order:?} {url} {commits}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_retry_in_a_coarser_date_changes_no_key() {
+        for how in [false, true] {
+            let mut world = World::new();
+            let how = Adding {
+                earliest: how,
+                ..Adding::default()
+            };
+            world.add(&[(0, 2, 0, 0, 1), (1, 0, 0, 0, 1)], how);
+            for commits in [false, true] {
+                if commits {
+                    world.commit();
+                }
+                let before = world.keys();
+                world.add(&[(0, 0, 0, 3, 7), (0, 4, 0, 3, 7)], how);
+                // The crawl has the second alone.
+                if commits {
+                    world.add(&[(1, 2, 0, 3, 7)], how);
+                }
+                assert_eq!(world.keys(), before, "{how:?} {commits}");
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use crawlspace_host::text::parse_signed;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
-use super::index::holders::{Numbers, parse_numbers};
+use super::index::holders::{FOUND, Numbers, parse_numbers};
 use super::index::{CrawlState, Index};
 use super::keys::CrawlKey;
 use super::record::Record;
@@ -110,10 +110,9 @@ impl Findings {
         if may_be_listed && index.is_listed(ks, crawl, &digest)? {
             return Ok(()); // not committed yet
         }
-        // What a plain client added to a continued crawl is not listed anywhere before its commit.
-        let unlisted = index.is_uncommitted(ks, crawl)? && index.has_unseen_fields(ks, crawl)?;
         match index.get_owner(ks, &digest)? {
-            None if unlisted => {}
+            // What a plain client added to a continued crawl is not listed anywhere before its commit.
+            None if index.is_uncommitted(ks, crawl)? && index.has_unseen_fields(ks, crawl)? => {}
             None => {
                 self.missing_hashes += 1;
                 if self.repair {
@@ -130,8 +129,12 @@ impl Findings {
                 };
                 let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
                 let mut holders = index.holders(ks, &digest)?;
-                let recorded = holders.iter().any(|n| numbers.contains(n));
-                if !recorded && !unlisted && !ks.hash_has(&baseline, b"found")? {
+                let is_recorded = holders.iter().any(|n| numbers.contains(n));
+                // Nor is what it added to a committed one, in which holders are looked for.
+                if !is_recorded
+                    && !ks.hash_has(&baseline, FOUND)?
+                    && !may_have_more(index, ks, crawl)?
+                {
                     self.stale_holders += 1;
                     if self.repair {
                         holders.push(last);
@@ -199,7 +202,9 @@ impl Findings {
         for &number in &numbers {
             match index.crawl_of(ks, number)? {
                 Some(crawl)
-                    if index.is_removing(ks, &crawl)? || index.is_outgoing(ks, &crawl)? =>
+                    if index.is_removing(ks, &crawl)?
+                        || index.is_outgoing(ks, &crawl)?
+                        || index.is_canceled(ks, &crawl)? =>
                 {
                     kept.push(number); // whoever works on it takes it out
                 }
@@ -271,6 +276,15 @@ impl Findings {
             entries.push(("repaired", f.repaired));
         }
         Reply::named(entries.into_iter().map(|(name, n)| (name, Reply::count(n))))
+    }
+}
+
+/// Returns whether a committed crawl may have hashes that no list tells of.
+fn may_have_more<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    if index.is_uncommitted(ks, crawl)? {
+        index.has_unseen_fields(ks, crawl)
+    } else {
+        index.has_more_fields(ks, crawl)
     }
 }
 

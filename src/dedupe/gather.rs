@@ -4,7 +4,7 @@ use super::counts;
 use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
-use super::index::holders::Numbers;
+use super::index::holders::{FOUND, Numbers};
 use super::index::storage::Of;
 use super::job::{Lent, Walk};
 use super::keys::CrawlKey;
@@ -47,7 +47,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
     ) -> Result<Gather<N>> {
         let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
         let mut numbers = index.numbers_of(ks, crawl)?;
-        let is_unrecorded = numbers.is_empty() || ks.hash_has(&baseline, b"found")?;
+        let is_unrecorded = numbers.is_empty() || ks.hash_has(&baseline, FOUND)?;
         if let Some(state) = index.commit_state(ks, crawl)? {
             numbers.push(state.number);
         }
@@ -98,22 +98,56 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
     }
 }
 
+/// The field of `h:<crawl>:baseline` with the number of fields that plain clients had added when our command went on with
+/// the crawl.
+pub(super) const MORE: &[u8] = b"more";
+
 impl<K: Store> Index<K> {
     /// Whether a continued crawl has fields that none of our commands listed as added.
     pub(super) fn has_unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        Ok(self.unseen_fields(ks, crawl)? != Some(0))
+    }
+
+    /// Returns whether plain clients added fields to a committed crawl since its last commit.
+    pub(super) fn has_more_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        Ok(self.unseen_fields(ks, crawl)? > Some(0))
+    }
+
+    /// Returns whether a continued crawl may have fields that a plain client added after our command went on with it. Those
+    /// that it added before are committed.
+    pub(super) fn has_unclear_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let committed = counts::read(ks, &baseline, MORE).unwrap_or(0);
+        Ok(self.unseen_fields(ks, crawl)? != Some(committed))
+    }
+
+    /// Notes how many fields a committed crawl has that plain clients added since its last commit.
+    pub(super) fn note_more_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        let more = self.unseen_fields(ks, crawl)?.unwrap_or(0).max(0);
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        if more > 0 {
+            self.mark_unrecorded(ks, crawl)?;
+        }
+        counts::set(ks, &baseline, MORE, more)
+    }
+
+    /// Returns how many fields of a crawl none of our commands listed: below 0 when plain clients deleted some, nothing
+    /// when no commit of ours counted them.
+    fn unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<i64>> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let Some(seen) = ks
             .hash_get(&baseline, b"hashes")?
             .and_then(|n| crawlspace_host::text::parse_unsigned(n.as_ref()))
         else {
-            return Ok(true);
+            return Ok(None);
         };
         let mut listed = 0;
         for &key in CrawlKey::UNCOMMITTED {
             let key = self.crawl_key(ks, crawl, key);
             listed += ks.hash_len(&key)?;
         }
-        Ok(self.records_len(ks, crawl)? != seen + listed)
+        let records = self.records_len(ks, crawl)?;
+        Ok(Some(records as i64 - (seen + listed) as i64))
     }
 
     /// Whether a list says that no ended commit has the crawl's hash.

@@ -234,7 +234,7 @@ pub(super) async fn adopt<K: Store>(lent: &Lent<K>) -> Result<()> {
     let crawls = lent.with(|index, ks| Walk::set(ks, index.names().allcrawls.clone()));
     let note = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
         most_seen = index.seen_by_commit(ks, crawl)?.max(most_seen);
-        match index.unrecorded_number(ks, crawl)? {
+        match index.looked_for(ks, crawl)? {
             Some(u64::MAX) => found.push(crawl.to_vec()),
             Some(number) => unrecorded.push((number, crawl.to_vec())),
             None => {}

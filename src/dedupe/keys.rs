@@ -173,6 +173,8 @@ once_keys! { Once:
     moving = Once::of("moving", &[Moved, Measured]).cached();
     /// `to-remove-crawls`: what a purge by Browsertrix has not put back or deleted yet.
     outgoing = Once::set("to-remove-crawls", &[State]).cached().shared(Shared::Outgoing);
+    /// `last_update_ts`: when an import ended last.
+    last_update = Once::of("last_update_ts", &[]);
     /// `canceledcrawls`: crawls that Browsertrix canceled after it had merged hashes of them.
     canceled = Once::set("canceledcrawls", &[State]);
 }

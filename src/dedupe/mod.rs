@@ -37,6 +37,7 @@ pub mod stray;
 pub mod undo;
 pub mod urls;
 pub mod wacz;
+mod waiting;
 
 #[cfg(test)]
 mod beside_tests;

@@ -93,10 +93,7 @@ impl<'a> Record<'a> {
                 date = &room.date;
             }
             if memchr::memchr(b' ', url).is_some() {
-                room.url = url
-                    .split(|&b| b == b' ')
-                    .collect::<Vec<_>>()
-                    .join(&b"%20"[..]);
+                room.url = without_spaces(url);
                 url = &room.url;
             }
         }
@@ -123,6 +120,12 @@ impl<'a> Record<'a> {
     }
 }
 
+/// Returns a URL with `%20` instead of spaces.
+fn without_spaces(url: &[u8]) -> Vec<u8> {
+    let parts: Vec<&[u8]> = url.split(|&b| b == b' ').collect();
+    parts.join(&b"%20"[..])
+}
+
 /// Room for a record that is written in another way than it was given.
 #[derive(Default)]
 pub struct Room {
@@ -130,31 +133,77 @@ pub struct Room {
     url: Vec<u8>,
 }
 
+/// Number of digits of a date without a fraction of a second.
+const SECOND_DIGITS: usize = 14;
+
+/// The capture that a record tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capture<'a> {
+    /// The second of its date, in 14 digits. A date in no known form is a second of its own.
+    pub second: &'a [u8],
+    /// The milliseconds of its date, in three digits; empty when the date has no fraction.
+    pub millis: &'a [u8],
+    /// Its URL, in the spelling that the profile stores.
+    pub url: &'a [u8],
+}
+
+impl Capture<'_> {
+    /// Returns whether both have the same URL and second.
+    pub fn is_in_second_of(&self, other: &Capture<'_>) -> bool {
+        (self.second, self.url) == (other.second, other.url)
+    }
+
+    /// Returns whether both are the same, at the precision of the coarser date.
+    pub fn is_same(&self, other: &Capture<'_>) -> bool {
+        let is_coarse = self.millis.is_empty() || other.millis.is_empty();
+        self.is_in_second_of(other) && (is_coarse || self.millis == other.millis)
+    }
+}
+
 impl<'a> Record<'a> {
-    /// Date and URL of the capture that the record tells of: equal for all spellings of them that the
-    /// profile stores as one.
-    pub fn capture<'s>(&self, profile: Profile, room: &'s mut Room) -> (&'s [u8], &'s [u8])
+    /// Returns the capture that the record tells of: equal for all spellings of its date, and for those of its URL that
+    /// the profile stores as one.
+    pub fn capture<'s>(&self, profile: Profile, room: &'s mut Room) -> Capture<'s>
     where
         'a: 's,
     {
-        let Record { date, url, .. } = self.as_stored(profile, room);
-        match (profile, date.strip_suffix(b"000")) {
-            (Profile::Browsertrix, Some(seconds)) if seconds.len() == 14 => (seconds, url),
-            _ => (date, url),
+        if let Some(digits) = to_digits(self.date) {
+            room.date = digits;
+        } else {
+            room.date.clear();
+        }
+        let Record { url, .. } = *self;
+        let url = match profile {
+            Profile::Browsertrix if memchr::memchr(b' ', url).is_some() => {
+                room.url = without_spaces(url);
+                &room.url
+            }
+            _ => url,
+        };
+        let (second, millis) = match room.date.split_at_checked(SECOND_DIGITS) {
+            Some(parts) => parts,
+            None => (self.date, &b""[..]),
+        };
+        Capture {
+            second,
+            millis,
+            url,
         }
     }
 
-    /// Whether both tell of the same capture: then the second one is taken for a retry.
+    /// Returns whether both tell of the same capture: then the second one is taken for a retry. Of two dates the coarser
+    /// one decides, since indexes of packages have 14 digits of dates of which crawlers store 17.
     pub fn is_same(&self, other: &Record<'_>, profile: Profile) -> bool {
         let (mut mine, mut theirs) = (Room::default(), Room::default());
-        self.capture(profile, &mut mine) == other.capture(profile, &mut theirs)
+        let mine = self.capture(profile, &mut mine);
+        mine.is_same(&other.capture(profile, &mut theirs))
     }
 
-    /// Which of two records of one hash is the original: the earlier one. The rest of what they
-    /// say decides between captures of one moment, so that only equal records are `Equal`. A date
-    /// that nobody can read comes last.
+    /// Compares two records of one hash, to the millisecond: the original is the earlier one. A date without fraction
+    /// counts as the end of its second, so that the more precise of two dates of a capture stays. The rest of what they say decides between
+    /// captures of one moment, so that only equal records are `Equal`. A date that nobody can read comes last.
     pub fn cmp_age(&self, other: &Record<'_>) -> Ordering {
-        let (mine, theirs) = (Moment::of(self.date), Moment::of(other.date));
+        let (mine, theirs) = (Moment::latest(self.date), Moment::latest(other.date));
         let moments = mine
             .is_none()
             .cmp(&theirs.is_none())
@@ -218,18 +267,65 @@ mod tests {
             size: 1,
         };
         let first = record("20260319102015", "http://x/a%20b");
-        for same in [
-            record("20260319102015000", "http://x/a b"),
-            record("2026-03-19T10:20:15.000Z", "http://x/a%20b"),
-        ] {
-            assert!(first.is_same(&same, Profile::Browsertrix));
-            assert!(!first.is_same(&same, Profile::Document));
+        let spaced = record("20260319102015000", "http://x/a b");
+        assert!(first.is_same(&spaced, Profile::Browsertrix));
+        assert!(!first.is_same(&spaced, Profile::Document));
+        for profile in Profile::ALL {
+            for other in [
+                record("20260319102016", "http://x/a%20b"),
+                record("20260319102015", "http://x/a+b"),
+                record("at noon", "http://x/a%20b"),
+            ] {
+                assert!(!first.is_same(&other, profile));
+            }
         }
-        for other in [
-            record("20260319102015001", "http://x/a%20b"),
-            record("20260319102015", "http://x/a+b"),
+    }
+
+    #[test]
+    fn the_coarser_of_two_dates_decides_whether_a_capture_is_the_same() {
+        let record = |date: &'static str| Record {
+            wacz_index: 0,
+            date: date.as_bytes(),
+            url: b"http://x/",
+            size: 1,
+        };
+        for (one, other, is_same) in [
+            ("20260319102015", "20260319102015123", true),
+            ("2026-03-19T11:20:15+01:00", "20260319102015999", true),
+            ("2026-03-19T10:20:15.123456Z", "20260319102015123", true),
+            ("20260319102015123", "20260319102015124", false),
+            ("2026-03-19T10:20:15.5Z", "20260319102015501", false),
+            ("20260319102015", "20260319102014999", false),
+            ("in March", "in March", true),
         ] {
-            assert!(!first.is_same(&other, Profile::Browsertrix));
+            for profile in Profile::ALL {
+                let (one, other) = (record(one), record(other));
+                assert_eq!(one.is_same(&other, profile), is_same, "{one:?} {other:?}");
+                assert_eq!(other.is_same(&one, profile), is_same, "{one:?} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_more_precise_date_of_a_second_is_the_earlier_one() {
+        let record = |date: &'static str| Record {
+            wacz_index: 0,
+            date: date.as_bytes(),
+            url: b"http://x/",
+            size: 1,
+        };
+        let dates = [
+            "20260319102014",
+            "20260319102015000",
+            "2026-03-19T10:20:15.5Z",
+            "20260319102015999",
+            "20260319102015",
+            "20260319102016000",
+            "unknown",
+        ];
+        for pair in dates.windows(2) {
+            let (one, other) = (record(pair[0]), record(pair[1]));
+            assert_eq!(one.cmp_age(&other), Ordering::Less, "{pair:?}");
         }
     }
 

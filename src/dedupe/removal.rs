@@ -11,11 +11,12 @@ use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::gather::gather;
+use super::index::beside::Lacks;
 use super::index::holders::{Numbers, parse_numbers, write_numbers};
 use super::index::progress::{CANCEL, GONE, REMOVE};
 use super::index::storage::Of;
 use super::index::{CrawlState, Index};
-use super::job::{Job, Lent, Walk, adopt, crawls_in};
+use super::job::{Job, Lent, Walk, adopt, crawls_in, each_crawl};
 use super::keys::{CrawlKey, Pick};
 use super::merge::Withdrawn;
 use super::store::Store;
@@ -59,6 +60,8 @@ struct Removal {
     /// How many records were gone through, of how many.
     done: u64,
     all: u64,
+    /// What the sums lack of those of the committed crawls.
+    lacks: Lacks,
 }
 
 impl Removal {
@@ -77,6 +80,7 @@ impl Removal {
             })?;
             lent.pause().await;
         }
+        self.lacks = lacks(lent, &crawls).await?;
         for crawl in &crawls {
             self.withdraw(lent, crawl, &crawls).await?;
             leave(lent, crawl, true).await?;
@@ -163,10 +167,7 @@ impl Removal {
 
     /// Takes out what is left of a crawl: its keys, its counts, its marks.
     fn take_out<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        for (name, _) in counts::all(ks, &index.names().allcounts, b"")? {
-            let share = index.removed_count(ks, crawl, &name)?;
-            counts::add(ks, &index.names().allcounts, &name, share.saturating_neg())?;
-        }
+        index.uncount(ks, crawl, &mut self.lacks)?;
         for n in index.numbers_of(ks, crawl)? {
             ks.hash_del(&index.names().commits, n.to_string().as_bytes())?;
         }
@@ -181,6 +182,49 @@ impl Removal {
         let figures = write_numbers(&[self.removed, self.dropped, self.reowned]);
         index.set_removing(ks, FIGURES, Some(&figures))
     }
+}
+
+/// Returns what the sums lack of those of the committed crawls, if `crawls` may be the reason.
+async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
+    let mut may_lack = false;
+    for crawl in crawls {
+        may_lack |= lent.with(|index, ks| {
+            if index.is_committed(ks, crawl)? {
+                Ok(index.uncertain_size(ks, crawl)? > 0)
+            } else {
+                index.is_canceled(ks, crawl)
+            }
+        })?;
+        lent.pause().await;
+    }
+    let mut lacks = Lacks::default();
+    if !may_lack {
+        return Ok(lacks);
+    }
+    let add = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
+        for name in counts::SHOWN {
+            let lack = lacks.by_name.entry(name).or_default();
+            *lack = lack.saturating_add(index.committed_count(ks, crawl, name)?);
+        }
+        Ok(())
+    };
+    each_crawl(lent, &[|names| &names.allcrawls], add).await?;
+    let add = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
+        if !index.is_committed(ks, crawl)? {
+            let size = index.committed_count(ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
+            lacks.canceled_size = lacks.canceled_size.saturating_add(size);
+        }
+        Ok(())
+    };
+    each_crawl(lent, &[|names| &names.canceled], add).await?;
+    lent.with(|index, ks| {
+        for name in counts::SHOWN {
+            let sum = counts::read(ks, &index.names().allcounts, name)?;
+            let lack = lacks.by_name.entry(name).or_default();
+            *lack = lack.saturating_sub(sum);
+        }
+        Ok(lacks)
+    })
 }
 
 /// Takes what a crawl wrote outside its own keys away: its claims, and, when the `whole` crawl leaves, the names of its
@@ -267,7 +311,7 @@ impl Cancel<'_> {
         let crawl = self.crawl;
         lent.with(|index, ks| self.begin(index, ks))?;
         if self.continued {
-            if lent.with(|index, ks| index.has_unseen_fields(ks, crawl))? {
+            if lent.with(|index, ks| index.has_unclear_fields(ks, crawl))? {
                 gather(lent, crawl, true).await?;
             }
             self.drop_listed(lent, CrawlKey::Merging).await?;
@@ -276,7 +320,8 @@ impl Cancel<'_> {
             self.withdraw(lent).await?;
         }
         leave(lent, crawl, !self.continued).await?;
-        lent.with(|index, ks| self.end(index, ks))?;
+        let mut lacks = lacks(lent, &[crawl.to_vec()]).await?;
+        lent.with(|index, ks| self.end(index, ks, &mut lacks))?;
         Ok(Reply::count(self.dropped))
     }
 
@@ -285,7 +330,10 @@ impl Cancel<'_> {
         check_cancelable(index, ks, crawl)?;
         index.check_types(ks, Some(crawl))?;
         self.continued = index.is_committed(ks, crawl)?;
-        if !self.continued && !index.is_committing(ks, crawl)? {
+        if !self.continued && index.is_canceled(ks, crawl)? {
+            // It was committed once.
+            self.numbers.extend(index.numbers_of(ks, crawl)?);
+        } else if !self.continued && !index.is_committing(ks, crawl)? {
             index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
         }
         let cut_short = index.commit_state(ks, crawl)?;
@@ -358,7 +406,7 @@ impl Cancel<'_> {
         index.set_removing(ks, self.crawl, Some(&state))
     }
 
-    fn end<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+    fn end<K: Store>(&self, index: &mut Index<K>, ks: &mut K, lacks: &mut Lacks) -> Result<()> {
         let crawl = self.crawl;
         if self.continued {
             index.restore_baseline(ks, crawl)?;
@@ -370,6 +418,8 @@ impl Cancel<'_> {
             index.set_commit_state(ks, crawl, None)?;
             index.set_uncommitted(ks, crawl, false)?;
         } else {
+            index.uncount(ks, crawl, lacks)?;
+            index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
             index.drop_crawl(ks, crawl)?;
         }
         index.set_removing(ks, crawl, None)
@@ -483,6 +533,7 @@ impl<K: Store> Index<K> {
 
     /// Deletes a crawl's keys, and its marks as uncommitted or being committed.
     fn drop_crawl(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        self.take_back(ks, crawl)?;
         for &key in CrawlKey::ALL {
             let key = self.crawl_key(ks, crawl, key);
             ks.delete(&key)?;
@@ -493,7 +544,6 @@ impl<K: Store> Index<K> {
         if self.is_uncommitted(ks, crawl)? {
             self.set_uncommitted(ks, crawl, false)?;
         }
-        self.take_back(ks, crawl)?;
         Ok(())
     }
 }

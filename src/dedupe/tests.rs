@@ -103,12 +103,12 @@ enum Op {
     Restart,
 }
 
-/// Dates, each with the moment that it means.
-const DATES: [(u8, &str); 4] = [
-    (1, "20260319102015"),
-    (1, "2026-03-19T10:20:15Z"),
-    (0, "20260319102014999"),
-    (2, "2026-03-19T12:20:15.5+02:00"),
+/// Dates, each with its place in the order of time, its second, and its milliseconds where it has any.
+const DATES: [(u8, u8, Option<u16>, &str); 4] = [
+    (2, 15, None, "20260319102015"),
+    (2, 15, None, "2026-03-19T10:20:15Z"),
+    (0, 14, Some(999), "20260319102014999"),
+    (1, 15, Some(500), "2026-03-19T12:20:15.5+02:00"),
 ];
 
 /// What a record says.
@@ -130,7 +130,7 @@ impl Capture {
     };
 
     fn order(&self) -> impl Ord + use<> {
-        let (moment, text) = DATES[self.date];
+        let (moment, _, _, text) = DATES[self.date];
         (moment, self.url(), self.wacz, self.size, text)
     }
 
@@ -139,12 +139,21 @@ impl Capture {
     }
 
     fn value(&self) -> String {
-        let (_, date) = DATES[self.date];
+        let (_, _, _, date) = DATES[self.date];
         format!("{} {date} {} {}", self.wacz, self.url(), self.size)
     }
 
+    fn second(&self) -> (u8, u8) {
+        (DATES[self.date].1, self.url)
+    }
+
+    fn millis(&self) -> Option<u16> {
+        DATES[self.date].2
+    }
+
     fn is_same(&self, other: &Capture) -> bool {
-        (self.date, self.url) == (other.date, other.url)
+        let is_coarse = self.millis().is_none() || other.millis().is_none();
+        self.second() == other.second() && (is_coarse || self.millis() == other.millis())
     }
 }
 
@@ -183,12 +192,15 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// A capture: hash, second and URL, milliseconds.
+type Met = (usize, (u8, u8), Option<u16>);
+
 /// What is known of a crawl at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Part {
     records: BTreeMap<usize, Capture>,
-    /// Records that were counted beside those: hash, date and URL.
-    others: BTreeSet<(usize, usize, u8)>,
+    /// Captures that were met by `EARLIEST` since the last commit.
+    others: BTreeSet<Met>,
     counts: BTreeMap<&'static str, i64>,
     waczs: Vec<String>,
     requires: BTreeSet<usize>,
@@ -197,6 +209,21 @@ struct Part {
 }
 
 impl Part {
+    /// The number of marks that the captures leave which are not the stored ones.
+    fn marks(&self) -> usize {
+        let stored = self.records.iter();
+        let stored = stored.map(|(&hash, capture)| (hash, capture.second(), capture.millis()));
+        let stored: BTreeSet<Met> = stored.collect();
+        let precise = self.others.union(&stored).filter(|met| met.2.is_some());
+        let precise: BTreeSet<_> = precise.map(|met| (met.0, met.1)).collect();
+        let marked = self.others.difference(&stored);
+        let marked = marked.filter(|met| met.2.is_some() || !precise.contains(&(met.0, met.1)));
+        let marked: Vec<&Met> = marked.collect();
+        let seconds = marked.iter().filter(|met| met.2.is_some());
+        let seconds: BTreeSet<_> = seconds.map(|met| (met.0, met.1)).collect();
+        marked.len() + seconds.len()
+    }
+
     fn count(&mut self, name: &'static str, by: i64) {
         let n = self.counts.entry(name).or_default();
         *n += by;
@@ -229,27 +256,40 @@ impl ModelCrawl {
 
     /// The hashes that are new.
     fn add(&mut self, hash: usize, capture: Capture, earliest: bool) -> u64 {
-        let mark = |capture: &Capture| (hash, capture.date, capture.url);
+        let mark = |capture: &Capture| (hash, capture.second(), capture.millis());
         let Some(&stored) = self.now.records.get(&hash) else {
             self.uncommitted = true;
             self.now.records.insert(hash, capture);
             self.now.count("totalUrls", 1);
             return 1;
         };
-        let again =
-            stored.is_same(&capture) || earliest && self.now.others.contains(&mark(&capture));
-        let replaces = earliest && capture.order() < stored.order() && !self.took(hash);
+        if !earliest {
+            let again = stored.is_same(&capture);
+            self.uncommitted |= !again;
+            self.now.count("totalUrls", i64::from(!again));
+            return 0;
+        }
+        let mut met = self.now.others.clone();
+        met.insert(mark(&stored));
+        // A second counts as often as it has milliseconds, and at least once.
+        let in_second = |met: &BTreeSet<Met>| {
+            let of_second = |met: &&Met| (met.0, met.1) == (hash, capture.second());
+            let all: Vec<_> = met.iter().filter(of_second).collect();
+            let precise = all.iter().filter(|(_, _, millis)| millis.is_some()).count();
+            precise.max(usize::from(!all.is_empty())) as i64
+        };
+        let before = in_second(&met);
+        met.insert(mark(&capture));
+        let more = in_second(&met) - before;
+        let replaces = capture.order() < stored.order() && !self.took(hash);
         // The same record again changes nothing.
-        self.uncommitted |= !again || replaces;
-        self.now.count("totalUrls", i64::from(!again));
+        self.uncommitted |= more > 0 || replaces;
+        self.now.count("totalUrls", more);
+        if self.uncommitted {
+            self.now.others = met;
+        }
         if replaces {
             self.now.records.insert(hash, capture);
-            self.now.others.remove(&mark(&capture));
-            if !stored.is_same(&capture) {
-                self.now.others.insert(mark(&stored));
-            }
-        } else if earliest && !again {
-            self.now.others.insert(mark(&capture));
         }
         0
     }
@@ -419,7 +459,7 @@ impl World {
             digest: Digest::parse(&hash(hash_at)).unwrap(),
             record: Record {
                 wacz_index: capture.wacz,
-                date: DATES[capture.date].1.as_bytes(),
+                date: DATES[capture.date].3.as_bytes(),
                 url: url.as_bytes(),
                 size: capture.size,
             },
@@ -824,7 +864,7 @@ impl World {
             for (&n, capture) in part.iter().flat_map(|part| &part.records) {
                 let digest = Digest::parse(&hash(n)).unwrap();
                 let written = digest.written(self.index.profile()).to_vec();
-                let date = DATES[capture.date].1.as_bytes().to_vec();
+                let date = DATES[capture.date].3.as_bytes().to_vec();
                 let captures = expected.entry(capture.url().into_bytes()).or_default();
                 captures.insert([CRAWLS[at].to_vec(), written, date]);
             }
@@ -999,7 +1039,7 @@ impl World {
             let n = self.ks.hash_len(&others).unwrap() as usize;
             // A plain client's commit leaves them there.
             if model.is_none_or(|m| m.uncommitted || !m.plainly) {
-                assert_eq!(n, model.map_or(0, |m| m.now.others.len()), "crawl {at}");
+                assert_eq!(n, model.map_or(0, |m| m.now.marks()), "crawl {at}");
             }
             let requires = self
                 .index

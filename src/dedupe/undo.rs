@@ -10,6 +10,7 @@
 
 use super::counts;
 use super::error::Result;
+use super::gather::MORE;
 use super::index::Index;
 use super::keys::CrawlKey;
 use super::store::Store;
@@ -101,11 +102,57 @@ impl<K: Store> Index<K> {
         let hashes = self.records_len(ks, crawl)?;
         let hashes = hashes.saturating_sub(ks.hash_len(&added)?);
         ks.hash_set(&baseline, b"hashes", hashes.to_string().as_bytes())?;
+        ks.hash_del(&baseline, MORE)?;
         ks.hash_set(
             &baseline,
             b"commits",
             &super::index::holders::write_numbers(&numbers),
         )?;
+        Ok(())
+    }
+
+    /// Makes what a committed crawl has now its baseline, before it is gone on with: what plain clients wrote since the
+    /// last commit they counted in `allcounts` at once, and a cancel must leave it.
+    pub(super) fn rebase(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        let [baseline, counts_key, waczs] = [CrawlKey::Baseline, CrawlKey::Counts, CrawlKey::Waczs]
+            .map(|key| self.crawl_key(ks, crawl, key));
+        let is_committing = self.is_committing(ks, crawl)?;
+        let mut names = counts::all(ks, &counts_key, b"")?;
+        names.extend(counts::all(ks, &baseline, b"baseline.")?);
+        for (name, _) in names {
+            let n = counts::read(ks, &counts_key, &name).unwrap_or(0);
+            let field = [b"baseline.", &name[..]].concat();
+            let was = counts::read(ks, &baseline, &field).unwrap_or(0);
+            if was != n {
+                self.note_uncertain(ks, crawl, &name, n.saturating_sub(was))?;
+                counts::set(ks, &baseline, &field, n)?;
+            }
+            if is_committing {
+                let field = [b"merging.", &name[..]].concat();
+                counts::set(ks, &baseline, &field, n)?;
+            }
+        }
+        let committed = counts::read(ks, &baseline, b"wacz").unwrap_or(0);
+        let files = ks.list_len(&waczs)?;
+        for at in committed.max(0) as u64..files {
+            // It may be another crawl's, too.
+            if let Some(entry) = file(ks, &waczs, at)?
+                && ks.set_has(&self.names().finished, &entry.filename)?
+            {
+                ks.set_add(&self.names().shared, &entry.filename)?;
+            }
+        }
+        self.settle_files(ks, crawl, files)?;
+        self.note_more_fields(ks, crawl)
+    }
+
+    /// Notes how many WACZ files a committed crawl has that is not gone on with.
+    pub(super) fn settle_files(&mut self, ks: &mut K, crawl: &[u8], files: u64) -> Result<()> {
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let is_settled = !self.is_uncommitted(ks, crawl)?;
+        if is_settled && counts::read(ks, &baseline, b"wacz") != Ok(files as i64) {
+            ks.hash_set(&baseline, b"wacz", files.to_string().as_bytes())?;
+        }
         Ok(())
     }
 

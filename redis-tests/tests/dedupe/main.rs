@@ -3,6 +3,7 @@
 mod begin;
 mod beside_browsertrix;
 mod both;
+mod browsertrix;
 mod claims_clock;
 mod packed;
 mod packed_access;

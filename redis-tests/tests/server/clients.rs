@@ -6,7 +6,6 @@
 //! is in the scenes of tests/server/clients, one file a language.
 
 mod client;
-mod program;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use std::path::{Path, PathBuf};
 use client::{Client, PYTHONS, Place, RESP, node, python};
 use redis_tests::examples::{Live, steps};
 use redis_tests::packages::left_out;
+use redis_tests::script;
 use redis_tests::{Cluster, Reply, Server, int, ok, simulated, until};
 
 fn one() -> Place {
@@ -138,7 +138,7 @@ fn scenes(client: Client, place: &Place) {
         Err(reason) => return left_out(client.name(), &reason),
     };
     let mut played = Vec::new();
-    while let Some(line) = program.next() {
+    while let Some(line) = program.next_line() {
         let words: Vec<&str> = line.split(' ').collect();
         match (&words[..], place) {
             (["ok", scene], _) => {
@@ -151,7 +151,7 @@ fn scenes(client: Client, place: &Place) {
                 sum.to_string() == *count
             }),
             (["waits", frontier], _) => {
-                let frontier = program::bytes(frontier);
+                let frontier = script::bytes(frontier);
                 let mut c = place.owner(&frontier).wire();
                 until(&line, || {
                     ok!(c, "CHG.INFO", &frontier).find("waiters") == Some(int(1))
@@ -163,7 +163,7 @@ fn scenes(client: Client, place: &Place) {
                 }
             }
             ([step, prefix], Place::Three(cluster)) => {
-                let prefix = program::bytes(prefix);
+                let prefix = script::bytes(prefix);
                 // Of those that do not have it, always the same one, also when it is on the way.
                 let owner = cluster.owner(&prefix).port();
                 let others = cluster.nodes().iter().filter(|n| n.port() != owner);

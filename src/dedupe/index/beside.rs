@@ -9,6 +9,8 @@
 //! that one is seen until `REPAIR` has gone through the whole index, `untrusted` in the `crawlspace` key
 //! says so, and the next holder of a hash is looked for in every committed crawl.
 
+use std::collections::BTreeMap;
+
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::text::parse_unsigned;
 
@@ -20,6 +22,18 @@ use crate::dedupe::store::Store;
 
 /// The field of `crawlspace` that says that lists of holders may lack somebody.
 pub(crate) const UNTRUSTED: &[u8] = b"untrusted";
+
+/// What sums in `allcounts` lack of those of the committed crawls.
+#[derive(Default)]
+pub(crate) struct Lacks {
+    /// By the name of the sum; below 0 where it has more.
+    pub(crate) by_name: BTreeMap<&'static [u8], i64>,
+    /// The bytes of canceled crawls, which may be in the sum.
+    pub(crate) canceled_size: i64,
+}
+
+/// The field of `h:<crawl>:baseline` with the bytes that plain clients added to the crawl between its commits.
+const UNCERTAIN: &[u8] = b"uncertain";
 
 impl<K: Store> Index<K> {
     /// Whether another program's purge is under way, or was cut short.
@@ -118,8 +132,24 @@ impl<K: Store> Index<K> {
         }
     }
 
-    /// Takes a crawl off the sets of other programs, before they delete it.
+    /// Takes a crawl off the sets of other programs, before they delete it. One that they canceled no longer counts as
+    /// removed.
     pub(crate) fn take_back(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        if self.is_canceled(ks, crawl)? {
+            let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+            let size = counts::read(ks, &counts_key, counts::TOTAL_CRAWL_SIZE).unwrap_or(0);
+            let tracked = [
+                (counts::REMOVED_CRAWLS, 1),
+                (counts::REMOVED_CRAWL_SIZE, size),
+            ];
+            for (name, n) in tracked {
+                let sum = counts::read(ks, &self.names.allcounts, name).unwrap_or(0);
+                if sum > 0 && n > 0 {
+                    let left = sum.saturating_sub(n).max(0).to_string();
+                    ks.hash_set(&self.names.allcounts, name, left.as_bytes())?;
+                }
+            }
+        }
         for set in [&self.names.outgoing, &self.names.canceled] {
             if ks.exists(set) {
                 ks.set_del(set, crawl)?;
@@ -158,6 +188,60 @@ impl<K: Store> Index<K> {
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
         let sum = counts::read(ks, &self.names.allcounts, name)?;
         Ok(counts::read(ks, &counts_key, name)?.min(sum.max(0)))
+    }
+
+    /// Takes what a crawl that leaves adds to the sums out of `allcounts`, and its part of what they lack out of `lacks`.
+    pub(crate) fn uncount(&mut self, ks: &mut K, crawl: &[u8], lacks: &mut Lacks) -> Result<()> {
+        let is_committed = self.is_committed(ks, crawl)?;
+        for (name, _) in counts::all(ks, &self.names.allcounts, b"")? {
+            let mut share = self.removed_count(ks, crawl, &name)?;
+            if let Some(lack) = lacks.by_name.get_mut(&name[..]) {
+                if !is_committed {
+                    if name == counts::TOTAL_CRAWL_SIZE {
+                        lacks.canceled_size = lacks.canceled_size.saturating_sub(share);
+                    }
+                    // A purge by Browsertrix may have taken it out of the sums.
+                    share = share.min(lack.saturating_neg()).max(0);
+                    *lack += share;
+                } else if name == counts::TOTAL_CRAWL_SIZE {
+                    let own = self.uncertain_size(ks, crawl)?;
+                    let all = lack.saturating_add(lacks.canceled_size);
+                    let own = own.min(all).min(share).max(0);
+                    *lack -= own;
+                    share -= own;
+                }
+            }
+            counts::add(ks, &self.names.allcounts, &name, share.saturating_neg())?;
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of a committed crawl's WACZ files that may be missing in `allcounts`: a concurrent crawl of
+    /// Browsertrix counts all in both places as it writes, but the sizes of its files in its own counts alone.
+    pub(crate) fn uncertain_size(&mut self, ks: &mut K, crawl: &[u8]) -> Result<i64> {
+        let size = self.committed_count(ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
+        if self.unrecorded_number(ks, crawl)?.is_some() {
+            return Ok(size.max(0));
+        }
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let was = [b"baseline.", counts::TOTAL_CRAWL_SIZE].concat();
+        let more = size.saturating_sub(counts::read(ks, &baseline, &was)?);
+        Ok(counts::read(ks, &baseline, UNCERTAIN)?.saturating_add(more.max(0)))
+    }
+
+    /// Notes that plain clients added `more` to a count of a committed crawl, which becomes part of its baseline.
+    pub(crate) fn note_uncertain(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        name: &[u8],
+        more: i64,
+    ) -> Result<()> {
+        if name == counts::TOTAL_CRAWL_SIZE && more > 0 {
+            let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+            counts::add(ks, &baseline, UNCERTAIN, more)?;
+        }
+        Ok(())
     }
 
     /// Whether lists of holders name every committed crawl that has the hash.

@@ -129,6 +129,9 @@ impl<K: Store> Index<K> {
     pub fn invalidate_records(&mut self, crawl: &[u8]) {
         if let Some(cached) = self.crawls.0.get_mut(crawl) {
             cached.is_written = false;
+            if cached.is_uncommitted != Some(true) {
+                self.ledger.note_written();
+            }
         }
     }
 

@@ -20,6 +20,9 @@ use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::record::Record;
 use crate::dedupe::store::{Store, Stored, Under};
 
+/// The field of `h:<crawl>:baseline` that says that nobody wrote down all that the crawl holds.
+pub(crate) const FOUND: &[u8] = b"found";
+
 /// Numbers of commits, ascending, as `holders` and `baseline` keep them.
 pub type Numbers = SmallVec<[u64; 4]>;
 
@@ -98,6 +101,11 @@ impl Ledger {
         }
     }
 
+    /// Notes that a plain client wrote to the records of a crawl.
+    pub fn note_written(&mut self) {
+        self.unrecorded = None;
+    }
+
     /// Notes that lists of holders are kept elsewhere from now on.
     pub fn note_moved(&mut self) {
         self.has_lists = None;
@@ -153,11 +161,21 @@ impl<K: Store> Index<K> {
             ks.hash_set(&baseline, b"hashes", hashes.to_string().as_bytes())?;
         }
         ks.hash_set(&baseline, b"wacz", wacz_files.to_string().as_bytes())?;
-        ks.hash_set(&baseline, b"found", b"1")?;
+        ks.hash_set(&baseline, FOUND, b"1")?;
         let text = number.to_string();
         ks.hash_set(&baseline, b"commits", text.as_bytes())?;
         ks.hash_set(&self.names.commits, text.as_bytes(), crawl)?;
         self.ledger.note_adopted(crawl, number);
+        Ok(())
+    }
+
+    /// Notes that nobody wrote down all that a committed crawl holds: plain clients added to it.
+    pub(crate) fn mark_unrecorded(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        if !ks.hash_has(&baseline, FOUND)? {
+            ks.hash_set(&baseline, FOUND, b"1")?;
+            self.ledger.note_written();
+        }
         Ok(())
     }
 
@@ -209,6 +227,18 @@ impl<K: Store> Index<K> {
         (usual * 16 / (looked.unwrap_or(0) + 16)).max(1)
     }
 
+    /// Returns the first number of a crawl's commits if it may hold hashes that nobody wrote down: plain clients
+    /// committed it, or added to it since its last commit.
+    pub(crate) fn looked_for(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
+        if let Some(number) = self.unrecorded_number(ks, crawl)? {
+            return Ok(Some(number));
+        }
+        if self.is_uncommitted(ks, crawl)? || !self.has_more_fields(ks, crawl)? {
+            return Ok(None);
+        }
+        Ok(self.numbers_of(ks, crawl)?.first().copied())
+    }
+
     /// Whether a crawl is one of those, with the first number of its commits.
     pub(crate) fn unrecorded_number(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
@@ -217,7 +247,7 @@ impl<K: Store> Index<K> {
             .and_then(|n| parse_numbers(n.as_ref()).first().copied());
         Ok(match number {
             None => Some(u64::MAX),
-            Some(number) => ks.hash_has(&baseline, b"found")?.then_some(number),
+            Some(number) => ks.hash_has(&baseline, FOUND)?.then_some(number),
         })
     }
 
@@ -276,7 +306,7 @@ impl<K: Store> Index<K> {
         }
         let mut unrecorded = Vec::new();
         for crawl in self.committed(ks)? {
-            if let Some(number) = self.unrecorded_number(ks, &crawl)? {
+            if let Some(number) = self.looked_for(ks, &crawl)? {
                 unrecorded.push((number, crawl));
             }
         }
@@ -386,7 +416,7 @@ impl<K: Store> Index<K> {
                     // tells it from what is.
                     let unclear = plain
                         && self.is_uncommitted(ks, &next.1)?
-                        && self.has_unseen_fields(ks, &next.1)?;
+                        && self.has_unclear_fields(ks, &next.1)?;
                     if unclear {
                         continue;
                     }

@@ -272,6 +272,9 @@ impl<K: Store> Index<K> {
             self.put_back_if_set_aside(ks, crawl)?;
             if self.is_committed(ks, crawl)? || self.is_outgoing(ks, crawl)? {
                 self.ensure_base(ks, crawl)?;
+                if self.is_committed(ks, crawl)? {
+                    self.rebase(ks, crawl)?;
+                }
                 // A plain client's commit does not know of these.
                 let unstored = self.crawl_key(ks, crawl, CrawlKey::Unstored);
                 ks.delete(&unstored)?;

@@ -13,14 +13,17 @@ const P: &str = "{coll-42}:";
 const HASHES: u64 = 40;
 const CRAWLS: [&str; 5] = ["a", "b", "c", "d\r\n", "e e"];
 
-/// Dates, with the order of the moments that they mean.
-const DATES: [(u32, &str); 5] = [
-    (2, "20260319102015123"),
-    (2, "2026-03-19T11:20:15.123+01:00"),
-    (1, "20260319102015"),
-    (3, "2026-03-19T10:20:15.1230001Z"),
-    (0, "20260318235959"),
+/// Dates, each with its second, and its milliseconds where it has any.
+const DATES: [(u32, Option<u32>, &str); 5] = [
+    (1, Some(123), "20260319102015123"),
+    (1, Some(123), "2026-03-19T11:20:15.123+01:00"),
+    (1, None, "20260319102015"),
+    (1, Some(123), "2026-03-19T10:20:15.1230001Z"),
+    (0, None, "20260318235959"),
 ];
+
+/// A capture of a payload: its second and URL, and its milliseconds.
+type Capture = ((u32, String), Option<u32>);
 
 /// What one record says: WACZ index, date, URL and size.
 #[derive(Clone, PartialEq, Debug)]
@@ -42,15 +45,25 @@ impl Record {
         format!("{} {} {} {}", self.0, self.1, self.2, self.3)
     }
 
-    /// Whether date and URL are the same.
-    fn is_again(&self, other: &Record) -> bool {
-        (&self.1, &self.2) == (&other.1, &other.2)
+    fn capture(&self) -> Capture {
+        let date = DATES.iter().find(|(_, _, known)| *known == self.1);
+        let (second, millis, _) = *date.expect("a known date");
+        ((second, self.2.clone()), millis)
     }
 
-    /// Whether it is an earlier original than the other one.
+    /// Whether date and URL are the same, at the precision of the coarser date.
+    fn is_again(&self, other: &Record) -> bool {
+        let ((mine, millis), (theirs, others)) = (self.capture(), other.capture());
+        mine == theirs && (millis.is_none() || others.is_none() || millis == others)
+    }
+
+    /// Whether it is an earlier original than the other one. Without milliseconds it is the end of its second.
     fn is_before(&self, other: &Record) -> bool {
-        let moment = |date: &str| DATES.iter().find(|(_, known)| *known == date).map(|d| d.0);
-        let order = |r: &Record| (moment(&r.1), r.2.clone(), r.0, r.3, r.1.clone());
+        let order = |r: &Record| {
+            let ((second, url), millis) = r.capture();
+            let moment = (second, millis.unwrap_or(u32::MAX));
+            (moment, url, r.0, r.3, r.1.clone())
+        };
         order(self) < order(other)
     }
 }
@@ -60,8 +73,8 @@ impl Record {
 struct Contents {
     /// Hash → what is stored.
     held: BTreeMap<String, Record>,
-    /// Hash, date and URL of what `EARLIEST` counted since the last commit.
-    counted: BTreeSet<(String, String, String)>,
+    /// Hashes and captures that `EARLIEST` met since the last commit.
+    met: BTreeSet<(String, Capture)>,
     urls: i64,
     dupes: i64,
     saved: i64,
@@ -71,6 +84,15 @@ struct Contents {
 }
 
 impl Contents {
+    /// How often captures of a second count: once for each of its milliseconds, and at least once.
+    fn count(&self, hash: &str, second: &(u32, String)) -> i64 {
+        let met = self.met.iter();
+        let of_second = met.filter(|(other, capture)| other == hash && capture.0 == *second);
+        let all: Vec<_> = of_second.collect();
+        let precise = all.iter().filter(|(_, capture)| capture.1.is_some());
+        precise.count().max(usize::from(!all.is_empty())) as i64
+    }
+
     fn counts(&self) -> BTreeMap<String, i64> {
         let size = self.waczs.iter().filter_map(|w| w.1).sum();
         let all = [
@@ -165,18 +187,20 @@ impl Model {
         let now = &mut crawl.now;
         let mut new = 0;
         for (hash, record) in records {
-            let shown = |record: &Record| (hash.clone(), record.1.clone(), record.2.clone());
             let Some(stored) = now.held.get(hash).cloned() else {
                 now.held.insert(hash.clone(), record);
                 now.urls += 1;
                 new += 1;
                 continue;
             };
-            let again =
-                stored.is_again(&record) || earliest && now.counted.contains(&shown(&record));
-            now.urls += i64::from(!again);
-            if earliest {
-                now.counted.extend([shown(&stored), shown(&record)]);
+            if !earliest {
+                now.urls += i64::from(!stored.is_again(&record));
+            } else {
+                let (second, _) = record.capture();
+                now.met.insert((hash.clone(), stored.capture()));
+                let before = now.count(hash, &second);
+                now.met.insert((hash.clone(), record.capture()));
+                now.urls += now.count(hash, &second) - before;
                 let is_committed = committed.is_some_and(|held| held.contains_key(hash));
                 if record.is_before(&stored) && !is_committed {
                     now.held.insert(hash.clone(), record);
@@ -247,7 +271,7 @@ impl Model {
         let reply = array([int(fresh.len() as i64 - known), int(known)]);
         self.commits.push((id.to_owned(), fresh));
         let crawl = self.crawls.get_mut(id)?;
-        crawl.now.counted.clear();
+        crawl.now.met.clear();
         crawl.base = Some(crawl.now.clone());
         crawl.open = false;
         Some(reply)
@@ -380,7 +404,7 @@ impl Stage for Modeled {
                 let records = (0..some).flat_map(|_| {
                     let n = rng.below(HASHES);
                     // Mostly the usual date, so that some calls are retries.
-                    let date = DATES[[0, 0, 0, 1, 2, 3, 4][rng.below(7) as usize]].1;
+                    let date = DATES[[0, 0, 0, 1, 2, 3, 4][rng.below(7) as usize]].2;
                     let url = format!("http://e.com/{n} {}", rng.below(4) / 3);
                     let (wacz, size) = (rng.below(3) / 2, 1000 + rng.below(3));
                     [

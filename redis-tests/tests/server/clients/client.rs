@@ -5,7 +5,7 @@ use std::process::Command;
 
 use redis_tests::{Cluster, Server, packages};
 
-use crate::clients::program::Program;
+use redis_tests::script::Script;
 
 /// Where the examples are, and how to come to it.
 pub enum Place {
@@ -66,7 +66,7 @@ impl Client {
     }
 
     /// Starts a script with this client, or says why not.
-    pub fn start(&self, script: &str, place: &Place) -> Result<Program, String> {
+    pub fn start(&self, script: &str, place: &Place) -> Result<Script, String> {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/clients");
         let folder = |name: &str| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         let (mut command, ending) = match self.language {
@@ -97,7 +97,7 @@ impl Client {
         if self.routed {
             command.env("ROUTED", "1");
         }
-        let mut program = Program::start(command);
+        let mut program = Script::start(command);
         let name = program.line();
         assert_eq!(
             name.contains("with hiredis"),

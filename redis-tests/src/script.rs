@@ -5,13 +5,13 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use redis_tests::Reply;
+use crate::wire::Reply;
 
 /// A script that says nothing for so long hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running script. Dropping it kills it.
-pub struct Program {
+pub struct Script {
     /// What it is called in a message.
     pub name: String,
     child: Child,
@@ -20,8 +20,12 @@ pub struct Program {
     errors: std::fs::File,
 }
 
-impl Program {
-    pub fn start(mut command: Command) -> Program {
+impl Script {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start(mut command: Command) -> Script {
         let errors = tempfile::tempfile().expect("a temporary file");
         let mut child = command
             .stdin(Stdio::piped())
@@ -38,7 +42,7 @@ impl Program {
                 }
             }
         });
-        Program {
+        Script {
             name: format!("{command:?}"),
             input: child.stdin.take().expect("it has one"),
             child,
@@ -48,7 +52,10 @@ impl Program {
     }
 
     /// What it says next; `None` when it has ended, and ended well.
-    pub fn next(&mut self) -> Option<String> {
+    ///
+    /// # Panics
+    /// When it ended badly, or says nothing for a minute.
+    pub fn next_line(&mut self) -> Option<String> {
         match self.lines.recv_timeout(TIMEOUT) {
             Ok(line) => Some(line),
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected)
@@ -65,22 +72,32 @@ impl Program {
         }
     }
 
-    /// The next line of a program that has more to say.
+    /// The next line of a script that has more to say.
+    ///
+    /// # Panics
+    /// When it has ended.
     pub fn line(&mut self) -> String {
-        let line = self.next();
+        let line = self.next_line();
         line.unwrap_or_else(|| panic!("{} has ended", self.name))
     }
 
+    /// Says a line to it.
+    ///
+    /// # Panics
+    /// When it has ended.
     pub fn say(&mut self, line: &str) {
         let said = writeln!(self.input, "{line}").and_then(|()| self.input.flush());
         if let Err(reason) = said {
             // Its own words say more.
-            self.next();
+            self.next_line();
             panic!("{}: {reason}", self.name);
         }
     }
 
     /// Has it send a command, and gives what its client made of the reply.
+    ///
+    /// # Panics
+    /// When what it says is no reply.
     pub fn call(&mut self, words: &[Vec<u8>]) -> Reply {
         let words: Vec<String> = words.iter().map(|word| hex(word)).collect();
         self.say(&words.join(","));
@@ -115,7 +132,7 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for Script {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -126,6 +143,10 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The bytes of hexadecimal digits, which may stand behind a `-`.
+///
+/// # Panics
+/// When these are none.
 pub fn bytes(hex: &str) -> Vec<u8> {
     let hex = hex.trim_start_matches('-').as_bytes();
     let byte = |pair: &[u8]| {
