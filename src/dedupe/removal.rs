@@ -188,9 +188,12 @@ impl Removal {
 async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
     let mut may_lack = false;
     for crawl in crawls {
-        may_lack |= lent.with(|index, ks| match index.is_committed(ks, crawl)? {
-            true => Ok(index.uncertain_size(ks, crawl)? > 0),
-            false => index.is_canceled(ks, crawl),
+        may_lack |= lent.with(|index, ks| {
+            if index.is_committed(ks, crawl)? {
+                Ok(index.uncertain_size(ks, crawl)? > 0)
+            } else {
+                index.is_canceled(ks, crawl)
+            }
         })?;
         lent.pause().await;
     }
