@@ -615,13 +615,8 @@ fn revisits_that_waited_are_settled_by_the_commit_of_their_original() {
     for storage in Storage::ALL {
         for labelled in [false, true] {
             let mut world = World::new();
-            let name = |n: usize| {
-                if labelled {
-                    format!("sha256:{}", spelled(n))
-                } else {
-                    spelled(n)
-                }
-            };
+            let label = if labelled { "sha256:" } else { "" };
+            let name = |n: usize| format!("{label}{}", spelled(n));
             // In every state that a crawl can be in, and one that is gone.
             world.plain_import(b"settled", [10], "s.wacz");
             world.plain_import(b"continued", [11], "c.wacz");

@@ -36,6 +36,8 @@ pub enum Shared {
     Committed,
     /// `to-remove-crawls`.
     Outgoing,
+    /// `packedhashes`, which only a client that takes the index away or moves it changes.
+    Packed,
 }
 
 /// A key that an index has once.
@@ -168,7 +170,7 @@ once_keys! { Once:
     /// `sharedwaczs`: names in `src:d` that more than one crawl may have.
     shared = Once::set("sharedwaczs", &[]).bookkeeping();
     /// `packedhashes`: the packed index.
-    packed = Once::of("packedhashes", &[Measured]).cached();
+    packed = Once::of("packedhashes", &[Measured]).cached().shared(Shared::Packed);
     /// `moving`: what is left of the merged index to pack.
     moving = Once::of("moving", &[Moved, Measured]).cached();
     /// `to-remove-crawls`: what a purge by Browsertrix has not put back or deleted yet.

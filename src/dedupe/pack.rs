@@ -90,6 +90,7 @@ impl Move {
     async fn check<K: Store>(&mut self, lent: &Lent<K>) -> Result<Vec<Vec<u8>>> {
         lent.with(|index, ks| {
             index.check_types(ks, None)?;
+            index.check_move(ks, self.to)?;
             if self.to == Storage::Packed && index.is_purged(ks) {
                 return Err(Error::PurgingIndex); // it could not write to a packed index
             }
@@ -141,6 +142,7 @@ impl Move {
     /// no marker stood comes after what was put aside.
     async fn move_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         while let Some(mut left) = lent.with(|index, ks| self.left(index, ks)) {
+            let before = self.hashes;
             each_batch(lent, &mut left, |index, ks, moved| {
                 for (field, owner) in moved.iter() {
                     index.move_owner(ks, field, owner)?;
@@ -150,6 +152,9 @@ impl Move {
             })
             .await?;
             lent.with(|index, ks| index.settle_storage(ks))?;
+            if self.hashes == before {
+                break;
+            }
             lent.pause().await;
         }
         Ok(())
@@ -158,7 +163,8 @@ impl Move {
     /// A walk over what is left of the merged index, while anything may be.
     fn left<K: Store>(&self, index: &Index<K>, ks: &mut K) -> Option<Walk<K>> {
         match (self.to, index.plain_key()) {
-            _ if !index.is_moving() => None,
+            // Another program may have written down another storage meanwhile.
+            _ if !index.is_moving() || index.storage() != self.to => None,
             (Storage::Packed, plain) => plain.map(|plain| Walk::hash(ks, plain.clone())),
             (Storage::Plain, _) => Some(index.packed_walk(Of::Merged)),
         }

@@ -18,6 +18,8 @@ pub enum Holds {
     Packed,
     /// What stands at the name of a merged index that is packed.
     Marker,
+    /// A hash.
+    Hash,
     /// Anything else.
     Other,
 }
@@ -136,6 +138,7 @@ impl Store for MemoryKeyspace {
             None => Holds::Nothing,
             Some(Plain::Native(packed)) if packed.is_empty() => Holds::Marker,
             Some(Plain::Native(_)) => Holds::Packed,
+            Some(Plain::Hash(_)) => Holds::Hash,
             Some(_) => Holds::Other,
         }
     }

@@ -33,7 +33,11 @@ fn size_of(hash: u64) -> i64 {
 
 /// A hash as a package's index has it, with or without the label of its algorithm.
 fn in_cdx(hash: u64) -> String {
-    let label = if hash % 2 == 0 { "sha256:" } else { "" };
+    let label = if hash.is_multiple_of(2) {
+        "sha256:"
+    } else {
+        ""
+    };
     format!("{label}{}", bare(hash))
 }
 
@@ -350,7 +354,7 @@ impl Beside {
             )
         });
         let may = matches!(state, None | Some(State::Committed)) && is_settled;
-        if !is_done && !(may && self.is_new(file)) {
+        if !(is_done || may && self.is_new(file)) {
             return;
         }
         let texts: Vec<String> = lines
@@ -584,7 +588,7 @@ impl Beside {
         if name == "PURGE" {
             self.tracked = Some([0, 0]);
         }
-        self.follow_owners(log)
+        self.follow_owners()
     }
 
     fn committed(&mut self, name: &str) {
@@ -616,7 +620,7 @@ impl Beside {
     }
 
     /// A hash goes to another crawl only when its owner has it no more.
-    fn follow_owners(&mut self, _log: &mut Log) -> Verdict {
+    fn follow_owners(&mut self) -> Verdict {
         for hash in 0..HASHES {
             let now = match ok!(self.c, "HGET", "alldupes", bare(hash)) {
                 Reply::Nil => None,
@@ -625,11 +629,7 @@ impl Beside {
             let (was, holders) = (self.owners.get(&hash), self.holders(hash));
             let may = match &now {
                 _ if was.is_some_and(|was| holders.contains(was)) => now.as_ref() == was,
-                Some(now) => {
-                    holders.contains(now)
-                        || was == Some(now) && holders.is_empty()
-                        || was == Some(now)
-                }
+                Some(now) => holders.contains(now) || was == Some(now),
                 None => holders.is_empty(),
             };
             must!(
@@ -758,7 +758,7 @@ impl Stage for Beside {
                 let cut = rng.chance(40).then(|| rng.below(12));
                 crawl.map(|crawl| Step::Commit(crawl, cut))
             }
-            32..=34 => any.map(|crawl| Step::Cancel(crawl)),
+            32..=34 => any.map(Step::Cancel),
             35..=44 => {
                 let lines = (0..1 + rng.below(4)).map(|_| {
                     let is_response = rng.chance(60);

@@ -171,7 +171,7 @@ fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Sh
         return;
     }
     let purges = role == Shared::Outgoing || !RedisKeyspace::new(ctx).exists(&RmString::new(key));
-    if role == Shared::Committed && !purges {
+    if matches!(role, Shared::Committed | Shared::Packed) && !purges {
         return;
     }
     let mut invalidated = INVALIDATED.borrow();
@@ -217,6 +217,9 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
                 }
                 index.invalidate_merged(keys)?;
                 index.mark_again(keys)?;
+                if purges {
+                    index.unmark_emptied(keys)?;
+                }
                 index.write_spelling(keys)
             };
             visit(ctx, &scope, |(db, prefix), keys, here| {

@@ -123,6 +123,7 @@ impl Store for RedisKeyspace {
             Some(true) => Holds::Packed,
             Some(false) => match self.holds_native::<Marker>(key) {
                 Some(true) => Holds::Marker,
+                _ if self.check_type(key, KeyType::Hash).is_ok() => Holds::Hash,
                 _ => Holds::Other,
             },
         }

@@ -17,12 +17,12 @@
 
 use std::borrow::Cow;
 
-use crawlspace_host::keyspace::{Batch, KeyType, Keyspace};
-use crawlspace_host::text::parse_unsigned;
+use crawlspace_host::keyspace::{Batch, KeyError, KeyType, Keyspace};
+use crawlspace_host::text::{Shown, parse_unsigned};
 
 use super::Index;
 use super::table::{Home, Table};
-use crate::dedupe::error::Result;
+use crate::dedupe::error::{Error, Result};
 use crate::dedupe::keys::{CrawlKey, Names};
 use crate::dedupe::packed::op::{Op, Take};
 use crate::dedupe::packed::{Cursor, Part};
@@ -101,16 +101,14 @@ impl<N: Clone> Places<N> {
         stored: Option<Storage>,
         new: Storage,
     ) -> Places<N> {
-        use Holds::{Marker, Nothing, Other, Packed};
+        use Holds::{Hash, Marker, Nothing, Other, Packed};
         let keys = [&names.packed, &names.merged, &names.moving];
         let [value, merged, moving] = keys.map(|key| ks.holds(key));
         let (storage, old) = match (value, merged, moving) {
             // Version 0.1.0 packed into the key of the merged index, and unpacked out of `moving`.
             (Nothing, Packed, _) => (Storage::Packed, Some(&names.merged)),
             (Nothing, _, Packed) => (Storage::Plain, Some(&names.moving)),
-            // The plain one was put aside, and nothing is packed yet.
-            (Nothing, Nothing | Marker, Other) => (Storage::Packed, None),
-            (Nothing, Other, _) => (stored.unwrap_or(Storage::Plain), None),
+            (Nothing, Hash | Other, _) => (stored.unwrap_or(Storage::Plain), None),
             (Nothing, _, _) => (stored.unwrap_or(new), None),
             _ => (stored.unwrap_or(Storage::Packed), None),
         };
@@ -121,9 +119,12 @@ impl<N: Clone> Places<N> {
             // A marker is left over; it goes before the first write.
             (Storage::Plain, Marker, _) => None,
             (Storage::Plain, _, _) => Some(names.merged.clone()),
-            (Storage::Packed, _, Other) => Some(names.moving.clone()),
+            // Without anything else of an index it is another program's.
+            (Storage::Packed, _, Hash) if is_there || stored.is_some() => {
+                Some(names.moving.clone())
+            }
             // A plain client made it, where no marker stood.
-            (Storage::Packed, Other, _) => Some(names.merged.clone()),
+            (Storage::Packed, Hash, _) => Some(names.merged.clone()),
             _ => None,
         };
         Places {
@@ -176,9 +177,6 @@ impl<K: Store> Index<K> {
     /// # Errors
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn settle_storage(&mut self, ks: &mut K) -> Result<()> {
-        if !self.registered {
-            return Ok(()); // its keys may be about to come, one by one
-        }
         let places = &mut self.places;
         if places.is_moving() {
             let rest = match places.storage {
@@ -187,10 +185,24 @@ impl<K: Store> Index<K> {
             };
             rest.take_if(|key| !ks.exists(key));
         }
+        if !self.registered {
+            return Ok(()); // its keys may be about to come, one by one
+        }
         if self.places.is_marked && !self.has_packed(ks) {
             return self.unmark(ks);
         }
         self.mark(ks)
+    }
+
+    /// Takes the marker of a value away that another program took away, or moved to another name.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub fn unmark_emptied(&mut self, ks: &mut K) -> Result<()> {
+        if self.places.is_marked && !ks.exists(&self.names.packed) {
+            return self.unmark(ks);
+        }
+        Ok(())
     }
 
     /// Whether there is a packed index, to which changes go.
@@ -218,14 +230,16 @@ impl<K: Store> Index<K> {
             return Ok(());
         }
         let [merged, moving] = [&self.names.merged, &self.names.moving];
-        if ks.holds(merged) == Holds::Other {
-            if ks.exists(moving) {
-                return Ok(()); // until that is packed
+        match ks.holds(merged) {
+            Holds::Hash if ks.exists(moving) => return Ok(()), // until that is packed
+            Holds::Hash => {
+                ks.rename(merged, moving)?;
+                self.places.plain = Some(moving.clone());
+                self.crawls.clear();
             }
-            ks.check_type(merged, KeyType::Hash)?;
-            ks.rename(merged, moving)?;
-            self.places.plain = Some(moving.clone());
-            self.crawls.clear();
+            Holds::Nothing | Holds::Marker => {}
+            // It does what a marker does, and is not ours to delete.
+            Holds::Packed | Holds::Other => return Ok(()),
         }
         if !ks.exists(merged) {
             ks.mark(merged)?;
@@ -285,13 +299,35 @@ impl<K: Store> Index<K> {
         self.places.plain.as_ref()
     }
 
+    /// Refuses a change of storage that would meet keys of another type, or of others, before its first write.
+    pub(crate) fn check_move(&self, ks: &mut K, to: Storage) -> Result<()> {
+        let [merged, moving] = [&self.names.merged, &self.names.moving];
+        if self.storage() == to {
+            return Ok(());
+        }
+        if to == Storage::Packed && ks.exists(moving) && !self.is_moving() {
+            return Err(Error::Argument(format!(
+                "key '{}' is in the way; rename or delete it",
+                Shown(moving.as_ref())
+            )));
+        }
+        match ks.holds(merged) {
+            Holds::Packed | Holds::Other if !self.places.is_old => Err(KeyError::WrongType {
+                key: merged.as_ref().to_vec(),
+                needs: KeyType::Hash,
+            }
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Puts the storage that the index has aside, unless it is the new one. False while two plain hashes would have to
     /// become one: a packed index has [`Index::rest`].
     pub(crate) fn put_aside(&mut self, ks: &mut K, to: Storage) -> Result<bool> {
+        self.register(ks)?;
         if self.storage() == to {
             return Ok(true);
         }
-        self.register(ks)?;
         let (merged, moving) = (self.names.merged.clone(), self.names.moving.clone());
         match to {
             Storage::Packed => {
@@ -306,7 +342,7 @@ impl<K: Store> Index<K> {
                 if self.rest(ks).is_some() {
                     return Ok(false);
                 }
-                if ks.exists(&moving) {
+                if ks.holds(&moving) == Holds::Hash {
                     // The way back: what was left to pack is where changes go now.
                     ks.rename(&moving, &merged)?;
                 }
@@ -326,7 +362,7 @@ impl<K: Store> Index<K> {
         let [merged, moving] = [&self.names.merged, &self.names.moving];
         let are_both = [merged, moving]
             .iter()
-            .all(|key| ks.holds(key) == Holds::Other);
+            .all(|key| ks.holds(key) == Holds::Hash);
         are_both.then(|| (merged.clone(), moving.clone()))
     }
 
