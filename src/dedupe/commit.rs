@@ -43,6 +43,7 @@ pub fn commit<K: Store>(crawl: &[u8]) -> Job<K> {
             continued: false,
             looked_at: 0,
             may_wait: false,
+            came_back: false,
         };
         commit.run(&lent).await
     })
@@ -57,6 +58,8 @@ struct Commit<'a> {
     looked_at: usize,
     /// Whether revisits may wait for an original of this crawl.
     may_wait: bool,
+    /// Whether another program had taken it out of `allcrawls`: nothing of it counts any more.
+    came_back: bool,
 }
 
 impl Commit<'_> {
@@ -131,6 +134,7 @@ impl Commit<'_> {
         }
         if is_out && !index.is_committing(ks, crawl)? {
             index.put_back(ks, crawl)?;
+            self.came_back = true;
         }
         self.continued = index.is_committed(ks, crawl)?;
         Ok(())
@@ -425,10 +429,11 @@ impl Commit<'_> {
         let merging = index.crawl_key(ks, crawl, CrawlKey::Merging);
         let before = counts::all(ks, &baseline, b"baseline.")?;
         // Plain clients count a crawl that they committed, or commit meanwhile, in `allcounts` themselves.
-        let is_counted = index.state(ks, crawl)? == Some(CrawlState::Committed);
+        let is_counted = !self.came_back && index.state(ks, crawl)? == Some(CrawlState::Committed);
         let mut sums = Vec::new();
         for (name, n) in counts::all(ks, &baseline, b"merging.")? {
-            let was = before.iter().find(|(b, _)| *b == name).map_or(0, |b| b.1);
+            let was = before.iter().find(|(b, _)| *b == name && !self.came_back);
+            let was = was.map_or(0, |b| b.1);
             let more = n.saturating_sub(was);
             if is_counted {
                 index.note_uncertain(ks, crawl, &name, more)?;

@@ -307,3 +307,147 @@ fn an_index_of_0_1_0_moves_with_its_first_write_everywhere() {
         }
     }
 }
+
+#[test]
+fn changes_of_storage_end_whatever_else_is_at_their_keys() {
+    let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
+    // A hash of another program is not ours, and is in the way.
+    for line in ["PACK", "REPAIR", "UNPACK"] {
+        c.plain("FLUSHALL");
+        c.plain("HSET p:moving f v");
+        c.plain("MULTI");
+        c.plain(format!("DEDUPE.{line} p:"));
+        assert_eq!(c.plain("EXEC").items().len(), 1, "{line}");
+        assert_eq!(c.plain("HGETALL p:moving").texts(), ["f", "v"], "{line}");
+        assert_eq!(c.plain("EXISTS p:packedhashes"), int(0), "{line}");
+    }
+    c.plain("FLUSHALL");
+    build(&mut c);
+    c.plain("HSET p:moving f v");
+    let before = server.snapshot();
+    c.refused("PACK", "ERR");
+    server.snapshot().assert_same(&before, "PACK was refused");
+    // Without the key that says which storage it is.
+    for (begun, line) in [
+        ("PACK", "PACK"),
+        ("PACK", "REPAIR"),
+        ("PACK", "UNPACK"),
+        ("UNPACK", "PACK"),
+        ("UNPACK", "UNPACK"),
+    ] {
+        for change in ["DEL p:crawlspace", "HSET p:crawlspace storage packed"] {
+            c.plain("FLUSHALL");
+            build(&mut c);
+            c.committed("c", 1_000..21_000);
+            if begun == "UNPACK" {
+                c.ok("PACK");
+            }
+            c.plain("CONFIG SET crawlspace.slice-us 50");
+            let mut changer = c.begun(begun);
+            c.plain(change);
+            changer.recv();
+            c.ok(line);
+            c.plain("CONFIG SET crawlspace.slice-us 500");
+            server.until_idle();
+            let what = format!("{change} while {begun} ran, then {line}");
+            assert_eq!(owners(&mut c), [("a", 100), ("b", 100), ("-", 1)], "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_commit_of_a_crawl_that_was_out_brings_back_all_of_it() {
+    let histories = [
+        &[
+            "SREM p:allcrawls b",
+            "DEDUPE.REMOVE p: a",
+            "DEDUPE.COMMIT p: b",
+        ][..],
+        &[
+            "SREM p:allcrawls b",
+            "DEDUPE.REPAIR p:",
+            "DEDUPE.COMMIT p: b",
+            "DEDUPE.REMOVE p: a",
+        ],
+        &[
+            "RENAME p:allcrawls p:to-remove-crawls",
+            "DEL p:alldupes p:allcounts",
+            "DEDUPE.REMOVE p: a",
+            "DEDUPE.COMMIT p: b",
+        ],
+    ];
+    for lines in histories {
+        for options in [Options::new().plain(), Options::new().packed()] {
+            let (_server, mut c) = DedupeIndex::on(options, P);
+            build(&mut c);
+            for line in lines {
+                c.plain(line);
+            }
+            let all_of_b = [("-", 50), ("b", 150), ("-", 1)];
+            assert_eq!(owners(&mut c), all_of_b, "{lines:?}");
+            c.ok("REPAIR");
+            c.assert_consistent();
+            assert_eq!(owners(&mut c), all_of_b, "{lines:?}, repaired");
+        }
+    }
+}
+
+#[test]
+fn what_stands_in_the_place_of_the_marker_is_no_part_of_the_index() {
+    let expected = [("a", 100), ("b", 100), ("-", 1)];
+    for line in ["SET p:alldupes x", "SUNIONSTORE p:alldupes p:allcrawls"] {
+        let (server, mut c) = DedupeIndex::on(Options::new().packed(), P);
+        build(&mut c);
+        c.plain(line);
+        assert_eq!(owners(&mut c), expected, "{line}");
+        c.ok("REPAIR");
+        c.assert_consistent();
+        let before = server.snapshot();
+        c.refused("UNPACK", "WRONGTYPE p:alldupes");
+        server.snapshot().assert_same(&before, "UNPACK was refused");
+        assert_eq!(c.committed("c", 150..210), (10, 50), "{line}");
+        c.plain("DEL p:alldupes");
+        until_marked(&mut c);
+        c.ok("UNPACK");
+        c.assert_consistent();
+    }
+    // The marker under the name of what is left to pack, and the value of another time.
+    let (_server, mut c) = DedupeIndex::on(Options::new().packed(), P);
+    build(&mut c);
+    c.plain("RENAME p:alldupes p:moving");
+    until_marked(&mut c);
+    c.ok("UNPACK");
+    assert_eq!(owners(&mut c), expected);
+    c.plain("DEL p:moving");
+    c.ok("PACK");
+    c.plain("COPY p:packedhashes p:alldupes REPLACE");
+    c.refused("UNPACK", "WRONGTYPE p:alldupes");
+    assert_eq!(owners(&mut c), expected);
+    assert_eq!(c.storage(), "packed");
+    c.assert_consistent();
+}
+
+#[test]
+fn keys_that_are_moved_one_by_one_leave_no_marker() {
+    let (server, mut c) = DedupeIndex::on(Options::new().packed(), P);
+    build(&mut c);
+    let expected = owners(&mut c);
+    for [from, to] in [["p:", "q:"], ["q:", "p:"]] {
+        let mut names = server.snapshot().names();
+        names.sort();
+        for name in names {
+            let other = name.replacen(from, to, 1);
+            assert_eq!(
+                c.plain(format!("RENAMENX {name} {other}")),
+                int(1),
+                "{name}"
+            );
+        }
+        let mut other = DedupeIndex::of(&server, to);
+        assert_eq!(owners(&mut other), expected);
+        other.assert_consistent();
+        until("nothing is left", || {
+            c.plain(format!("KEYS {from}*")).items().is_empty()
+        });
+    }
+}
