@@ -7,13 +7,13 @@ use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{ConnectionInfo, IntoConnectionInfo, RedisError};
 
 use super::tls::Tls;
-use super::{AsyncServer, Error, Server};
+use super::{AsyncServer, Error, Server, backoff};
 
 /// Default timeout of a silent server. A job blocks its caller for as long as it takes, so it is ten minutes.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
-/// Default number of retries, and the pause before the first one.
-const RETRIES: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(200);
+/// Default number of retries: with the shortest pauses they take 13 seconds, longer than a failover does.
+const RETRIES: u32 = 9;
+/// The longest pause between retries.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// Timeout of a new connection.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
@@ -27,8 +27,7 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 ///
 /// ```no_run
 /// use crawlspace_client::Server;
-/// let server = Server::options("rediss://db.example/")
-///     .ca("/etc/ssl/archive-ca.pem")
+/// let server = Server::options("redis://db.example/")
 ///     .connections(8)
 ///     .retries(10)
 ///     .open()?;
@@ -41,7 +40,8 @@ pub struct Options {
     pub(super) timeout: Duration,
     pub(super) job_timeout: Duration,
     pub(super) retries: u32,
-    pub(super) pause: Duration,
+    /// The source of the jitter of pauses, from 0 to 1.
+    pub(super) random: fn() -> f64,
     pub(super) only_one: bool,
     tls: Tls,
 }
@@ -54,7 +54,7 @@ impl Options {
             timeout: TIMEOUT,
             job_timeout: TIMEOUT,
             retries: RETRIES,
-            pause: PAUSE,
+            random: backoff::random,
             only_one: false,
             tls: Tls::default(),
         }
@@ -84,9 +84,9 @@ impl Options {
         self
     }
 
-    /// Maximum number of retries of a call that may be sent again, after pauses of 200, 400, 800 … milliseconds,
-    /// five seconds at most. 4 when it is not said. Where a cluster or a sentinel is to make a master of a
-    /// replica meanwhile, 10 gives them half a minute.
+    /// Maximum number of retries of a call that may be sent again. The pauses before them double from 200 ms to
+    /// five seconds; each is shortened by up to a half, at random, so that clients do not return all at once. The
+    /// default is 9: 13 to 26 seconds, in which a cluster or Sentinel promotes a replica.
     pub fn retries(mut self, retries: u32) -> Options {
         self.retries = retries;
         self
