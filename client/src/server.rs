@@ -16,6 +16,7 @@ mod error;
 mod exchange;
 mod options;
 pub(crate) mod slot;
+#[cfg(feature = "tls")]
 mod tls;
 mod topology;
 

@@ -1,11 +1,13 @@
 //! How a server is to be reached.
 
+#[cfg(feature = "tls")]
 use std::path::PathBuf;
 use std::time::Duration;
 
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{ConnectionInfo, IntoConnectionInfo, RedisError};
 
+#[cfg(feature = "tls")]
 use super::tls::Tls;
 use super::{AsyncServer, Error, Server, backoff};
 
@@ -43,6 +45,7 @@ pub struct Options {
     /// The source of the jitter of pauses, from 0 to 1.
     pub(super) random: fn() -> f64,
     pub(super) only_one: bool,
+    #[cfg(feature = "tls")]
     tls: Tls,
 }
 
@@ -56,6 +59,7 @@ impl Options {
             retries: RETRIES,
             random: backoff::random,
             only_one: false,
+            #[cfg(feature = "tls")]
             tls: Tls::default(),
         }
     }
@@ -103,6 +107,7 @@ impl Options {
 
     /// A file of certificates (PEM) of authorities that are trusted in place of those of the system. Only for
     /// servers at `rediss://…`.
+    #[cfg(feature = "tls")]
     pub fn ca(mut self, file: impl Into<PathBuf>) -> Options {
         self.tls.ca = Some(file.into());
         self
@@ -110,6 +115,7 @@ impl Options {
 
     /// Files (PEM) of the certificate and the key by which the server knows its client. Only for servers at
     /// `rediss://…`.
+    #[cfg(feature = "tls")]
     pub fn client_certificate(
         mut self,
         certificate: impl Into<PathBuf>,
@@ -147,6 +153,7 @@ impl Options {
     /// How to connect to the server that the caller named.
     pub(super) fn seed(&self) -> Result<ConnectionInfo, Error> {
         let info = self.url[..].into_connection_info();
+        #[cfg(feature = "tls")]
         let info = info.and_then(|info| self.tls.apply(info));
         let info = info.map_err(|cause| self.failed(cause))?;
         let name = info.redis_settings().clone();

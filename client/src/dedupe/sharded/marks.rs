@@ -48,7 +48,7 @@ impl Doing {
 }
 
 /// Something that is under way on all shards, or was cut short: then sending it again finishes it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Unfinished {
     /// What is done.
     pub doing: Doing,
@@ -63,6 +63,8 @@ pub struct Unfinished {
     #[serde(skip)]
     field: Vec<u8>,
 }
+
+debug_as_text! { Unfinished { doing: plain, crawl: text, since: plain } }
 
 impl Unfinished {
     /// A field: what, the number of the run, and the crawl, between spaces.
