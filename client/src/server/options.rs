@@ -13,7 +13,8 @@ use super::{AsyncServer, Error, Server, backoff};
 
 /// Default timeout of a silent server. A job blocks its caller for as long as it takes, so it is ten minutes.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
-/// Default number of retries: with the shortest pauses they take 13 seconds, longer than a failover does.
+/// Default number of retries: with the shortest pauses they take 13 seconds, longer than a failover does
+/// where `cluster-node-timeout` is five seconds.
 const RETRIES: u32 = 9;
 /// The longest pause between retries.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
@@ -90,7 +91,8 @@ impl Options {
 
     /// Maximum number of retries of a call that may be sent again. The pauses before them double from 200 ms to
     /// five seconds; each is shortened by up to a half, at random, so that clients do not return all at once. The
-    /// default is 9: 13 to 26 seconds, in which a cluster or Sentinel promotes a replica.
+    /// default is 9, which takes 13 to 26 seconds: longer than the failover of a cluster whose
+    /// `cluster-node-timeout` is five seconds. For one of 15 seconds take 14.
     pub fn retries(mut self, retries: u32) -> Options {
         self.retries = retries;
         self
