@@ -85,6 +85,15 @@ fn other_clients_on_a_cluster_make_of_every_reply_what_its_page_shows() {
         }
     }
     assert_eq!(place.moved(), 0, "it asked the wrong node");
+    let untold = Client {
+        routed: false,
+        ..client(Language::Coredis, 3)
+    };
+    if let Ok(mut program) = untold.start("calls", &place) {
+        let stats = ["DEDUPE.STATS", "{coll-42}:"];
+        let reply = program.call(&stats.map(|word| word.as_bytes().to_vec()));
+        assert!(reply.is_error(), "it was told no key: {reply:?}");
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-"""Examples by coredis, which has RESP3 alone: see said.py. PORT and CLUSTER are as in connect.py."""
+"""Examples by coredis, which has RESP3 alone: see said.py. PORT and CLUSTER are as in connect.py, and ROUTED as in
+connect.js."""
 
 import asyncio
 import os
@@ -23,11 +24,14 @@ async def main():
         for line in sys.stdin:
             name, (key, *words) = read(line)
             # A cluster is told the key: it is the first argument of all of our commands.
-            call = client.create_request(name.encode(), Key(key), *words, callback=lambda reply, **_: reply)
+            key = Key(key) if "ROUTED" in os.environ else key
+            call = client.create_request(name.encode(), key, *words, callback=lambda reply, **_: reply)
             try:
                 reply = await call
             except coredis.exceptions.ResponseError as error:
                 reply = whole(error)
+            except coredis.exceptions.RedisClusterError as error:
+                reply = error
             print(said(reply), flush=True)
 
 
