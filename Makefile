@@ -177,6 +177,7 @@ lint: ## Formatting, clippy, documentation, licences and advisories of the depen
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --package crawlspace --package crawlspace-host --no-default-features --all-targets -- -D warnings
+	$(CARGO) clippy --package crawlspace-client --no-default-features -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 	@scripts/words
 	@scripts/crates

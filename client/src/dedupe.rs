@@ -44,11 +44,13 @@ pub use crate::server::Error;
 /// A dedupe index: the keys of one prefix.
 ///
 /// A call whose connection breaks is sent again unless its description says otherwise.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Index<S = Server> {
     server: S,
     prefix: Arc<[u8]>,
 }
+
+debug_as_text! { Index<S> where S { server: plain, prefix: text } }
 
 impl Index {
     /// Connects to the server at `url`, as [`Server::open`] does. `prefix` stands before every key of the
@@ -230,7 +232,13 @@ impl<S: Ask> Index<S> {
     /// `BADHASH`, `BADCRAWL`, `REMOVING`; `STALE` when somebody else holds the claim of a hash, or the writer
     /// has sent a higher number before (nothing was counted in any of these cases); or when the server cannot
     /// be reached.
-    pub fn add(&self, crawl: &[u8], adding: &Adding<'_>, added: &[Added<'_>]) -> S::Answer<u64> {
+    pub fn add(
+        &self,
+        crawl: impl AsRef<[u8]>,
+        adding: &Adding<'_>,
+        added: &[Added<'_>],
+    ) -> S::Answer<u64> {
+        let crawl = crawl.as_ref();
         if added.is_empty() {
             return self.server.ask(Call::known(0));
         }
@@ -268,10 +276,11 @@ impl<S: Ask> Index<S> {
     /// when the server cannot be reached.
     pub fn revisit(
         &self,
-        crawl: &[u8],
+        crawl: impl AsRef<[u8]>,
         revisiting: &Revisiting<'_>,
         revisited: &[Revisited<'_>],
     ) -> S::Answer<u64> {
+        let crawl = crawl.as_ref();
         if revisited.is_empty() {
             return self.server.ask(Call::known(0));
         }
@@ -313,11 +322,12 @@ impl<S: Steps> Index<S> {
     /// When the server refuses one of the two (the other may have been counted), or cannot be reached.
     pub fn write(
         &self,
-        crawl: &[u8],
+        crawl: impl AsRef<[u8]>,
         sequence: Sequence<'_>,
         added: &[Added<'_>],
         revisited: &[Revisited<'_>],
     ) -> S::Answer<()> {
+        let crawl = crawl.as_ref();
         let batch = Batch::new();
         let index = self.over(&batch);
         let added = sequence.adding(|adding| index.add(crawl, adding, added));

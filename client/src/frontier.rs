@@ -41,7 +41,7 @@ use crate::server::{Ask, Call, Server};
 pub type Millis = u64;
 
 /// A URI that was found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Uri<'a> {
     /// The group of hosts that it belongs to.
     pub chg: &'a [u8],
@@ -53,16 +53,20 @@ pub struct Uri<'a> {
     pub uri: &'a [u8],
 }
 
+debug_as_text! { Uri<'_> { chg: text, at: plain, depth: plain, uri: text } }
+
 /// A frontier: the keys of one prefix.
 ///
 /// A call whose connection breaks is sent again unless its description says otherwise.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Frontier<S = Server> {
     server: S,
     prefix: Arc<[u8]>,
     /// Simulated time.
     now: Option<Millis>,
 }
+
+debug_as_text! { Frontier<S> where S { server: plain, prefix: text, now: plain } }
 
 impl Frontier {
     /// Connects to the server at `url`, as [`Server::open`] does. `prefix` stands before every key of the
@@ -184,10 +188,11 @@ impl<S: Ask> Frontier<S> {
     /// reached. Nothing was counted then, unless the connection broke.
     pub fn add(
         &self,
-        execution: &[u8],
+        execution: impl AsRef<[u8]>,
         sequence: Option<Sequence<'_>>,
         uris: &[(&[u8], Millis)],
     ) -> S::Answer<Vec<Option<u64>>> {
+        let execution = execution.as_ref();
         if uris.is_empty() {
             return self.server.ask(Call::known(Vec::new()));
         }
@@ -226,10 +231,11 @@ impl<S: Ask> Frontier<S> {
     /// When the server refuses or cannot be reached. Nothing was counted then, unless the connection broke.
     pub fn add_uris(
         &self,
-        execution: &[u8],
+        execution: impl AsRef<[u8]>,
         weight: Option<u32>,
         uris: &[Uri<'_>],
     ) -> S::Answer<Vec<Option<u64>>> {
+        let execution = execution.as_ref();
         if uris.is_empty() {
             return self.server.ask(Call::known(Vec::new()));
         }

@@ -1,9 +1,13 @@
-//! Typed calls for the commands of the Crawlspace Redis module.
+#![doc = include_str!("../README.md")]
+//!
+//! ## Where to go on
 //!
 //! * [`server`] reaches servers: one or a cluster, blocking or not.
 //! * [`dedupe`] calls the `DEDUPE.*` commands, with types in place of reply arrays.
 //! * [`frontier`] calls the `CHG.*` commands: which host may be fetched from now.
 //! * [`tags`] calls the `TAGS.*` commands: who may see which capture.
+//! * [`dedupe::Sharded`] is an index that is larger than a server.
+//! * [`Batch`] sends many calls in one round trip; [`AsyncServer`] has calls that are futures.
 
 #[macro_use]
 mod reply;
@@ -18,8 +22,3 @@ pub use reply::{as_optional_text, as_text};
 pub use server::{
     Answer, Ask, AsyncServer, Batch, Call, Code, Error, Options, Pending, Server, Steps, Unsent,
 };
-
-/// The example of the README compiles and runs.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -8,14 +8,20 @@ use serde::Serializer;
 /// A struct that is read from a reply of names and values, whose names have `-` where its fields have `_`.
 /// What is not in the reply is nil, so a field that an older server does not know may be an `Option`.
 ///
-/// Those of the `DEDUPE` family are in camel case: `Name as "camelCase" { … }`.
+/// Those of the `DEDUPE` family are in camel case: `Name as "camelCase" { … }`. Ones with bytes name the traits
+/// that are derived, `Name as "camelCase" derive(PartialEq) { … }`, and have [`debug_as_text`].
 macro_rules! map_reply {
     ($(#[$about:meta])* $name:ident { $($fields:tt)* }) => {
         map_reply! { $(#[$about])* $name as "kebab-case" { $($fields)* } }
     };
-    ($(#[$about:meta])* $name:ident as $case:tt { $($(#[$field_about:meta])* $field:ident: $type:ty,)* }) => {
+    ($(#[$about:meta])* $name:ident as $case:tt { $($fields:tt)* }) => {
+        map_reply! { $(#[$about])* $name as $case derive(Debug, PartialEq) { $($fields)* } }
+    };
+    ($(#[$about:meta])* $name:ident as $case:tt derive($($trait:ident),*) {
+        $($(#[$field_about:meta])* $field:ident: $type:ty,)*
+    }) => {
         $(#[$about])*
-        #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+        #[derive(Clone, $($trait,)* serde::Serialize)]
         #[serde(rename_all = $case)]
         pub struct $name {
             $($(#[$field_about])* pub $field: $type,)*
@@ -31,6 +37,44 @@ macro_rules! map_reply {
             }
         }
     };
+}
+
+/// Implements `Debug` for a struct with bytes in it, which are shown as text. After each field it says how that is
+/// shown, by a function of [`shown`].
+macro_rules! debug_as_text {
+    ($type:ty $(where $param:ident)? { $($field:ident: $how:ident),* $(,)? }) => {
+        impl $(<$param: std::fmt::Debug>)? std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let name = stringify!($type).split('<').next().unwrap_or_default();
+                f.debug_struct(name.trim())
+                    $(.field(stringify!($field), &$crate::reply::shown::$how(&self.$field)))*
+                    .finish()
+            }
+        }
+    };
+}
+
+/// Values as `Debug` shows them.
+pub(crate) mod shown {
+    /// Bytes.
+    pub fn text(bytes: &(impl AsRef<[u8]> + ?Sized)) -> String {
+        super::lossless(bytes.as_ref())
+    }
+
+    /// Bytes that may be missing.
+    pub fn optional(bytes: &Option<impl AsRef<[u8]>>) -> Option<String> {
+        bytes.as_ref().map(text)
+    }
+
+    /// A list of bytes.
+    pub fn texts(list: &[impl AsRef<[u8]>]) -> Vec<String> {
+        list.iter().map(text).collect()
+    }
+
+    /// A value that has no bytes, or shows them itself.
+    pub fn plain<T>(value: &T) -> &T {
+        value
+    }
 }
 
 pub(crate) fn take<T: FromRedisValue>(
@@ -82,6 +126,11 @@ pub(crate) fn pairs<K: FromRedisValue, V: FromRedisValue>(
 /// # Errors
 /// Those of the serializer.
 pub fn as_text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&lossless(bytes))
+}
+
+/// Bytes as text, with `\xff` for those that are not UTF-8.
+fn lossless(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -89,7 +138,7 @@ pub fn as_text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::E
             text.push_str(&format!("\\x{byte:02x}"));
         }
     }
-    serializer.serialize_str(&text)
+    text
 }
 
 /// Serializes bytes that may be missing as [`as_text`] does, and `None` as null.
@@ -103,5 +152,43 @@ pub fn as_optional_text<S: Serializer>(
     match bytes {
         Some(bytes) => as_text(bytes, serializer),
         None => serializer.serialize_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dedupe::{Added, Claim, Original};
+    use crate::frontier::{Held, Lease};
+
+    #[test]
+    fn bytes_are_shown_as_text() {
+        let lease = Lease {
+            chg: b"example.com".to_vec(),
+            token: 7,
+            deadline: 2,
+            due: 1,
+            count: 3,
+            execution: Some(b"crawl-1".to_vec()),
+            uri: Some(b"https://example.com/caf\xe9".to_vec()),
+        };
+        assert_eq!(
+            format!("{lease:?}"),
+            r#"Lease { chg: "example.com", token: 7, deadline: 2, due: 1, count: 3, execution: Some("crawl-1"), uri: Some("https://example.com/caf\\xe9") }"#
+        );
+        let (hash, date, url) = (b"sha1:A", b"2026", b"https://a/");
+        let added = Added {
+            hash,
+            wacz_index: 0,
+            date,
+            url,
+            size: 5,
+        };
+        assert_eq!(
+            format!("{added:?}"),
+            r#"Added { hash: "sha1:A", wacz_index: 0, date: "2026", url: "https://a/", size: 5 }"#
+        );
+        let claim = Claim::<Original>::Yours(b"token".to_vec());
+        assert_eq!(format!("{claim:?}"), r#"Yours("token")"#);
+        assert_eq!(format!("{:?}", Held::Group(b"a")), r#"Group("a")"#);
     }
 }

@@ -7,6 +7,7 @@
 
 mod ask;
 mod asynchronous;
+mod backoff;
 mod batch;
 mod blocking;
 mod call;
@@ -15,11 +16,13 @@ mod error;
 mod exchange;
 mod options;
 pub(crate) mod slot;
+#[cfg(feature = "tls")]
 mod tls;
 mod topology;
 
 pub use self::ask::{Ask, Steps};
 pub use self::asynchronous::{Answer, AsyncServer};
+pub use self::backoff::Backoff;
 pub use self::batch::{Batch, Pending};
 pub use self::blocking::Server;
 pub use self::call::{Call, Unsent};

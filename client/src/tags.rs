@@ -94,11 +94,13 @@ pub struct Page<T> {
 /// A tag space: one key.
 ///
 /// A call whose connection breaks is sent again unless its description says otherwise.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct TagSpace<S = Server> {
     server: S,
     key: Arc<[u8]>,
 }
+
+debug_as_text! { TagSpace<S> where S { server: plain, key: text } }
 
 impl TagSpace {
     /// Connects to the server at `url`, as [`Server::open`] does.
@@ -197,7 +199,8 @@ impl<S: Ask> TagSpace<S> {
     /// # Errors
     /// `CYCLE` when a tag would carry itself (nothing was written then); or when the server refuses or
     /// cannot be reached.
-    pub fn add(&self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> S::Answer<u64> {
+    pub fn add(&self, kind: Kind, id: impl AsRef<[u8]>, tags: &[&[u8]]) -> S::Answer<u64> {
+        let id = id.as_ref();
         self.change("TAGS.ADD", kind, id, tags)
     }
 
@@ -213,7 +216,8 @@ impl<S: Ask> TagSpace<S> {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn rem(&self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> S::Answer<u64> {
+    pub fn rem(&self, kind: Kind, id: impl AsRef<[u8]>, tags: &[&[u8]]) -> S::Answer<u64> {
+        let id = id.as_ref();
         self.change("TAGS.REM", kind, id, tags)
     }
 
@@ -237,7 +241,8 @@ impl<S: Ask> TagSpace<S> {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn get(&self, kind: Kind, id: &[u8]) -> S::Answer<Vec<Vec<u8>>> {
+    pub fn get(&self, kind: Kind, id: impl AsRef<[u8]>) -> S::Answer<Vec<Vec<u8>>> {
+        let id = id.as_ref();
         let mut get = self.of_kind("TAGS.GET", kind);
         get.arg(id);
         self.repeat(get)
@@ -254,7 +259,8 @@ impl<S: Ask> TagSpace<S> {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn get_all(&self, kind: Kind, id: &[u8]) -> S::Answer<Vec<Vec<u8>>> {
+    pub fn get_all(&self, kind: Kind, id: impl AsRef<[u8]>) -> S::Answer<Vec<Vec<u8>>> {
+        let id = id.as_ref();
         let mut get = self.of_kind("TAGS.GET", kind);
         get.arg(id).arg("ALL");
         self.repeat(get)
@@ -371,9 +377,10 @@ impl<S: Ask> TagSpace<S> {
         &self,
         kind: Kind,
         cursor: u64,
-        prefix: &[u8],
+        prefix: impl AsRef<[u8]>,
         count: Option<u64>,
     ) -> S::Answer<Page<TaggedId>> {
+        let prefix = prefix.as_ref();
         let mut scan = self.of_kind("TAGS.SCAN", kind);
         scan.arg(cursor);
         narrow(&mut scan, prefix, count);
@@ -403,11 +410,12 @@ impl<S: Ask> TagSpace<S> {
     /// or cannot be reached.
     pub fn list(
         &self,
-        expression: &[u8],
-        prefix: &[u8],
+        expression: impl AsRef<[u8]>,
+        prefix: impl AsRef<[u8]>,
         cursor: u64,
         count: Option<u64>,
     ) -> S::Answer<Page<Vec<u8>>> {
+        let (expression, prefix) = (expression.as_ref(), prefix.as_ref());
         let mut list = self.command("TAGS.LIST");
         list.arg(expression).arg("CURSOR").arg(cursor);
         narrow(&mut list, prefix, count);

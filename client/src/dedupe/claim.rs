@@ -5,10 +5,11 @@ use std::time::Duration;
 use redis::{FromRedisValue, ParsingError, Value};
 
 use super::{Added, Adding, Index, Located, Original};
+use crate::reply::shown;
 use crate::server::{Ask, Call};
 
 /// What a claim came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Claim<T = Original> {
     /// The payload is known: write a `revisit` record.
     Known(T),
@@ -21,6 +22,20 @@ pub enum Claim<T = Original> {
         /// When its claim ends by itself.
         left: Duration,
     },
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for Claim<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Known(original) => f.debug_tuple("Known").field(original).finish(),
+            Self::Yours(bytes) => f.debug_tuple("Yours").field(&shown::text(bytes)).finish(),
+            Self::Pending { holder, left } => f
+                .debug_struct("Pending")
+                .field("holder", &shown::text(holder))
+                .field("left", left)
+                .finish(),
+        }
+    }
 }
 
 impl<T: FromRedisValue> FromRedisValue for Claim<T> {
@@ -64,11 +79,12 @@ impl<S: Ask> Index<S> {
     /// the server became a replica; or when the server cannot be reached.
     pub fn claim(
         &self,
-        crawl: &[u8],
-        hash: &[u8],
+        crawl: impl AsRef<[u8]>,
+        hash: impl AsRef<[u8]>,
         lasting: Duration,
         wait: Duration,
     ) -> S::Answer<Claim> {
+        let (crawl, hash) = (crawl.as_ref(), hash.as_ref());
         self.claims(crawl, hash, lasting, wait, false)
     }
 
@@ -91,11 +107,12 @@ impl<S: Ask> Index<S> {
     /// As [`claim`](Index::claim).
     pub fn claim_with_wacz(
         &self,
-        crawl: &[u8],
-        hash: &[u8],
+        crawl: impl AsRef<[u8]>,
+        hash: impl AsRef<[u8]>,
         lasting: Duration,
         wait: Duration,
     ) -> S::Answer<Claim<Located>> {
+        let (crawl, hash) = (crawl.as_ref(), hash.as_ref());
         self.claims(crawl, hash, lasting, wait, true)
     }
 
@@ -142,7 +159,13 @@ impl<S: Ask> Index<S> {
     /// # Errors
     /// `STALE` when somebody else has claimed the payload meanwhile (nothing was counted: claim again); or
     /// when the server refuses or cannot be reached.
-    pub fn settle(&self, crawl: &[u8], token: &[u8], added: &Added<'_>) -> S::Answer<()> {
+    pub fn settle(
+        &self,
+        crawl: impl AsRef<[u8]>,
+        token: impl AsRef<[u8]>,
+        added: &Added<'_>,
+    ) -> S::Answer<()> {
+        let (crawl, token) = (crawl.as_ref(), token.as_ref());
         let mut add = self.command("DEDUPE.ADD");
         add.arg(crawl);
         let adding = Adding {
@@ -170,7 +193,8 @@ impl<S: Ask> Index<S> {
     /// # Errors
     /// `STALE` when somebody else holds the claim now (nothing was changed); or when the server refuses or
     /// cannot be reached.
-    pub fn unclaim(&self, hash: &[u8], token: &[u8]) -> S::Answer<bool> {
+    pub fn unclaim(&self, hash: impl AsRef<[u8]>, token: impl AsRef<[u8]>) -> S::Answer<bool> {
+        let (hash, token) = (hash.as_ref(), token.as_ref());
         let mut unclaim = self.command("DEDUPE.UNCLAIM");
         unclaim.arg(hash).arg(token);
         self.repeat(unclaim)

@@ -50,7 +50,8 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `BADCRAWL`, `REMOVING`; or when the server cannot be reached.
-    pub fn begin(&self, crawl: &[u8]) -> S::Answer<bool> {
+    pub fn begin(&self, crawl: impl AsRef<[u8]>) -> S::Answer<bool> {
+        let crawl = crawl.as_ref();
         let mut begin = self.command("DEDUPE.BEGIN");
         begin.arg(crawl);
         self.repeat(begin)
@@ -68,7 +69,8 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `BADCRAWL`, `REMOVING`; `ERR` when 64 other crawls are visible; or when the server cannot be reached.
-    pub fn begin_visible(&self, crawl: &[u8]) -> S::Answer<bool> {
+    pub fn begin_visible(&self, crawl: impl AsRef<[u8]>) -> S::Answer<bool> {
+        let crawl = crawl.as_ref();
         let mut begin = self.command("DEDUPE.BEGIN");
         begin.arg(crawl).arg("VISIBLE");
         self.repeat(begin)
@@ -88,7 +90,8 @@ impl<S: Ask> Index<S> {
     /// # Errors
     /// `NOCRAWL` when there is no such crawl, `CANCELED` when somebody cancelled it meanwhile, `REMOVING`; or
     /// when the server cannot be reached.
-    pub fn commit(&self, crawl: &[u8]) -> S::Answer<Committed> {
+    pub fn commit(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Committed> {
+        let crawl = crawl.as_ref();
         let mut commit = self.command("DEDUPE.COMMIT");
         commit.arg(crawl);
         let commit = Call::<(u64, u64)>::new(commit).repeatable().waits();
@@ -109,7 +112,8 @@ impl<S: Ask> Index<S> {
     /// # Errors
     /// `NOCRAWL` when there is no such crawl; after a connection that broke, also when it was cancelled.
     /// `COMMITTED` when it has nothing new, `REMOVING`; or when the server cannot be reached.
-    pub fn cancel(&self, crawl: &[u8]) -> S::Answer<u64> {
+    pub fn cancel(&self, crawl: impl AsRef<[u8]>) -> S::Answer<u64> {
+        let crawl = crawl.as_ref();
         let mut cancel = self.command("DEDUPE.CANCEL");
         cancel.arg(crawl);
         self.server.ask(Call::new(cancel).repeatable().waits())

@@ -149,7 +149,7 @@ map_reply! {
 }
 
 /// A crawl of the list, by its id.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, PartialEq, Serialize)]
 pub struct Crawl {
     /// The crawl's id.
     #[serde(serialize_with = "as_text")]
@@ -158,6 +158,8 @@ pub struct Crawl {
     #[serde(flatten)]
     pub standing: Standing,
 }
+
+debug_as_text! { Crawl { crawl: text, standing: plain } }
 
 /// The list of crawls, in the order of their ids.
 struct Crawls(Vec<Crawl>);
@@ -267,7 +269,8 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `NOCRAWL` when there is no such crawl; or when the server cannot be reached.
-    pub fn crawl_stats(&self, crawl: &[u8]) -> S::Answer<CrawlStats> {
+    pub fn crawl_stats(&self, crawl: impl AsRef<[u8]>) -> S::Answer<CrawlStats> {
+        let crawl = crawl.as_ref();
         let mut stats = self.command("DEDUPE.STATS");
         stats.arg(crawl);
         self.repeat(stats)

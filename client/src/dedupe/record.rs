@@ -3,10 +3,10 @@
 use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
-use crate::reply::{as_optional_text, as_text};
+use crate::reply::{as_optional_text, as_text, shown};
 
 /// The record that a hash was first stored with.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Original {
     /// The crawl that stored it.
@@ -24,6 +24,8 @@ pub struct Original {
     pub size: u64,
 }
 
+debug_as_text! { Original { crawl: text, wacz_index: plain, date: text, url: text, size: plain } }
+
 impl FromRedisValue for Original {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
         let (crawl, wacz_index, date, url, size) = FromRedisValue::from_redis_value(value)?;
@@ -38,7 +40,7 @@ impl FromRedisValue for Original {
 }
 
 /// An original, and the WACZ file that holds it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Located {
     /// The record.
@@ -48,6 +50,8 @@ pub struct Located {
     #[serde(serialize_with = "as_optional_text")]
     pub filename: Option<Vec<u8>>,
 }
+
+debug_as_text! { Located { original: plain, filename: optional } }
 
 impl FromRedisValue for Located {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
@@ -61,7 +65,7 @@ impl FromRedisValue for Located {
 }
 
 /// A `response` record that was written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 #[allow(missing_docs)] // the arguments of DEDUPE.ADD, in its order
 pub struct Added<'a> {
     pub hash: &'a [u8],
@@ -70,6 +74,8 @@ pub struct Added<'a> {
     pub url: &'a [u8],
     pub size: u64,
 }
+
+debug_as_text! { Added<'_> { hash: text, wacz_index: plain, date: text, url: text, size: plain } }
 
 impl Added<'_> {
     pub(super) fn write_to(&self, command: &mut Cmd) {
@@ -83,7 +89,7 @@ impl Added<'_> {
 }
 
 /// A `revisit` record that was written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Revisited<'a> {
     /// Hash of the payload that it stands for.
     pub hash: &'a [u8],
@@ -94,6 +100,8 @@ pub struct Revisited<'a> {
     /// record may be noted than this one refers to.
     pub original: Option<&'a Original>,
 }
+
+debug_as_text! { Revisited<'_> { hash: text, size: plain, original: plain } }
 
 impl Revisited<'_> {
     pub(super) fn write_to(&self, command: &mut Cmd) {
@@ -109,13 +117,15 @@ impl Revisited<'_> {
 }
 
 /// Which call of a writer this is, so that it counts once though it may arrive twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Sequence<'a> {
     /// A name, up to 1 KiB.
     pub writer: &'a [u8],
     /// From 1 on; grows with each call of the writer.
     pub number: u64,
 }
+
+debug_as_text! { Sequence<'_> { writer: text, number: plain } }
 
 impl Sequence<'_> {
     pub(crate) fn write_to(&self, command: &mut Cmd) {
@@ -149,7 +159,7 @@ impl Sequence<'_> {
 }
 
 /// What else there is to say about records that are added.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Adding<'a> {
     /// Makes the call safe to send twice.
     pub sequence: Option<Sequence<'a>>,
@@ -159,6 +169,8 @@ pub struct Adding<'a> {
     /// The token of a claim on one of the hashes, which is settled with this.
     pub token: Option<&'a [u8]>,
 }
+
+debug_as_text! { Adding<'_> { sequence: plain, earliest: plain, token: optional } }
 
 impl Adding<'_> {
     pub(super) fn write_to(&self, command: &mut Cmd) {
@@ -175,7 +187,7 @@ impl Adding<'_> {
 }
 
 /// What of a revisit's original is noted, so that it can be told later what a crawl needs for replay.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reference<'a> {
     /// The crawl of the original.
     #[default]
@@ -184,6 +196,16 @@ pub enum Reference<'a> {
     Wacz(&'a [u8]),
     /// The number of revisits for each crawl alone: the crawler notes the originals elsewhere.
     None,
+}
+
+impl std::fmt::Debug for Reference<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Crawl => f.write_str("Crawl"),
+            Self::Wacz(bytes) => f.debug_tuple("Wacz").field(&shown::text(bytes)).finish(),
+            Self::None => f.write_str("None"),
+        }
+    }
 }
 
 /// What else there is to say about revisits.

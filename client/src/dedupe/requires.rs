@@ -4,11 +4,11 @@ use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
 use super::Index;
-use crate::reply::{as_optional_text, as_text, take};
+use crate::reply::{as_optional_text, as_text, shown, take};
 use crate::server::{Ask, Call};
 
 /// Whose requirements are asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Of<'a> {
     /// All WACZ files of all crawls that this crawl depends on.
     Crawl(&'a [u8]),
@@ -18,8 +18,21 @@ pub enum Of<'a> {
     References(&'a [&'a [u8]]),
 }
 
+impl std::fmt::Debug for Of<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Crawl(bytes) => f.debug_tuple("Crawl").field(&shown::text(bytes)).finish(),
+            Self::Wacz(bytes) => f.debug_tuple("Wacz").field(&shown::text(bytes)).finish(),
+            Self::References(bytes) => f
+                .debug_tuple("References")
+                .field(&shown::texts(bytes))
+                .finish(),
+        }
+    }
+}
+
 /// A WACZ file that is needed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Required {
     /// The name of the WACZ file.
     #[serde(serialize_with = "as_text")]
@@ -34,6 +47,8 @@ pub struct Required {
     pub crawl: Vec<u8>,
 }
 
+debug_as_text! { Required { filename: text, hash: optional, size: plain, crawl: text } }
+
 impl FromRedisValue for Required {
     fn from_redis_value(value: Value) -> Result<Required, ParsingError> {
         let mut map = FromRedisValue::from_redis_value(value)?;
@@ -47,7 +62,7 @@ impl FromRedisValue for Required {
 }
 
 /// A crawl that could not be replayed without another one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Dependent {
     /// The crawl's id.
     #[serde(serialize_with = "as_text")]
@@ -55,6 +70,8 @@ pub struct Dependent {
     /// How many of its revisits have their originals there. `None` when they were not counted.
     pub revisits: Option<u64>,
 }
+
+debug_as_text! { Dependent { crawl: text, revisits: plain } }
 
 impl FromRedisValue for Dependent {
     fn from_redis_value(value: Value) -> Result<Dependent, ParsingError> {
@@ -135,7 +152,8 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `NOCRAWL` when there is no such crawl; or when the server cannot be reached.
-    pub fn required_by(&self, crawl: &[u8]) -> S::Answer<Vec<Dependent>> {
+    pub fn required_by(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Vec<Dependent>> {
+        let crawl = crawl.as_ref();
         let mut required = self.command("DEDUPE.REQUIREDBY");
         required.arg(crawl);
         self.server.ask(Call::new(required).repeatable().waits())

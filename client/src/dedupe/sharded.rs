@@ -145,7 +145,8 @@ impl<S: Steps> Sharded<S> {
     /// println!("{}", String::from_utf8_lossy(shard.prefix()));
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
-    pub fn shard_of(&self, hash: &[u8]) -> &Index<S> {
+    pub fn shard_of(&self, hash: impl AsRef<[u8]>) -> &Index<S> {
+        let hash = hash.as_ref();
         &self.shards[spread::shard_of(hash, self.shards.len())]
     }
 }

@@ -8,7 +8,7 @@ use crate::reply::{as_optional_text, as_text};
 use crate::server::{Ask, Call};
 
 /// A capture of a URL: a record that a crawl has stored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Capture {
     /// The crawl that stored it.
@@ -29,6 +29,8 @@ pub struct Capture {
     pub filename: Option<Vec<u8>>,
 }
 
+debug_as_text! { Capture { crawl: text, hash: text, wacz_index: plain, date: text, size: plain, filename: optional } }
+
 impl FromRedisValue for Capture {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
         let (crawl, hash, wacz_index, date, size, filename) =
@@ -45,7 +47,7 @@ impl FromRedisValue for Capture {
 }
 
 /// Which captures are asked for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Captures<'a> {
     /// Uncommitted captures of this crawl count as well.
     pub crawl: Option<&'a [u8]>,
@@ -54,6 +56,8 @@ pub struct Captures<'a> {
     /// Only those older than this date.
     pub before: Option<&'a [u8]>,
 }
+
+debug_as_text! { Captures<'_> { crawl: optional, limit: plain, before: optional } }
 
 map_reply! {
     /// What the index by URL has (`DEDUPE.URLS`).

@@ -6,7 +6,7 @@ use crate::server::Ask;
 
 map_reply! {
     /// A WACZ file of a crawl.
-    Wacz as "camelCase" {
+    Wacz as "camelCase" derive(PartialEq) {
         /// The name of the WACZ file.
         #[serde(serialize_with = "as_text")]
         filename: Vec<u8>,
@@ -17,6 +17,8 @@ map_reply! {
         size: Option<u64>,
     }
 }
+
+debug_as_text! { Wacz { filename: text, hash: optional, size: plain } }
 
 impl<S: Ask> Index<S> {
     /// `DEDUPE.WACZOPEN`: a WACZ file was begun. Gives its index in the crawl; of one that was begun before,
@@ -32,7 +34,8 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `BADCRAWL`, `REMOVING`; or when the server refuses or cannot be reached.
-    pub fn wacz_open(&self, crawl: &[u8], filename: &[u8]) -> S::Answer<u64> {
+    pub fn wacz_open(&self, crawl: impl AsRef<[u8]>, filename: impl AsRef<[u8]>) -> S::Answer<u64> {
+        let (crawl, filename) = (crawl.as_ref(), filename.as_ref());
         let mut open = self.command("DEDUPE.WACZOPEN");
         open.arg(crawl).arg(filename);
         self.repeat(open)
@@ -55,12 +58,13 @@ impl<S: Ask> Index<S> {
     /// be reached.
     pub fn wacz_close(
         &self,
-        crawl: &[u8],
+        crawl: impl AsRef<[u8]>,
         index: u64,
-        filename: &[u8],
-        hash: &[u8],
+        filename: impl AsRef<[u8]>,
+        hash: impl AsRef<[u8]>,
         size: u64,
     ) -> S::Answer<()> {
+        let (crawl, filename, hash) = (crawl.as_ref(), filename.as_ref(), hash.as_ref());
         self.close(crawl, index, filename, hash, size, false)
     }
 
@@ -80,12 +84,13 @@ impl<S: Ask> Index<S> {
     /// or when the server cannot be reached.
     pub fn wacz_close_as(
         &self,
-        crawl: &[u8],
+        crawl: impl AsRef<[u8]>,
         index: u64,
-        filename: &[u8],
-        hash: &[u8],
+        filename: impl AsRef<[u8]>,
+        hash: impl AsRef<[u8]>,
         size: u64,
     ) -> S::Answer<()> {
+        let (crawl, filename, hash) = (crawl.as_ref(), filename.as_ref(), hash.as_ref());
         self.close(crawl, index, filename, hash, size, true)
     }
 
@@ -125,7 +130,8 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `NOCRAWL`; or when the server cannot be reached.
-    pub fn wacz_list(&self, crawl: &[u8]) -> S::Answer<Vec<Wacz>> {
+    pub fn wacz_list(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Vec<Wacz>> {
+        let crawl = crawl.as_ref();
         let mut list = self.command("DEDUPE.WACZLIST");
         list.arg(crawl);
         self.repeat(list)

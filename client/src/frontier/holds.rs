@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::{Frontier, Millis, millis};
+use crate::reply::shown;
 use crate::server::{Ask, Call};
 
 /// What to hold, or to resume.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Held<'a> {
     /// Every group of the frontier.
     Everything,
@@ -14,6 +15,19 @@ pub enum Held<'a> {
     Group(&'a [u8]),
     /// One crawl.
     Execution(&'a [u8]),
+}
+
+impl std::fmt::Debug for Held<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Everything => f.write_str("Everything"),
+            Self::Group(bytes) => f.debug_tuple("Group").field(&shown::text(bytes)).finish(),
+            Self::Execution(bytes) => f
+                .debug_tuple("Execution")
+                .field(&shown::text(bytes))
+                .finish(),
+        }
+    }
 }
 
 /// What a group is allowed. What is not said stays as it is.
@@ -52,7 +66,8 @@ impl<S: Ask> Frontier<S> {
     ///
     /// # Errors
     /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
-    pub fn block(&self, chg: &[u8], until: Millis) -> S::Answer<()> {
+    pub fn block(&self, chg: impl AsRef<[u8]>, until: Millis) -> S::Answer<()> {
+        let chg = chg.as_ref();
         let mut block = self.command("CHG.BLOCK");
         block.arg(chg).arg("UNTIL").arg(until);
         self.repeat(block)
@@ -114,7 +129,8 @@ impl<S: Ask> Frontier<S> {
     ///
     /// # Errors
     /// When no limit is given, or the server refuses or cannot be reached.
-    pub fn limit(&self, chg: &[u8], limits: &Limits) -> S::Answer<()> {
+    pub fn limit(&self, chg: impl AsRef<[u8]>, limits: &Limits) -> S::Answer<()> {
+        let chg = chg.as_ref();
         let mut limit = self.command("CHG.LIMIT");
         limit.arg(chg);
         if let Some(parallel) = limits.parallel {
@@ -148,7 +164,8 @@ impl<S: Ask> Frontier<S> {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn share_gate(&self, group: &[u8], chgs: &[&[u8]]) -> S::Answer<()> {
+    pub fn share_gate(&self, group: impl AsRef<[u8]>, chgs: &[&[u8]]) -> S::Answer<()> {
+        let group = group.as_ref();
         if chgs.is_empty() {
             return self.server.ask(Call::known(()));
         }

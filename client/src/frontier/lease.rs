@@ -7,7 +7,7 @@ use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
 use super::{Frontier, Millis, command, millis};
-use crate::reply::{as_optional_text, as_text};
+use crate::reply::{as_optional_text, as_text, shown};
 use crate::server::{Ask, Call, Error, Steps};
 
 /// Maximum wait that the server is asked for, before the client asks again. Less than the time
@@ -15,7 +15,7 @@ use crate::server::{Ask, Call, Error, Steps};
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// The right to fetch from one group of hosts, until it is released or its deadline passes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Lease {
     /// The group.
     #[serde(serialize_with = "as_text")]
@@ -35,6 +35,8 @@ pub struct Lease {
     #[serde(serialize_with = "as_optional_text")]
     pub uri: Option<Vec<u8>>,
 }
+
+debug_as_text! { Lease { chg: text, token: plain, deadline: plain, due: plain, count: plain, execution: optional, uri: optional } }
 
 impl Lease {
     /// What to release it with when its URI is dealt with. Where the frontier only counts URIs it does not
@@ -187,7 +189,7 @@ impl Facts {
 }
 
 /// What becomes of the URI of a lease.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Fetched<'a> {
     /// The URI is dealt with. Where the frontier only counts URIs: `count` of this execution are.
     #[allow(missing_docs)]
@@ -196,6 +198,20 @@ pub enum Fetched<'a> {
     Retry(Millis),
     /// The URI goes back as it was.
     Nothing,
+}
+
+impl std::fmt::Debug for Fetched<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Done { execution, count } => f
+                .debug_struct("Done")
+                .field("execution", &shown::text(execution))
+                .field("count", count)
+                .finish(),
+            Self::Retry(at) => f.debug_tuple("Retry").field(at).finish(),
+            Self::Nothing => f.write_str("Nothing"),
+        }
+    }
 }
 
 impl<S: Ask> Frontier<S> {
@@ -273,7 +289,12 @@ impl<S: Ask> Frontier<S> {
     ///
     /// # Errors
     /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
-    pub fn next_of(&self, chg: &[u8], lease: Option<Duration>) -> S::Answer<Option<Lease>> {
+    pub fn next_of(
+        &self,
+        chg: impl AsRef<[u8]>,
+        lease: Option<Duration>,
+    ) -> S::Answer<Option<Lease>> {
+        let chg = chg.as_ref();
         let mut next = self.command("CHG.NEXT");
         if let Some(lease) = lease {
             next.arg("LEASE").arg(millis(lease));

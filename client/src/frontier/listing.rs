@@ -7,13 +7,15 @@ use super::Millis;
 use crate::reply::as_text;
 
 /// A part of a listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Page<T> {
     /// What to ask for the next page with; `None` behind the last one.
     pub next: Option<Vec<u8>>,
     /// What is listed.
     pub entries: Vec<T>,
 }
+
+debug_as_text! { Page<T> where T { next: optional, entries: plain } }
 
 impl<T: FromRedisValue> FromRedisValue for Page<T> {
     fn from_redis_value(value: Value) -> Result<Page<T>, ParsingError> {
@@ -67,7 +69,7 @@ impl FromRedisValue for Queue {
 }
 
 /// A group that is queued.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct ListedGroup {
     /// The group.
     #[serde(serialize_with = "as_text")]
@@ -79,6 +81,8 @@ pub struct ListedGroup {
     /// URIs queued.
     pub count: u64,
 }
+
+debug_as_text! { ListedGroup { chg: text, state: plain, due: plain, count: plain } }
 
 impl FromRedisValue for ListedGroup {
     fn from_redis_value(value: Value) -> Result<ListedGroup, ParsingError> {
@@ -93,7 +97,7 @@ impl FromRedisValue for ListedGroup {
 }
 
 /// A URI that is kept and queued.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct ListedUri {
     /// The crawl execution.
     #[serde(serialize_with = "as_text")]
@@ -108,6 +112,8 @@ pub struct ListedUri {
     #[serde(serialize_with = "as_text")]
     pub uri: Vec<u8>,
 }
+
+debug_as_text! { ListedUri { execution: text, depth: plain, due: plain, attempts: plain, uri: text } }
 
 impl FromRedisValue for ListedUri {
     fn from_redis_value(value: Value) -> Result<ListedUri, ParsingError> {

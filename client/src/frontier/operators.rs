@@ -9,7 +9,7 @@ use crate::reply::{as_optional_text, as_text};
 use crate::server::{Ask, Call};
 
 /// A lease that ran out before it was released.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Expired {
     /// The group.
     #[serde(serialize_with = "as_text")]
@@ -23,6 +23,8 @@ pub struct Expired {
     /// How many times this has happened to it.
     pub times: u64,
 }
+
+debug_as_text! { Expired { chg: text, execution: optional, uri: optional, times: plain } }
 
 impl FromRedisValue for Expired {
     fn from_redis_value(value: Value) -> Result<Expired, ParsingError> {
@@ -50,7 +52,8 @@ impl<S: Ask> Frontier<S> {
     /// # Errors
     /// `LEASED` while somebody fetches from `from`, `NOCHG` when there is no such group; or when the server
     /// refuses or cannot be reached.
-    pub fn move_uris(&self, from: &[u8], to: &[u8]) -> S::Answer<(u64, u64)> {
+    pub fn move_uris(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> S::Answer<(u64, u64)> {
+        let (from, to) = (from.as_ref(), to.as_ref());
         let mut moving = self.command("CHG.MOVE");
         moving.arg(from).arg(to);
         self.server.ask(Call::new(moving).waits())
@@ -68,7 +71,8 @@ impl<S: Ask> Frontier<S> {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn drop_execution(&self, execution: &[u8]) -> S::Answer<(u64, u64)> {
+    pub fn drop_execution(&self, execution: impl AsRef<[u8]>) -> S::Answer<(u64, u64)> {
+        let execution = execution.as_ref();
         let mut drop = self.command("CHG.DROP");
         drop.arg(execution);
         self.server.ask(Call::new(drop).repeatable().waits())
@@ -87,7 +91,8 @@ impl<S: Ask> Frontier<S> {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn drop_group(&self, chg: &[u8]) -> S::Answer<(u64, u64)> {
+    pub fn drop_group(&self, chg: impl AsRef<[u8]>) -> S::Answer<(u64, u64)> {
+        let chg = chg.as_ref();
         let mut drop = self.command("CHG.DROP");
         drop.arg("GROUP").arg(chg);
         self.server.ask(Call::new(drop).repeatable().waits())
@@ -144,7 +149,8 @@ impl<S: Ask> Frontier<S> {
     ///
     /// # Errors
     /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
-    pub fn why(&self, chg: &[u8]) -> S::Answer<Why> {
+    pub fn why(&self, chg: impl AsRef<[u8]>) -> S::Answer<Why> {
+        let chg = chg.as_ref();
         let mut why = self.command("CHG.WHY");
         why.arg(chg);
         self.repeat(why)
@@ -201,10 +207,11 @@ impl<S: Ask> Frontier<S> {
     /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
     pub fn uris(
         &self,
-        chg: &[u8],
+        chg: impl AsRef<[u8]>,
         cursor: Option<&[u8]>,
         count: u32,
     ) -> S::Answer<Page<ListedUri>> {
+        let chg = chg.as_ref();
         let mut uris = self.command("CHG.URIS");
         uris.arg(chg);
         self.repeat(paged(uris, cursor, count))

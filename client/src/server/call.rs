@@ -88,7 +88,8 @@ impl<T: Send + 'static> Call<T> {
     }
 
     /// The key that says where in a cluster it belongs.
-    pub fn key(mut self, key: &[u8]) -> Call<T> {
+    pub fn key(mut self, key: impl AsRef<[u8]>) -> Call<T> {
+        let key = key.as_ref();
         self.request.slot = Some(slot::of(key));
         self
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 
+use super::backoff::Backoff;
 use super::batch::QueuedCall;
 use super::call::Request;
 use super::options::MAX_PAUSE;
@@ -222,7 +223,8 @@ impl<W: Wire> Exchange<W> {
                 trouble: None,
             })
             .collect();
-        let (mut left, mut pause) = (self.options.retries, self.options.pause);
+        let mut left = self.options.retries;
+        let mut backoff = Backoff::with(MAX_PAUSE, self.options.random);
         let mut redirections = 0;
         loop {
             let attempt = self.attempt(requests, &mut legs, repeatable).await;
@@ -235,8 +237,7 @@ impl<W: Wire> Exchange<W> {
                 break;
             }
             if attempt.pause {
-                self.wire.pause(pause).await;
-                pause = (pause * 2).min(MAX_PAUSE);
+                self.wire.pause(backoff.pause()).await;
                 left -= 1;
             }
             if attempt.outdated && (self.topology.is_cluster() || attempt.redirected) {
@@ -414,5 +415,66 @@ struct Done<'a>(&'a AtomicBool);
 impl Drop for Done<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Mutex;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::Server;
+
+    /// A wire that reaches no server, and notes the pauses.
+    #[derive(Default)]
+    struct Cut(Mutex<Vec<Duration>>);
+
+    impl Wire for Cut {
+        type Line = ();
+
+        async fn line(&self, _: &Topology, _: &Address, _: bool) -> Result<(), RedisError> {
+            Err(io::Error::from(io::ErrorKind::ConnectionRefused).into())
+        }
+
+        async fn exchange(&self, _: Vec<((), Message<'_>)>) -> Vec<Result<Vec<Value>, RedisError>> {
+            Vec::new()
+        }
+
+        async fn pause(&self, time: Duration) {
+            self.0.lock().unwrap().push(time);
+        }
+    }
+
+    /// The pauses of a call that is given up in the end.
+    fn pauses(random: Option<fn() -> f64>) -> Vec<Duration> {
+        let mut options = Server::options("redis://127.0.0.1:1/");
+        options.random = random.unwrap_or(options.random);
+        let exchange = Exchange {
+            topology: Topology::new(options.seed().unwrap()),
+            wire: Cut::default(),
+            options,
+            refreshing: AtomicBool::new(false),
+        };
+        let (request, _) = crate::Call::<()>::new(redis::cmd("PING")).split();
+        let mut call = std::pin::pin!(exchange.call(request));
+        let outcome = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(outcome, Poll::Ready(Err(_))), "{outcome:?}");
+        exchange.wire.0.lock().unwrap().clone()
+    }
+
+    #[test]
+    fn the_default_retries_outlast_a_failover_whatever_the_jitter() {
+        let (least, most) = (pauses(Some(|| 0.0)), pauses(Some(|| 1.0)));
+        assert!(least.iter().sum::<Duration>() >= Duration::from_secs(12));
+        assert!(most.iter().sum::<Duration>() <= Duration::from_secs(30));
+        let halves: Vec<Duration> = most.iter().map(|pause| *pause / 2).collect();
+        assert_eq!(least, halves);
+    }
+
+    #[test]
+    fn two_clients_that_failed_together_do_not_come_back_together() {
+        assert_ne!(pauses(None), pauses(None));
     }
 }

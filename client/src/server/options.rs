@@ -1,19 +1,22 @@
 //! How a server is to be reached.
 
+#[cfg(feature = "tls")]
 use std::path::PathBuf;
 use std::time::Duration;
 
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{ConnectionInfo, IntoConnectionInfo, RedisError};
 
+#[cfg(feature = "tls")]
 use super::tls::Tls;
-use super::{AsyncServer, Error, Server};
+use super::{AsyncServer, Error, Server, backoff};
 
 /// Default timeout of a silent server. A job blocks its caller for as long as it takes, so it is ten minutes.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
-/// Default number of retries, and the pause before the first one.
-const RETRIES: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(200);
+/// Default number of retries: with the shortest pauses they take 13 seconds, longer than a failover does
+/// where `cluster-node-timeout` is five seconds.
+const RETRIES: u32 = 9;
+/// The longest pause between retries.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// Timeout of a new connection.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
@@ -27,8 +30,7 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 ///
 /// ```no_run
 /// use crawlspace_client::Server;
-/// let server = Server::options("rediss://db.example/")
-///     .ca("/etc/ssl/archive-ca.pem")
+/// let server = Server::options("redis://db.example/")
 ///     .connections(8)
 ///     .retries(10)
 ///     .open()?;
@@ -41,8 +43,10 @@ pub struct Options {
     pub(super) timeout: Duration,
     pub(super) job_timeout: Duration,
     pub(super) retries: u32,
-    pub(super) pause: Duration,
+    /// The source of the jitter of pauses, from 0 to 1.
+    pub(super) random: fn() -> f64,
     pub(super) only_one: bool,
+    #[cfg(feature = "tls")]
     tls: Tls,
 }
 
@@ -54,8 +58,9 @@ impl Options {
             timeout: TIMEOUT,
             job_timeout: TIMEOUT,
             retries: RETRIES,
-            pause: PAUSE,
+            random: backoff::random,
             only_one: false,
+            #[cfg(feature = "tls")]
             tls: Tls::default(),
         }
     }
@@ -84,9 +89,10 @@ impl Options {
         self
     }
 
-    /// Maximum number of retries of a call that may be sent again, after pauses of 200, 400, 800 … milliseconds,
-    /// five seconds at most. 4 when it is not said. Where a cluster or a sentinel is to make a master of a
-    /// replica meanwhile, 10 gives them half a minute.
+    /// Maximum number of retries of a call that may be sent again. The pauses before them double from 200 ms to
+    /// five seconds; each is shortened by up to a half, at random, so that clients do not return all at once. The
+    /// default is 9, which takes 13 to 26 seconds: longer than the failover of a cluster whose
+    /// `cluster-node-timeout` is five seconds. For one of 15 seconds take 14.
     pub fn retries(mut self, retries: u32) -> Options {
         self.retries = retries;
         self
@@ -103,6 +109,7 @@ impl Options {
 
     /// A file of certificates (PEM) of authorities that are trusted in place of those of the system. Only for
     /// servers at `rediss://…`.
+    #[cfg(feature = "tls")]
     pub fn ca(mut self, file: impl Into<PathBuf>) -> Options {
         self.tls.ca = Some(file.into());
         self
@@ -110,6 +117,7 @@ impl Options {
 
     /// Files (PEM) of the certificate and the key by which the server knows its client. Only for servers at
     /// `rediss://…`.
+    #[cfg(feature = "tls")]
     pub fn client_certificate(
         mut self,
         certificate: impl Into<PathBuf>,
@@ -147,6 +155,7 @@ impl Options {
     /// How to connect to the server that the caller named.
     pub(super) fn seed(&self) -> Result<ConnectionInfo, Error> {
         let info = self.url[..].into_connection_info();
+        #[cfg(feature = "tls")]
         let info = info.and_then(|info| self.tls.apply(info));
         let info = info.map_err(|cause| self.failed(cause))?;
         let name = info.redis_settings().clone();

@@ -9,7 +9,7 @@ use crate::server::Ask;
 
 map_reply! {
     /// Why a capture passes or does not (`TAGS.EXPLAIN`).
-    Explanation {
+    Explanation as "kebab-case" derive(PartialEq) {
         /// Whether it passes.
         keep: bool,
         /// The reason, in a sentence.
@@ -26,8 +26,12 @@ map_reply! {
     }
 }
 
+debug_as_text! { Explanation {
+    keep: plain, why: plain, format: plain, record: text, tags: plain, clauses: plain
+} }
+
 /// Where a tag of a capture comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Source {
     /// The tag.
     #[serde(serialize_with = "as_text")]
@@ -37,6 +41,8 @@ pub struct Source {
     pub source: Vec<u8>,
 }
 
+debug_as_text! { Source { tag: text, source: text } }
+
 impl FromRedisValue for Source {
     fn from_redis_value(value: Value) -> Result<Source, ParsingError> {
         let (tag, source) = FromRedisValue::from_redis_value(value)?;
@@ -45,7 +51,7 @@ impl FromRedisValue for Source {
 }
 
 /// A condition with its verdict.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Clause {
     /// The expression as it was written.
     #[serde(serialize_with = "as_text")]
@@ -55,6 +61,8 @@ pub struct Clause {
     /// The parts of the expression.
     pub parts: Vec<Clause>,
 }
+
+debug_as_text! { Clause { text: text, holds: plain, parts: plain } }
 
 impl FromRedisValue for Clause {
     fn from_redis_value(value: Value) -> Result<Clause, ParsingError> {
@@ -77,7 +85,8 @@ impl<S: Ask> TagSpace<S> {
     ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
-    pub fn explain(&self, filter: &Filter<'_>, line: &[u8]) -> S::Answer<Explanation> {
+    pub fn explain(&self, filter: &Filter<'_>, line: impl AsRef<[u8]>) -> S::Answer<Explanation> {
+        let line = line.as_ref();
         let mut explain = self.command("TAGS.EXPLAIN");
         filter.write_to(&mut explain);
         explain.arg("LINES").arg(line);

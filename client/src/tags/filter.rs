@@ -3,6 +3,7 @@
 use redis::{Cmd, FromRedisValue, ParsingError, ToRedisArgs, Value};
 
 use super::TagSpace;
+use crate::reply::shown;
 use crate::server::{Ask, Call};
 
 /// Maximum size of a batch on the connection of the quick calls, in bytes.
@@ -10,7 +11,7 @@ const MAX_QUICK: usize = 64 * 1024;
 
 /// What a capture must be like. Everything that is said here must hold; nothing said lets every capture
 /// of an existing space pass.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Filter<'a> {
     /// An access point that it must pass.
     pub point: Option<&'a [u8]>,
@@ -31,6 +32,8 @@ pub struct Filter<'a> {
     /// Lines that cannot be read are left out, where they are an error otherwise.
     pub drop_bad_lines: bool,
 }
+
+debug_as_text! { Filter<'_> { point: optional, condition: optional, specs: texts, dialect: plain, collapse: plain, skip: plain, limit: plain, format: plain, drop_bad_lines: plain } }
 
 /// Whose meaning filter specs have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,7 +86,7 @@ impl Format {
 }
 
 /// By what captures are the same.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Collapse<'a> {
     /// The field.
     pub field: &'a [u8],
@@ -91,13 +94,24 @@ pub struct Collapse<'a> {
     pub first: Option<u64>,
 }
 
+debug_as_text! { Collapse<'_> { field: text, first: plain } }
+
 /// The lines that are asked about.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Captures<'a> {
     /// Each by itself.
     Lines(&'a [&'a [u8]]),
     /// All in one text, each ended by a newline.
     Blob(&'a [u8]),
+}
+
+impl std::fmt::Debug for Captures<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Lines(bytes) => f.debug_tuple("Lines").field(&shown::texts(bytes)).finish(),
+            Self::Blob(bytes) => f.debug_tuple("Blob").field(&shown::text(bytes)).finish(),
+        }
+    }
 }
 
 impl Captures<'_> {
@@ -117,13 +131,15 @@ impl Captures<'_> {
 }
 
 /// A capture that passed, with all of its tags.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Tagged {
     /// Which line it was, from 0.
     pub index: u64,
     /// The capture's tags, sorted.
     pub tags: Vec<Vec<u8>>,
 }
+
+debug_as_text! { Tagged { index: plain, tags: texts } }
 
 impl FromRedisValue for Tagged {
     fn from_redis_value(value: Value) -> Result<Tagged, ParsingError> {
@@ -226,7 +242,8 @@ impl<S: Ask> TagSpace<S> {
     ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
-    pub fn filter_blob(&self, filter: &Filter<'_>, text: &[u8]) -> S::Answer<Vec<u8>> {
+    pub fn filter_blob(&self, filter: &Filter<'_>, text: impl AsRef<[u8]>) -> S::Answer<Vec<u8>> {
+        let text = text.as_ref();
         self.filter(filter, "LINES", Captures::Blob(text))
     }
 

@@ -6,13 +6,15 @@ use super::TagSpace;
 use crate::server::{Ask, Call};
 
 /// An access point.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Point {
     /// The name of the access point, which may be a pattern: `org-(\d+)`.
     pub name: Vec<u8>,
     /// What a capture must be like: `org:$1 & !private`.
     pub expression: Vec<u8>,
 }
+
+debug_as_text! { Point { name: text, expression: text } }
 
 impl FromRedisValue for Point {
     fn from_redis_value(value: Value) -> Result<Point, ParsingError> {
@@ -35,7 +37,8 @@ impl<S: Ask> TagSpace<S> {
     /// # Errors
     /// `SYNTAX`, `BADRE` or `CYCLE` when a part of it is malformed; or when the server refuses or cannot be
     /// reached.
-    pub fn point_set(&self, name: &[u8], expression: &[u8]) -> S::Answer<()> {
+    pub fn point_set(&self, name: impl AsRef<[u8]>, expression: impl AsRef<[u8]>) -> S::Answer<()> {
+        let (name, expression) = (name.as_ref(), expression.as_ref());
         let mut set = self.command("TAGS.POINTSET");
         set.arg(name).arg(expression);
         self.repeat(set)
@@ -53,7 +56,8 @@ impl<S: Ask> TagSpace<S> {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn point_delete(&self, name: &[u8]) -> S::Answer<bool> {
+    pub fn point_delete(&self, name: impl AsRef<[u8]>) -> S::Answer<bool> {
+        let name = name.as_ref();
         let mut delete = self.command("TAGS.POINTDEL");
         delete.arg(name);
         self.repeat(delete)
@@ -87,7 +91,8 @@ impl<S: Ask> TagSpace<S> {
     ///
     /// # Errors
     /// `NOPOINT` when it leads to none; or when the server refuses or cannot be reached.
-    pub fn point(&self, name: &[u8]) -> S::Answer<Point> {
+    pub fn point(&self, name: impl AsRef<[u8]>) -> S::Answer<Point> {
+        let name = name.as_ref();
         let mut points = self.command("TAGS.POINTS");
         points.arg(name);
         let points = Call::<(Point,)>::new(points).repeatable();

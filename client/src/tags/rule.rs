@@ -6,7 +6,7 @@ use super::TagSpace;
 use crate::server::Ask;
 
 /// A rule that takes tags out of a field.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Rule {
     /// The rule's name.
     pub name: Vec<u8>,
@@ -17,6 +17,8 @@ pub struct Rule {
     /// The tags, with `$1` or `${name}` for what was found.
     pub templates: Vec<Vec<u8>>,
 }
+
+debug_as_text! { Rule { name: text, field: text, regex: text, templates: texts } }
 
 impl FromRedisValue for Rule {
     fn from_redis_value(value: Value) -> Result<Rule, ParsingError> {
@@ -46,11 +48,12 @@ impl<S: Ask> TagSpace<S> {
     /// be reached.
     pub fn rule_set(
         &self,
-        name: &[u8],
-        field: &[u8],
-        regex: &[u8],
+        name: impl AsRef<[u8]>,
+        field: impl AsRef<[u8]>,
+        regex: impl AsRef<[u8]>,
         templates: &[&[u8]],
     ) -> S::Answer<()> {
+        let (name, field, regex) = (name.as_ref(), field.as_ref(), regex.as_ref());
         let mut set = self.command("TAGS.RULESET");
         set.arg(name).arg(field).arg(regex).arg(templates);
         self.repeat(set)
@@ -68,7 +71,8 @@ impl<S: Ask> TagSpace<S> {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn rule_delete(&self, name: &[u8]) -> S::Answer<bool> {
+    pub fn rule_delete(&self, name: impl AsRef<[u8]>) -> S::Answer<bool> {
+        let name = name.as_ref();
         let mut delete = self.command("TAGS.RULEDEL");
         delete.arg(name);
         self.repeat(delete)

@@ -32,7 +32,6 @@
 //! # Ok::<(), crawlspace_cli::mirror::Error>(())
 //! ```
 
-mod backoff;
 mod database;
 mod difference;
 mod error;

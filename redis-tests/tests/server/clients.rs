@@ -1,16 +1,16 @@
-//! The clients that crawlers are written with: redis-py, with and without hiredis, and ioredis; in RESP2 and RESP3;
-//! on one server and on a cluster of three.
+//! The clients that crawlers are written with: redis-py, with and without hiredis, ioredis, node-redis, valkey-glide and
+//! coredis; in RESP2 and RESP3; on one server and on a cluster of three.
 //!
 //! Every example of docs/commands is sent by each of them, and each must make of the reply what the page shows,
 //! a map where the page says so. What an example cannot show (pipelines, transactions, waiting, slots that move)
-//! is in the scenes of tests/server/clients, one file a language.
+//! is in the scenes of tests/server/clients, for redis-py and ioredis.
 
 mod client;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use client::{Client, PYTHONS, Place, RESP, node, python};
+use client::{Client, Language, OTHERS, PYTHONS, Place, RESP, client, node};
 use redis_tests::examples::{Live, steps};
 use redis_tests::packages::left_out;
 use redis_tests::script;
@@ -29,7 +29,7 @@ fn redis_py_makes_of_every_reply_what_its_page_shows() {
     let place = one();
     for language in PYTHONS {
         for protocol in RESP {
-            examples(python(language, protocol), &place);
+            examples(client(language, protocol), &place);
         }
     }
 }
@@ -39,7 +39,7 @@ fn redis_py_on_a_cluster_makes_of_every_reply_what_its_page_shows() {
     let place = three();
     for language in PYTHONS {
         for protocol in RESP {
-            examples(python(language, protocol), &place);
+            examples(client(language, protocol), &place);
         }
     }
     assert_eq!(place.moved(), 0, "it asked the wrong node");
@@ -66,6 +66,78 @@ fn ioredis_on_a_cluster_makes_of_every_reply_what_its_page_shows() {
     }
 }
 
+#[test]
+fn other_clients_make_of_every_reply_what_its_page_shows() {
+    let place = one();
+    for (language, protocols) in OTHERS {
+        for &protocol in protocols {
+            examples(client(language, protocol), &place);
+        }
+    }
+}
+
+#[test]
+fn other_clients_on_a_cluster_make_of_every_reply_what_its_page_shows() {
+    let place = three();
+    for (language, protocols) in OTHERS {
+        for &protocol in protocols {
+            examples(client(language, protocol), &place);
+        }
+    }
+    assert_eq!(place.moved(), 0, "it asked the wrong node");
+    let untold = Client {
+        routed: false,
+        ..client(Language::Coredis, 3)
+    };
+    if let Ok(mut program) = untold.start("calls", &place) {
+        let stats = ["DEDUPE.STATS", "{coll-42}:"];
+        let reply = program.call(&stats.map(|word| word.as_bytes().to_vec()));
+        assert!(reply.is_error(), "it was told no key: {reply:?}");
+    }
+}
+
+#[test]
+fn by_themselves_clients_have_resp3_and_some_give_up_a_reply() {
+    use Language::{Coredis, Glide, JavaScript, NodeRedis, Python, PythonWithHiredis};
+    let place = one();
+    let languages = [
+        (Python, true),
+        (PythonWithHiredis, true),
+        (JavaScript, false),
+        (NodeRedis, false),
+        (Glide, true),
+        (Coredis, false),
+    ];
+    std::thread::scope(|scope| {
+        for (language, gives_up) in languages {
+            let place = &place;
+            scope.spawn(move || {
+                let client = Client {
+                    defaults: true,
+                    ..client(language, 3)
+                };
+                let mut program = match client.start("calls", place) {
+                    Ok(program) => program,
+                    Err(reason) => return left_out(client.name(), &reason),
+                };
+                let mut call = |words: &[&str]| {
+                    let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+                    program.call(&words)
+                };
+                let told = call(&["CLIENT", "INFO"]);
+                assert!(
+                    told.text().contains(" resp=3"),
+                    "{}: {told:?}",
+                    client.name()
+                );
+                let next = ["CHG.NEXT", "{web}:", "BLOCK", "6000"];
+                let reply = call(&next);
+                assert_eq!(reply.is_error(), gives_up, "{}: {reply:?}", client.name());
+            });
+        }
+    });
+}
+
 /// What every client must do.
 const SCENES: [&str; 6] = [
     "any_bytes_go_in_and_come_out",
@@ -85,7 +157,7 @@ const CLUSTER_SCENES: [&str; 2] = [
 fn redis_py_plays_every_scene() {
     for language in PYTHONS {
         for protocol in RESP {
-            scenes(python(language, protocol), &one());
+            scenes(client(language, protocol), &one());
         }
     }
 }
@@ -95,7 +167,7 @@ fn redis_py_on_a_cluster_plays_every_scene() {
     let place = three();
     for language in PYTHONS {
         for protocol in RESP {
-            scenes(python(language, protocol), &place);
+            scenes(client(language, protocol), &place);
         }
     }
 }

@@ -26,7 +26,8 @@ impl<S: Steps> Sharded<S> {
     ///
     /// # Errors
     /// As there.
-    pub fn begin(&self, crawl: &[u8]) -> S::Answer<bool> {
+    pub fn begin(&self, crawl: impl AsRef<[u8]>) -> S::Answer<bool> {
+        let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
         self.server().run(async move {
             let (standing, _) = index.standing(&crawl).await?;
@@ -47,7 +48,8 @@ impl<S: Steps> Sharded<S> {
     ///
     /// # Errors
     /// As there. It may have begun in other shards.
-    pub fn begin_visible(&self, crawl: &[u8]) -> S::Answer<bool> {
+    pub fn begin_visible(&self, crawl: impl AsRef<[u8]>) -> S::Answer<bool> {
+        let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
         self.server().run(async move {
             let batch = Batch::new();
@@ -65,7 +67,8 @@ impl<S: Steps> Sharded<S> {
     /// [`Index::commit`](crate::dedupe::Index::commit): the crawl becomes part of all shards, the home last.
     ///
     /// When it fails on the way, no other call can cancel the crawl before it was committed to its end, unless
-    /// it is its first commit: send it again.
+    /// it is its first commit: send it again. The figures are then those of the whole commit. Only a shard whose
+    /// reply was lost with its connection, or with the client, counts as one that had nothing new.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -77,7 +80,8 @@ impl<S: Steps> Sharded<S> {
     ///
     /// # Errors
     /// As there, and `SHARDED` when a cancel or removal of the crawl has to be finished first.
-    pub fn commit(&self, crawl: &[u8]) -> S::Answer<Committed> {
+    pub fn commit(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Committed> {
+        let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
         self.server()
             .run(async move { index.commit_all(&crawl).await })
@@ -104,6 +108,12 @@ impl<S: Steps> Sharded<S> {
                 }
                 Err(error) if error.code() == Some(Code::NoCrawl) => {}
                 Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        if sum != Committed::default() {
+            match self.note(&run, sum).await {
+                Err(error) if failed.is_none() => return Err(error),
+                _ => {}
             }
         }
         if let Some(error) = failed {
@@ -134,7 +144,8 @@ impl<S: Steps> Sharded<S> {
             at_home => at_home?,
         };
         self.end(run, marks.of(crawl)).await?;
-        Ok(sum.plus(at_home))
+        let earlier = marks.of(crawl).map(|mark| mark.committed);
+        Ok(earlier.fold(sum.plus(at_home), Committed::plus))
     }
 
     /// Makes a crawl known to the home shard that only others know.
@@ -160,7 +171,8 @@ impl<S: Steps> Sharded<S> {
     /// # Errors
     /// As there, and `SHARDED` when a removal of the crawl, or the commit of one that was used again after its
     /// first commit, has to be finished first.
-    pub fn cancel(&self, crawl: &[u8]) -> S::Answer<u64> {
+    pub fn cancel(&self, crawl: impl AsRef<[u8]>) -> S::Answer<u64> {
+        let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
         self.server()
             .run(async move { index.cancel_all(&crawl).await })

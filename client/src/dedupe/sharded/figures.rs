@@ -76,7 +76,8 @@ impl<S: Steps> Sharded<S> {
     ///
     /// # Errors
     /// As there.
-    pub fn crawl_stats(&self, crawl: &[u8]) -> S::Answer<CrawlStats> {
+    pub fn crawl_stats(&self, crawl: impl AsRef<[u8]>) -> S::Answer<CrawlStats> {
+        let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
         self.server().run(async move {
             let shards = index.each(|shard| shard.crawl_stats(&crawl)).await?;

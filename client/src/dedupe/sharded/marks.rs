@@ -11,6 +11,7 @@ use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
 use super::Sharded;
+use crate::dedupe::Committed;
 use crate::reply::{as_text, pairs};
 use crate::server::{Call, Code, Error, Steps};
 
@@ -47,7 +48,7 @@ impl Doing {
 }
 
 /// Something that is under way on all shards, or was cut short: then sending it again finishes it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Unfinished {
     /// What is done.
     pub doing: Doing,
@@ -56,21 +57,33 @@ pub struct Unfinished {
     pub crawl: Vec<u8>,
     /// Since when, in seconds since the epoch by the clock of the client that began it.
     pub since: u64,
+    /// What the other shards had committed in that run.
+    #[serde(skip)]
+    pub(super) committed: Committed,
     #[serde(skip)]
     field: Vec<u8>,
 }
 
+debug_as_text! { Unfinished { doing: plain, crawl: text, since: plain } }
+
 impl Unfinished {
     /// A field: what, the number of the run, and the crawl, between spaces.
-    fn read(field: Vec<u8>, since: &[u8]) -> Option<Unfinished> {
+    ///
+    /// Its value: since when, and of a commit the figures of the shards that have done it.
+    fn read(field: Vec<u8>, value: &[u8]) -> Option<Unfinished> {
         let mut parts = field.splitn(3, |&byte| byte == b' ');
         let doing = Doing::of(parts.next()?)?;
         let crawl = parts.nth(1)?.to_vec();
-        let since = std::str::from_utf8(since).ok()?.parse().unwrap_or_default();
+        let mut numbers = std::str::from_utf8(value).ok()?.split(' ');
+        let mut number = || numbers.next()?.parse().ok();
         Some(Unfinished {
             doing,
             crawl,
-            since,
+            since: number().unwrap_or_default(),
+            committed: Committed {
+                new: number().unwrap_or_default(),
+                known: number().unwrap_or_default(),
+            },
             field,
         })
     }
@@ -83,7 +96,7 @@ pub(super) struct Marks(pub Vec<Unfinished>);
 impl FromRedisValue for Marks {
     fn from_redis_value(value: Value) -> Result<Marks, ParsingError> {
         let fields = pairs::<Vec<u8>, Vec<u8>>(value)?.into_iter();
-        let marks = fields.filter_map(|(field, since)| Unfinished::read(field, &since));
+        let marks = fields.filter_map(|(field, value)| Unfinished::read(field, &value));
         Ok(Marks(marks.collect()))
     }
 }
@@ -120,6 +133,7 @@ impl Marks {
 /// The mark of one run.
 pub(super) struct Run {
     fields: Vec<Vec<u8>>,
+    since: u64,
 }
 
 impl<S: Steps> Sharded<S> {
@@ -147,7 +161,19 @@ impl<S: Steps> Sharded<S> {
         }
         let set = Call::<u64>::new(set).repeatable();
         self.server().step(set).await?;
-        Ok(Run { fields })
+        Ok(Run { fields, since })
+    }
+
+    /// Adds to the mark what the other shards have committed: the next run reports it, if this one is cut short.
+    pub(super) async fn note(&self, run: &Run, committed: Committed) -> Result<(), Error> {
+        let value = format!("{} {} {}", run.since, committed.new, committed.known);
+        let mut set = redis::cmd("HSET");
+        set.arg(self.home().key(KEY));
+        for field in &run.fields {
+            set.arg(field).arg(&value);
+        }
+        let set = Call::<u64>::new(set).repeatable();
+        self.server().step(set).await.map(drop)
     }
 
     /// All of it is done: what earlier runs left to do as well.

@@ -134,7 +134,13 @@ impl<S: Steps> Sharded<S> {
     ///
     /// # Errors
     /// As there. Other shards may have counted their parts.
-    pub fn add(&self, crawl: &[u8], adding: &Adding<'_>, added: &[Added<'_>]) -> S::Answer<u64> {
+    pub fn add(
+        &self,
+        crawl: impl AsRef<[u8]>,
+        adding: &Adding<'_>,
+        added: &[Added<'_>],
+    ) -> S::Answer<u64> {
+        let crawl = crawl.as_ref();
         let batch = Batch::new();
         let parts = self.add_parts(&batch, crawl, adding, added);
         self.sum(batch, parts)
@@ -168,10 +174,11 @@ impl<S: Steps> Sharded<S> {
     /// As there. Other shards may have counted their parts.
     pub fn revisit(
         &self,
-        crawl: &[u8],
+        crawl: impl AsRef<[u8]>,
         revisiting: &Revisiting<'_>,
         revisited: &[Revisited<'_>],
     ) -> S::Answer<u64> {
+        let crawl = crawl.as_ref();
         let batch = Batch::new();
         let parts = self.revisit_parts(&batch, crawl, revisiting, revisited);
         self.sum(batch, parts)
@@ -223,11 +230,12 @@ impl<S: Steps> Sharded<S> {
     /// As there. Other shards may have counted their parts.
     pub fn write(
         &self,
-        crawl: &[u8],
+        crawl: impl AsRef<[u8]>,
         sequence: Sequence<'_>,
         added: &[Added<'_>],
         revisited: &[Revisited<'_>],
     ) -> S::Answer<()> {
+        let crawl = crawl.as_ref();
         let batch = Batch::new();
         let mut parts = sequence.adding(|adding| self.add_parts(&batch, crawl, adding, added));
         parts.extend(
@@ -252,11 +260,12 @@ impl<S: Steps> Sharded<S> {
     /// As there.
     pub fn claim(
         &self,
-        crawl: &[u8],
-        hash: &[u8],
+        crawl: impl AsRef<[u8]>,
+        hash: impl AsRef<[u8]>,
         lasting: Duration,
         wait: Duration,
     ) -> S::Answer<Claim> {
+        let (crawl, hash) = (crawl.as_ref(), hash.as_ref());
         self.shard_of(hash).claim(crawl, hash, lasting, wait)
     }
 
@@ -276,11 +285,12 @@ impl<S: Steps> Sharded<S> {
     /// As there.
     pub fn claim_with_wacz(
         &self,
-        crawl: &[u8],
-        hash: &[u8],
+        crawl: impl AsRef<[u8]>,
+        hash: impl AsRef<[u8]>,
         lasting: Duration,
         wait: Duration,
     ) -> S::Answer<Claim<Located>> {
+        let (crawl, hash) = (crawl.as_ref(), hash.as_ref());
         let shard = self.shard_of(hash).over(&Unsent);
         let claim = shard.claim(crawl, hash, lasting, wait);
         let index = self.clone();
@@ -315,7 +325,13 @@ impl<S: Steps> Sharded<S> {
     ///
     /// # Errors
     /// As there.
-    pub fn settle(&self, crawl: &[u8], token: &[u8], added: &Added<'_>) -> S::Answer<()> {
+    pub fn settle(
+        &self,
+        crawl: impl AsRef<[u8]>,
+        token: impl AsRef<[u8]>,
+        added: &Added<'_>,
+    ) -> S::Answer<()> {
+        let (crawl, token) = (crawl.as_ref(), token.as_ref());
         self.shard_of(added.hash).settle(crawl, token, added)
     }
 
@@ -331,7 +347,8 @@ impl<S: Steps> Sharded<S> {
     ///
     /// # Errors
     /// As there.
-    pub fn unclaim(&self, hash: &[u8], token: &[u8]) -> S::Answer<bool> {
+    pub fn unclaim(&self, hash: impl AsRef<[u8]>, token: impl AsRef<[u8]>) -> S::Answer<bool> {
+        let (hash, token) = (hash.as_ref(), token.as_ref());
         self.shard_of(hash).unclaim(hash, token)
     }
 
@@ -346,7 +363,8 @@ impl<S: Steps> Sharded<S> {
     ///
     /// # Errors
     /// As there.
-    pub fn wacz_open(&self, crawl: &[u8], filename: &[u8]) -> S::Answer<u64> {
+    pub fn wacz_open(&self, crawl: impl AsRef<[u8]>, filename: impl AsRef<[u8]>) -> S::Answer<u64> {
+        let (crawl, filename) = (crawl.as_ref(), filename.as_ref());
         self.home().wacz_open(crawl, filename)
     }
 
@@ -363,12 +381,13 @@ impl<S: Steps> Sharded<S> {
     /// As there.
     pub fn wacz_close(
         &self,
-        crawl: &[u8],
+        crawl: impl AsRef<[u8]>,
         index: u64,
-        filename: &[u8],
-        hash: &[u8],
+        filename: impl AsRef<[u8]>,
+        hash: impl AsRef<[u8]>,
         size: u64,
     ) -> S::Answer<()> {
+        let (crawl, filename, hash) = (crawl.as_ref(), filename.as_ref(), hash.as_ref());
         self.home().wacz_close(crawl, index, filename, hash, size)
     }
 
@@ -385,12 +404,13 @@ impl<S: Steps> Sharded<S> {
     /// As there.
     pub fn wacz_close_as(
         &self,
-        crawl: &[u8],
+        crawl: impl AsRef<[u8]>,
         index: u64,
-        filename: &[u8],
-        hash: &[u8],
+        filename: impl AsRef<[u8]>,
+        hash: impl AsRef<[u8]>,
         size: u64,
     ) -> S::Answer<()> {
+        let (crawl, filename, hash) = (crawl.as_ref(), filename.as_ref(), hash.as_ref());
         self.home()
             .wacz_close_as(crawl, index, filename, hash, size)
     }
@@ -406,7 +426,8 @@ impl<S: Steps> Sharded<S> {
     ///
     /// # Errors
     /// As there.
-    pub fn wacz_list(&self, crawl: &[u8]) -> S::Answer<Vec<Wacz>> {
+    pub fn wacz_list(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Vec<Wacz>> {
+        let crawl = crawl.as_ref();
         self.home().wacz_list(crawl)
     }
 }

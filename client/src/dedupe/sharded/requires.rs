@@ -194,7 +194,8 @@ impl<S: Steps> Sharded<S> {
     ///
     /// # Errors
     /// As there.
-    pub fn required_by(&self, crawl: &[u8]) -> S::Answer<Vec<Dependent>> {
+    pub fn required_by(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Vec<Dependent>> {
+        let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
         self.server()
             .run(async move { index.dependents(&crawl).await })

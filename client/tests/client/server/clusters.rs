@@ -293,7 +293,7 @@ fn a_master_that_is_replaced_by_its_replica_is_followed() {
         .map(|number| format!("key-{number}"))
         .find(|key| cluster.owner(key).port() == first.port())
         .unwrap();
-    let server = Server::options(&cluster.url()).retries(10).open().unwrap();
+    let server = Server::open(&cluster.url()).unwrap();
     let incr = || Call::<u64>::new(command(&format!("INCR {key}")));
     assert_eq!(server.ask(incr()).unwrap(), 1);
     until("the replica knows whose slots it is to take over", || {

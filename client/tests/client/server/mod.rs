@@ -5,6 +5,7 @@ mod batches;
 mod clusters;
 mod pools;
 mod protocols;
+mod redis_rs;
 mod refusals;
 mod retries;
 mod tls;

@@ -116,6 +116,28 @@ fn a_client_may_die_between_any_two_steps_and_another_one_finishes() {
 }
 
 #[test]
+fn a_commit_that_is_sent_again_reports_all_of_it() {
+    let redis = Redis::start();
+    let server = Server::open(&redis.url()).unwrap();
+    for crawl in ["new", "again"] {
+        let whole = three_crawls(&server, &format!("{crawl} whole"));
+        let whole = whole.commit(crawl.as_bytes()).unwrap();
+        assert!(whole.new > 0, "{whole:?}");
+        // Marks are read and made, the others commit, their figures are noted, the home shard commits.
+        for steps in [0, 1, 2, 4] {
+            let name = format!("{crawl} {steps}");
+            let many = three_crawls(&server, &name);
+            let mortal = Mortal::after(steps + 1, When::Before, &server);
+            let dying = Sharded::on(&mortal, &name[..], SHARDS).unwrap();
+            let error = dying.commit(crawl.as_bytes()).unwrap_err();
+            assert!(mortal.died() && error.is_connection(), "{name}: {error}");
+            assert_eq!(many.commit(crawl.as_bytes()).unwrap(), whole, "{name}");
+            assert_sound(&many, &name);
+        }
+    }
+}
+
+#[test]
 fn the_opposite_of_what_was_cut_short_waits_or_wins_and_leaves_no_halves() {
     let redis = Redis::start();
     let server = Server::open(&redis.url()).unwrap();
@@ -240,7 +262,9 @@ fn a_server_that_dies_in_the_middle_of_a_commit_comes_back_and_the_commit_is_fin
     let half = many.crawls(None).unwrap();
     let expected = crawlspace_client::dedupe::CrawlState::Uncommitted;
     assert_eq!(half[0].standing.state, expected);
-    many.commit(b"a").unwrap();
+    // Of all shards, also of those that had committed it before the error.
+    let whole = Committed { new: 600, known: 0 };
+    assert_eq!(many.commit(b"a").unwrap(), whole);
     assert_sound(&many, "after the commit");
     assert_eq!(many.stats().unwrap().hashes, 600);
     assert_eq!(many.commit(b"a").unwrap(), Committed::default());

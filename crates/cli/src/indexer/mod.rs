@@ -55,6 +55,10 @@ use crawlspace_compact::calendar;
 /// Lease of a package, after which another importer may take it over.
 const LEASE: Duration = Duration::from_secs(30);
 
+/// Retries of a call. Fewer than the client has by default: a new run resumes the import, and several calls fail
+/// one after the other before this one ends.
+const RETRIES: u32 = 4;
+
 /// What the server takes for the name under which a file's references are kept, in bytes.
 const MAX_NAME: usize = 1024;
 
@@ -141,6 +145,7 @@ impl Import {
         let connections = self.jobs.max(1) * 2 + 2;
         let server = Server::options(&self.redis)
             .connections(connections)
+            .retries(RETRIES)
             .open()?;
         let mut report = self.share(&manifest, &server, watch, stop)?;
         report.seconds = begun.elapsed().as_secs_f64();

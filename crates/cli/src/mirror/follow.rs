@@ -3,7 +3,8 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use super::backoff::Backoff;
+use crawlspace_client::server::Backoff;
+
 use super::space::Left;
 use super::{Error, Event, Mirror, Session, Space, Tell};
 
@@ -15,6 +16,9 @@ const CHECK: Duration = Duration::from_secs(2);
 const BURST: usize = 10_000;
 /// Time of work after which a failure counts as a new one, with the first back-off.
 const STEADY: Duration = Duration::from_secs(5);
+
+/// The longest pause after a failure.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// How a mirror follows its source.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,7 +48,7 @@ impl Mirror<'_> {
     /// When the first load fails for a reason that waiting does not mend: a wrong query or password, rows that
     /// are no tags, another mirror of this space.
     pub fn follow(&self, how: &Follow, tell: Tell<'_>) -> Result<(), Error> {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(MAX_PAUSE);
         let mut past = Past::default();
         loop {
             let begun = Instant::now();
@@ -61,7 +65,7 @@ impl Mirror<'_> {
                 return Err(error);
             }
             if past.placed && begun.elapsed() > STEADY {
-                backoff = Backoff::new();
+                backoff = Backoff::new(MAX_PAUSE);
             }
             let pause = backoff.pause();
             let error = &error;
@@ -128,7 +132,7 @@ impl Mirror<'_> {
         past: &mut Past,
         tell: Tell<'_>,
     ) -> Result<Infallible, Error> {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(MAX_PAUSE);
         let mut checked = Instant::now();
         // When everything is to be loaded, if nothing happens before.
         let mut due = Some(Instant::now());
@@ -139,7 +143,7 @@ impl Mirror<'_> {
                 match self.load(Some(heard), &mut asked, space, tell) {
                     Ok(_) => {
                         past.placed = true;
-                        backoff = Backoff::new();
+                        backoff = Backoff::new(MAX_PAUSE);
                         due = how.every.map(|every| Instant::now() + every);
                     }
                     // The source is at fault. What readers see is whole, though it may be old, so changes are

@@ -18,15 +18,20 @@ const JAVASCRIPT: [&str; 3] = ["clients", "dedupe", "frontier"];
 const CLUSTER: [&str; 1] = ["clients"];
 
 #[test]
-fn the_python_programs_run_with_redis_py() {
-    let folder = workplace("guide-python");
-    match packages::python(&folder, &["redis"]) {
-        Ok(python) => {
-            for guide in PYTHON {
-                must_run(Command::new(&python), &folder, guide, "python", "py");
+fn the_python_programs_run_with_redis_py_with_and_without_hiredis() {
+    for (folder, packages) in [
+        ("guide-python", &["redis"][..]),
+        ("guide-hiredis", &["redis", "hiredis"]),
+    ] {
+        let folder = workplace(folder);
+        match packages::python(&folder, packages) {
+            Ok(python) => {
+                for guide in PYTHON {
+                    must_run(Command::new(&python), &folder, guide, "python", "py");
+                }
             }
+            Err(reason) => left_out(&packages.join(" with "), &reason),
         }
-        Err(reason) => left_out("redis-py", &reason),
     }
 }
 

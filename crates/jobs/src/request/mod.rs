@@ -11,6 +11,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crawlspace_client::server::Backoff;
 use url::Url;
 
 use self::ask::{Answer, Arrived};
@@ -29,7 +30,7 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Timeout of retries: how long failures in a row are retried.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
 /// The first pause after a failure, which doubles with each, and the longest.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Asks a server for indexes, and keeps what it gets in a folder of its own. What it has in whole it never asks for
 /// again; of what was not there, it asks again after a while.
@@ -182,7 +183,7 @@ impl IndexRequestClient {
         let begun = Instant::now();
         let url = ask::url(&self.server, kind, jobs);
         let shown = ask::shown(&self.server, kind, jobs);
-        let mut failing: Option<(Instant, Duration)> = None;
+        let mut failing: Option<(Instant, Backoff)> = None;
         let mut stage = None;
         loop {
             work.check()?;
@@ -196,9 +197,9 @@ impl IndexRequestClient {
                     (format!("it is still building{at}"), pause)
                 }
                 Err(Failure::Passing(what, wait)) => {
-                    let (since, pause) = failing.unwrap_or((Instant::now(), PAUSE.0));
-                    failing = Some((since, (pause * 2).min(PAUSE.1)));
-                    let pause = pause.max(wait.unwrap_or_default()).min(PAUSE.1);
+                    let (since, backoff) =
+                        failing.get_or_insert_with(|| (Instant::now(), Backoff::new(MAX_PAUSE)));
+                    let pause = backoff.pause().max(wait.unwrap_or_default()).min(MAX_PAUSE);
                     if since.elapsed() + pause > self.retry_timeout {
                         return Err(Failure::Passing(what, wait).into_error(&shown));
                     }

@@ -1,8 +1,4 @@
-"""Sends the commands that it is given, and says what the client makes of the replies.
-
-A line of standard input is a command, its words in hex, with commas between. A line of standard output is its
-reply, see `said`.
-"""
+"""Examples by redis-py: see said.py."""
 
 import sys
 
@@ -10,33 +6,14 @@ import redis
 from redis.utils import HIREDIS_AVAILABLE
 
 from connect import connect, whole
-
-
-def said(reply):
-    """A reply in words: `int 5`, `bytes 6f6b`, `nil`, `error …`; `array 2` and `map 1` before what is in them."""
-    if isinstance(reply, redis.RedisError):
-        return "error " + whole(reply).encode().hex()
-    if reply is None:
-        return "nil"
-    # A truth value would be an integer for Python; there is none in a reply of ours.
-    if type(reply) is int:
-        return f"int {reply}"
-    if isinstance(reply, bytes):
-        return "bytes " + (reply.hex() or "-")
-    if isinstance(reply, list):
-        return " ".join([f"array {len(reply)}", *map(said, reply)])
-    if isinstance(reply, dict):
-        return " ".join([f"map {len(reply)}", *(said(part) for pair in reply.items() for part in pair)])
-    return f"other {type(reply).__name__}"
-
+from said import read, said
 
 client = connect()
 print("redis-py", redis.__version__, "with hiredis" if HIREDIS_AVAILABLE else "alone", flush=True)
 for line in sys.stdin:
-    words = [bytes.fromhex(word) for word in line.strip().split(",")]
+    name, words = read(line)
     try:
-        # The name is text, as a program has it; the rest may be any bytes.
-        reply = client.execute_command(words[0].decode(), *words[1:])
+        reply = client.execute_command(name, *words)
     except redis.RedisError as error:
-        reply = error
+        reply = Exception(whole(error))
     print(said(reply), flush=True)

@@ -43,10 +43,13 @@ impl Place {
 /// A client, as it is to be tried.
 #[derive(Clone, Copy)]
 pub struct Client {
-    language: Language,
+    pub language: Language,
     pub protocol: u8,
     /// Whether it goes to the right node of a cluster at once.
-    routed: bool,
+    pub routed: bool,
+    /// Whether it has the protocol and the time limits that it has by itself; otherwise it waits for as long as it
+    /// takes.
+    pub defaults: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -54,6 +57,9 @@ pub enum Language {
     Python,
     PythonWithHiredis,
     JavaScript,
+    NodeRedis,
+    Glide,
+    Coredis,
 }
 
 impl Client {
@@ -62,6 +68,9 @@ impl Client {
             Language::Python => "redis-py",
             Language::PythonWithHiredis => "redis-py with hiredis",
             Language::JavaScript => "ioredis",
+            Language::NodeRedis => "node-redis",
+            Language::Glide => "valkey-glide",
+            Language::Coredis => "coredis",
         }
     }
 
@@ -69,30 +78,48 @@ impl Client {
     pub fn start(&self, script: &str, place: &Place) -> Result<Script, String> {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/clients");
         let folder = |name: &str| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let (mut command, ending) = match self.language {
-            Language::JavaScript => {
-                let folder = folder("clients-node");
-                let mut node = Command::new(packages::node(&folder, &["ioredis"])?);
-                node.env("NODE_PATH", folder.join("node_modules"));
-                (node, "js")
-            }
-            Language::Python => {
-                let python = packages::python(&folder("clients-python"), &["redis"])?;
-                (Command::new(python), "py")
-            }
-            Language::PythonWithHiredis => {
-                let packages = ["redis", "hiredis"];
-                let python = packages::python(&folder("clients-hiredis"), &packages)?;
-                (Command::new(python), "py")
-            }
+        let node = |name: &str, package: &str| -> Result<Command, String> {
+            let folder = folder(name);
+            let mut node = Command::new(packages::node(&folder, &[package])?);
+            node.env("NODE_PATH", folder.join("node_modules"));
+            Ok(node)
+        };
+        let python = |name: &str, packages: &[&str]| {
+            packages::python(&folder(name), packages).map(Command::new)
+        };
+        let (mut command, script) = match self.language {
+            Language::JavaScript => (node("clients-node", "ioredis")?, format!("{script}.js")),
+            Language::NodeRedis => (
+                node("clients-node-redis", "redis")?,
+                "node_redis.js".to_owned(),
+            ),
+            Language::Glide => (
+                node("clients-glide", "@valkey/valkey-glide")?,
+                "glide.js".to_owned(),
+            ),
+            Language::Python => (
+                python("clients-python", &["redis"])?,
+                format!("{script}.py"),
+            ),
+            Language::PythonWithHiredis => (
+                python("clients-hiredis", &["redis", "hiredis"])?,
+                format!("{script}.py"),
+            ),
+            Language::Coredis => (
+                python("clients-coredis", &["coredis"])?,
+                "coredis_calls.py".to_owned(),
+            ),
         };
         command
-            .arg(scripts.join(format!("{script}.{ending}")))
+            .arg(scripts.join(script))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("PORT", place.nodes()[0].port().to_string())
             .env("PROTOCOL", self.protocol.to_string());
         if matches!(place, Place::Three(_)) {
             command.env("CLUSTER", "1");
+        }
+        if self.defaults {
+            command.env("DEFAULTS", "1");
         }
         if self.routed {
             command.env("ROUTED", "1");
@@ -116,18 +143,26 @@ impl Client {
 pub const RESP: [u8; 2] = [2, 3];
 pub const PYTHONS: [Language; 2] = [Language::Python, Language::PythonWithHiredis];
 
-pub fn python(language: Language, protocol: u8) -> Client {
+/// Clients that send the examples, without scenes of their own. coredis has RESP3 alone.
+pub const OTHERS: [(Language, &[u8]); 3] = [
+    (Language::NodeRedis, &RESP),
+    (Language::Glide, &RESP),
+    (Language::Coredis, &[3]),
+];
+
+/// A client that finds the right node of a cluster by itself, or because its script says the key.
+pub fn client(language: Language, protocol: u8) -> Client {
     Client {
         language,
         protocol,
         routed: true,
+        defaults: false,
     }
 }
 
 pub fn node(protocol: u8, routed: bool) -> Client {
     Client {
-        language: Language::JavaScript,
-        protocol,
         routed,
+        ..client(Language::JavaScript, protocol)
     }
 }

@@ -1,5 +1,5 @@
 // A client as the environment asks for it: PORT, PROTOCOL (2 or 3), CLUSTER (any value, for a cluster), ROUTED
-// (any value: it is told where the key stands).
+// (any value: it is told where the key stands), DEFAULTS (any value: the protocol that ioredis has by itself).
 
 const Redis = require("ioredis");
 
@@ -16,7 +16,8 @@ if (process.env.ROUTED) {
 const port = Number(process.env.PORT);
 const protocol = Number(process.env.PROTOCOL);
 // Without this, ioredis gives the shapes of RESP2 in RESP3, too.
-const shapes = protocol === 3 ? { protocol, replyMapping: "resp3" } : { protocol };
+const asked = process.env.DEFAULTS ? {} : { protocol };
+const shapes = protocol === 3 ? { ...asked, replyMapping: "resp3" } : asked;
 
 exports.connect = (more = {}) =>
   process.env.CLUSTER

@@ -1,4 +1,5 @@
-"""A client as the environment asks for it: PORT, PROTOCOL (2 or 3), CLUSTER (any value, for a cluster)."""
+"""A client as the environment asks for it: PORT, PROTOCOL (2 or 3), CLUSTER (any value, for a cluster),
+DEFAULTS (any value: the protocol and the time limit that redis-py has by itself)."""
 
 import os
 
@@ -11,10 +12,11 @@ def connect(**more):
     options = dict(
         host="127.0.0.1",
         port=int(os.environ["PORT"]),
-        protocol=int(os.environ["PROTOCOL"]),
-        # A command that waits takes as long as it takes, and is not sent again by itself.
-        socket_timeout=None,
     )
+    if "DEFAULTS" not in os.environ:
+        options["protocol"] = int(os.environ["PROTOCOL"])
+        # A command that waits takes as long as it takes, and is not sent again by itself.
+        options["socket_timeout"] = None
     options.update(more)
     if "CLUSTER" in os.environ:
         return redis.RedisCluster(**options)
@@ -28,4 +30,5 @@ def code(error):
 
 def whole(error):
     """An error as the server sent it."""
-    return f"{error.status_code} {error}" if error.status_code else str(error)
+    word = getattr(error, "status_code", None)
+    return f"{word} {error}" if word else str(error)

@@ -1,0 +1,79 @@
+//! Pauses between retries.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// The pause before the first retry.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Pauses that double up to a maximum, with jitter: each lasts between half and all of its nominal length, so
+/// that clients which failed together, in a failover for example, do not return together.
+///
+/// ```
+/// use std::time::Duration;
+/// use crawlspace_client::server::Backoff;
+/// let mut backoff = Backoff::new(Duration::from_secs(30));
+/// assert!(backoff.pause() <= Duration::from_millis(200));
+/// assert!(backoff.pause() >= Duration::from_millis(200));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    next: Duration,
+    max: Duration,
+    random: fn() -> f64,
+}
+
+impl Backoff {
+    /// Creates a back-off that begins at 200 ms and ends at `max`.
+    pub fn new(max: Duration) -> Backoff {
+        Backoff::with(max, random)
+    }
+
+    /// Creates a back-off with this source of numbers from 0 to 1.
+    pub(super) fn with(max: Duration, random: fn() -> f64) -> Backoff {
+        Backoff {
+            next: FIRST_PAUSE.min(max),
+            max,
+            random,
+        }
+    }
+
+    /// Returns the next pause.
+    pub fn pause(&mut self) -> Duration {
+        let nominal = self.next;
+        self.next = (nominal * 2).min(self.max);
+        let half = nominal / 2;
+        half + half.mul_f64((self.random)())
+    }
+}
+
+/// Returns a number from 0 to 1, from the standard library's source of random keys: nothing here has to be hard
+/// to guess.
+pub(super) fn random() -> f64 {
+    (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pauses(random: fn() -> f64) -> Vec<u128> {
+        let mut backoff = Backoff::with(Duration::from_secs(1), random);
+        (0..5).map(|_| backoff.pause().as_millis()).collect()
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_maximum_and_keep_within_half_and_all_of_that() {
+        assert_eq!(pauses(|| 0.0), [100, 200, 400, 500, 500]);
+        assert_eq!(pauses(|| 0.5), [150, 300, 600, 750, 750]);
+        assert_eq!(pauses(|| 1.0), [200, 400, 800, 1000, 1000]);
+    }
+
+    #[test]
+    fn random_numbers_differ() {
+        let numbers: Vec<f64> = (0..100).map(|_| random()).collect();
+        assert!(numbers.iter().all(|number| (0.0..1.0).contains(number)));
+        assert!(numbers.iter().any(|&number| number < 0.5), "{numbers:?}");
+        assert!(numbers.iter().any(|&number| number >= 0.5), "{numbers:?}");
+    }
+}
