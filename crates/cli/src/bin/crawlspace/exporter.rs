@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use crawlspace_client::Error;
 use crawlspace_client::server::without_password;
 use crawlspace_serve::host::Host;
 use crawlspace_serve::server::serve_metrics;
@@ -57,7 +56,7 @@ pub(crate) struct Exporter {
     /// The key of such a tag space.
     #[arg(long = "space", value_name = "KEY", value_parser = Bytes::parser())]
     spaces: Vec<Bytes>,
-    /// Print the figures and end. Exit status 1 if a server cannot be reached.
+    /// Print the figures and end. Exit status 1 if a server cannot be reached or has not loaded the module.
     #[arg(long)]
     once: bool,
 }
@@ -74,7 +73,7 @@ struct Target {
 /// What a look at a server came to, and how long it took.
 struct Look {
     server: String,
-    outcome: Result<Observation, Error>,
+    outcome: io::Result<Observation>,
     took: Duration,
 }
 
@@ -83,7 +82,7 @@ impl Target {
         let begun = Instant::now();
         let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = observed.look(&self.wanted);
-        let complaint = outcome.as_ref().err().map(Error::to_string);
+        let complaint = outcome.as_ref().err().map(io::Error::to_string);
         let mut before = self
             .complaint
             .lock()

@@ -40,6 +40,7 @@ use crawlspace_client::dedupe::Index;
 use crawlspace_client::frontier::Frontier;
 use serde::Serialize;
 
+use crate::observe::Kind;
 use crate::table::print_json;
 use crate::terminal::{Bytes, complain};
 
@@ -176,6 +177,15 @@ impl Asking {
     fn frontier(&self) -> io::Result<Frontier> {
         let Server { redis, prefix } = &self.server;
         Frontier::open(redis, prefix.as_bytes()).map_err(io::Error::other)
+    }
+
+    /// Fails with the names of the data sets that exist, unless the one that was asked for `holds` anything.
+    fn expect(&self, kind: Kind, holds: bool) -> io::Result<()> {
+        if holds {
+            return Ok(());
+        }
+        let Server { redis, prefix } = &self.server;
+        Err(observe::missing(redis, kind, prefix.as_bytes()))
     }
 
     /// Prints one answer, as JSON or as this prints it.

@@ -201,7 +201,7 @@ impl Top {
             ..Wanted::default()
         };
         let mut observed = Observed::new(&self.redis);
-        let before = observed.look(&wanted).map_err(io::Error::other)?;
+        let before = observed.look(&wanted)?;
         let before = (before, Instant::now());
         if self.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
             thread::sleep(self.interval);
@@ -277,7 +277,7 @@ fn view(
     wanted: &Wanted,
     (before, at): &(Observation, Instant),
 ) -> io::Result<(View, (Observation, Instant))> {
-    let seen = observed.look(wanted).map_err(io::Error::other)?;
+    let seen = observed.look(wanted)?;
     let looked = Instant::now();
     let view = View::of(&seen, before, looked - *at, now());
     Ok((view, (seen, looked)))
