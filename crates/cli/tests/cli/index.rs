@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crawlspace_warc::{Compression, Writer};
-use redis_tests::{Options, Outcome, Reply, Server, assert_contains, ends, outcome, until};
+use redis_tests::{
+    Options, Outcome, Program, Relay, Reply, Server, assert_contains, ends, outcome, until,
+};
 use serde_json::Value;
 
 use crate::tool::tool;
@@ -550,8 +552,60 @@ fn what_is_wrong_on_the_command_line_gives_exit_status_2() {
 }
 
 #[test]
+fn files_wait_for_a_server_that_is_killed_and_restarted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Options::new().aof(true).start();
+    let files: Vec<String> = (0..3)
+        .map(|n| {
+            let mut warc = Warc::new(dir.path(), &format!("{n}.warc.gz"));
+            for capture in 0..700 {
+                let uri = format!("https://example.com/{n}/{capture}");
+                let hash = redis_tests::sha256_of(n * 1_000 + capture);
+                warc.capture("response", &uri, &hash, b"a body");
+            }
+            std::fs::write(&warc.path, &warc.bytes).unwrap();
+            warc.path.display().to_string()
+        })
+        .collect();
+    let files = files.join(" ");
+    let relay = Relay::to(&server);
+    let words = |url: &str, wait: &str| {
+        format!("dedupe index --json --commit --redis {url} --wait {wait} --crawl x {files}")
+    };
+    for bytes in [1, 150_000, 400_000] {
+        relay.hold_after(bytes);
+        let mut program = Program::start(tool(words(&relay.url(), "1h")));
+        until("it is in the middle", || relay.holds());
+        server.kill9();
+        relay.refuse(true);
+        relay.cut();
+        let waits = "waiting for the server for another ";
+        until("it waits", || program.errors().contains(waits));
+        server.restart();
+        relay.refuse(false);
+        assert!(program.ended().is_none());
+        let ended = program.end();
+        assert!(ended.status.success(), "{}", ended.errors);
+        assert_contains(&ended.errors, "the server is back");
+        let report: Value = serde_json::from_str(&ended.out).unwrap();
+        assert_eq!(
+            (&report["unique"], &report["files"]),
+            (&2_100.into(), &3.into())
+        );
+        assert_eq!(get(&server, "HLEN allhashes"), "2100");
+        assert_eq!(get(&server, "HGET h:x:counts totalUrls"), "2100");
+        server.wire().ok_line("FLUSHALL");
+    }
+    let vain = ends(tool(words("redis://127.0.0.1:1/", "700ms")), 1);
+    assert_contains(
+        &vain.errors,
+        "run the same command again when the server is back: it continues where it stopped",
+    );
+}
+
+#[test]
 fn nobody_at_the_address_and_a_missing_file_give_exit_status_1() {
-    let nobody = tool("dedupe index --redis redis://127.0.0.1:1/ --crawl x x.warc.gz");
+    let nobody = tool("dedupe index --redis redis://127.0.0.1:1/ --wait 0s --crawl x x.warc.gz");
     assert_contains(ends(nobody, 1).errors, "connecting to redis://127.0.0.1:1/");
 
     let server = Options::new().no_module().start();

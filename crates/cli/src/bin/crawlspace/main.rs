@@ -21,6 +21,7 @@ mod index;
 mod indexer;
 mod observe;
 mod open_files;
+mod outage;
 mod serve;
 mod shell;
 mod size;
