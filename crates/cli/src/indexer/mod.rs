@@ -157,9 +157,12 @@ impl Import {
                 watch.event(Event::Away { error, left });
             };
             let is_there = patience.wait(error, tell);
-            is_there.map_err(|error| match is_away(&error) {
-                true => Error::Away(error),
-                false => Error::Index(error),
+            is_there.map_err(|error| {
+                if is_away(&error) {
+                    Error::Away(error)
+                } else {
+                    Error::Index(error)
+                }
             })?;
             if stop.load(Ordering::Relaxed) {
                 lock(&report).stopped = true;

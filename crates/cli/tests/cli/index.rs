@@ -99,7 +99,10 @@ fn index(server: &Server, crawl: &str, words: &str) -> (i32, Value, String) {
         errors,
     } = outcome(tool);
     let json = serde_json::from_str(&out).expect("JSON on standard output");
-    (status, json, errors)
+    let advice = format!("crawl {crawl} is not committed");
+    let errors = errors.lines().filter(|line| !line.starts_with(&advice));
+    let errors: Vec<&str> = errors.collect();
+    (status, json, errors.join("\n"))
 }
 
 fn get(server: &Server, command: &str) -> String {
@@ -549,6 +552,43 @@ fn what_is_wrong_on_the_command_line_gives_exit_status_2() {
         ends(tool(arguments), 2);
     }
     ends(tool("--help"), 0);
+}
+
+#[test]
+fn wacz_files_and_warc_files_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let mut warc = Warc::new(dir.path(), "a.warc.gz");
+    let hash = redis_tests::sha256_of(1);
+    warc.capture("response", "https://example.com/", &hash, b"a body");
+    std::fs::write(&warc.path, &warc.bytes).unwrap();
+    let (warc, url) = (warc.path.display(), server.url());
+    let failed = ends(
+        tool(format!("indexer --redis {url} --source-url {warc}")),
+        1,
+    );
+    let advice = format!(
+        "this is a WARC file, and indexer reads WACZ files and manifests: run crawlspace dedupe index --crawl ID {warc}"
+    );
+    assert_contains(&failed.errors, advice);
+
+    let wacz = dir.path().join("a.wacz");
+    std::fs::write(&wacz, b"PK\x03\x04").unwrap();
+    let (status, _, errors) = index(&server, "x", &wacz.display().to_string());
+    assert_eq!(status, 1);
+    let advice = format!("run crawlspace indexer --source-url {}", wacz.display());
+    assert_contains(&errors, advice);
+
+    // It is said what is left to do, and that works.
+    let words = format!("dedupe index --redis {url} --crawl x {warc}");
+    let errors = ends(tool(words), 0).errors;
+    let advice =
+        "crawl x is not committed, so other crawls do not find its payloads: run crawlspace ";
+    let (_, commit) = errors.split_once(advice).expect("advice");
+    ends(tool(format!("{} --redis {url}", commit.trim())), 0);
+    assert_eq!(get(&server, "HLEN allhashes"), "1");
+    let (status, _, errors) = index(&server, "x", &format!("--commit {warc}"));
+    assert_eq!((status, &errors[..]), (0, ""));
 }
 
 #[test]

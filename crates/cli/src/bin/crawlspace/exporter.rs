@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::observe::{Observation, Observed, Wanted};
 use crate::terminal::{Bytes, say};
+use crate::url::redis_url;
 
 /// Give the figures of servers to Prometheus.
 ///
@@ -33,6 +34,7 @@ pub(crate) struct Exporter {
         long = "redis",
         value_name = "URL",
         env = "CRAWLSPACE_REDIS",
+        value_parser = redis_url,
         hide_env_values = true,
         default_value = "redis://127.0.0.1:6379/0"
     )]
@@ -165,7 +167,7 @@ async fn look_at(targets: &[Arc<Target>]) -> Vec<Look> {
 /// What a server is called: its host and port, or its socket.
 fn host(url: &str) -> String {
     // A password with an unescaped slash would be a part of the host.
-    let Ok(url) = url::Url::parse(&without_password(url)) else {
+    let Ok(url) = ::url::Url::parse(&without_password(url)) else {
         return "?".to_owned(); // connecting says what is wrong with it
     };
     match (url.host_str(), url.port()) {

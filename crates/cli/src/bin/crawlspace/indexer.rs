@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
 
 use crate::Server;
+use crate::file_kind::FileKind;
 use crate::outage::{Outage, Wait};
 use crate::stop;
 use crate::table::{Table, count, many, print_json, shown};
@@ -23,7 +25,7 @@ use crate::terminal::complain;
 ///
 /// Reads the CDX(J) indexes of the packages, adds their records to the crawls that they belong to, commits the
 /// crawls, and counts the revisits with what they depend on. No WARC is read. Of a remote package only the parts
-/// that are needed are fetched, where its server can do that.
+/// that are needed are fetched, where its server can do that. For WARC files, see `crawlspace dedupe index`.
 ///
 /// A JSON manifest lists packages under "resources", each with path (relative to the manifest, or a URL), and as
 /// far as they are known name, hash, size and crawlId. A path that ends in .json is a manifest itself. All of it is taken
@@ -169,6 +171,12 @@ impl Indexer {
     }
 
     fn import(&self, source: &str) -> io::Result<bool> {
+        if FileKind::of(Path::new(source)) == FileKind::Warc {
+            complain(format_args!(
+                "{source}: this is a WARC file, and indexer reads WACZ files and manifests: run crawlspace dedupe index --crawl ID {source}"
+            ));
+            return Ok(false);
+        }
         let stop = stop::on_signal(1)?;
         let progress = Progress::new();
         let report = Import::of(source).and_then(|import| {

@@ -17,6 +17,7 @@ mod columns;
 mod config;
 mod dedupe;
 mod exporter;
+mod file_kind;
 mod index;
 mod indexer;
 mod observe;
@@ -31,6 +32,7 @@ mod tags;
 mod terminal;
 mod time;
 mod top;
+mod url;
 mod wacz;
 
 use std::io;
@@ -44,6 +46,7 @@ use serde::Serialize;
 use crate::observe::Kind;
 use crate::table::print_json;
 use crate::terminal::{Bytes, complain};
+use crate::url::redis_url;
 
 /// Companion of the Crawlspace Redis module.
 ///
@@ -106,6 +109,8 @@ enum Subject {
     )]
     Wacz(wacz::Wacz),
     /// Indexes of jobs: from their metadata files, each built once.
+    ///
+    /// To bring WACZ files into a dedupe index, see `crawlspace indexer`; for WARC files, `crawlspace dedupe index`.
     #[command(
         subcommand,
         arg_required_else_help = true,
@@ -138,6 +143,7 @@ struct Server {
         alias = "redisDedupeUrl",
         value_name = "URL",
         env = "CRAWLSPACE_REDIS",
+        value_parser = redis_url,
         hide_env_values = true,
         default_value = "redis://127.0.0.1:6379/0"
     )]

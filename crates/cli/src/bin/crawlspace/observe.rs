@@ -32,19 +32,22 @@ impl Name {
     pub(crate) fn text(&self) -> String {
         plain(&self.name)
     }
-
-    /// Returns the name as messages and tables show it: with the number of its database unless that is 0.
-    pub(crate) fn shown(&self) -> String {
-        shown(self.db, &self.text())
-    }
 }
 
-/// Returns a prefix or key as messages and tables show it.
+/// Returns a prefix or key as tables show it: with the number of its database unless that is 0.
 pub(crate) fn shown(db: u32, name: &str) -> String {
     match (db, name) {
         (0, "") => "''".to_owned(),
         (0, name) => name.to_owned(),
-        (db, name) => format!("'{name}' in db {db}"),
+        _ => quoted(db, name),
+    }
+}
+
+/// Returns a prefix or key as sentences show it.
+fn quoted(db: u32, name: &str) -> String {
+    match db {
+        0 => format!("'{name}'"),
+        db => format!("'{name}' in db {db}"),
     }
 }
 
@@ -77,12 +80,12 @@ pub(crate) fn missing(url: &str, kind: Kind, name: &[u8]) -> io::Error {
         Kind::Space => seen.spaces.shown(),
     });
     let exist = match exist {
-        Ok(exist) if exist.is_empty() => format!(": no {one} was used since the server started"),
+        Ok(exist) if exist.is_empty() => format!("; no {one} was used since the server started"),
         Ok(exist) => format!("; {many} used since the server started: {exist}"),
         // The user may lack the permission to ask.
         Err(_) => String::new(),
     };
-    let name = shown(database(url), &plain(name));
+    let name = quoted(database(url), &plain(name));
     io::Error::other(format!("no {one} has the {by} {name}{exist}"))
 }
 
@@ -123,7 +126,10 @@ pub(crate) struct Seen<T> {
 
 impl<T> Seen<T> {
     fn shown(&self) -> String {
-        let names = self.figures.iter().map(|(name, _)| name.shown());
+        let names = self
+            .figures
+            .iter()
+            .map(|(name, _)| quoted(name.db, &name.text()));
         names.collect::<Vec<_>>().join(", ")
     }
 }

@@ -12,6 +12,7 @@ use crawlspace_client::tags::{self, Dialect, Filter, Format, Info, Kind, TagSpac
 use crate::observe;
 use crate::table::{Table, count, print_json, size};
 use crate::terminal::complain;
+use crate::url::redis_url;
 
 #[derive(Subcommand)]
 pub(crate) enum Tags {
@@ -56,6 +57,7 @@ struct Space {
         long,
         value_name = "URL",
         env = "CRAWLSPACE_REDIS",
+        value_parser = redis_url,
         hide_env_values = true,
         default_value = "redis://127.0.0.1:6379/0"
     )]

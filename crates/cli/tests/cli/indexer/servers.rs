@@ -156,7 +156,7 @@ fn what_cannot_be_an_index_is_refused_with_a_reason() {
         (format!("redis://127.0.0.1:{port}/"), "NOAUTH"),
         (format!("redis://:wr0ng@127.0.0.1:{port}/"), "WRONGPASS"),
         ("redis://127.0.0.1:1/".to_owned(), "127.0.0.1:1"),
-        ("http://127.0.0.1/".to_owned(), ""),
+        ("http://127.0.0.1/".to_owned(), "write redis://HOST:PORT/DB"),
     ] {
         let errors = stage.import().redis(&url).fails();
         let is_named = errors.to_lowercase().contains(&why.to_lowercase());

@@ -143,17 +143,20 @@ fn a_mistyped_prefix_is_an_error_that_names_what_exists_and_leaves_no_trace() {
     for (words, reason) in [
         (
             "dedupe stats",
-            "no index has the prefix {mistyped}:; indexes used since the server started: {coll-42}:\n",
+            "no index has the prefix '{mistyped}:'; indexes used since the server started: '{coll-42}:'\n",
         ),
-        ("dedupe stats --json", "no index has the prefix {mistyped}:"),
-        ("dedupe crawls", "no index has the prefix {mistyped}:"),
-        ("dedupe check", "no index has the prefix {mistyped}:"),
+        (
+            "dedupe stats --json",
+            "no index has the prefix '{mistyped}:'",
+        ),
+        ("dedupe crawls", "no index has the prefix '{mistyped}:'"),
+        ("dedupe check", "no index has the prefix '{mistyped}:'"),
         (
             "chg info",
-            "no frontier has the prefix {mistyped}:; frontiers used since the server started: {web}:, 'other:' in db 3\n",
+            "no frontier has the prefix '{mistyped}:'; frontiers used since the server started: '{web}:', 'other:' in db 3\n",
         ),
-        ("chg groups", "no frontier has the prefix {mistyped}:"),
-        ("chg check", "no frontier has the prefix {mistyped}:"),
+        ("chg groups", "no frontier has the prefix '{mistyped}:'"),
+        ("chg check", "no frontier has the prefix '{mistyped}:'"),
     ] {
         let seen = crawlspace(&server, "{mistyped}:", words);
         assert_eq!((seen.status, &seen.out[..]), (1, ""), "{words}: {seen:?}");
@@ -162,8 +165,7 @@ fn a_mistyped_prefix_is_an_error_that_names_what_exists_and_leaves_no_trace() {
     let url = server.url();
     let seen = outcome(tool(format!("tags info --key mistyped --redis {url}")));
     assert_eq!((seen.status, &seen.out[..]), (1, ""), "{seen:?}");
-    let reason =
-        "no tag space has the key mistyped; tag spaces used since the server started: archive\n";
+    let reason = "no tag space has the key 'mistyped'; tag spaces used since the server started: 'archive'\n";
     assert_contains(&seen.errors, reason);
     let forgotten = crawlspace(&server, "", "dedupe stats");
     assert_contains(&forgotten.errors, "no index has the prefix ''; indexes");
@@ -395,4 +397,5 @@ fn top_ends_when_somebody_types_q() {
     assert_contains(&shown, "\x1b[?1049h");
     assert_contains(&shown, "\x1b[?1049l");
     assert_contains(&shown, "no jobs under way");
+    assert_contains(&shown, "(q: quit)");
 }

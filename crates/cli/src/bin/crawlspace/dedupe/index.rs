@@ -11,16 +11,17 @@ use crawlspace_client::Error;
 use crawlspace_client::dedupe::{Committed, Index};
 use serde::Serialize;
 
+use crate::file_kind::FileKind;
 use crate::outage::{Outage, Wait, spinner};
 use crate::table::{Table, count, print_json, share, size};
-use crate::terminal::{Bytes, complain};
+use crate::terminal::{Bytes, complain, say};
 use crate::{Asking, Server};
 
 /// Bring WARC files into a dedupe index, as a crawler would have done while it wrote them.
 ///
 /// Each response with a payload that nobody has stored becomes an entry of the crawl; one whose payload is known is
 /// counted as the revisit record that could have been written for it. Reading a file into the same crawl again counts
-/// nothing twice.
+/// nothing twice. For WACZ files, see `crawlspace indexer`; for indexes of jobs, `crawlspace index get --into`.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe index --crawl 2026-03 --commit part-1.warc.gz part-2.warc.gz")]
@@ -94,6 +95,13 @@ fn index_files(job: &IndexFiles) -> io::Result<bool> {
         Err(error) => errors.push(error),
         Ok(index) => {
             for file in &job.files {
+                if FileKind::of(file) == FileKind::Wacz {
+                    let file = file.display();
+                    errors.push(format!(
+                        "{file}: this is a WACZ file, and dedupe index reads WARC files: run crawlspace indexer --source-url {file}"
+                    ));
+                    continue;
+                }
                 // A file is read again from its start: what is in already counts nothing, and its batches may be lost.
                 let added = job.patiently(|| {
                     let mut of_all = tally.clone();
@@ -131,6 +139,13 @@ fn index_files(job: &IndexFiles) -> io::Result<bool> {
         let crawl = &job.crawl;
         complain(format_args!(
             "crawl {crawl} is not committed, because of the above"
+        ));
+    }
+    if !job.commit && tally.records > 0 {
+        let crawl = &job.crawl;
+        let prefix = &job.asking.server.prefix;
+        say(format_args!(
+            "crawl {crawl} is not committed, so other crawls do not find its payloads: run crawlspace dedupe commit {crawl} --prefix '{prefix}'"
         ));
     }
     if job.asking.json {
