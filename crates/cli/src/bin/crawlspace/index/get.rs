@@ -20,7 +20,6 @@ use crate::open_files;
 use crate::size::size;
 use crate::table::{Table, bytes, count, many, print_json};
 use crate::terminal::{Bytes, complain};
-use crate::url::redis_url;
 
 /// The defaults of the library, as this command takes them.
 static WAIT: LazyLock<String> = LazyLock::new(|| DEFAULT_WAIT.as_secs().to_string());
@@ -66,7 +65,7 @@ pub(crate) struct Get {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
     /// Load it into the dedupe index of this server: each job becomes a crawl, and is committed.
-    #[arg(long, value_name = "URL", value_parser = redis_url)]
+    #[arg(long, value_name = "URL")]
     into: Option<String>,
     /// With --into: what stands before every key of the dedupe index.
     #[arg(
