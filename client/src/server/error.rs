@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use redis::RedisError;
+use redis::{ErrorKind, RedisError};
 
 use super::Code;
 
@@ -75,6 +75,12 @@ impl fmt::Display for Error {
             {
                 f.write_str("the server has not loaded the Crawlspace module")
             }
+            _ if self.cause.kind() == ErrorKind::Parse => {
+                f.write_str("this is no Redis server: check the host and the port")
+            }
+            _ if self.cause.to_string().starts_with("Redis URL did not parse") => f.write_str(
+                "invalid URL: write redis://HOST:PORT/DB, rediss://HOST:PORT/DB with TLS, or unix:///PATH",
+            ),
             // The server's own words, which name the argument or key.
             (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
             _ => self.cause.fmt(f),

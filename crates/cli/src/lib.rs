@@ -1,5 +1,6 @@
 //! The imports behind the tool `crawlspace`.
 //!
+//! * [`away`] waits for a server that restarts or loads its data.
 //! * [`indexer`] brings WACZ files into a dedupe index.
 //! * [`index`] brings the records of WARC files into a dedupe index, as a crawler would have done live.
 //! * [`mirror`] keeps a tag space as a database has it.
@@ -7,6 +8,7 @@
 
 #![warn(unreachable_pub)]
 
+pub mod away;
 pub mod dependencies;
 pub mod index;
 pub mod indexer;

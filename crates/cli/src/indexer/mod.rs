@@ -47,6 +47,7 @@ use self::package::Package;
 use self::present::Present;
 use self::queue::{Queue, Stage};
 pub use self::report::{CommittedCrawl, Event, Failed, LeftInPlace, Report};
+use crate::away::{Patience, is_away};
 use crawlspace_archive::wacz::{self, Location, Manifest};
 use crawlspace_client::Server;
 use crawlspace_client::dedupe::{Index, Profile};
@@ -83,6 +84,8 @@ pub struct Import {
     pub verify: bool,
     /// Lease of a package, after which another importer may take it over.
     pub lease: Duration,
+    /// How long to wait for a server that restarts or loads its data.
+    pub wait: Duration,
     /// Limits and timeouts in reading WACZ files.
     pub reading: wacz::Options,
 }
@@ -96,6 +99,11 @@ pub enum Error {
     /// The index refuses, or cannot be reached.
     #[error("{0}")]
     Index(#[from] crawlspace_client::Error),
+    /// The server cannot be reached, or loads its data, and was waited for.
+    #[error(
+        "{0}; run the same command again when the server is back: it continues where it stopped"
+    )]
+    Away(crawlspace_client::Error),
     /// What was asked for would do harm.
     #[error("{0}")]
     Refused(String),
@@ -129,6 +137,7 @@ impl Import {
             allow_empty: false,
             verify: false,
             lease: LEASE,
+            wait: Duration::ZERO,
             reading: wacz::Options::default(),
         })
     }
@@ -142,12 +151,30 @@ impl Import {
         let begun = Instant::now();
         let manifest = Manifest::open(&self.source, &self.reading)?;
         self.refuse_harm(&manifest)?;
-        let connections = self.jobs.max(1) * 2 + 2;
-        let server = Server::options(&self.redis)
-            .connections(connections)
-            .retries(RETRIES)
-            .open()?;
-        let mut report = self.share(&manifest, &server, watch, stop)?;
+        let report = Mutex::default();
+        let mut patience = Patience::new(&self.redis, self.wait, stop);
+        while let Err(error) = self.share(&manifest, &report, watch, stop) {
+            let Error::Index(error) = error else {
+                return Err(error);
+            };
+            let tell = |error: &crawlspace_client::Error, left| {
+                watch.event(Event::Away { error, left });
+            };
+            let is_there = patience.wait(error, tell);
+            is_there.map_err(|error| {
+                if is_away(&error) {
+                    Error::Away(error)
+                } else {
+                    Error::Index(error)
+                }
+            })?;
+            if stop.load(Ordering::Relaxed) {
+                lock(&report).stopped = true;
+                break;
+            }
+            watch.event(Event::Back);
+        }
+        let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
         report.seconds = begun.elapsed().as_secs_f64();
         Ok(report)
     }
@@ -167,13 +194,20 @@ impl Import {
         Ok(())
     }
 
+    /// Imports what is not in yet, and adds to the report of earlier attempts.
     fn share(
         &self,
         manifest: &Manifest,
-        server: &Server,
+        all: &Mutex<Report>,
         watch: &dyn Watch,
         stop: &AtomicBool,
-    ) -> Result<Report, Error> {
+    ) -> Result<(), Error> {
+        let connections = self.jobs.max(1) * 2 + 2;
+        let server = Server::options(&self.redis)
+            .connections(connections)
+            .retries(RETRIES)
+            .open()?;
+        let server = &server;
         let mut report = Report {
             listed: manifest.entries.len() as u64,
             ..Report::default()
@@ -205,6 +239,15 @@ impl Import {
             already_imported: enqueued.done,
             already_in_index: report.already_in_index,
         });
+        {
+            let mut all = lock(all);
+            if all.listed == 0 {
+                *all = report;
+            } else {
+                // Packages that failed before the server went away are tried again.
+                all.failed = report.failed;
+            }
+        }
 
         let work = Work {
             import: self,
@@ -215,7 +258,7 @@ impl Import {
             guards: Guards::default(),
             kept: RecordCache::default(),
             places: Mutex::default(),
-            report: Mutex::new(report),
+            report: all,
             watch,
             stop,
         };
@@ -240,9 +283,8 @@ impl Import {
             }
         }
         let stopped = work.is_stopped();
-        let mut report = work.into_report();
-        report.stopped = stopped;
-        Ok(report)
+        work.report().stopped = stopped;
+        Ok(())
     }
 
     /// The entries of the manifest that can be queued, and everything that it lists.
@@ -317,7 +359,7 @@ struct Work<'a> {
     /// Records of packages whose responses this importer added, so that they need not be read again.
     kept: RecordCache,
     places: Mutex<Places>,
-    report: Mutex<Report>,
+    report: &'a Mutex<Report>,
     watch: &'a dyn Watch,
     stop: &'a AtomicBool,
 }
@@ -328,18 +370,16 @@ impl Work<'_> {
     }
 
     fn report(&self) -> MutexGuard<'_, Report> {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(self.report)
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn into_report(self) -> Report {
-        self.report
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock(report: &Mutex<Report>) -> MutexGuard<'_, Report> {
+    report.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A location that means the same to an importer that was started elsewhere.

@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+use std::time::Duration;
+
+use crawlspace_client::Error;
 use crawlspace_client::dedupe::Committed;
 
 /// What this importer did. Where several share the work, each reports its own part; crawls and removals are
@@ -144,4 +147,13 @@ pub enum Event<'a> {
     Committed(&'a CommittedCrawl),
     /// Revisits are being counted now.
     Revisits,
+    /// The server is away, and is waited for.
+    Away {
+        /// Why it cannot be used.
+        error: &'a Error,
+        /// How much longer it is waited for.
+        left: Duration,
+    },
+    /// The server answers again.
+    Back,
 }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crawlspace_warc::{Compression, Writer};
-use redis_tests::{Options, Outcome, Reply, Server, assert_contains, ends, outcome, until};
+use redis_tests::{
+    Options, Outcome, Program, Relay, Reply, Server, assert_contains, ends, outcome, until,
+};
 use serde_json::Value;
 
 use crate::tool::tool;
@@ -97,7 +99,10 @@ fn index(server: &Server, crawl: &str, words: &str) -> (i32, Value, String) {
         errors,
     } = outcome(tool);
     let json = serde_json::from_str(&out).expect("JSON on standard output");
-    (status, json, errors)
+    let advice = format!("crawl {crawl} is not committed");
+    let errors = errors.lines().filter(|line| !line.starts_with(&advice));
+    let errors: Vec<&str> = errors.collect();
+    (status, json, errors.join("\n"))
 }
 
 fn get(server: &Server, command: &str) -> String {
@@ -550,8 +555,97 @@ fn what_is_wrong_on_the_command_line_gives_exit_status_2() {
 }
 
 #[test]
+fn wacz_files_and_warc_files_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let mut warc = Warc::new(dir.path(), "a.warc.gz");
+    let hash = redis_tests::sha256_of(1);
+    warc.capture("response", "https://example.com/", &hash, b"a body");
+    std::fs::write(&warc.path, &warc.bytes).unwrap();
+    let (warc, url) = (warc.path.display(), server.url());
+    let failed = ends(
+        tool(format!("indexer --redis {url} --source-url {warc}")),
+        1,
+    );
+    let advice = format!(
+        "this is a WARC file, and indexer reads WACZ files and manifests: run crawlspace dedupe index --crawl ID {warc}"
+    );
+    assert_contains(&failed.errors, advice);
+
+    let wacz = dir.path().join("a.wacz");
+    std::fs::write(&wacz, b"PK\x03\x04").unwrap();
+    let (status, _, errors) = index(&server, "x", &wacz.display().to_string());
+    assert_eq!(status, 1);
+    let advice = format!("run crawlspace indexer --source-url {}", wacz.display());
+    assert_contains(&errors, advice);
+
+    // It is said what is left to do, and that works.
+    let words = format!("dedupe index --redis {url} --crawl x {warc}");
+    let errors = ends(tool(words), 0).errors;
+    let advice =
+        "crawl x is not committed, so other crawls do not find its payloads: run crawlspace ";
+    let (_, commit) = errors.split_once(advice).expect("advice");
+    ends(tool(format!("{} --redis {url}", commit.trim())), 0);
+    assert_eq!(get(&server, "HLEN allhashes"), "1");
+    let (status, _, errors) = index(&server, "x", &format!("--commit {warc}"));
+    assert_eq!((status, &errors[..]), (0, ""));
+}
+
+#[test]
+fn files_wait_for_a_server_that_is_killed_and_restarted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Options::new().aof(true).start();
+    let files: Vec<String> = (0..3)
+        .map(|n| {
+            let mut warc = Warc::new(dir.path(), &format!("{n}.warc.gz"));
+            for capture in 0..700 {
+                let uri = format!("https://example.com/{n}/{capture}");
+                let hash = redis_tests::sha256_of(n * 1_000 + capture);
+                warc.capture("response", &uri, &hash, b"a body");
+            }
+            std::fs::write(&warc.path, &warc.bytes).unwrap();
+            warc.path.display().to_string()
+        })
+        .collect();
+    let files = files.join(" ");
+    let relay = Relay::to(&server);
+    let words = |url: &str, wait: &str| {
+        format!("dedupe index --json --commit --redis {url} --wait {wait} --crawl x {files}")
+    };
+    for bytes in [1, 150_000, 400_000] {
+        relay.hold_after(bytes);
+        let mut program = Program::start(tool(words(&relay.url(), "1h")));
+        until("it is in the middle", || relay.holds());
+        server.kill9();
+        relay.refuse(true);
+        relay.cut();
+        let waits = "waiting for the server for another ";
+        until("it waits", || program.errors().contains(waits));
+        server.restart();
+        relay.refuse(false);
+        assert!(program.ended().is_none());
+        let ended = program.end();
+        assert!(ended.status.success(), "{}", ended.errors);
+        assert_contains(&ended.errors, "the server is back");
+        let report: Value = serde_json::from_str(&ended.out).unwrap();
+        assert_eq!(
+            (&report["unique"], &report["files"]),
+            (&2_100.into(), &3.into())
+        );
+        assert_eq!(get(&server, "HLEN allhashes"), "2100");
+        assert_eq!(get(&server, "HGET h:x:counts totalUrls"), "2100");
+        server.wire().ok_line("FLUSHALL");
+    }
+    let vain = ends(tool(words("redis://127.0.0.1:1/", "700ms")), 1);
+    assert_contains(
+        &vain.errors,
+        "run the same command again when the server is back: it continues where it stopped",
+    );
+}
+
+#[test]
 fn nobody_at_the_address_and_a_missing_file_give_exit_status_1() {
-    let nobody = tool("dedupe index --redis redis://127.0.0.1:1/ --crawl x x.warc.gz");
+    let nobody = tool("dedupe index --redis redis://127.0.0.1:1/ --wait 0s --crawl x x.warc.gz");
     assert_contains(ends(nobody, 1).errors, "connecting to redis://127.0.0.1:1/");
 
     let server = Options::new().no_module().start();

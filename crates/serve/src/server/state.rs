@@ -179,7 +179,8 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
     }
     let help = "Records read that deviate from the standard; label deviation.";
     out.family("record_deviations_total", "counter", help);
-    for collection in &federation.collections {
+    let asked = |collection: &&Arc<Collection>| collection.requests.counts().next().is_some();
+    for collection in federation.collections.iter().filter(asked) {
         for (deviation, count) in collection.requests.deviations() {
             let labels = [
                 ("collection", &*collection.name),
@@ -188,16 +189,19 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
             out.sample("record_deviations_total", &labels, count as f64);
         }
     }
+    // Sources that nobody has asked yet have no series but these two, which alerts need.
+    let always = ["source_healthy", "source_skipped"];
     for (name, kind, help, figure) in SOURCE_FIGURES {
         out.family(name, kind, help);
-        for seen in &seen {
+        let any = always.contains(&name);
+        for seen in seen.iter().filter(|seen| any || was_asked(seen)) {
             let step = seen.step.to_string();
             out.sample(name, &labels(seen, &step), figure(seen));
         }
     }
     let help = "Failed requests to a source; label error.";
     out.family("source_errors_total", "counter", help);
-    for seen in &seen {
+    for seen in seen.iter().filter(|seen| was_asked(seen)) {
         let step = seen.step.to_string();
         for (word, count) in seen.member.figures.errors() {
             let [a, b, c, d] = labels(seen, &step);
@@ -227,6 +231,10 @@ fn config_reloads(reloads: &Reloads, out: &mut Metrics) {
     let help = "Time at which the served configuration was read, since the epoch.";
     out.family(name, "gauge", help);
     out.sample(name, &[], reloads.loaded.seconds() as f64);
+}
+
+fn was_asked(seen: &Seen) -> bool {
+    seen.member.figures.requests() > 0
 }
 
 type Figure = fn(&Seen) -> f64;
@@ -269,7 +277,7 @@ fn durations(seen: &[Seen], out: &mut Metrics) {
     let name = "source_duration_seconds";
     let help = "Time from a request to a source to its first rows, or to the end of an answer without rows.";
     out.family(name, "histogram", help);
-    for seen in seen {
+    for seen in seen.iter().filter(|seen| was_asked(seen)) {
         let step = seen.step.to_string();
         let [a, b, c, d] = labels(seen, &step);
         let durations = seen.member.figures.durations();

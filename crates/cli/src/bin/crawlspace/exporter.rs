@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use crawlspace_client::Error;
 use crawlspace_client::server::without_password;
 use crawlspace_serve::host::Host;
 use crawlspace_serve::server::serve_metrics;
@@ -18,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::observe::{Observation, Observed, Wanted};
 use crate::terminal::{Bytes, say};
+use crate::url::redis_url;
 
 /// Give the figures of servers to Prometheus.
 ///
@@ -34,6 +34,7 @@ pub(crate) struct Exporter {
         long = "redis",
         value_name = "URL",
         env = "CRAWLSPACE_REDIS",
+        value_parser = redis_url,
         hide_env_values = true,
         default_value = "redis://127.0.0.1:6379/0"
     )]
@@ -57,7 +58,7 @@ pub(crate) struct Exporter {
     /// The key of such a tag space.
     #[arg(long = "space", value_name = "KEY", value_parser = Bytes::parser())]
     spaces: Vec<Bytes>,
-    /// Print the figures and end. Exit status 1 if a server cannot be reached.
+    /// Print the figures and end. Exit status 1 if a server cannot be reached or has not loaded the module.
     #[arg(long)]
     once: bool,
 }
@@ -74,7 +75,7 @@ struct Target {
 /// What a look at a server came to, and how long it took.
 struct Look {
     server: String,
-    outcome: Result<Observation, Error>,
+    outcome: io::Result<Observation>,
     took: Duration,
 }
 
@@ -83,7 +84,7 @@ impl Target {
         let begun = Instant::now();
         let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = observed.look(&self.wanted);
-        let complaint = outcome.as_ref().err().map(Error::to_string);
+        let complaint = outcome.as_ref().err().map(io::Error::to_string);
         let mut before = self
             .complaint
             .lock()
@@ -166,7 +167,7 @@ async fn look_at(targets: &[Arc<Target>]) -> Vec<Look> {
 /// What a server is called: its host and port, or its socket.
 fn host(url: &str) -> String {
     // A password with an unescaped slash would be a part of the host.
-    let Ok(url) = url::Url::parse(&without_password(url)) else {
+    let Ok(url) = ::url::Url::parse(&without_password(url)) else {
         return "?".to_owned(); // connecting says what is wrong with it
     };
     match (url.host_str(), url.port()) {

@@ -1,17 +1,22 @@
 //! `crawlspace indexer`: WACZ files into a dedupe index.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::sync::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use crawlspace_cli::indexer::{CommittedCrawl, Event, Import, LeftInPlace, Report, set_aside};
 use crawlspace_client::Code;
 use crawlspace_client::dedupe::{Committed, Index};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
 
 use crate::Server;
+use crate::file_kind::FileKind;
+use crate::outage::{Outage, Wait};
 use crate::stop;
 use crate::table::{Table, count, many, print_json, shown};
 use crate::terminal::complain;
@@ -20,7 +25,7 @@ use crate::terminal::complain;
 ///
 /// Reads the CDX(J) indexes of the packages, adds their records to the crawls that they belong to, commits the
 /// crawls, and counts the revisits with what they depend on. No WARC is read. Of a remote package only the parts
-/// that are needed are fetched, where its server can do that.
+/// that are needed are fetched, where its server can do that. For WARC files, see `crawlspace dedupe index`.
 ///
 /// A JSON manifest lists packages under "resources", each with path (relative to the manifest, or a URL), and as
 /// far as they are known name, hash, size and crawlId. A path that ends in .json is a manifest itself. All of it is taken
@@ -68,6 +73,8 @@ pub(crate) struct Indexer {
     /// Seconds for which a package is left alone whose indexer has died, before another one takes it over.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3600))]
     lease: u16,
+    #[command(flatten)]
+    wait: Wait,
     /// Exit with status 0 though packages could not be imported. They are reported, and the next run tries them again.
     #[arg(long, alias = "ignoreFailed")]
     ignore_failed: bool,
@@ -164,6 +171,12 @@ impl Indexer {
     }
 
     fn import(&self, source: &str) -> io::Result<bool> {
+        if FileKind::of(Path::new(source)) == FileKind::Warc {
+            complain(format_args!(
+                "{source}: this is a WARC file, and indexer reads WACZ files and manifests: run crawlspace dedupe index --crawl ID {source}"
+            ));
+            return Ok(false);
+        }
         let stop = stop::on_signal(1)?;
         let progress = Progress::new();
         let report = Import::of(source).and_then(|import| {
@@ -176,6 +189,7 @@ impl Indexer {
                 allow_empty: self.allow_empty,
                 verify: self.verify,
                 lease: Duration::from_secs(self.lease.into()),
+                wait: self.wait.wait,
                 ..import
             };
             import.run_until(&|event: Event<'_>| progress.event(event), stop)
@@ -279,23 +293,37 @@ fn print_report(report: &Report) -> io::Result<()> {
 /// A bar on a terminal, lines otherwise; on standard error, so that the outcome stands alone.
 struct Progress {
     bar: Option<ProgressBar>,
-    left: Mutex<(u64, u64)>,
+    /// Lines of indexes that were read.
+    lines: Arc<AtomicU64>,
+    outage: Outage,
 }
 
 impl Progress {
     fn new() -> Progress {
+        let lines = Arc::new(AtomicU64::new(0));
         let bar = io::stderr().is_terminal().then(|| {
-            let style = "{bar:30} {pos}/{len} packages  {msg}  {elapsed}, {eta} left";
+            let read = Arc::clone(&lines);
+            let read = move |_: &ProgressState, out: &mut dyn fmt::Write| {
+                // Writing to a text cannot fail.
+                let _ = out.write_str(&count(read.load(Ordering::Relaxed)));
+            };
+            // Without a finished package, nothing is known about the time that is left.
+            let left = |state: &ProgressState, out: &mut dyn fmt::Write| {
+                if state.pos() > 0 {
+                    let _ = write!(out, ", {:#} left", HumanDuration(state.eta()));
+                }
+            };
+            let style = "{bar:30} {pos}/{len} packages, {lines} lines  {msg}  {elapsed}{left}";
+            let style = ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar());
             let bar = ProgressBar::new(0);
-            bar.set_style(
-                ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()),
-            );
+            bar.set_style(style.with_key("lines", read).with_key("left", left));
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
         Progress {
             bar,
-            left: Mutex::new((0, 0)),
+            lines,
+            outage: Outage::default(),
         }
     }
 
@@ -321,14 +349,12 @@ impl Progress {
                 self.say(&line);
             }
             Event::Left { left, total } => {
-                if let Ok(mut now) = self.left.lock() {
-                    *now = (left, total);
-                }
                 if let Some(bar) = &self.bar {
                     bar.set_length(total);
                     bar.set_position(total.saturating_sub(left));
                 }
             }
+            Event::Lines(more) => _ = self.lines.fetch_add(more, Ordering::Relaxed),
             Event::Imported { name, records } => {
                 self.say(&format!("{}: {} records", shown(name), count(records)));
             }
@@ -345,6 +371,8 @@ impl Progress {
             }
             Event::Committed(crawl) => self.say(&line_of(crawl)),
             Event::Revisits => self.say("counting revisits"),
+            Event::Away { error, left } => self.outage.away(self.bar.as_ref(), error, left),
+            Event::Back => self.outage.back(self.bar.as_ref()),
             _ => {}
         }
     }

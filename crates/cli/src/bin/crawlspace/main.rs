@@ -17,10 +17,12 @@ mod columns;
 mod config;
 mod dedupe;
 mod exporter;
+mod file_kind;
 mod index;
 mod indexer;
 mod observe;
 mod open_files;
+mod outage;
 mod serve;
 mod shell;
 mod size;
@@ -30,6 +32,7 @@ mod tags;
 mod terminal;
 mod time;
 mod top;
+mod url;
 mod wacz;
 
 use std::io;
@@ -40,8 +43,10 @@ use crawlspace_client::dedupe::Index;
 use crawlspace_client::frontier::Frontier;
 use serde::Serialize;
 
+use crate::observe::Kind;
 use crate::table::print_json;
 use crate::terminal::{Bytes, complain};
+use crate::url::redis_url;
 
 /// Companion of the Crawlspace Redis module.
 ///
@@ -104,6 +109,8 @@ enum Subject {
     )]
     Wacz(wacz::Wacz),
     /// Indexes of jobs: from their metadata files, each built once.
+    ///
+    /// To bring WACZ files into a dedupe index, see `crawlspace indexer`; for WARC files, `crawlspace dedupe index`.
     #[command(
         subcommand,
         arg_required_else_help = true,
@@ -136,6 +143,7 @@ struct Server {
         alias = "redisDedupeUrl",
         value_name = "URL",
         env = "CRAWLSPACE_REDIS",
+        value_parser = redis_url,
         hide_env_values = true,
         default_value = "redis://127.0.0.1:6379/0"
     )]
@@ -176,6 +184,15 @@ impl Asking {
     fn frontier(&self) -> io::Result<Frontier> {
         let Server { redis, prefix } = &self.server;
         Frontier::open(redis, prefix.as_bytes()).map_err(io::Error::other)
+    }
+
+    /// Fails with the names of the data sets that exist, unless the one that was asked for `holds` anything.
+    fn expect(&self, kind: Kind, holds: bool) -> io::Result<()> {
+        if holds {
+            return Ok(());
+        }
+        let Server { redis, prefix } = &self.server;
+        Err(observe::missing(redis, kind, prefix.as_bytes()))
     }
 
     /// Prints one answer, as JSON or as this prints it.

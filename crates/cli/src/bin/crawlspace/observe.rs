@@ -1,10 +1,12 @@
 //! What a server is about, in a few cheap commands: `INFO crawlspace`, and figures of what it names.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::time::Duration;
 
 use crawlspace_client::dedupe::{Index, Stats};
 use crawlspace_client::frontier::{self, Frontier, Queue};
+use crawlspace_client::server::without_password;
 use crawlspace_client::tags::{self, TagSpace};
 use crawlspace_client::{Ask, Batch, Call, Error, Pending, Server, redis};
 
@@ -30,6 +32,61 @@ impl Name {
     pub(crate) fn text(&self) -> String {
         plain(&self.name)
     }
+}
+
+/// Returns a prefix or key as tables show it: with the number of its database unless that is 0.
+pub(crate) fn shown(db: u32, name: &str) -> String {
+    match (db, name) {
+        (0, "") => "''".to_owned(),
+        (0, name) => name.to_owned(),
+        _ => quoted(db, name),
+    }
+}
+
+/// Returns a prefix or key as sentences show it.
+fn quoted(db: u32, name: &str) -> String {
+    match db {
+        0 => format!("'{name}'"),
+        db => format!("'{name}' in db {db}"),
+    }
+}
+
+/// A kind of data set.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Index,
+    Frontier,
+    Space,
+}
+
+/// Maximum number of data sets that a message names.
+const NAMED: usize = 20;
+
+/// Creates the error for a prefix or key that holds nothing: names the data sets that exist.
+pub(crate) fn missing(url: &str, kind: Kind, name: &[u8]) -> io::Error {
+    let (one, many, by) = match kind {
+        Kind::Index => ("index", "indexes", "prefix"),
+        Kind::Frontier => ("frontier", "frontiers", "prefix"),
+        Kind::Space => ("tag space", "tag spaces", "key"),
+    };
+    let wanted = Wanted {
+        limit: NAMED,
+        ..Wanted::default()
+    };
+    let seen = Observed::new(url).look(&wanted);
+    let exist = seen.map(|seen| match kind {
+        Kind::Index => seen.indexes.shown(),
+        Kind::Frontier => seen.frontiers.shown(),
+        Kind::Space => seen.spaces.shown(),
+    });
+    let exist = match exist {
+        Ok(exist) if exist.is_empty() => format!("; no {one} was used since the server started"),
+        Ok(exist) => format!("; {many} used since the server started: {exist}"),
+        // The user may lack the permission to ask.
+        Err(_) => String::new(),
+    };
+    let name = quoted(database(url), &plain(name));
+    io::Error::other(format!("no {one} has the {by} {name}{exist}"))
 }
 
 /// A job under way.
@@ -65,6 +122,16 @@ pub(crate) struct Seen<T> {
     pub(crate) figures: Vec<(Name, T)>,
     /// How many there are beside those.
     pub(crate) others: u64,
+}
+
+impl<T> Seen<T> {
+    fn shown(&self) -> String {
+        let names = self
+            .figures
+            .iter()
+            .map(|(name, _)| quoted(name.db, &name.text()));
+        names.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// A server as it is now.
@@ -107,15 +174,22 @@ impl Observed {
         }
     }
 
-    /// Looks at it. A connection that broke is replaced the next time.
-    pub(crate) fn look(&mut self, wanted: &Wanted) -> Result<Observation, Error> {
+    /// Looks at it, and fails if it has not loaded the module. A connection that broke is replaced the next time.
+    pub(crate) fn look(&mut self, wanted: &Wanted) -> io::Result<Observation> {
         let looked = self
             .connected()
             .and_then(|server| Look { server, db: None }.at(&self.url, wanted));
         if looked.is_err() {
             self.server = None;
         }
-        looked
+        let seen = looked.map_err(io::Error::other)?;
+        if !seen.info.contains_key("lookups") {
+            return Err(io::Error::other(format!(
+                "{}: the server has not loaded the Crawlspace module: start it with --loadmodule libcrawlspace.so",
+                without_password(&self.url)
+            )));
+        }
+        Ok(seen)
     }
 
     /// The jobs under way.
@@ -140,6 +214,36 @@ impl Observed {
     }
 }
 
+/// Returns true if an index with these figures holds anything.
+pub(crate) fn is_index(stats: &Stats) -> bool {
+    stats.hashes + stats.crawls + stats.uncommitted + stats.total_urls + stats.removed_crawls > 0
+}
+
+/// Returns true if a frontier with these figures holds anything, or workers use it.
+pub(crate) fn is_frontier(info: &frontier::Info) -> bool {
+    let groups = info.groups_waiting + info.groups_ready + info.groups_busy + info.groups_idle;
+    let queued = groups + info.groups_gated + info.uris + info.executions;
+    queued + info.waiters + info.leases + info.expired_reports > 0 || info.paused != "0"
+}
+
+/// Returns true if a tag space with these figures holds anything.
+pub(crate) fn is_space(info: &tags::Info) -> bool {
+    let staged = info.staged_record_ids + info.staged_file_ids + info.staged_tag_ids;
+    info.record_ids + info.file_ids + info.tag_ids + staged + info.rules + info.points > 0
+}
+
+/// Data sets of one kind to ask about.
+struct Sought {
+    /// Data sets that the caller named.
+    named: Vec<Name>,
+    /// Data sets that `INFO` names.
+    found: Vec<Name>,
+    /// Number of data sets that `INFO` counts.
+    count: u64,
+    /// Maximum number of data sets with figures.
+    limit: usize,
+}
+
 /// One look, over a connection that is in some database.
 struct Look {
     server: Server,
@@ -160,26 +264,30 @@ impl Look {
             });
             let named: BTreeSet<Name> = named.collect();
             let found = fields.names.get(what).into_iter().flatten();
-            let mut names: Vec<Name> = named.iter().cloned().collect();
-            names.extend(found.filter(|name| !named.contains(name)).cloned());
-            let others = count.max(names.len() as u64) - names.len().min(limit) as u64;
-            names.truncate(limit);
-            (names, others)
+            let found = found.filter(|name| !named.contains(name)).cloned();
+            Sought {
+                count,
+                limit,
+                found: found.collect(),
+                named: named.into_iter().collect(),
+            }
         };
         let indexes = all("index", &wanted.indexes, count("indexes"));
         let frontiers = all("frontier", &wanted.frontiers, count("frontiers"));
         let spaces = all("space", &wanted.spaces, count("tags_spaces"));
-        let indexes = self.each(indexes, |batch, prefix| {
+        let indexes = self.each(indexes, is_index, |batch, prefix| {
             Index::on(batch, prefix).sampled_stats(SAMPLES)
         })?;
-        let frontiers = self.each(frontiers, |batch, prefix| {
+        let frontiers = self.each(frontiers, is_frontier, |batch, prefix| {
             Frontier::on(batch, prefix).info()
         })?;
         let busy = match wanted.busy {
             0 => BTreeMap::new(),
             most => self.busy(&frontiers.figures, most)?,
         };
-        let spaces = self.each(spaces, |batch, key| TagSpace::on(batch, key).info())?;
+        let spaces = self.each(spaces, is_space, |batch, key| {
+            TagSpace::on(batch, key).info()
+        })?;
         Ok(Observation {
             info: fields.info,
             texts: fields.texts,
@@ -205,9 +313,17 @@ impl Look {
     ) -> Result<BTreeMap<Name, Vec<Busy>>, Error> {
         let names = frontiers.iter().filter(|(_, info)| info.groups_busy > 0);
         let names = names.map(|(name, _)| name.clone()).collect();
-        let pages = self.each((names, 0), |batch, prefix| {
-            Frontier::on(batch, prefix).list(Some(Queue::Busy), None, most)
-        })?;
+        let sought = Sought {
+            named: names,
+            found: Vec::new(),
+            count: 0,
+            limit: usize::MAX,
+        };
+        let pages = self.each(
+            sought,
+            |_| true,
+            |batch, prefix| Frontier::on(batch, prefix).list(Some(Queue::Busy), None, most),
+        )?;
         let busy = pages.figures.into_iter().map(|(name, page)| {
             let groups = page.entries.into_iter().map(|group| Busy {
                 chg: group.chg,
@@ -218,29 +334,41 @@ impl Look {
         Ok(busy.collect())
     }
 
-    /// Asks for the figures of each; those that the server refuses count as others.
+    /// Asks for the figures of each data set until the limit is reached. Data sets that hold nothing are left out
+    /// unless the caller named them; those that the server refuses count as others.
     fn each<T>(
         &mut self,
-        (names, mut others): (Vec<Name>, u64),
+        sought: Sought,
+        holds: impl Fn(&T) -> bool,
         ask: impl Fn(&Batch, Vec<u8>) -> Pending<T>,
     ) -> Result<Seen<T>, Error> {
         let mut figures = Vec::new();
-        for of_one in names.chunk_by(|a, b| a.db == b.db) {
-            self.select(of_one[0].db)?;
-            for some in of_one.chunks(AT_ONCE) {
-                let batch = Batch::new();
-                let asked = some.iter().map(|name| ask(&batch, name.name.clone()));
-                let asked: Vec<Pending<T>> = asked.collect();
-                batch.send(&self.server)?;
-                for (name, answer) in some.iter().zip(asked) {
-                    match answer.take() {
-                        Ok(of) => figures.push((name.clone(), of)),
-                        Err(error) if error.is_connection() => return Err(error),
-                        Err(_) => others += 1,
-                    }
+        let mut empty = 0;
+        let named = sought.named.len();
+        let names = [sought.named, sought.found].concat();
+        let mut from = 0;
+        while from < names.len() && figures.len() < sought.limit {
+            let db = names[from].db;
+            self.select(db)?;
+            let most = AT_ONCE.min(sought.limit - figures.len());
+            let some = names[from..].iter().take(most);
+            let some: Vec<&Name> = some.take_while(|name| name.db == db).collect();
+            let batch = Batch::new();
+            let asked = some.iter().map(|name| ask(&batch, name.name.clone()));
+            let asked: Vec<Pending<T>> = asked.collect();
+            batch.send(&self.server)?;
+            for (at, (name, answer)) in (from..).zip(some.iter().zip(asked)) {
+                match answer.take() {
+                    Ok(of) if at < named || holds(&of) => figures.push(((*name).clone(), of)),
+                    Ok(_) => empty += 1,
+                    Err(error) if error.is_connection() => return Err(error),
+                    Err(_) => {}
                 }
             }
+            from += some.len();
         }
+        let all = sought.count.max(names.len() as u64);
+        let others = all - empty - figures.len() as u64;
         Ok(Seen { figures, others })
     }
 

@@ -9,8 +9,10 @@ use std::io;
 use clap::{Args, Subcommand, ValueEnum};
 use crawlspace_client::tags::{self, Dialect, Filter, Format, Info, Kind, TagSpace};
 
+use crate::observe;
 use crate::table::{Table, count, print_json, size};
 use crate::terminal::complain;
+use crate::url::redis_url;
 
 #[derive(Subcommand)]
 pub(crate) enum Tags {
@@ -55,6 +57,7 @@ struct Space {
         long,
         value_name = "URL",
         env = "CRAWLSPACE_REDIS",
+        value_parser = redis_url,
         hide_env_values = true,
         default_value = "redis://127.0.0.1:6379/0"
     )]
@@ -172,6 +175,14 @@ pub(crate) struct Figures {
 impl Figures {
     fn run(&self) -> io::Result<bool> {
         match self.space.open().and_then(|space| space.info()) {
+            Ok(info) if !observe::is_space(&info) => {
+                let Space { redis, key } = &self.space;
+                Err(observe::missing(
+                    redis,
+                    observe::Kind::Space,
+                    key.as_bytes(),
+                ))
+            }
             Ok(info) if self.json => print_json(&info).map(|()| true),
             Ok(info) => print_info(&self.space.key, &info).map(|()| true),
             Err(error) => failed(&error),

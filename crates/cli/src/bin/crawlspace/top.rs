@@ -17,6 +17,7 @@ use crate::observe::{Busy, Job, Name, Observation, Observed, Wanted};
 use crate::table::print_json;
 use crate::terminal::{Bytes, plain};
 use crate::time;
+use crate::url::redis_url;
 
 /// Show what a server is busy with: frontiers and what is due there, leases that run out first, jobs and how far they
 /// are, indexes, look-ups.
@@ -32,6 +33,7 @@ pub(crate) struct Top {
         long,
         value_name = "URL",
         env = "CRAWLSPACE_REDIS",
+        value_parser = redis_url,
         hide_env_values = true,
         default_value = "redis://127.0.0.1:6379/0"
     )]
@@ -201,7 +203,7 @@ impl Top {
             ..Wanted::default()
         };
         let mut observed = Observed::new(&self.redis);
-        let before = observed.look(&wanted).map_err(io::Error::other)?;
+        let before = observed.look(&wanted)?;
         let before = (before, Instant::now());
         if self.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
             thread::sleep(self.interval);
@@ -220,12 +222,12 @@ impl Top {
         self.live(before, |before| {
             match view(&mut observed, &wanted, before) {
                 Ok((view, seen)) => {
-                    screen.draw(&view.lines(&self.redis))?;
+                    screen.draw(&with_keys(view.lines(&self.redis)))?;
                     Ok(Some(seen))
                 }
                 // It may be there again.
                 Err(error) => {
-                    screen.draw(&[error.to_string()])?;
+                    screen.draw(&with_keys(vec![error.to_string()]))?;
                     Ok(None)
                 }
             }
@@ -271,13 +273,19 @@ impl Top {
     }
 }
 
+/// Adds the keys to the first line.
+fn with_keys(mut lines: Vec<String>) -> Vec<String> {
+    lines[0] += "  (q: quit)";
+    lines
+}
+
 /// A look, as it is shown, and what the next one is compared with.
 fn view(
     observed: &mut Observed,
     wanted: &Wanted,
     (before, at): &(Observation, Instant),
 ) -> io::Result<(View, (Observation, Instant))> {
-    let seen = observed.look(wanted).map_err(io::Error::other)?;
+    let seen = observed.look(wanted)?;
     let looked = Instant::now();
     let view = View::of(&seen, before, looked - *at, now());
     Ok((view, (seen, looked)))

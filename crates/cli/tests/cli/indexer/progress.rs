@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crawlspace_archive::timestamp::Timestamp;
 use redis_tests::archive::{Entry, Shape};
-use redis_tests::{Options, Relay, ok, until, with};
+use redis_tests::{Options, Relay, assert_contains, assert_lacks, ok, on_terminal, until, with};
 
 use crate::indexer::guards::larger;
 use crate::indexer::stage::{COPY, Stage, killed, succeeded};
@@ -35,6 +35,20 @@ fn progress_goes_from_nothing_to_all_and_never_back() {
     assert_eq!(seen.last(), Some(&1.0), "{seen:?}");
     let stats = ok!(c, "DEDUPE.STATS", COPY).field("updateProgress");
     assert_eq!(stats.text().parse(), Ok(1.0));
+}
+
+#[test]
+fn a_terminal_shows_lines_and_no_estimate_before_a_package_is_done() {
+    let stage = Stage::new("on a terminal");
+    let (status, shown) = on_terminal(stage.import().command(), 100, "");
+    assert_eq!(status, 0, "{shown}");
+    let draws = shown.split('\r').filter(|draw| draw.contains("packages"));
+    let first: Vec<&str> = draws.filter(|draw| draw.contains(" 0/")).collect();
+    assert!(!first.is_empty(), "{shown}");
+    for draw in first {
+        assert_contains(draw, " lines  ");
+        assert_lacks(draw, "left");
+    }
 }
 
 #[test]

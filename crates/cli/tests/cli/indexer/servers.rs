@@ -1,9 +1,13 @@
 //! Servers that are full, gone, locked, or none of ours.
 
-use redis_tests::{Options, Relay, assert_contains, assert_lacks, ok};
+use std::thread;
+
+use redis_tests::archive::Shape;
+use redis_tests::{Options, Relay, Wire, assert_contains, assert_lacks, ok, sha256_of, until};
+use serde_json::json;
 
 use crate::indexer::guards::larger;
-use crate::indexer::stage::{COPY, Indexer, LIVE, Outcome, Stage, in_the_middle};
+use crate::indexer::stage::{COPY, Indexer, LIVE, Outcome, Stage, in_the_middle, succeeded};
 
 #[test]
 fn a_server_that_goes_away_is_named_and_the_import_can_go_on() {
@@ -20,11 +24,96 @@ fn a_server_that_goes_away_is_named_and_the_import_can_go_on() {
         assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
         let last = ended.errors.lines().last().unwrap_or_default();
         assert!(last.starts_with("crawlspace: "), "{}", ended.errors);
+        assert_contains(last, "run the same command again");
         relay.refuse(false);
         stage.server.restart();
     }
     stage.import().succeeds();
     stage.assert_once();
+}
+
+/// The line that says that an import waits.
+const WAITS: &str = "waiting for the server for another ";
+
+#[test]
+fn an_import_waits_for_a_server_that_is_killed_and_restarted() {
+    let mut stage = Stage::with("killed server", Options::new().aof(true), 3, larger());
+    let relay = Relay::to(&stage.server);
+    for (round, bytes) in [3_000, 60_000, 300_000].into_iter().enumerate() {
+        let prefix = format!("{{waits-{round}}}:");
+        relay.hold_after(bytes);
+        let import = stage.import_over(&relay, &prefix).jobs(2);
+        let mut program = import.with("--wait", "1h").start();
+        until("it is in the middle", || relay.holds());
+        stage.server.kill9();
+        relay.refuse(true);
+        relay.cut();
+        until("it waits", || program.errors().contains(WAITS));
+        stage.server.restart();
+        relay.refuse(false);
+        assert!(program.ended().is_none(), "{bytes}");
+        let ended = program.end();
+        let report = succeeded(&ended);
+        assert_eq!(report["listed"], stage.folder.entries.len());
+        assert_eq!(report["failed"], json!([]));
+        assert_eq!(ended.errors.matches(WAITS).count(), 1, "{}", ended.errors);
+        assert_contains(&ended.errors, "the server is back");
+        stage.assert_once_in(&prefix);
+    }
+}
+
+#[test]
+fn an_import_waits_for_a_server_that_loads_its_data() {
+    let options = Options::new().rdb();
+    let mut stage = Stage::with("loading server", options.clone(), 3, Shape::default());
+    let mut c = stage.server.wire();
+    for n in 0..10_000 {
+        ok!(c, "SET", format!("key-{n}"), sha256_of(n));
+    }
+    stage.server.shutdown();
+    // It takes 100 seconds, unless the test says otherwise.
+    let slow = ["--key-load-delay", "10000"];
+    let often = ["--loading-process-events-interval-bytes", "1024"];
+    let import = stage.import().with("--wait", "1h");
+    let port = stage.server.port();
+    let asked = move |words: &[&str]| {
+        let mut c = Wire::tcp(port).ok()?;
+        c.try_send(words).ok()?;
+        c.try_recv().ok().map(|reply| format!("{reply:?}"))
+    };
+    thread::scope(|scope| {
+        let imported = scope.spawn(move || {
+            until("it loads", || {
+                asked(&["PING"]).is_some_and(|reply| reply.contains("LOADING"))
+            });
+            let program = import.start();
+            until("it waits", || program.errors().contains(WAITS));
+            assert_contains(program.errors(), "LOADING");
+            until("it loads quickly", || {
+                let quick = asked(&["CONFIG", "SET", "key-load-delay", "0"]);
+                quick.is_some_and(|reply| reply.contains("OK"))
+            });
+            program.end()
+        });
+        // A server ends with the thread that starts it.
+        stage.server.restart_as(options.args(&slow).args(&often));
+        succeeded(&imported.join().expect("it ends"));
+    });
+    stage.assert_once();
+}
+
+#[test]
+fn an_import_that_waited_in_vain_says_how_to_continue() {
+    let stage = Stage::new("in vain");
+    let import = stage.import().redis("redis://127.0.0.1:1/");
+    let errors = import.with("--wait", "700ms").fails();
+    assert_contains(&errors, WAITS);
+    let last = errors.lines().last().unwrap_or_default();
+    assert_contains(last, "127.0.0.1:1");
+    assert_contains(
+        last,
+        "run the same command again when the server is back: it continues where it stopped",
+    );
 }
 
 #[test]
@@ -67,7 +156,7 @@ fn what_cannot_be_an_index_is_refused_with_a_reason() {
         (format!("redis://127.0.0.1:{port}/"), "NOAUTH"),
         (format!("redis://:wr0ng@127.0.0.1:{port}/"), "WRONGPASS"),
         ("redis://127.0.0.1:1/".to_owned(), "127.0.0.1:1"),
-        ("http://127.0.0.1/".to_owned(), ""),
+        ("http://127.0.0.1/".to_owned(), "write redis://HOST:PORT/DB"),
     ] {
         let errors = stage.import().redis(&url).fails();
         let is_named = errors.to_lowercase().contains(&why.to_lowercase());

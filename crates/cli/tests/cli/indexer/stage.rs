@@ -119,12 +119,13 @@ pub struct Indexer {
 }
 
 impl Indexer {
-    /// Of this source, into no server yet, with `--lease 1` and `--json`.
+    /// Of this source, into no server yet, with `--lease 1`, `--wait 0s` and `--json`.
     pub fn new(source: impl AsRef<Path>) -> Indexer {
         let source = source.as_ref().to_str().expect("a plain path");
         let (arguments, lease) = (Vec::new(), "1");
         let indexer = Indexer { arguments }.with("--source-url", source);
-        indexer.with("--lease", lease).flag("--json")
+        let indexer = indexer.with("--lease", lease).with("--wait", "0s");
+        indexer.flag("--json")
     }
 
     /// With this option in place of what was said before.
@@ -159,7 +160,8 @@ impl Indexer {
         self.with("--jobs", &jobs.to_string())
     }
 
-    fn command(&self) -> Command {
+    /// The program and its arguments.
+    pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
         command.arg("indexer");
         for (name, value) in &self.arguments {

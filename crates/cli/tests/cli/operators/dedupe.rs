@@ -1,8 +1,8 @@
 //! `crawlspace dedupe …`.
 
 use redis_tests::{
-    Cluster, DATE, Options, Outcome, Server, array, assert_contains, assert_lacks, assert_starts,
-    bulk, ends, err, int, nil, ok, outcome, sha256_of,
+    Cluster, DATE, FileHost, Options, Outcome, Server, array, assert_contains, assert_lacks,
+    assert_starts, bulk, ends, err, int, nil, ok, outcome, sha256_of,
 };
 use serde_json::{Value, json};
 
@@ -286,8 +286,8 @@ fn the_environment_says_where() {
     let stats = outcome(command.args(["dedupe", "stats", "--json"])).object();
     assert_eq!(stats["crawls"], 2);
     // What is said on the command line counts more.
-    let stats = outcome(command.args(["--prefix", "{other}:"])).object();
-    assert_eq!(stats["crawls"], 0);
+    let other = ends(command.args(["--prefix", "{other}:"]), 1);
+    assert_contains(&other.errors, "no index has the prefix '{other}:'");
     // A password of the environment is nobody's business.
     let help = ends(
         tool("")
@@ -297,6 +297,36 @@ fn the_environment_says_where() {
     );
     assert_contains(&help.out, "CRAWLSPACE_REDIS");
     assert_lacks(&help.out, "secret");
+}
+
+#[test]
+fn a_host_and_port_is_a_url_and_what_is_no_server_is_reported() {
+    let server = Server::start();
+    index(&server);
+    let stats = |url: &str| format!("--redis {url} --prefix {INDEX}");
+    let address = format!("127.0.0.1:{}", server.port());
+    ends(&mut tool(format!("dedupe stats {}", stats(&address))), 0);
+    ends(
+        &mut tool(format!("top --once --interval 20ms --redis {address}")),
+        0,
+    );
+    ends(&mut tool(format!("exporter --once --redis {address}")), 0);
+    let web = FileHost::start();
+    let web = web.url("").replace("http://", "").replace('/', "");
+    for (url, reason) in [
+        (
+            &web[..],
+            "this is no Redis server: check the host and the port",
+        ),
+        (
+            "http://u:secret@127.0.0.1:1",
+            "invalid URL: write redis://HOST:PORT/DB",
+        ),
+    ] {
+        let failed = ends(&mut tool(format!("dedupe stats {}", stats(url))), 1);
+        assert_contains(&failed.errors, reason);
+        assert_lacks(&failed.errors, "secret");
+    }
 }
 
 #[test]

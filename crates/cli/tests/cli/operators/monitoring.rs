@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use redis_tests::http::get;
 use redis_tests::{
-    DATE, Options, Outcome, Program, Server, assert_contains, ok, outcome, sha256_of,
+    DATE, Options, Outcome, Program, Server, assert_contains, assert_lacks, ok, outcome, sha256_of,
 };
 
 use crate::documents::metrics;
-use crate::operators::stage::{FRONTIER, INDEX, frontier, index};
+use crate::operators::stage::{FRONTIER, INDEX, crawlspace, frontier, index};
 use crate::tool::tool;
 
 fn exporter(words: &str) -> Outcome {
@@ -63,10 +63,16 @@ fn the_exporter_gives_figures_of_servers_indexes_frontiers_and_tag_spaces() {
     ok!(c, "SELECT", "3");
     ok!(
         c,
-        "DEDUPE.LOOKUP",
+        "DEDUPE.ADD",
         "odd,\"=\u{e9}:",
-        "sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"
+        "crawl",
+        "sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
+        0,
+        DATE,
+        "https://example.com/",
+        5
     );
+    ok!(c, "DEDUPE.LOOKUP", INDEX, sha256_of(77));
     let gone = "redis://127.0.0.1:1/";
     let seen = exporter(&format!("--once --redis {} --redis {gone}", server.url()));
     assert_eq!(seen.status, 1, "{seen:?}");
@@ -96,8 +102,8 @@ fn the_exporter_gives_figures_of_servers_indexes_frontiers_and_tag_spaces() {
     let state = |of: &str, state: &str| format!("{of},state=\"{state}\"");
     assert_eq!(value("index_crawls", &state(&index, "committed")), 2.0);
     assert_eq!(value("index_crawls", &state(&index, "uncommitted")), 1.0);
-    let odd = ",db=\"3\",index=\"odd,\\\"=\u{e9}:\"";
-    assert_eq!(value("index_hashes", odd), 0.0);
+    let odd = ",db=\"3\",index=\"odd,\\\"=\u{e9}:\",state=\"uncommitted\"";
+    assert_eq!(value("index_crawls", odd), 1.0);
     let frontier = format!(",db=\"0\",frontier=\"{FRONTIER}\"");
     assert_eq!(value("frontier_groups", &state(&frontier, "busy")), 1.0);
     assert_eq!(value("frontier_due_groups", &frontier), 2.0);
@@ -107,6 +113,84 @@ fn the_exporter_gives_figures_of_servers_indexes_frontiers_and_tag_spaces() {
     assert_eq!(value("space_tags", space), 1.0);
     assert_eq!(value("space_ids", &format!("{space},kind=\"record\"")), 1.0);
     assert_eq!(value("not_exported", ",kind=\"index\""), 0.0);
+}
+
+#[test]
+fn a_server_without_the_module_is_reported() {
+    let server = Options::new().no_module().start();
+    let url = server.url();
+    let seen = exporter(&format!("--once --redis {url}"));
+    assert_eq!(seen.status, 1, "{seen:?}");
+    assert_eq!(of(&figures(&seen.out), &server, "up", ""), 0.0);
+    let reason = "the server has not loaded the Crawlspace module: start it with --loadmodule";
+    assert_contains(&seen.errors, reason);
+    let words = format!("top --once --interval 20ms --redis {url}");
+    for json in ["", " --json"] {
+        let seen = outcome(tool(format!("{words}{json}")));
+        assert_eq!((seen.status, &seen.out[..]), (1, ""), "{seen:?}");
+        assert_contains(&seen.errors, reason);
+    }
+}
+
+#[test]
+fn a_mistyped_prefix_is_an_error_that_names_what_exists_and_leaves_no_trace() {
+    let server = Server::start();
+    index(&server);
+    let mut c = frontier(&server);
+    ok!(c, "TAGS.ADD", "archive", "RECORD", "r1", "public");
+    ok!(c, "SELECT", "3");
+    ok!(c, "CHG.ADD", "other:", "crawl", "host", 0);
+    for (words, reason) in [
+        (
+            "dedupe stats",
+            "no index has the prefix '{mistyped}:'; indexes used since the server started: '{coll-42}:'\n",
+        ),
+        (
+            "dedupe stats --json",
+            "no index has the prefix '{mistyped}:'",
+        ),
+        ("dedupe crawls", "no index has the prefix '{mistyped}:'"),
+        ("dedupe check", "no index has the prefix '{mistyped}:'"),
+        (
+            "chg info",
+            "no frontier has the prefix '{mistyped}:'; frontiers used since the server started: '{web}:', 'other:' in db 3\n",
+        ),
+        ("chg groups", "no frontier has the prefix '{mistyped}:'"),
+        ("chg check", "no frontier has the prefix '{mistyped}:'"),
+    ] {
+        let seen = crawlspace(&server, "{mistyped}:", words);
+        assert_eq!((seen.status, &seen.out[..]), (1, ""), "{words}: {seen:?}");
+        assert_contains(&seen.errors, reason);
+    }
+    let url = server.url();
+    let seen = outcome(tool(format!("tags info --key mistyped --redis {url}")));
+    assert_eq!((seen.status, &seen.out[..]), (1, ""), "{seen:?}");
+    let reason = "no tag space has the key 'mistyped'; tag spaces used since the server started: 'archive'\n";
+    assert_contains(&seen.errors, reason);
+    let forgotten = crawlspace(&server, "", "dedupe stats");
+    assert_contains(&forgotten.errors, "no index has the prefix ''; indexes");
+
+    // The server names all of them, and the limit is for those that hold something.
+    assert_contains(ok!(c, "INFO", "crawlspace").text(), "mistyped");
+    for n in 0..20 {
+        ok!(c, "DEDUPE.STATS", format!("a{n}:"));
+    }
+    for limit in [1, 20] {
+        let seen = exporter(&format!("--once --limit {limit} --redis {url}"));
+        assert_eq!(seen.status, 0, "{seen:?}");
+        assert_lacks(&seen.out, "mistyped");
+        let figures = figures(&seen.out);
+        let of_index = format!(",db=\"0\",index=\"{INDEX}\"");
+        assert_eq!(of(&figures, &server, "index_hashes", &of_index), 5.0);
+        let left = of(&figures, &server, "not_exported", ",kind=\"frontier\"");
+        assert_eq!(left, if limit == 1 { 1.0 } else { 0.0 });
+    }
+    let top = outcome(tool(format!("top --once --interval 20ms --redis {url}")));
+    assert_eq!(top.status, 0, "{top:?}");
+    assert_lacks(&top.out, "mistyped");
+    // A name that is asked for has figures in any case.
+    let asked = exporter(&format!("--once --index {{mistyped}}: --redis {url}"));
+    assert_contains(&asked.out, "index=\"{mistyped}:\"");
 }
 
 #[test]
@@ -313,4 +397,5 @@ fn top_ends_when_somebody_types_q() {
     assert_contains(&shown, "\x1b[?1049h");
     assert_contains(&shown, "\x1b[?1049l");
     assert_contains(&shown, "no jobs under way");
+    assert_contains(&shown, "(q: quit)");
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use crawlspace_client::frontier::Check;
 
 use crate::Asking;
+use crate::observe::{Kind, is_frontier};
 use crate::table::{Table, count};
 
 /// Prove that all counts agree and each group is where it belongs. Exit status 1 if something is wrong.
@@ -19,7 +20,12 @@ pub(crate) struct ShowCheck {
 
 impl ShowCheck {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        let check = self.asking.frontier()?.check().map_err(io::Error::other)?;
+        let frontier = self.asking.frontier()?;
+        let check = frontier.check().map_err(io::Error::other)?;
+        if check.consistent {
+            let info = frontier.info().map_err(io::Error::other)?;
+            self.asking.expect(Kind::Frontier, is_frontier(&info))?;
+        }
         self.asking.tell(&check, print_check)?;
         Ok(check.consistent)
     }

@@ -7,6 +7,7 @@ use crawlspace_client::frontier::{Expired, Info, Why};
 
 use crate::Asking;
 use crate::columns::Columns;
+use crate::observe::{Kind, is_frontier};
 use crate::table::{Table, count, duration};
 use crate::terminal::{Bytes, say, text};
 
@@ -22,6 +23,7 @@ pub(crate) struct ShowInfo {
 impl ShowInfo {
     pub(crate) fn run(&self) -> io::Result<bool> {
         let info = self.asking.frontier()?.info().map_err(io::Error::other)?;
+        self.asking.expect(Kind::Frontier, is_frontier(&info))?;
         self.asking
             .tell(&info, |info| print_info(&self.asking, info))?;
         Ok(true)

@@ -8,6 +8,7 @@ use crawlspace_client::Error;
 use crawlspace_client::frontier::{ListedGroup, ListedUri, Page, Queue};
 
 use crate::columns::Columns;
+use crate::observe::{Kind, is_frontier};
 use crate::table::count;
 use crate::terminal::{Bytes, say, text};
 use crate::{Asking, time};
@@ -90,7 +91,12 @@ impl Groups {
             _ => Queue::Busy,
         });
         let page = |cursor: Option<&[u8]>, count| frontier.list(queue, cursor, count);
-        self.asking.tell_all(&self.most.of(page)?, print_groups)?;
+        let groups = self.most.of(page)?;
+        if groups.is_empty() {
+            let info = frontier.info().map_err(io::Error::other)?;
+            self.asking.expect(Kind::Frontier, is_frontier(&info))?;
+        }
+        self.asking.tell_all(&groups, print_groups)?;
         Ok(true)
     }
 }

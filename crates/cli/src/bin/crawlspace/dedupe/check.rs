@@ -6,6 +6,7 @@ use clap::Args;
 use crawlspace_client::dedupe;
 
 use crate::Asking;
+use crate::observe::{Kind, is_index};
 use crate::table::{Table, count};
 
 /// Prove that an index is consistent, or say how it is not. Exit status 1 if something is wrong.
@@ -22,7 +23,12 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        let check = self.asking.index()?.check().map_err(io::Error::other)?;
+        let index = self.asking.index()?;
+        let check = index.check().map_err(io::Error::other)?;
+        if check.ok && check.crawls + check.hashes + check.unlisted_crawls == 0 {
+            let stats = index.stats().map_err(io::Error::other)?;
+            self.asking.expect(Kind::Index, is_index(&stats))?;
+        }
         self.asking.tell(&check, print)?;
         Ok(check.ok)
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::Asking;
 use crate::columns::Columns;
+use crate::observe::{Kind, is_index};
 use crate::table::{Table, bytes, count, share, size};
 use crate::terminal::{Bytes, text};
 
@@ -37,6 +38,7 @@ impl Stats {
         match &self.crawl {
             None => {
                 let stats = index.stats().map_err(io::Error::other)?;
+                self.asking.expect(Kind::Index, is_index(&stats))?;
                 self.asking.tell(&stats, |stats| self.print(stats))?;
             }
             Some(crawl) => {
@@ -166,8 +168,12 @@ impl Crawls {
             (.., true) => Some(Listed::Unlisted),
             _ => None,
         };
-        let crawls = self.asking.index()?.crawls(listed);
-        let crawls = crawls.map_err(io::Error::other)?;
+        let index = self.asking.index()?;
+        let crawls = index.crawls(listed).map_err(io::Error::other)?;
+        if crawls.is_empty() {
+            let stats = index.stats().map_err(io::Error::other)?;
+            self.asking.expect(Kind::Index, is_index(&stats))?;
+        }
         self.asking.tell_all(&crawls, print_crawls)?;
         Ok(true)
     }

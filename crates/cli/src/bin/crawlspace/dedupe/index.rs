@@ -2,21 +2,26 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use clap::{Args, ValueHint};
+use crawlspace_cli::away::{Patience, is_away};
 use crawlspace_cli::index::{self, Tally};
-use crawlspace_client::dedupe::Committed;
+use crawlspace_client::Error;
+use crawlspace_client::dedupe::{Committed, Index};
 use serde::Serialize;
 
-use crate::Asking;
+use crate::file_kind::FileKind;
+use crate::outage::{Outage, Wait, spinner};
 use crate::table::{Table, count, print_json, share, size};
-use crate::terminal::{Bytes, complain};
+use crate::terminal::{Bytes, complain, say};
+use crate::{Asking, Server};
 
 /// Bring WARC files into a dedupe index, as a crawler would have done while it wrote them.
 ///
 /// Each response with a payload that nobody has stored becomes an entry of the crawl; one whose payload is known is
 /// counted as the revisit record that could have been written for it. Reading a file into the same crawl again counts
-/// nothing twice.
+/// nothing twice. For WACZ files, see `crawlspace indexer`; for indexes of jobs, `crawlspace index get --into`.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe index --crawl 2026-03 --commit part-1.warc.gz part-2.warc.gz")]
@@ -29,6 +34,8 @@ pub(crate) struct IndexFiles {
     /// Make the crawl part of the merged index when all files are in.
     #[arg(long)]
     commit: bool,
+    #[command(flatten)]
+    wait: Wait,
     /// WARC files, plain or with each record compressed by itself (.warc.gz).
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
@@ -48,6 +55,34 @@ impl IndexFiles {
     pub(crate) fn run(&self) -> io::Result<bool> {
         index_files(self)
     }
+
+    /// Calls this again whenever the server is away, after waiting for it. Returns the message of any other error.
+    fn patiently<T>(&self, mut call: impl FnMut() -> Result<T, Error>) -> Result<T, String> {
+        let goes_on = AtomicBool::new(false);
+        let url = &self.asking.server.redis;
+        let mut patience = Patience::new(url, self.wait.wait, &goes_on);
+        let (outage, line) = (Outage::default(), spinner());
+        let outcome = loop {
+            let error = match call() {
+                Ok(done) => break Ok(done),
+                Err(error) => error,
+            };
+            let tell = |error: &Error, left| outage.away(line.as_ref(), error, left);
+            match patience.wait(error, tell) {
+                Ok(()) => outage.back(line.as_ref()),
+                Err(error) if is_away(&error) => {
+                    break Err(format!(
+                        "{error}; run the same command again when the server is back: it continues where it stopped"
+                    ));
+                }
+                Err(error) => break Err(error.to_string()),
+            }
+        };
+        if let Some(line) = line {
+            line.finish_and_clear();
+        }
+        outcome
+    }
 }
 
 fn index_files(job: &IndexFiles) -> io::Result<bool> {
@@ -55,23 +90,46 @@ fn index_files(job: &IndexFiles) -> io::Result<bool> {
     let mut errors = Vec::new();
     let mut committed = None;
     let crawl = job.crawl.as_bytes();
-    match job.asking.index() {
-        Err(error) => errors.push(error.to_string()),
+    let Server { redis, prefix } = &job.asking.server;
+    match job.patiently(|| Index::open(redis, prefix.as_bytes())) {
+        Err(error) => errors.push(error),
         Ok(index) => {
             for file in &job.files {
-                match index::add_file(&index, crawl, file, &mut tally) {
-                    Ok(()) => {}
-                    Err(error @ index::Error::Warc(_)) => errors.push(error.to_string()),
-                    Err(error @ index::Error::Dedupe(_)) => {
+                if FileKind::of(file) == FileKind::Wacz {
+                    let file = file.display();
+                    errors.push(format!(
+                        "{file}: this is a WACZ file, and dedupe index reads WARC files: run crawlspace indexer --source-url {file}"
+                    ));
+                    continue;
+                }
+                // A file is read again from its start: what is in already counts nothing, and its batches may be lost.
+                let added = job.patiently(|| {
+                    let mut of_all = tally.clone();
+                    match index::add_file(&index, crawl, file, &mut of_all) {
+                        Err(index::Error::Dedupe(error)) if is_away(&error) => Err(error),
+                        other => {
+                            tally = of_all;
+                            Ok(other)
+                        }
+                    }
+                });
+                match added {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error @ index::Error::Warc(_))) => errors.push(error.to_string()),
+                    Ok(Err(error @ index::Error::Dedupe(_))) => {
+                        errors.push(format!("{}: {error}", file.display()));
+                        break;
+                    }
+                    Err(error) => {
                         errors.push(format!("{}: {error}", file.display()));
                         break;
                     }
                 }
             }
             if job.commit && errors.is_empty() {
-                match index.commit(crawl) {
+                match job.patiently(|| index.commit(crawl)) {
                     Ok(commit) => committed = Some(commit),
-                    Err(error) => errors.push(error.to_string()),
+                    Err(error) => errors.push(error),
                 }
             }
         }
@@ -81,6 +139,13 @@ fn index_files(job: &IndexFiles) -> io::Result<bool> {
         let crawl = &job.crawl;
         complain(format_args!(
             "crawl {crawl} is not committed, because of the above"
+        ));
+    }
+    if !job.commit && tally.records > 0 {
+        let crawl = &job.crawl;
+        let prefix = &job.asking.server.prefix;
+        say(format_args!(
+            "crawl {crawl} is not committed, so other crawls do not find its payloads: run crawlspace dedupe commit {crawl} --prefix '{prefix}'"
         ));
     }
     if job.asking.json {

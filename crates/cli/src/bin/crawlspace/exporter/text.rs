@@ -15,7 +15,11 @@ pub(super) fn of(looks: &[Look]) -> String {
     let mut out = Metrics::default();
     out.family("build_info", GAUGE, "The version that runs.");
     out.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
-    out.family("up", GAUGE, "Whether the server answers.");
+    out.family(
+        "up",
+        GAUGE,
+        "Whether the server answers and has loaded the module.",
+    );
     for look in looks {
         let up = f64::from(u8::from(look.outcome.is_ok()));
         out.sample("up", &[("server", &look.server)], up);

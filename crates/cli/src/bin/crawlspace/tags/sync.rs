@@ -15,6 +15,7 @@ use crawlspace_cli::mirror::{
 use self::output::Output;
 use super::{KindName, failed};
 use crate::stop;
+use crate::url::redis_url;
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("source").args(["postgres", "csv", "print_sql"]).required(true))]
@@ -24,6 +25,7 @@ pub(crate) struct Sync {
         long,
         value_name = "URL",
         env = "CRAWLSPACE_REDIS",
+        value_parser = redis_url,
         hide_env_values = true,
         default_value = "redis://127.0.0.1:6379/0"
     )]

@@ -7,6 +7,7 @@ use crawlspace_client::dedupe::Storage;
 
 use super::{FrontierView, IndexView, JobView, View};
 use crate::columns::{Columns, cut};
+use crate::observe;
 use crate::table::{bytes, count, duration, share};
 use crate::terminal::shown;
 
@@ -146,11 +147,7 @@ impl JobView {
 
 /// A data set: its prefix, and its database where that is not the usual one.
 fn name(db: u32, prefix: &str, paused: bool) -> String {
-    let name = match (db, prefix) {
-        (0, "") => "''".to_owned(),
-        (0, prefix) => prefix.to_owned(),
-        (db, prefix) => format!("'{prefix}' in db {db}"),
-    };
+    let name = observe::shown(db, prefix);
     if paused {
         format!("{name} (paused)")
     } else {

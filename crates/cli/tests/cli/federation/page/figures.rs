@@ -145,6 +145,9 @@ fn a_source_that_is_missing_or_keeps_failing_is_seen() {
         metrics[&format!("crawlspace_source_healthy{{{labels}}}")],
         0.0
     );
+    // Nobody has asked it, so it has no other series than those of alerts.
+    let of_missing = metrics.keys().filter(|name| name.contains("\"missing\""));
+    assert_eq!(of_missing.count(), 2, "{metrics:?}");
 
     std::fs::write(dir.path().join("none.cdxj"), "").unwrap();
     redis_tests::until("what came is seen", || {

@@ -1,0 +1,33 @@
+//! URLs of Redis servers on the command line.
+
+use std::convert::Infallible;
+
+/// Takes the URL of a server, or `host:port` for `redis://host:port`. Connecting says what is wrong with a URL, without
+/// the password that may be in it.
+pub(crate) fn redis_url(given: &str) -> Result<String, Infallible> {
+    let is_socket = given.starts_with("unix:") || given.starts_with("redis+unix:");
+    Ok(if is_socket || given.contains("://") {
+        given.to_owned()
+    } else {
+        format!("redis://{given}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::redis_url;
+
+    #[test]
+    fn a_host_and_port_is_a_url() {
+        for (given, url) in [
+            ("127.0.0.1:6379", "redis://127.0.0.1:6379"),
+            ("db.example", "redis://db.example"),
+            ("[::1]:6379/2", "redis://[::1]:6379/2"),
+            ("user:password@db:6379", "redis://user:password@db:6379"),
+            ("rediss://db.example/", "rediss://db.example/"),
+            ("unix:/run/redis.sock", "unix:/run/redis.sock"),
+        ] {
+            assert_eq!(redis_url(given).as_deref(), Ok(url));
+        }
+    }
+}
