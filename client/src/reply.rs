@@ -8,7 +8,7 @@ use serde::Serializer;
 /// A struct that is read from a reply of names and values, whose names have `-` where its fields have `_`.
 /// What is not in the reply is nil, so a field that an older server does not know may be an `Option`.
 ///
-/// Those of the `DEDUPE` family are in camel case: `Name as "camelCase" { … }`. Ones with bytes name the traits
+/// Names of the `DEDUPE` family are in camel case: `Name as "camelCase" { … }`. Ones with bytes name the traits
 /// that are derived, `Name as "camelCase" derive(PartialEq) { … }`, and have [`debug_as_text`].
 macro_rules! map_reply {
     ($(#[$about:meta])* $name:ident { $($fields:tt)* }) => {

@@ -127,8 +127,7 @@ impl Commit<'_> {
         if index.standing(ks, crawl)? == Some(CrawlState::Canceled) {
             // Its crawler counted it in `allcounts` as it wrote. Its hashes may have gone since, with those who owned them.
             index.ensure_base(ks, crawl)?;
-            let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
-            ks.hash_set(&baseline, b"hashes", b"0")?;
+            index.recommit_all(ks, crawl)?;
             index.set_committed(ks, crawl, true)?;
             index.take_back(ks, crawl)?;
         }

@@ -172,10 +172,9 @@ impl<K: Store> Index<K> {
         self.set_committed(ks, crawl, true)?;
         self.take_back(ks, crawl)?;
         self.ensure_base(ks, crawl)?;
-        // While it was out, removals passed it over: its next commit looks at all of it, and nobody relies on lists.
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        ks.hash_set(&baseline, b"hashes", b"0")?;
-        ks.hash_set(&baseline, b"found", b"1")?;
+        // While it was out, removals passed it over.
+        self.recommit_all(ks, crawl)?;
+        self.mark_unrecorded(ks, crawl)?;
         self.ledger.forget_unrecorded();
         Ok(())
     }

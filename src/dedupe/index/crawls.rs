@@ -130,7 +130,7 @@ impl<K: Store> Index<K> {
         if let Some(cached) = self.crawls.0.get_mut(crawl) {
             cached.is_written = false;
             if cached.is_uncommitted != Some(true) {
-                self.ledger.note_written();
+                self.ledger.forget_unrecorded();
             }
         }
     }

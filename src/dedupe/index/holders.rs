@@ -85,7 +85,8 @@ impl Ledger {
         }
     }
 
-    /// Drops what is cached of crawls whose holdings nobody wrote down: one of them may have come back.
+    /// Drops what is cached of crawls whose holdings nobody wrote down: plain clients have added to one of them, or one
+    /// has come back.
     pub fn forget_unrecorded(&mut self) {
         self.unrecorded = None;
     }
@@ -99,11 +100,6 @@ impl Ledger {
             unrecorded.push((number, crawl.to_vec()));
             unrecorded.sort();
         }
-    }
-
-    /// Notes that a plain client wrote to the records of a crawl.
-    pub fn note_written(&mut self) {
-        self.unrecorded = None;
     }
 
     /// Notes that lists of holders are kept elsewhere from now on.
@@ -174,7 +170,7 @@ impl<K: Store> Index<K> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         if !ks.hash_has(&baseline, FOUND)? {
             ks.hash_set(&baseline, FOUND, b"1")?;
-            self.ledger.note_written();
+            self.ledger.forget_unrecorded();
         }
         Ok(())
     }
@@ -225,6 +221,13 @@ impl<K: Store> Index<K> {
         let looked = [&self.ledger.unrecorded, &self.ledger.everybody];
         let looked = looked.into_iter().flatten().map(|list| list.len()).max();
         (usual * 16 / (looked.unwrap_or(0) + 16)).max(1)
+    }
+
+    /// Has the next commit of a committed crawl look at all of it.
+    pub(crate) fn recommit_all(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        ks.hash_set(&baseline, b"hashes", b"0")?;
+        Ok(())
     }
 
     /// Returns the first number of a crawl's commits if it may hold hashes that nobody wrote down: plain clients

@@ -237,13 +237,15 @@ impl<K: Store> Index<K> {
                 self.places.plain = Some(moving.clone());
                 self.crawls.clear();
             }
-            Holds::Nothing | Holds::Marker => {}
+            Holds::Nothing => {}
             // It does what a marker does, and is not ours to delete.
             Holds::Packed | Holds::Other => return Ok(()),
+            Holds::Marker => {
+                self.places.is_marked = true;
+                return Ok(());
+            }
         }
-        if !ks.exists(merged) {
-            ks.mark(merged)?;
-        }
+        ks.mark(merged)?;
         self.places.is_marked = true;
         Ok(())
     }
@@ -356,8 +358,8 @@ impl<K: Store> Index<K> {
         Ok(true)
     }
 
-    /// What another program wrote to the name of a packed merged index while its marker was gone, and what was left to
-    /// pack then, to which it belongs.
+    /// Returns the plain hash that another program made at the name of a packed merged index while its marker was gone,
+    /// and the one with what was left to pack, to which it belongs.
     pub(crate) fn rest(&self, ks: &mut K) -> Option<(K::Name, K::Name)> {
         let [merged, moving] = [&self.names.merged, &self.names.moving];
         let are_both = [merged, moving]

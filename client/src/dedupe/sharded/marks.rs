@@ -57,7 +57,7 @@ pub struct Unfinished {
     pub crawl: Vec<u8>,
     /// Since when, in seconds since the epoch by the clock of the client that began it.
     pub since: u64,
-    /// What the other shards had committed in that run.
+    /// The figures that the other shards had committed in that run.
     #[serde(skip)]
     pub(super) committed: Committed,
     #[serde(skip)]

@@ -39,7 +39,7 @@ impl Work<'_> {
             for (crawl, commit) in some.iter().zip(commits) {
                 let hashes = match commit.take() {
                     Ok(hashes) => hashes,
-                    // Somebody cancelled or removed it meanwhile, and that is what counts.
+                    // It was canceled or removed meanwhile.
                     Err(error) if matches!(error.code(), Some(Code::NoCrawl | Code::Canceled)) => {
                         continue;
                     }

@@ -84,7 +84,7 @@ pub struct Import {
     pub verify: bool,
     /// Lease of a package, after which another importer may take it over.
     pub lease: Duration,
-    /// How long to wait for a server that restarts or loads its data.
+    /// The longest wait for a server that restarts or loads its data.
     pub wait: Duration,
     /// Limits and timeouts in reading WACZ files.
     pub reading: wacz::Options,

@@ -66,7 +66,7 @@ pub(super) struct Left {
     pub left: u64,
     /// Number of packages in total.
     pub total: u64,
-    /// For each package in turn, whether it was this worker's.
+    /// True for each package that was this worker's, in order.
     pub own: Vec<bool>,
 }
 
@@ -118,7 +118,7 @@ pub(super) struct Enqueued {
     pub underway: u64,
 }
 
-/// What an import did with a package before.
+/// The state in which earlier imports left a package.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Before {
     /// The package is in `src:d`.

@@ -151,7 +151,7 @@ pub enum Event<'a> {
     Away {
         /// Why it cannot be used.
         error: &'a Error,
-        /// How much longer it is waited for.
+        /// The rest of the wait.
         left: Duration,
     },
     /// The server answers again.

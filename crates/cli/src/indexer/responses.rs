@@ -386,7 +386,7 @@ impl Work<'_> {
     }
 }
 
-/// What the names of a package's sequences begin with.
+/// Returns the beginning of the names of a package's sequences.
 fn writer_of(run: &str, wacz_index: u64) -> String {
     format!("import {run} {wacz_index} {RECORDS}")
 }

@@ -185,7 +185,7 @@ impl Work<'_> {
         (self.profile == Profile::Browsertrix).then_some(REVISIT_SIZE)
     }
 
-    /// Which responses of crawls could have been revisits: those whose hash has another record as its original.
+    /// Returns the responses of crawls that could have been revisits: those whose hash has another record as its original.
     fn redundant(&self, batches: &[(&str, &[Deferred])]) -> Result<Vec<Redundant>, Error> {
         let is_response = |record: &&Deferred| record.response.is_some();
         let all = batches.iter().flat_map(|(_, batch)| batch.iter());

@@ -252,7 +252,7 @@ out[1], out[2] = progress(counts, qset, q, pq, r, pr)
 return out"
 );
 
-/// Some keys of the server that has the index.
+/// Scans some keys of the server that has the index.
 pub(super) const SCAN: &str = "return redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 5000)";
 
 /// The end, if nothing is queued. Names that failed stay if the list of their crawl has a place for them: it tells crawls

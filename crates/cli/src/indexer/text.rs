@@ -7,7 +7,7 @@ use crawlspace_client::dedupe::feed::{CALL_BYTES, RECORDS};
 /// Maximum number of bytes of lines that an importer caches, all of its workers together.
 const MAX_CACHED: usize = 64 << 20;
 
-/// Size of lines whose records are in one call, whatever their URLs are made of, in bytes.
+/// Size of lines whose records fit into one call with any URLs, in bytes.
 const SMALL: usize = CALL_BYTES / 4;
 
 /// The lines of a package, all of which have been read once. They are kept unless they are too many, because unpacking

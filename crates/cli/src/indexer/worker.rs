@@ -315,7 +315,7 @@ impl Work<'_> {
                         Stage::Revisits => Fate::Next,
                     }
                 }
-                // Whoever lists it again imports all of it again.
+                // A later import that lists it begins anew.
                 Err(Failure::Gone) => Fate::Failed { partly: false },
                 Err(Failure::Lost) => continue,
                 Err(Failure::Stopped) => {

@@ -256,7 +256,7 @@ fn links_lead_somewhere() {
 
 #[test]
 fn packages_of_ours_are_installed_from_files() {
-    // Nobody has published them, and anybody could publish others under their names.
+    // They are not published, and others could be, under their names.
     let commands = [
         "pip", "cargo", "npm", "npx", "apt", "apt-get", "docker", "podman",
     ];

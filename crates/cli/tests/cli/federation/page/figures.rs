@@ -145,7 +145,7 @@ fn a_source_that_is_missing_or_keeps_failing_is_seen() {
         metrics[&format!("crawlspace_source_healthy{{{labels}}}")],
         0.0
     );
-    // Nobody has asked it, so it has no other series than those of alerts.
+    // Without a request, it has only the series of alerts.
     let of_missing = metrics.keys().filter(|name| name.contains("\"missing\""));
     assert_eq!(of_missing.count(), 2, "{metrics:?}");
 
