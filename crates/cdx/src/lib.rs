@@ -35,6 +35,9 @@ pub use filter::{Dialect, Filter, FilterError};
 pub use line::{BadLine, Format, Line, Lines, Read, lines};
 pub use pattern::{Anchor, BadPattern, Limits, Pattern};
 
+/// Maximum length of a line of an index or log, in bytes without its end. Readers of files skip longer lines.
+pub const MAX_LINE: usize = 1024 * 1024;
+
 /// The example of the README compiles and runs.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use crawlspace_archive::capture::Capture;
-use crawlspace_archive::wacz::package::Required;
-use crawlspace_archive::wacz::{self, Wacz};
 use crawlspace_client::dedupe::{Index, Of};
+use crawlspace_index::capture::Capture;
+use crawlspace_wacz as wacz;
+use crawlspace_wacz::Wacz;
+use crawlspace_wacz::package::Required;
 
 /// Hashes that are looked up in one call, and references that are asked for in one.
 const BATCH: usize = 500;
@@ -55,7 +56,7 @@ pub enum Error {
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;
 /// use crawlspace_cli::dependencies;
-/// use crawlspace_archive::wacz::{Location, Options, Wacz};
+/// use crawlspace_wacz::{Location, Options, Wacz};
 /// let index = Index::open("redis://127.0.0.1/", "{coll-42}:")?;
 /// let wacz = Wacz::open(&Location::parse("crawl-2.wacz")?, &Options::default())?;
 /// for required in dependencies::of_package(&index, b"crawl-2", &wacz)?.requires {

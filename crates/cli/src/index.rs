@@ -15,9 +15,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crawlspace_archive::capture::is_hash;
-use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_client::dedupe::{self, Added, Index, Original, Revisited, Sequence};
+use crawlspace_index::capture::is_hash;
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::digest::{Algorithm, Digest, Digester, is_of_nothing, of};
 use crawlspace_warc::http::is_response;
 use crawlspace_warc::{self as warc, Date, Header, Reader, RecordType, Revisit};

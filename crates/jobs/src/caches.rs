@@ -13,7 +13,7 @@ use super::{
     CombiningMultiFileBasedCache, Counts, Error, Figures, Form, Index, JobSet, MissingJob,
     MultiFileBasedCache, Work, operations,
 };
-use crawlspace_archive::net::Guard;
+use crawlspace_fetch::Guard;
 
 /// Default of [`Options::wait`]: an hour.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(3600);

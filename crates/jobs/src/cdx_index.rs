@@ -11,7 +11,7 @@ use super::{
     Combine, CombiningMultiFileBasedCache, Draft, Error, JobSet, Manifest, MultiFileBasedCache,
     PROGRESS_INTERVAL, Prepared, Work,
 };
-use crawlspace_archive::LoserTree;
+use crawlspace_index::LoserTree;
 
 /// A cache of files with the lines of the CDX of all jobs of a set, sorted by their bytes.
 pub type CdxIndexCache = CombiningMultiFileBasedCache<CdxIndex>;

@@ -1,7 +1,7 @@
 //! Lines of the CDX that a job keeps of its own captures: `URL IP date mime length file offset [md5]`.
 
-use crawlspace_archive::lines::fields::{Fields, is_number, is_word, number};
-use crawlspace_archive::lines::{Bad, MAX_LINE};
+use crawlspace_index::lines::fields::{Fields, is_number, is_word, number};
+use crawlspace_index::lines::{Bad, MAX_LINE};
 
 /// A line. It borrows the bytes it was read from.
 ///
@@ -9,7 +9,7 @@ use crawlspace_archive::lines::{Bad, MAX_LINE};
 /// use crawlspace_jobs::cdx_line::Line;
 /// let line = Line::parse(b"http://a.dk/ 10.0.0.1 20090525130000 text/html 512 7-1.arc.gz 345")?;
 /// assert_eq!((line.url, line.date, line.file, line.offset), ("http://a.dk/", "20090525130000", "7-1.arc.gz", 345));
-/// # Ok::<(), crawlspace_archive::lines::Bad>(())
+/// # Ok::<(), crawlspace_index::lines::Bad>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {

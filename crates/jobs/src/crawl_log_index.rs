@@ -17,9 +17,9 @@ use super::{
     Combine, CombiningMultiFileBasedCache, Draft, Entry, Error, JobId, JobSet, Manifest, Missing,
     MultiFileBasedCache, Options, PROGRESS_INTERVAL, Prepared, Work,
 };
-use crawlspace_archive::lines::MAX_LINE;
-use crawlspace_archive::sort::Sorter;
-use crawlspace_archive::zipnum::{self, Writer};
+use crawlspace_index::lines::MAX_LINE;
+use crawlspace_index::sort::Sorter;
+use crawlspace_index::zipnum::{self, Writer};
 
 /// The two orders in which an index has its lines: the names of its files without their ends.
 pub(super) const URL: &str = "url";

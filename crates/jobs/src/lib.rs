@@ -53,11 +53,11 @@ pub use self::missing::{Missing, MissingJob};
 pub use self::raw::{Raw, RawCaches, RawMetadataCache};
 pub use self::request::reasons;
 pub use self::request::{IndexRequestClient, Parcel};
-pub use crawlspace_archive::{Error, Progress, Work};
+pub use crawlspace_index::{Error, Progress, Work};
 
 use std::io::{self, BufRead};
 
-use crawlspace_archive::lines::{Bad, Reader};
+use crawlspace_index::lines::{Bad, Reader};
 
 /// Number of lines after which progress is reported and a cancellation is checked.
 const PROGRESS_INTERVAL: u64 = 4096;

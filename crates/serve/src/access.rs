@@ -9,11 +9,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::OnceCell;
 
-use crawlspace_archive::row::Row;
-use crawlspace_archive::source::Batch;
 use crawlspace_client::server::without_password;
 use crawlspace_client::tags::{Captures, Dialect, Filter, Format, TagSpace};
 use crawlspace_client::{AsyncServer, Code, Error};
+use crawlspace_index::row::Row;
+use crawlspace_index::source::Batch;
 
 /// Limit of rows asked about in one call.
 const MAX_ROWS: usize = 1000;

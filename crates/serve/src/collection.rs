@@ -18,10 +18,10 @@ use super::reason::Reason;
 use super::sources::{self, DedupeSource, Identity};
 use crate::query::{BadQuery, PAGE_OF_BLOCKS, Query, Selection};
 use crate::source::Lookup;
-use crawlspace_archive::net::Net;
-use crawlspace_archive::row::{self, Row};
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::{Batch, Limits, SourceError};
+use crawlspace_fetch::Net;
+use crawlspace_index::row::{self, Row};
+use crawlspace_index::sorted::Order;
+use crawlspace_index::source::{Batch, Limits, SourceError};
 
 /// A collection.
 pub struct Collection {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crawlspace_archive::source::{Fault, SourceError};
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::source::{Fault, SourceError};
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::{Deviation, Deviations};
 
 use crate::words::words;

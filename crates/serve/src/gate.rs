@@ -9,11 +9,11 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crawlspace_archive::row::Row;
-use crawlspace_archive::source::Batch;
-use crawlspace_archive::spelling::{OtherKeys, as_requested, other_keys};
-use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::surt::urlkey;
+use crawlspace_index::row::Row;
+use crawlspace_index::source::Batch;
+use crawlspace_index::spelling::{OtherKeys, as_requested, other_keys};
+use crawlspace_index::timestamp::Timestamp;
 use futures_util::stream::{self, BoxStream, StreamExt};
 
 use crate::access::{Access, AccessError};

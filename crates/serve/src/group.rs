@@ -21,7 +21,7 @@ use super::operations::SORTED;
 use super::query::Query;
 use super::reason::Reason;
 use crate::source::{Lookup, Source};
-use crawlspace_archive::source::{Batch, Batches, Fault, Gaps, Limits, SourceError};
+use crawlspace_index::source::{Batch, Batches, Fault, Gaps, Limits, SourceError};
 
 /// Number of rows from which on they are sorted on a thread that may block.
 const INLINE_SORT: usize = 10_000;

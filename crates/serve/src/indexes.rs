@@ -9,7 +9,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::spawn_blocking;
 
 use super::config;
-use crawlspace_archive::net::Guard;
+use crawlspace_fetch::Guard;
 use crawlspace_jobs::{
     Error, Index, IndexCaches, IndexKind, JobSet, Limits, Options, Progress, Work,
 };

@@ -1,6 +1,6 @@
 //! Index and resource APIs over HTTP, over many archives at once.
 //!
-//! A [`Config`] names collections. A collection has sources of index [rows](crawlspace_archive::row::Row), which are
+//! A [`Config`] names collections. A collection has sources of index [rows](crawlspace_index::row::Row), which are
 //! asked all at once or one step after the other, and loaders, which find the WARC record that a row is about.
 //! [`server::serve`] answers for all of them.
 //!
@@ -62,7 +62,7 @@ use self::config::Config;
 use self::indexes::Indexes;
 use self::packages::Packages;
 use self::resource::Resources;
-use crawlspace_archive::net::{Guard, Net};
+use crawlspace_fetch::{Guard, Net};
 
 /// Everything that a configuration says, ready to be asked.
 pub struct Federation {

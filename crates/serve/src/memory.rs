@@ -6,8 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crawlspace_archive::row::Row;
-use crawlspace_archive::source::Batch;
+use crawlspace_index::row::Row;
+use crawlspace_index::source::Batch;
 
 /// What a row takes besides its line, in bytes: lists grow by doubling, and sorting takes room beside them.
 const ROW: usize = 2 * size_of::<Row>();

@@ -2,10 +2,10 @@
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 
-use crawlspace_archive::LoserTree;
-use crawlspace_archive::row::Row;
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::Batch;
+use crawlspace_index::LoserTree;
+use crawlspace_index::row::Row;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::source::Batch;
 
 /// Number of rows that ends a batch; a batch ends earlier when the next row has to be waited for.
 const BATCH: usize = 512;
@@ -100,7 +100,7 @@ impl Merge {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use crawlspace_archive::timestamp::Timestamp;
+    use crawlspace_index::timestamp::Timestamp;
     use futures_util::FutureExt;
     use proptest::prelude::*;
 

@@ -13,10 +13,10 @@ use super::fuzzy;
 use super::memory::{Full, PIECE, Reservation};
 use super::shown;
 use crate::query::{Query, RowFilter, absolute};
-use crawlspace_archive::row::{self, Row};
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::Batch;
-use crawlspace_archive::timestamp::{self, Timestamp};
+use crawlspace_index::row::{self, Row};
+use crawlspace_index::sorted::Order;
+use crawlspace_index::source::Batch;
+use crawlspace_index::timestamp::{self, Timestamp};
 
 /// Maximum number of payloads cached for later revisits; revisits of further payloads stay unresolved.
 const MAX_ORIGINALS: usize = 100_000;

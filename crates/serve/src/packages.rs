@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crawlspace_archive::index::{Choice, Listings};
-use crawlspace_archive::net::Net;
-use crawlspace_archive::wacz::Location;
+use crawlspace_fetch::Net;
+use crawlspace_index::{Choice, Listings};
+use crawlspace_wacz::Location;
 
 use super::config::{Config, Loader, SourceKind};
 

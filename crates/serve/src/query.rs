@@ -12,9 +12,9 @@ use crawlspace_cdx::{Collapse, Filter};
 use self::given::Given;
 pub(crate) use self::wayback::{FilterSubject, Layout, Progress, ShownFilter, WaybackQuery};
 
-use crawlspace_archive::index::Aliases;
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::Aliases;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::timestamp::Timestamp;
 
 /// The parameters of a query, read and checked once.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::resource::record::LoadError;
-use crawlspace_archive::source::SourceError;
+use crawlspace_index::source::SourceError;
 
 /// The kind of a failure, in fixed words: no path, no address, no text of another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

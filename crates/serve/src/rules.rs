@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crawlspace_archive::row::Row;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::row::Row;
+use crawlspace_index::timestamp::Timestamp;
 
 /// Ending of the files with rules.
 const EXTENSION: &str = "aclj";

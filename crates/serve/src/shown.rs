@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::{Field, Format, Line, Read};
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::digest::{Algorithm, Digest};
 use data_encoding::BASE32;
 

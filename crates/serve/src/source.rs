@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 
 use super::memory::Full;
 use crate::query::Query;
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::{Batches, Gaps, SourceError};
+use crawlspace_index::sorted::Order;
+use crawlspace_index::source::{Batches, Gaps, SourceError};
 
 /// Where rows come from: a file, a server, …
 ///

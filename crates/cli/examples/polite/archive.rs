@@ -7,10 +7,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::time::Duration;
 
-use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_client::dedupe::{
     Added, Adding, Claim, Index, Original, Revisited, Revisiting, Sequence,
 };
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::{Compression, Writer};
 use redis_tests::archive::collection::sha1_base32;
 use redis_tests::with;

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::package::Package;
-use crawlspace_archive::capture::Capture;
+use crawlspace_index::capture::Capture;
 
 /// Maximum number of bytes cached of one package, and of all.
 const MAX_CACHED: (usize, usize) = (16 << 20, 48 << 20);

@@ -48,10 +48,11 @@ use self::present::Present;
 use self::queue::{Queue, Stage};
 pub use self::report::{CommittedCrawl, Event, Failed, LeftInPlace, Report};
 use crate::away::{Patience, is_away};
-use crawlspace_archive::wacz::{self, Location, Manifest};
 use crawlspace_client::Server;
 use crawlspace_client::dedupe::{Index, Profile};
 use crawlspace_compact::calendar;
+use crawlspace_wacz as wacz;
+use crawlspace_wacz::{Location, Manifest};
 
 /// Lease of a package, after which another importer may take it over.
 const LEASE: Duration = Duration::from_secs(30);

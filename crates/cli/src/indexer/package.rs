@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crawlspace_archive::wacz::Location;
+use crawlspace_wacz::Location;
 
 /// An entry of a manifest, with everything filled in. Its JSON is that of the documents, with what Browsertrix's own
 /// importer reads beside it: `url` is where the file is, and `id` names the guard that keeps others off.

@@ -6,11 +6,11 @@ use super::package::Package;
 use super::report::Event;
 use super::text::{Text, for_each_line};
 use super::worker::{Failure, Job};
-use crawlspace_archive::capture::Capture;
-use crawlspace_archive::wacz::{Location, Wacz};
 use crawlspace_client::dedupe::feed::{RECORDS, Refused, feed, writer_at};
 use crawlspace_client::dedupe::{Added, Adding, Index, Profile, Sequence};
 use crawlspace_client::{Batch, Code, Pending};
+use crawlspace_index::capture::Capture;
+use crawlspace_wacz::{Location, Wacz};
 
 /// Number of WACZ files whose numbers in the crawl's list are asked for in a round trip.
 const OPENED: usize = 100;

@@ -10,9 +10,9 @@ use super::queue::{Counted, Left, Queue, Redundant, ToCount, broken};
 use super::report::Event;
 use super::text::for_each_line;
 use super::worker::{Failure, Job};
-use crawlspace_archive::capture::Capture;
 use crawlspace_client::dedupe::Profile;
 use crawlspace_client::{Code, Error};
+use crawlspace_index::capture::Capture;
 
 /// Records in a batch. What was counted is noted by the number of the batch.
 const BATCH: usize = 250;

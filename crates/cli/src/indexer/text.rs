@@ -1,8 +1,8 @@
 //! The lines of a package's indexes.
 
 use super::worker::Failure;
-use crawlspace_archive::wacz::Wacz;
 use crawlspace_client::dedupe::feed::{CALL_BYTES, RECORDS};
+use crawlspace_wacz::Wacz;
 
 /// Maximum number of bytes of lines that an importer caches, all of its workers together.
 const MAX_CACHED: usize = 64 << 20;

@@ -11,9 +11,10 @@ use super::package::Package;
 use super::queue::{Entry, Fate, Left, Queue, Stage, Taken};
 use super::report::{Event, Failed, Report};
 use super::responses::Small;
-use crawlspace_archive::wacz::{self, Location, Wacz};
 use crawlspace_client::Code;
 use crawlspace_client::dedupe::feed::Refused;
+use crawlspace_wacz as wacz;
+use crawlspace_wacz::{Location, Wacz};
 
 /// Between two looks whether others have finished; longer each time.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];

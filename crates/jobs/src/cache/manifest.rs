@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::super::{Error, JobSet, Work};
 use super::{is_absent, open_file};
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::timestamp::Timestamp;
 
 /// The version of the form that is written. Entries of other versions are rebuilt.
 const FORMAT: u32 = 2;

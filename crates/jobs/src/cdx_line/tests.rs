@@ -82,7 +82,7 @@ fn a_bad_line_says_why() {
     for n in [1, 3] {
         assert!(Line::parse(&odd(n)).is_ok(), "{n}");
     }
-    let long = line(5, &"x".repeat(crawlspace_archive::lines::MAX_LINE));
+    let long = line(5, &"x".repeat(crawlspace_index::lines::MAX_LINE));
     assert_eq!(Line::parse(long.as_bytes()), Err(Bad::TooLong));
 }
 

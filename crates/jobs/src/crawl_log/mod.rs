@@ -16,8 +16,8 @@ use std::ops::Range;
 
 use memchr::{memchr, memrchr};
 
-use crawlspace_archive::lines::fields::{Fields, is_number, is_word, number};
-use crawlspace_archive::lines::{Bad, MAX_LINE};
+use crawlspace_index::lines::fields::{Fields, is_number, is_word, number};
+use crawlspace_index::lines::{Bad, MAX_LINE};
 pub use notes::Origin;
 pub(crate) use notes::{Notes, Stored, push_migrated};
 
@@ -35,7 +35,7 @@ pub(crate) use notes::{Notes, Stored, push_migrated};
 /// assert_eq!(line.digest, Some("AXH2IFNXC4MUT26SRHRJZHGR3FDAJDNR"));
 /// let origin = line.duplicate().unwrap();
 /// assert_eq!((&origin.file[..], origin.offset), ("1-1-0008.arc", 22_962_264));
-/// # Ok::<(), crawlspace_archive::lines::Bad>(())
+/// # Ok::<(), crawlspace_index::lines::Bad>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {

@@ -6,7 +6,7 @@ use memchr::{memchr, memchr_iter};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crawlspace_archive::lines::fields::{is_number, is_printable, number};
+use crawlspace_index::lines::fields::{is_number, is_printable, number};
 
 /// The place of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]

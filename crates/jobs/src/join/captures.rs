@@ -15,8 +15,8 @@ use super::super::Error;
 use super::super::cdx_line::{Line, is_header};
 use super::super::crawl_log::{Line as LogLine, Notes, Origin, Stored};
 use super::{Counts, read, unsorted};
-use crawlspace_archive::lines::Reader;
 use crawlspace_compact::calendar;
+use crawlspace_index::lines::Reader;
 
 /// What the rows of one URL may take, in bytes.
 const WINDOW: usize = 32 * 1024 * 1024;

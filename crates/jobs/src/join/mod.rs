@@ -24,8 +24,8 @@ use self::captures::{Captured, Captures, Place};
 pub(crate) use self::row::Row;
 use super::crawl_log::{Line, Stored};
 use super::{Error, JobId, Work, each_line};
-use crawlspace_archive::lines::fields::is_word;
-use crawlspace_archive::lines::{Bad, Tally};
+use crawlspace_index::lines::fields::is_word;
+use crawlspace_index::lines::{Bad, Tally};
 
 /// Which captures there are in an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

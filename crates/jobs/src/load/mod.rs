@@ -20,12 +20,12 @@ use self::row::Row;
 pub use self::survey::Skipped;
 use self::survey::Survey;
 use super::{JobId, PROGRESS_INTERVAL, Work};
-use crawlspace_archive::index::Lookup;
 use crawlspace_client::dedupe::feed::{RECORDS, Refused, feed, writer_at};
 use crawlspace_client::dedupe::{
     Added, Adding, Committed, CrawlState, CrawlStats, Index, Sequence,
 };
 use crawlspace_client::{Ask, Batch, Call, Code};
+use crawlspace_index::Lookup;
 
 /// Files whose places are asked for in a round trip.
 const FILES_PER_BATCH: usize = 100;

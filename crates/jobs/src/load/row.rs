@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crawlspace_cdx::{Field, Format, Line, Read};
 
-use crawlspace_archive::capture::Capture;
+use crawlspace_index::capture::Capture;
 
 /// Maximum length of the name of a file that a dedupe index takes, in bytes.
 const MAX_FILE_NAME: usize = 4096;

@@ -13,7 +13,7 @@ use super::super::{Error, JobId, Work};
 use super::name::{self, Name};
 use super::reach::Reach;
 use super::{Options, folder, list, listing};
-use crawlspace_archive::wacz::Location;
+use crawlspace_wacz::Location;
 
 /// Knows the files of all jobs, as far as it has looked.
 #[derive(Debug)]

@@ -6,7 +6,8 @@ use url::Url;
 
 use super::super::{Error, Work};
 use super::list::{self, Named};
-use crawlspace_archive::wacz::{self, Location, Problem};
+use crawlspace_wacz as wacz;
+use crawlspace_wacz::{Location, Problem};
 
 /// How many listings are read from one place on, before it is thought to have no end.
 const MAX_LISTINGS: usize = 100_000;

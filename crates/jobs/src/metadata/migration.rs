@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::io::{self, BufRead};
 
-use crawlspace_archive::lines::fields::{Fields, number};
-use crawlspace_archive::lines::{Bad, Reader, Tally};
+use crawlspace_index::lines::fields::{Fields, number};
+use crawlspace_index::lines::{Bad, Reader, Tally};
 
 /// New offsets of records in archive files that have `.gz` behind their names by now. Lines are
 /// `<file> <old offset> <new offset>`; what else they have is not needed.

@@ -22,7 +22,8 @@ use self::catalogue::{Catalogue, MetadataFile};
 pub(crate) use self::migration::Migrations;
 pub(crate) use self::name::unpacked;
 use super::{Error, Input, JobId, Missing, Work};
-use crawlspace_archive::wacz::{self, Location};
+use crawlspace_wacz as wacz;
+use crawlspace_wacz::Location;
 
 /// Which record of a job it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

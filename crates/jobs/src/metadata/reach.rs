@@ -4,8 +4,8 @@ use std::env;
 
 use url::Url;
 
-use crawlspace_archive::net::Guard;
-use crawlspace_archive::wacz;
+use crawlspace_fetch::Guard;
+use crawlspace_wacz as wacz;
 
 /// Who named a URL, and so which addresses it may have.
 ///
@@ -65,7 +65,7 @@ fn is_proxy(name: &std::ffi::OsStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crawlspace_archive::net::Network;
+    use crawlspace_fetch::Network;
 
     #[test]
     fn a_place_at_a_public_address_leads_to_public_addresses() {

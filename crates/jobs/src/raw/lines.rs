@@ -7,8 +7,8 @@ use std::ops::Range;
 use super::super::read_ahead::read_ahead;
 use super::super::{Draft, Error, JobId, Work, cdx_line, crawl_log, each_line};
 use crate::metadata::{Kind, Migrations, Record};
-use crawlspace_archive::lines::{Bad, Tally};
-use crawlspace_archive::sort::Sorter;
+use crawlspace_index::lines::{Bad, Tally};
+use crawlspace_index::sort::Sorter;
 
 /// What is written at once, in bytes.
 const BUFFER: usize = 256 * 1024;

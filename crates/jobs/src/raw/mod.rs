@@ -17,7 +17,7 @@ use super::{
     MissingJob, Options, Work,
 };
 use crate::metadata::{self, Archive, JobContents, Kind};
-use crawlspace_archive::sort::Sorter;
+use crawlspace_index::sort::Sorter;
 
 /// What a job has in the archive, taken out of it.
 #[derive(Debug)]

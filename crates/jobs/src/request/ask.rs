@@ -11,10 +11,10 @@ use url::Url;
 
 use super::super::{IndexKind, JobSet, Work};
 use super::failure::Failure;
-use crawlspace_archive::net::RETRIED_STATUSES;
-use crawlspace_archive::net::Request;
-use crawlspace_archive::net::blocking::{Body, Response};
-use crawlspace_archive::wacz::Options as WebOptions;
+use crawlspace_fetch::RETRIED_STATUSES;
+use crawlspace_fetch::Request;
+use crawlspace_fetch::blocking::{Body, Response};
+use crawlspace_wacz::Options as WebOptions;
 
 /// How long the server is to wait for an index that is being built, in seconds, before it says so.
 const WAIT: u64 = 20;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::super::Error;
-use crawlspace_archive::net;
-use crawlspace_archive::wacz::Problem;
+use crawlspace_fetch as fetch;
+use crawlspace_wacz::Problem;
 
 /// What went wrong.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ impl From<Error> for Failure {
     }
 }
 
-impl From<net::Error> for Failure {
-    fn from(error: net::Error) -> Failure {
+impl From<fetch::Error> for Failure {
+    fn from(error: fetch::Error) -> Failure {
         match Problem::from(error) {
             Problem::Connection(how) => Failure::Passing(how, None),
             // Its own text is about files.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crawlspace_archive::zipnum::Blocks;
+use crawlspace_index::zipnum::Blocks;
 use crawlspace_jobs::{Entry, Index, IndexCaches, IndexKind, JobSet, Options, Work};
 use redis_tests::harvest;
 use redis_tests::metadata::{Form, Metadata, write_metadata};

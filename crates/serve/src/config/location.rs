@@ -4,8 +4,8 @@ use std::path::{Component, Path, PathBuf};
 
 use url::Url;
 
-use crawlspace_archive::net::Network;
-use crawlspace_archive::wacz::Location;
+use crawlspace_fetch::Network;
+use crawlspace_wacz::Location;
 
 /// The path that a text means in a file of this folder: absolute, or relative to it, or a `file:` URL. What is at
 /// its end does not matter, nor do steps of `.`.

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlspace_archive::net::Network;
-use crawlspace_archive::wacz::Location;
+use crawlspace_fetch::Network;
+use crawlspace_wacz::Location;
 
 use crate::host::Host;
 use crate::rules::Rules;

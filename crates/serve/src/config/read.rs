@@ -13,7 +13,7 @@ use super::yaml::{self, Node, each};
 use crate::config::{Config, ConfigErrors, Loader, Remark};
 use crate::host::Host;
 use crate::rules::Access;
-use crawlspace_archive::net::Network;
+use crawlspace_fetch::Network;
 
 /// What a configuration has at its top.
 const TOP: [&str; 4] = ["collections", "allow_private", "hosts", "indexes"];

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::location::{file_url, masked};
 use crate::config::{Collection, Config, Dialect, Indexes, Loader, Source, SourceKind, Step};
 use crate::rules::{Access, Dates, Embargo, Period, Rules};
-use crawlspace_archive::timestamp::Timestamp;
-use crawlspace_archive::wacz::Location;
+use crawlspace_index::timestamp::Timestamp;
+use crawlspace_wacz::Location;
 
 /// Whether passwords in URLs are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

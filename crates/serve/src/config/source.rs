@@ -8,7 +8,7 @@ use super::location::{database, is_remote, masked, one_of, path, place, redis, t
 use super::yaml::{Node, Pair, Value};
 use super::{Dialect, Reader, SourceKind};
 use crate::words::words;
-use crawlspace_archive::wacz::Location;
+use crawlspace_wacz::Location;
 
 /// What a source says of itself.
 pub(super) struct ParsedSource {

@@ -3,8 +3,8 @@
 use super::*;
 use crate::source::Rows;
 use bytes::Bytes;
-use crawlspace_archive::row::Row;
-use crawlspace_archive::sorted::Order;
+use crawlspace_index::row::Row;
+use crawlspace_index::sorted::Order;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use redis_tests::rows;
@@ -67,7 +67,7 @@ impl Source for Scripted {
     }
 }
 
-fn row(time: &str) -> crawlspace_archive::row::Row {
+fn row(time: &str) -> crawlspace_index::row::Row {
     Row::new(Bytes::from(format!("com,a)/ {time} {{}}"))).unwrap()
 }
 
@@ -171,7 +171,7 @@ async fn a_source_that_fails_later_is_missing_from_there_on() {
 
 #[tokio::test(start_paused = true)]
 async fn what_comes_in_another_order_is_sorted() {
-    let closest = crawlspace_archive::timestamp::Timestamp::earliest(b"2003").unwrap();
+    let closest = crawlspace_index::timestamp::Timestamp::earliest(b"2003").unwrap();
     let (group, _) = group(&[
         ("mixed", false, &[Row("2001"), Row("2009"), Row("2004")]),
         ("right", true, &[Row("2002"), Row("2005")]),

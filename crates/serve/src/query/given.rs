@@ -9,9 +9,9 @@ use crawlspace_cdx::{Collapse, Dialect, Filter, Limits};
 
 use super::{BadQuery, Output, PAGE, Query, RowFilter, Selection, absolute};
 use crate::words::words;
-use crawlspace_archive::index::Aliases;
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::Aliases;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::timestamp::Timestamp;
 
 /// Maximum number of filters of a query.
 pub(super) const MAX_FILTERS: usize = 32;

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crawlspace_archive::index::shortest;
-use crawlspace_archive::row::Row;
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::timestamp::{Timestamp, compare};
 use crawlspace_cdx::surt::MatchType;
 use crawlspace_cdx::{Dialect, Field, Filter};
+use crawlspace_index::row::Row;
+use crawlspace_index::shortest;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::timestamp::{Timestamp, compare};
 use data_encoding::BASE64URL_NOPAD;
 
 use super::given::{Given, LIMITS, MAX_FILTERS, bad, number, switch};

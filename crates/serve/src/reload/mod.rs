@@ -7,7 +7,7 @@ mod files;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::timestamp::Timestamp;
 use tokio::task::spawn_blocking;
 
 pub use self::files::ConfigFiles;

@@ -2,7 +2,7 @@
 
 use super::record::Record;
 /// The part of a resource that is in a capture.
-pub(crate) use crawlspace_archive::net::range::Part as Piece;
+pub(crate) use crawlspace_fetch::range::Part as Piece;
 use crawlspace_warc::http::{Head, end_of_head, interim_heads};
 use crawlspace_warc::{END, decimal, end_of_header};
 

@@ -8,10 +8,10 @@ use url::Url;
 use super::digest::Digest;
 use super::record::{LoadError, Record};
 use super::stored::header::Fields;
-use crawlspace_archive::index::Aliases;
-use crawlspace_archive::row::Row;
-use crawlspace_archive::spelling::warcio_js;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::Aliases;
+use crawlspace_index::row::Row;
+use crawlspace_index::spelling::warcio_js;
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::http::Head;
 use crawlspace_warc::{Header, decimal, end_of_header};
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 
 use super::spool::Spooled;
-use crawlspace_archive::net::exchange::{Body, Outgoing, Version};
+use crawlspace_fetch::exchange::{Body, Outgoing, Version};
 use url::Url;
 
 /// Fields that are sent on from a plain request. All others are about the client and this server.

@@ -8,7 +8,7 @@ use futures_util::stream::BoxStream;
 
 use super::open_files::OpenFile;
 use super::record::LoadError;
-use crawlspace_archive::net::BodyStream;
+use crawlspace_fetch::BodyStream;
 use crawlspace_warc::Source;
 
 /// Size of the first read of a record of unknown length, and maximum size of a read, in bytes.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crawlspace_archive::index::Aliases;
 use crawlspace_cdx::surt::MatchType;
 use crawlspace_cdx::{post, surt};
+use crawlspace_index::Aliases;
 use futures_util::StreamExt;
 use http::Method;
 

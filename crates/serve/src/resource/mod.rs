@@ -31,8 +31,8 @@ pub(crate) use self::open_files::MAX_IDLE as MAX_OPEN_RECORDS;
 pub(crate) use self::search::{Found, Outcome, query, search};
 use crate::collection::Collection;
 use crate::packages::Packages;
-use crawlspace_archive::net::Net;
-use crawlspace_archive::source::Limits;
+use crawlspace_fetch::Net;
+use crawlspace_index::source::Limits;
 use crawlspace_warc::{Deviations, digest};
 
 /// Logs and counts a record that deviates from the standard.

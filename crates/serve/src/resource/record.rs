@@ -6,9 +6,9 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use thiserror::Error;
 
-use crawlspace_archive::net;
-use crawlspace_archive::source::SourceError;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_fetch as fetch;
+use crawlspace_index::source::SourceError;
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::Problem;
 
 /// A valid WARC record: what loaders make of rows.
@@ -92,11 +92,11 @@ impl LoadError {
     }
 }
 
-impl From<net::Error> for LoadError {
-    fn from(error: net::Error) -> LoadError {
+impl From<fetch::Error> for LoadError {
+    fn from(error: fetch::Error) -> LoadError {
         match error {
             // What cannot be sent is the client's business.
-            net::Error::Request(what) => LoadError::Request(what),
+            fetch::Error::Request(what) => LoadError::Request(what),
             error => LoadError::Net(error.into()),
         }
     }

@@ -10,7 +10,7 @@ use http::Method;
 use super::client_request::ClientRequest;
 use super::record::LoadError;
 use super::spool::Spool;
-use crawlspace_archive::net::exchange::{Version, is_token};
+use crawlspace_fetch::exchange::{Version, is_token};
 use crawlspace_warc::chunked::{Chunked, Piece};
 use crawlspace_warc::http::{Head, length};
 

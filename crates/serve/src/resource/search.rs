@@ -20,10 +20,10 @@ use crate::config::Loader;
 use crate::gate::{Reader, Released, Withheld};
 use crate::group::Report;
 use crate::query::{Output, Query};
-use crawlspace_archive::row::Row;
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::surt::urlkey;
+use crawlspace_index::row::Row;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::timestamp::Timestamp;
 
 /// Maximum number of rows tried.
 const MAX_TRIES: u64 = 100;

@@ -11,7 +11,7 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::task::spawn_blocking;
 
 use super::record::LoadError;
-use crawlspace_archive::source::SourceError;
+use crawlspace_index::source::SourceError;
 
 /// Limit of bytes kept in memory before a file is used; also the size of a write to that file, and of a read from it.
 const MEMORY: usize = 256 * 1024;

@@ -6,8 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::surt::urlkey;
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::Date;
 use serde::Deserialize;
 use serde::de::IgnoredAny;

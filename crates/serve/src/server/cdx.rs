@@ -18,8 +18,8 @@ use crate::group::Report;
 use crate::memory::Reservation;
 use crate::query::{Layout, Progress, Query, WaybackQuery};
 use crate::shown;
-use crawlspace_archive::row::{Row, quote};
 use crawlspace_cdx::Field;
+use crawlspace_index::row::{Row, quote};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 

@@ -7,7 +7,7 @@ use http::header::HOST;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::query::absolute;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::timestamp::Timestamp;
 
 /// What cannot stand between `<` and `>` of a link, or in quotes. Escapes that are there stay.
 const IN_LINK: &AsciiSet = &CONTROLS

@@ -55,7 +55,7 @@ use super::Federation;
 use super::collection::Collection;
 use super::figures::Api;
 use super::reload::Current;
-use crawlspace_archive::net::via::{Cycle, Via};
+use crawlspace_fetch::via::{Cycle, Via};
 
 use self::body::Body;
 use self::host::Accepted;
@@ -94,7 +94,7 @@ impl Options {
     /// Returns how many descriptors the process may need: a connection each, open index and WARC files, and some for other
     /// servers and the process itself.
     pub fn descriptors(&self) -> u64 {
-        let files = crawlspace_archive::sorted::MAX_OPEN + crate::resource::MAX_OPEN_RECORDS;
+        let files = crawlspace_index::sorted::MAX_OPEN + crate::resource::MAX_OPEN_RECORDS;
         (self.connections + files + 128) as u64
     }
 }

@@ -15,10 +15,10 @@ use crate::group::Report;
 use crate::query::{BadQuery, WaybackQuery};
 use crate::shown;
 use crate::words::words;
-use crawlspace_archive::row::Row;
-use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::Field;
 use crawlspace_cdx::surt::MatchType;
+use crawlspace_index::row::Row;
+use crawlspace_index::timestamp::Timestamp;
 
 /// The columns of a line: those of a CDX file with eleven.
 const COLUMNS: [&str; 11] = words(

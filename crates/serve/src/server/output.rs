@@ -20,8 +20,8 @@ use crate::collection::{Failure, Rows};
 use crate::group::Report;
 use crate::query::{BadQuery, Output, Query};
 use crate::reason::Reason;
-use crawlspace_archive::row::{self, Row, quote};
 use crawlspace_cdx::Field;
+use crawlspace_index::row::{self, Row, quote};
 
 /// Which sources are missing from an answer. The second name is that of pywb.
 const MISSING: [HeaderName; 2] = [

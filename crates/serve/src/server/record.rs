@@ -16,7 +16,7 @@ use crate::resource::byte_range::ByteRange;
 use crate::resource::client_request::ClientRequest;
 use crate::resource::record::Record;
 use crate::resource::{self, Attempts, Found, Outcome};
-use crawlspace_archive::row::Row;
+use crawlspace_index::row::Row;
 
 /// Maximum size of a row in a header, in bytes. A longer one is left out.
 const MAX_ROW: usize = 6 * 1024;

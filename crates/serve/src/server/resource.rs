@@ -17,7 +17,7 @@ use crate::resource::client_request::ClientRequest;
 use crate::resource::record::LoadError;
 use crate::resource::request_message;
 use crate::resource::spool::Spooled;
-use crawlspace_archive::source::SourceError;
+use crawlspace_index::source::SourceError;
 
 /// What a browser says when it fetches the script of a service worker.
 const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");

@@ -7,7 +7,7 @@ use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::timestamp::Timestamp;
 
 use super::body::Body;
 use super::indexes::listing;

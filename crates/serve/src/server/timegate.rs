@@ -12,8 +12,8 @@ use super::{RequestTarget, only_read};
 use crate::collection::{Failure, next};
 use crate::group::Report;
 use crate::query::{BadQuery, Query};
-use crawlspace_archive::row::Row;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::row::Row;
+use crawlspace_index::timestamp::Timestamp;
 
 const ACCEPT_DATETIME: HeaderName = HeaderName::from_static("accept-datetime");
 

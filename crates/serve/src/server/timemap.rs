@@ -16,12 +16,12 @@ use crate::collection::{Failure, Rows, next};
 use crate::group::Report;
 use crate::operations::is_self_redirect;
 use crate::query::{Output, Query};
-use crawlspace_archive::row::Row;
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::Batch;
-use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::Field;
 use crawlspace_cdx::surt::MatchType;
+use crawlspace_index::row::Row;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::source::Batch;
+use crawlspace_index::timestamp::Timestamp;
 
 /// The media type of TimeMaps (RFC 6690).
 pub(crate) const MEDIA: &str = "application/link-format";

@@ -13,10 +13,10 @@ pub use self::remote::{CdxSource, LiveSource, MementoSource, UpstreamSource};
 use super::config::{self, SourceKind};
 use crate::packages::Packages;
 use crate::source::Source;
-use crawlspace_archive::index::{Choice, Listings};
-use crawlspace_archive::net::Net;
-use crawlspace_archive::source::Limits;
-use crawlspace_archive::wacz::Location;
+use crawlspace_fetch::Net;
+use crawlspace_index::source::Limits;
+use crawlspace_index::{Choice, Listings};
+use crawlspace_wacz::Location;
 pub use file::FileSource;
 
 /// What a source needs to know of itself.

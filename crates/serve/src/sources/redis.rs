@@ -11,13 +11,13 @@ use futures_util::stream::{self, StreamExt};
 
 use super::Identity;
 use crate::source::{Lookup, Rows, Source};
-use crawlspace_archive::index::{Position, Span, distance};
-use crawlspace_archive::lines::MAX_LINE;
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::sorted::line::{Shape, Writer, is_no_capture, trimmed};
-use crawlspace_archive::source::{Batch, SourceError};
 use crawlspace_client::server::without_password;
 use crawlspace_client::{Ask, AsyncServer, Call};
+use crawlspace_index::lines::MAX_LINE;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::sorted::line::{Shape, Writer, is_no_capture, trimmed};
+use crawlspace_index::source::{Batch, SourceError};
+use crawlspace_index::{Position, Span, distance};
 
 /// Number of members asked for in the first page.
 const FIRST_PAGE: usize = 100;

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
-use crawlspace_archive::index::{Checked, Choice};
-use crawlspace_archive::wacz::Location;
+use crawlspace_index::{Checked, Choice};
 use crawlspace_serve::config::{self, Secrets, SourceKind};
+use crawlspace_wacz::Location;
 
 use crate::terminal::{complain, say};
 

@@ -72,8 +72,8 @@ const CONSTANTS: &[(&str, &[&str])] = &[
             "a regular expression | {crates/serve/src/query/given.rs MAX_URL}; \
              {crates/serve/src/query/given.rs MAX_FILTERS}; {crates/serve/src/query/given.rs pattern_bytes} |",
             "| `index_timeout`, {crates/serve/src/config/collection.rs TIMEOUT} |",
-            "all of an answer | {crates/archive/src/source.rs connect}; {crates/archive/src/source.rs silence}; \
-             {crates/archive/src/source.rs total} |",
+            "all of an answer | {crates/fetch/src/source.rs connect}; {crates/fetch/src/source.rs silence}; \
+             {crates/fetch/src/source.rs total} |",
             "its bytes | {crates/serve/src/resource/mod.rs first}; {crates/serve/src/resource/mod.rs silence}; \
              {crates/serve/src/resource/mod.rs bytes} |",
             "of all rows that are tried | {crates/serve/src/resource/search.rs TIMEOUT} |",
@@ -87,23 +87,23 @@ const CONSTANTS: &[(&str, &[&str])] = &[
              {crates/serve/src/resource/open_files.rs MAX_IDLE} |",
             "begins with {crates/serve/src/resource/spool.rs MEMORY} in memory | \
              {crates/serve/src/resource/spool.rs DISK} |",
-            "| {crates/archive/src/source.rs bytes} (`max_bytes`); {crates/archive/src/source.rs rows} (`max_rows`) |",
-            "| {crates/archive/src/lines.rs MAX_LINE}, longer ones are skipped and counted in `/_status`; \
-             {crates/archive/src/sorted/file.rs MAX_OPEN}; {crates/archive/src/index/folder.rs MAX_DEPTH} folders deep, \
-             {crates/archive/src/index/folder.rs MAX_FILES} files |",
-            "is noticed within {crates/archive/src/index/listings.rs REFRESH};",
-            "folders of more than {crates/archive/src/index/directory/mod.rs FEW} files",
-            "per urlkey of a file, {crates/archive/src/index/directory/build.rs MAX_MEMORY} in all; files of more than \
-             {crates/archive/src/index/directory/build.rs MAX_SIZE} or",
-            "over all sources | {crates/archive/src/zipnum/cluster/unpack.rs MAX_CACHED} |",
-            "spelled otherwise | {crates/archive/src/index/files.rs MAX_KEPT} |",
-            "opened at a time | {crates/archive/src/net/file.rs MAX_KEPT}; {crates/archive/src/net/file.rs MAX_AHEAD}; \
-             {crates/archive/src/net/file.rs MAX_WHOLE}; {crates/archive/src/index/folder.rs MAX_AT_ONCE} |",
-            "`.loc` line | {crates/archive/src/zipnum/cluster/block.rs MAX_BLOCK}; \
-             {crates/archive/src/zipnum/cluster/parts.rs MAX_PATHS}, and one that failed is tried after the others for \
-             {crates/archive/src/zipnum/cluster/parts.rs AVOIDED_FOR} |",
+            "| {crates/fetch/src/source.rs bytes} (`max_bytes`); {crates/fetch/src/source.rs rows} (`max_rows`) |",
+            "| {crates/cdx/src/lib.rs MAX_LINE}, longer ones are skipped and counted in `/_status`; \
+             {crates/index/src/sorted/file.rs MAX_OPEN}; {crates/index/src/index/folder.rs MAX_DEPTH} folders deep, \
+             {crates/index/src/index/folder.rs MAX_FILES} files |",
+            "is noticed within {crates/index/src/index/listings.rs REFRESH};",
+            "folders of more than {crates/index/src/index/directory/mod.rs FEW} files",
+            "per urlkey of a file, {crates/index/src/index/directory/build.rs MAX_MEMORY} in all; files of more than \
+             {crates/index/src/index/directory/build.rs MAX_SIZE} or",
+            "over all sources | {crates/index/src/zipnum/cluster/unpack.rs MAX_CACHED} |",
+            "spelled otherwise | {crates/index/src/index/files.rs MAX_KEPT} |",
+            "opened at a time | {crates/fetch/src/file.rs MAX_KEPT}; {crates/fetch/src/file.rs MAX_AHEAD}; \
+             {crates/fetch/src/file.rs MAX_WHOLE}; {crates/index/src/index/folder.rs MAX_AT_ONCE} |",
+            "`.loc` line | {crates/index/src/zipnum/cluster/block.rs MAX_BLOCK}; \
+             {crates/index/src/zipnum/cluster/parts.rs MAX_PATHS}, and one that failed is tried after the others for \
+             {crates/index/src/zipnum/cluster/parts.rs AVOIDED_FOR} |",
             "| {crates/serve/src/server/resource.rs MAX_BODY}, within {crates/serve/src/server/resource.rs TIMEOUT};",
-            "to `Via`) | {crates/archive/src/net/via.rs MAX_HOPS};",
+            "to `Via`) | {crates/fetch/src/via.rs MAX_HOPS};",
             "| {crates/serve/src/indexes.rs MAX_BUILDS}; {crates/serve/src/indexes.rs MAX_WAITING}; \
              {crates/serve/src/server/indexes/mod.rs MAX_JOBS}; {crates/serve/src/server/indexes/mod.rs WAIT.0} seconds \
              (`wait`, at most {crates/serve/src/server/indexes/mod.rs WAIT.1}) |",
@@ -119,17 +119,17 @@ const CONSTANTS: &[(&str, &[&str])] = &[
             "failures of {crates/serve/src/breaker.rs FAILURES} different questions in a row",
             "a source is skipped for {crates/serve/src/breaker.rs FIRST_PAUSE}, then for twice as long each time, up to \
              {crates/serve/src/breaker.rs MAX_PAUSE};",
-            "`.idx` of each package in memory, and indexes without one, up to {crates/archive/src/index/package.rs MAX_TEXT} \
+            "`.idx` of each package in memory, and indexes without one, up to {crates/index/src/index/package.rs MAX_TEXT} \
              each.",
-            "sort up to {crates/archive/src/index/files.rs MAX_KEPT} of rows of one answer;",
-            "Up to {crates/archive/src/net/file.rs MAX_KEPT} of what came are kept,",
-            "reads on gets up to {crates/archive/src/net/file.rs MAX_AHEAD} more at a time.",
+            "sort up to {crates/index/src/index/files.rs MAX_KEPT} of rows of one answer;",
+            "Up to {crates/fetch/src/file.rs MAX_KEPT} of what came are kept,",
+            "reads on gets up to {crates/fetch/src/file.rs MAX_AHEAD} more at a time.",
             "| pages of {crates/serve/src/query.rs PAGE} rows, from 0;",
             "order to begin with takes at most {crates/serve/src/operations.rs SORTED} rows.",
             "Records of up to {crates/serve/src/resource/loader/mod.rs MAX_CHECKED_FIRST} are checked before",
             "after {crates/serve/src/server/mod.rs GRACE} at most.",
             "record of each, {crates/serve/src/server/page/search.rs PAGE_SIZE} at a time,",
-            "Up to {crates/archive/src/index/folder.rs MAX_UNSORTED}, each query reads all of it and sorts the rows, up to \
+            "Up to {crates/index/src/index/folder.rs MAX_UNSORTED}, each query reads all of it and sorts the rows, up to \
              {crates/serve/src/operations.rs SORTED} of them;",
             "the same one; {crates/jobs/src/caches.rs DEFAULT_WAIT} by default |",
             "with the archive](index-cache.md#later-metadata) again; {crates/jobs/src/caches.rs DEFAULT_RETRY_MISSING} |",
@@ -147,28 +147,28 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/guide/import.md",
         &[
-            "They may lie {crates/archive/src/wacz/nested.rs MAX_DEPTH} deep, there may be \
-             {crates/archive/src/wacz/nested.rs MAX_LISTS} of them,",
+            "They may lie {crates/wacz/src/nested.rs MAX_DEPTH} deep, there may be \
+             {crates/wacz/src/nested.rs MAX_LISTS} of them,",
             "each response of more than {crates/cli/src/indexer/revisits.rs REVISIT_SIZE} bytes",
         ],
     ),
     (
         "docs/guide/wacz.md",
         &[
-            "followed, {crates/archive/src/net/mod.rs MAX_REDIRECTS} at most.",
-            "asked again, up to {crates/archive/src/wacz/options.rs retries} times in a row",
-            "| one line of an index | {crates/archive/src/lines.rs MAX_LINE} |",
-            "| {crates/archive/src/wacz/options.rs ratio} times, beyond the first {crates/archive/src/wacz/lines.rs FREE} |",
-            "| text of an index | {crates/archive/src/wacz/options.rs text} |",
-            "| directory of the zip file | {crates/archive/src/wacz/options.rs directory},",
-            "| `datapackage.json` | {crates/archive/src/wacz/options.rs datapackage} |",
-            "| manifest | {crates/archive/src/wacz/options.rs manifest} |",
-            "at a time of one file | {crates/archive/src/wacz/options.rs download} |",
-            "| silence of a server | {crates/archive/src/wacz/options.rs silence} |",
-            "| pace of a server, over each {crates/archive/src/net/blocking.rs PACE_WINDOW} | \
-             {crates/archive/src/wacz/options.rs pace} bytes per second |",
-            "makes the count anew | {crates/archive/src/wacz/options.rs retries} |",
-            "up to {crates/archive/src/wacz/http/retry.rs MAX_PAUSE} | {crates/archive/src/wacz/options.rs pause} |",
+            "followed, {crates/fetch/src/lib.rs MAX_REDIRECTS} at most.",
+            "asked again, up to {crates/wacz/src/options.rs retries} times in a row",
+            "| one line of an index | {crates/cdx/src/lib.rs MAX_LINE} |",
+            "| {crates/wacz/src/options.rs ratio} times, beyond the first {crates/wacz/src/lines.rs FREE} |",
+            "| text of an index | {crates/wacz/src/options.rs text} |",
+            "| directory of the zip file | {crates/wacz/src/options.rs directory},",
+            "| `datapackage.json` | {crates/wacz/src/options.rs datapackage} |",
+            "| manifest | {crates/wacz/src/options.rs manifest} |",
+            "at a time of one file | {crates/wacz/src/options.rs download} |",
+            "| silence of a server | {crates/wacz/src/options.rs silence} |",
+            "| pace of a server, over each {crates/fetch/src/blocking.rs PACE_WINDOW} | \
+             {crates/wacz/src/options.rs pace} bytes per second |",
+            "makes the count anew | {crates/wacz/src/options.rs retries} |",
+            "up to {crates/wacz/src/http/retry.rs MAX_PAUSE} | {crates/wacz/src/options.rs pause} |",
         ],
     ),
     (

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use crawlspace_archive::row::Row;
+use crawlspace_index::row::Row;
 use crawlspace_serve::access::{Access, AccessError};
 use redis_tests::archive::collection::sha1_base32;
 use redis_tests::http::{Answer, ask};

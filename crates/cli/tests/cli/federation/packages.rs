@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crawlspace_archive::wacz::package::Required;
-use crawlspace_archive::wacz::{Index, Writer};
+use crawlspace_wacz::package::Required;
+use crawlspace_wacz::{Index, Writer};
 use redis_tests::packages::{left_out, python, run};
 use redis_tests::{assert_contains, rows};
 

@@ -4,7 +4,7 @@ use std::fs::{File, read};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
-use crawlspace_archive::wacz::Index;
+use crawlspace_wacz::Index;
 use redis_tests::archive as zip;
 use redis_tests::{FileHost, Manners, assert_contains, but, until};
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! Revisits whose originals are in packages that their own one needs.
 
-use crawlspace_archive::wacz::package::Required;
-use crawlspace_archive::wacz::{Index, Location, Options, Wacz};
 use crawlspace_client::dedupe::{Added, Adding};
+use crawlspace_wacz::package::Required;
+use crawlspace_wacz::{Index, Location, Options, Wacz};
 use redis_tests::archive::collection::sha1_base32;
 use redis_tests::{FileHost, Manners, Server, assert_contains};
 

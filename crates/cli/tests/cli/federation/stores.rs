@@ -3,7 +3,7 @@
 use std::fs::read;
 use std::path::Path;
 
-use crawlspace_archive::wacz::Index;
+use crawlspace_wacz::Index;
 use redis_tests::archive::collection::{Collection, Shape};
 use redis_tests::{FileHost, Manners, ObjectStore, Rng, Terms, assert_contains, but, with};
 use tempfile::TempDir;

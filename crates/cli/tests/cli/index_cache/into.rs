@@ -1,7 +1,7 @@
 //! `--into`: from metadata files to a dedupe index.
 
-use crawlspace_archive::index::Lookup;
 use crawlspace_client::dedupe::{CrawlState, Index};
+use crawlspace_index::Lookup;
 use redis_tests::{
     Cluster, Options, Program, Relay, Server, Snapshot, assert_consistent, assert_contains,
     assert_starts, ends, until,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crawlspace_archive::index::Lookup;
+use crawlspace_index::Lookup;
 use crawlspace_jobs::operations::list;
 use crawlspace_jobs::{IndexKind, Work};
 use redis_tests::http::get;

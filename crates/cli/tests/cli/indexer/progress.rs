@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::timestamp::Timestamp;
 use redis_tests::archive::{Entry, Shape};
 use redis_tests::{Options, Relay, assert_contains, assert_lacks, ok, on_terminal, until, with};
 

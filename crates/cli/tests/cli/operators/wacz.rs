@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crawlspace_archive::wacz::package::{self, Required};
-use crawlspace_archive::wacz::{self, Location, Options, Wacz, Writer};
 use crawlspace_client::dedupe::{Added, Adding, Index};
+use crawlspace_wacz as wacz;
+use crawlspace_wacz::package::{self, Required};
+use crawlspace_wacz::{Location, Options, Wacz, Writer};
 use redis_tests::{
     DATE, FileHost, Manners, Outcome, Rng, ScriptedHost, Server, assert_contains, ends, outcome,
     sha256_of, until_some,

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::surt::urlkey;
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_serve::rules::{Access, Dates, Embargo, Period, Rules};
 use redis_tests::Rng;
 use redis_tests::packages::{run, sized};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crawlspace_archive::wacz::{Index, Writer};
+use crawlspace_wacz::{Index, Writer};
 use redis_tests::archive as zip;
 use redis_tests::archive::collection::Capture;
 use redis_tests::http::get;

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use crawlspace_archive::zipnum::Blocks;
+use crawlspace_index::zipnum::Blocks;
 use crawlspace_jobs::operations::{LAYERS, collect};
 use crawlspace_jobs::{Form, Limits, Manifest, Work};
 use nix::fcntl::{FcntlArg, fcntl};

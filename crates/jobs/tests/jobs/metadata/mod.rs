@@ -10,9 +10,9 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use crawlspace_archive::wacz;
 use crawlspace_jobs::metadata::{Archive, JobContents, Kind, Options};
 use crawlspace_jobs::{Error, JobId, JobSet, Missing, Work};
+use crawlspace_wacz as wacz;
 use redis_tests::with;
 
 const CRAWL_LOG: &[u8] = b"2013-05-22T08:29:58.123Z 200 1 http://a.example/ - - text/html #1 20130522082957456+5 sha1:A - -\n";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::examples::{folder, step, web};
 use super::{good, parse, refusal};
 use crate::config::{Dialect, Loader, SourceKind};
-use crawlspace_archive::net::Network;
+use crawlspace_fetch::Network;
 use redis_tests::rows;
 
 #[test]

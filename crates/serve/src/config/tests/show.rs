@@ -15,9 +15,9 @@ use crate::config::{
 };
 use crate::host::Host;
 use crate::rules::{Access, Dates, Embargo, Period, Rules};
-use crawlspace_archive::net::Network;
-use crawlspace_archive::timestamp::Timestamp;
-use crawlspace_archive::wacz::Location;
+use crawlspace_fetch::Network;
+use crawlspace_index::timestamp::Timestamp;
+use crawlspace_wacz::Location;
 
 #[test]
 fn the_normal_form_has_everything() {

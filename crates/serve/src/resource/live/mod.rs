@@ -13,10 +13,10 @@ use super::capture::Capture;
 use super::client_request::ClientRequest;
 use super::digest::Digest;
 use super::record::{LoadError, Record};
-use crawlspace_archive::net::{Net, via};
-use crawlspace_archive::source::Limits;
-use crawlspace_archive::spelling::as_requested;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_fetch::{Net, via};
+use crawlspace_index::source::Limits;
+use crawlspace_index::spelling::as_requested;
+use crawlspace_index::timestamp::Timestamp;
 
 use self::response::Origin;
 

@@ -13,10 +13,10 @@ use crate::resource::client_request::ClientRequest;
 use crate::resource::digest::{Algorithm, Digest, Digester};
 use crate::resource::record::{LoadError, Record};
 use crate::resource::spool::{Spool, blocking};
-use crawlspace_archive::net::Net;
-use crawlspace_archive::net::exchange::Exchange;
-use crawlspace_archive::source::{Limits, SourceError};
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_fetch::Net;
+use crawlspace_fetch::exchange::Exchange;
+use crawlspace_index::source::{Limits, SourceError};
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::http::{Head, Status};
 
 /// Limit of bytes unpacked to compare a body with the digest of its index; a larger one stays as it came.

@@ -10,8 +10,8 @@ use rustls::crypto::{CryptoProvider, ring};
 use crate::resource::digest::{Algorithm, Digest, Digester};
 use crate::resource::record::{LoadError, Record, urn};
 use crate::resource::spool::{Spool, Spooled};
-use crawlspace_archive::net::exchange::Incoming;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_fetch::exchange::Incoming;
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::{END, Header};
 
 /// What a record says about where it is from.

@@ -13,9 +13,9 @@ use crate::resource::record::{LoadError, Record};
 use crate::resource::spool::{Spool, Spooled};
 use crate::resource::stored::Stored;
 use crate::resource::stored::header::{self, Fields};
-use crawlspace_archive::net::exchange::{Body, Exchange, Incoming, Outgoing, Version};
-use crawlspace_archive::net::{Net, via};
-use crawlspace_archive::source::{Limits, SourceError};
+use crawlspace_fetch::exchange::{Body, Exchange, Incoming, Outgoing, Version};
+use crawlspace_fetch::{Net, via};
+use crawlspace_index::source::{Limits, SourceError};
 use crawlspace_warc::http::{Head, Status};
 use crawlspace_warc::{END, Header, MAX_HEADER, end_of_header};
 

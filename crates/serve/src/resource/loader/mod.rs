@@ -22,11 +22,11 @@ use super::revisit::InVain;
 use super::stored::Stored;
 use crate::config::Loader;
 use crate::packages::Packages;
-use crawlspace_archive::index::{ArchivePart, Listing, Listings, Package};
-use crawlspace_archive::net::Net;
-use crawlspace_archive::net::file::RemoteVersion;
-use crawlspace_archive::source::{Limits, SourceError};
-use crawlspace_archive::wacz::Location;
+use crawlspace_fetch::Net;
+use crawlspace_fetch::file::RemoteVersion;
+use crawlspace_index::source::{Limits, SourceError};
+use crawlspace_index::{ArchivePart, Listing, Listings, Package};
+use crawlspace_wacz::Location;
 
 /// Size up to which a record in a local file is read twice, in bytes: once to check it, and once to send it.
 const MAX_CHECKED_FIRST: u64 = 64 << 20;

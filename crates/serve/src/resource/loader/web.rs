@@ -8,8 +8,8 @@ use url::Url;
 use crate::resource::capture::Extent;
 use crate::resource::input::Input;
 use crate::resource::record::LoadError;
-use crawlspace_archive::net::{Net, Request};
-use crawlspace_archive::source::{Limits, SourceError};
+use crawlspace_fetch::{Net, Request};
+use crawlspace_index::source::{Limits, SourceError};
 
 /// Limit of bytes before the record, from a server that sends all of a file where a part was asked for.
 const MAX_SKIPPED: u64 = 64 << 20;

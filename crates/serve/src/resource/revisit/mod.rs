@@ -6,8 +6,8 @@ mod response;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlspace_archive::index::Aliases;
 use crawlspace_cdx::surt::{self, KeyRange, MatchType};
+use crawlspace_index::Aliases;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
@@ -32,12 +32,12 @@ use crate::group::Member;
 use crate::query::{BadQuery, Query, Selection};
 use crate::source::{Lookup, Source};
 use crate::sources::{FileSource, Identity};
-use crawlspace_archive::net::Net;
-use crawlspace_archive::row::{self, Row};
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::{Batch, Limits};
-use crawlspace_archive::timestamp::Timestamp;
-use crawlspace_archive::wacz::Location;
+use crawlspace_fetch::Net;
+use crawlspace_index::row::{self, Row};
+use crawlspace_index::sorted::Order;
+use crawlspace_index::source::{Batch, Limits};
+use crawlspace_index::timestamp::Timestamp;
+use crawlspace_wacz::Location;
 use crawlspace_warc::http::Head;
 use crawlspace_warc::{Header, end_of_header};
 

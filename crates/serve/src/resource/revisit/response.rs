@@ -9,7 +9,7 @@ use crate::resource::digest::{self, Algorithm, Digest};
 use crate::resource::record::{LoadError, Record};
 use crate::resource::stored::header::{self, Fields};
 use crate::resource::stored::{Payload, Stored, compose, made_id};
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::http::Head;
 use crawlspace_warc::{END, Header, end_of_header};
 

@@ -5,7 +5,7 @@ use futures_util::stream::{self, StreamExt};
 
 use super::Payload;
 use crate::resource::record::{LoadError, Record};
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::{END, Header};
 
 /// Puts a record together. Its header gets the `Content-Length` that it has to have.

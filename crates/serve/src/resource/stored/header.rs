@@ -1,7 +1,7 @@
 //! What of a record's header is text or a moment here.
 
 use crate::resource::record::LoadError;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::{Header, decimal};
 
 /// The types of records that are told apart here.

@@ -19,7 +19,7 @@ use self::settle::{Digests, HttpHead, Lengths, Part, Refused, Settled, Stated};
 use super::digest::{self, Digest};
 use super::input::Input;
 use super::record::{LoadError, Record, urn};
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::arc::Line;
 use crawlspace_warc::chunked::unchunked;
 use crawlspace_warc::http::{self, Head};

@@ -13,7 +13,7 @@ use super::super::reply::fresh;
 use super::super::reply::{json as reply_json, message};
 use crate::indexes::Indexes;
 use crate::metrics::Metrics;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::timestamp::Timestamp;
 use crawlspace_jobs::operations::{Listed, list};
 use crawlspace_jobs::{Counts, Error, IndexKind};
 

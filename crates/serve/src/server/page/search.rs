@@ -17,8 +17,8 @@ use crate::query::Query;
 use crate::reason::Reason;
 use crate::server::links::BaseUrl;
 use crate::server::output::status_of;
-use crawlspace_archive::row::Row;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::row::Row;
+use crawlspace_index::timestamp::Timestamp;
 
 /// How many captures are listed at a time.
 const PAGE_SIZE: u64 = 100;

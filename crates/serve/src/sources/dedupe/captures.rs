@@ -9,13 +9,13 @@ use super::Inner;
 use super::questions::Page;
 use crate::query::Query;
 use crate::source::{Lookup, Rows};
-use crawlspace_archive::row::{Row, quote};
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::{Batch, SourceError};
-use crawlspace_archive::timestamp::{Timestamp, compare};
 use crawlspace_cdx::surt::MatchType;
 use crawlspace_client::Error;
 use crawlspace_client::dedupe::Capture;
+use crawlspace_index::row::{Row, quote};
+use crawlspace_index::sorted::Order;
+use crawlspace_index::source::{Batch, SourceError};
+use crawlspace_index::timestamp::{Timestamp, compare};
 use crawlspace_warc::Date;
 
 /// How many captures are asked for first where the newest are wanted, of which the first may do. The second shows that no

@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use self::captures::Asking;
 use self::questions::Questions;
 use crate::source::{Lookup, Rows, Source};
-use crawlspace_archive::source::SourceError;
 use crawlspace_client::dedupe::{Added, Adding, Index, Located, Original};
 use crawlspace_client::server::without_password;
 use crawlspace_client::{AsyncServer, Code, Error};
+use crawlspace_index::source::SourceError;
 
 /// Retries after a connection broke.
 const RETRIES: u32 = 1;

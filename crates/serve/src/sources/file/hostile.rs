@@ -12,11 +12,11 @@ use redis_tests::Rng;
 use super::FileSource;
 use super::tests::{ask, failure, identity, lookup, query, runtime};
 use crate::source::{Lookup, Source};
-use crawlspace_archive::index::Choice;
-use crawlspace_archive::index::Listings;
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::SourceError;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::Choice;
+use crawlspace_index::Listings;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::source::SourceError;
+use crawlspace_index::timestamp::Timestamp;
 
 /// One that looks for files whenever it is asked.
 fn watching(path: &Path) -> FileSource {

@@ -22,11 +22,11 @@ use futures_util::{FutureExt, StreamExt, stream};
 
 use super::Identity;
 use crate::source::{Blocks, Lookup, Rows, Source};
-use crawlspace_archive::index::{Choice, Files, Listing, Listings, Sought};
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::sorted::disorder::Disorder;
-use crawlspace_archive::sorted::line::Writer;
-use crawlspace_archive::source::{Batch, Batches, Gaps, SourceError};
+use crawlspace_index::sorted::Order;
+use crawlspace_index::sorted::disorder::Disorder;
+use crawlspace_index::sorted::line::Writer;
+use crawlspace_index::source::{Batch, Batches, Gaps, SourceError};
+use crawlspace_index::{Choice, Files, Listing, Listings, Sought};
 
 /// Maximum number of times that files are listed again for one query because they have changed.
 const LISTED_AGAIN: u32 = 4;

@@ -8,9 +8,9 @@ use futures_util::{FutureExt, StreamExt};
 
 use super::super::file::FileSource;
 use crate::source::{self, Lookup, Rows};
-use crawlspace_archive::index::{Files, Sought};
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::SourceError;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::source::SourceError;
+use crawlspace_index::{Files, Sought};
 
 impl source::Blocks for FileSource {
     fn count(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<u64, SourceError>> {

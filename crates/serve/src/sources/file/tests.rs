@@ -14,11 +14,11 @@ use super::super::Identity;
 use super::FileSource;
 use crate::query::Query;
 use crate::source::{Lookup, Source};
-use crawlspace_archive::row::Row;
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::sorted::line::{Shape, Writer, trimmed};
-use crawlspace_archive::source::{Limits, SourceError};
-use crawlspace_archive::timestamp::{Timestamp, compare};
+use crawlspace_index::row::Row;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::sorted::line::{Shape, Writer, trimmed};
+use crawlspace_index::source::{Limits, SourceError};
+use crawlspace_index::timestamp::{Timestamp, compare};
 
 const MEMBERS: &str = r#""source": "a", "source_type": "file""#;
 

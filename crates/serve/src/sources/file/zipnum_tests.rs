@@ -16,10 +16,10 @@ use super::super::file::tests::{
 };
 use crate::source::{Blocks, Lookup, Source};
 use crate::sources::Identity;
-use crawlspace_archive::index::{Choice, Listings};
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::sorted::line::{Shape, trimmed};
-use crawlspace_archive::source::SourceError;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::sorted::line::{Shape, trimmed};
+use crawlspace_index::source::SourceError;
+use crawlspace_index::{Choice, Listings};
 
 fn packed(text: &[u8]) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());

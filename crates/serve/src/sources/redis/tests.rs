@@ -8,7 +8,7 @@ use super::super::file::tests::{
     ask, assert_same, identity, lookup, query, random_lookup, runtime, text,
 };
 use super::*;
-use crawlspace_archive::sorted::line::trimmed;
+use crawlspace_index::sorted::line::trimmed;
 
 #[test]
 fn an_url_is_a_database_and_a_key() {

@@ -14,9 +14,9 @@ use super::whitelist::{RecordLocation, Whitelist};
 use crate::config::Dialect;
 use crate::source::{Lookup, Rows, Source};
 use crate::sources::Identity;
-use crawlspace_archive::net::Net;
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::SourceError;
+use crawlspace_fetch::Net;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::source::SourceError;
 
 /// A CDX server: pywb's, OutbackCDX, the wayback-cdx-server of the Internet Archive, or one that is like them.
 ///

@@ -9,10 +9,10 @@ use futures_util::stream::{self, StreamExt};
 
 use crate::source::{Lookup, Rows, Source};
 use crate::sources::Identity;
-use crawlspace_archive::row::{Row, build, member};
-use crawlspace_archive::source::SourceError;
-use crawlspace_archive::spelling::as_requested;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::row::{Row, build, member};
+use crawlspace_index::source::SourceError;
+use crawlspace_index::spelling::as_requested;
+use crawlspace_index::timestamp::Timestamp;
 
 /// The live web: every URL has one capture, of now. More than a single URL cannot be asked for, and matches nothing.
 pub struct LiveSource {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use crate::query::Query;
     use crate::sources::file::tests::identity;
-    use crawlspace_archive::sorted::Order;
+    use crawlspace_index::sorted::Order;
 
     /// Parts of URLs that parsers take for different things.
     const PARTS: [&str; 44] = [

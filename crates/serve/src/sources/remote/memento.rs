@@ -19,10 +19,10 @@ use super::whitelist::{Made, RecordLocation, Whitelist};
 use crate::link_format::{Link, Links};
 use crate::source::{Lookup, Rows, Source};
 use crate::sources::Identity;
-use crawlspace_archive::net::{BodyStream, Net, Request, Response};
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::{Batch, Limits, SourceError};
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_fetch::{BodyStream, Net, Request, Response};
+use crawlspace_index::sorted::Order;
+use crawlspace_index::source::{Batch, Limits, SourceError};
+use crawlspace_index::timestamp::Timestamp;
 
 const ACCEPT_DATETIME: HeaderName = HeaderName::from_static("accept-datetime");
 const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime");

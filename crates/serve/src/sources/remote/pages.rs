@@ -18,9 +18,9 @@ use super::pieces::{Piece, Pieces};
 use super::rows::Batched;
 use super::template::Parameters;
 use super::whitelist::{Made, Verdict, Whitelist};
-use crawlspace_archive::net::{BodyStream, Net, Request, Response, via};
-use crawlspace_archive::row::Row;
-use crawlspace_archive::source::{Batch, Limits, SourceError};
+use crawlspace_fetch::{BodyStream, Net, Request, Response, via};
+use crawlspace_index::row::Row;
+use crawlspace_index::source::{Batch, Limits, SourceError};
 
 /// Number of rows that ends a batch; a batch ends earlier when more rows would have to be waited for.
 const BATCH: usize = 512;

@@ -8,9 +8,9 @@ use futures_util::stream::{self, StreamExt};
 use tokio::time::Instant;
 
 use crate::source::{Lookup, Rows};
-use crawlspace_archive::row::Row;
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::{Batch, Limits, SourceError};
+use crawlspace_index::row::Row;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::source::{Batch, Limits, SourceError};
 
 /// An answer of no more rows than this is put in order here.
 const SORTED: usize = 2000;

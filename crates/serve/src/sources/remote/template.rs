@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crawlspace_archive::spelling::as_requested;
+use crawlspace_index::spelling::as_requested;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// What a value in a query must not have as it is.

@@ -11,10 +11,10 @@ use crate::config::Dialect;
 use crate::query::Query;
 use crate::source::{Lookup, Source};
 use crate::sources::Identity;
-use crawlspace_archive::net::Net;
-use crawlspace_archive::net::Network;
-use crawlspace_archive::row::{Row, member};
-use crawlspace_archive::source::{Limits, SourceError};
+use crawlspace_fetch::Net;
+use crawlspace_fetch::Network;
+use crawlspace_index::row::{Row, member};
+use crawlspace_index::source::{Limits, SourceError};
 
 fn net() -> Arc<Net> {
     let here = Network {

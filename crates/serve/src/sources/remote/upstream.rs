@@ -14,10 +14,10 @@ use super::whitelist::{RecordLocation, Whitelist};
 use crate::config::Dialect;
 use crate::source::{Lookup, Rows, Source};
 use crate::sources::Identity;
-use crawlspace_archive::net::Net;
-use crawlspace_archive::row::member;
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::SourceError;
+use crawlspace_fetch::Net;
+use crawlspace_index::row::member;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::source::SourceError;
 
 /// A collection of another server of this kind, or of pywb's warcserver.
 ///

@@ -12,9 +12,9 @@ use crawlspace_cdx::surt::{self, KeyRange};
 use super::claim::Claim;
 use super::template::{Template, Values};
 use crate::query::Query;
-use crawlspace_archive::row::Row;
-use crawlspace_archive::source::Batch;
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::row::Row;
+use crawlspace_index::source::Batch;
+use crawlspace_index::timestamp::Timestamp;
 
 /// Maximum length of a URL, in bytes.
 const MAX_URL: usize = 64 << 10;

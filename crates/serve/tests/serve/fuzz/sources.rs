@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crawlspace_archive::net::Net;
-use crawlspace_archive::net::Network;
-use crawlspace_archive::row::Row;
-use crawlspace_archive::sorted::Order;
-use crawlspace_archive::source::Limits;
 use crawlspace_cdx::{Field, Format, Line, Read};
+use crawlspace_fetch::Net;
+use crawlspace_fetch::Network;
+use crawlspace_index::row::Row;
+use crawlspace_index::sorted::Order;
+use crawlspace_index::source::Limits;
 use crawlspace_serve::config::{self, Config, Secrets, SourceKind};
 use crawlspace_serve::packages::Packages;
 use crawlspace_serve::query::Query;

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use crawlspace_archive::net::Net;
-use crawlspace_archive::source::SourceError;
+use crawlspace_fetch::Net;
+use crawlspace_index::source::SourceError;
 use crawlspace_serve::resource::capture::Capture;
 use crawlspace_serve::resource::client_request::ClientRequest;
 use crawlspace_serve::resource::live;

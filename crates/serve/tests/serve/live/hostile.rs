@@ -4,8 +4,8 @@ use std::io::{Read, Write, copy, sink};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crawlspace_archive::net::Net;
-use crawlspace_archive::source::{Limits, SourceError};
+use crawlspace_fetch::Net;
+use crawlspace_index::source::{Limits, SourceError};
 use crawlspace_serve::resource::client_request::ClientRequest;
 use crawlspace_serve::resource::live;
 use crawlspace_serve::resource::record::LoadError;

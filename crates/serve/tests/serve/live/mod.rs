@@ -13,10 +13,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlspace_archive::net::Net;
-use crawlspace_archive::net::Network;
-use crawlspace_archive::row::{build, member};
-use crawlspace_archive::source::Limits;
+use crawlspace_fetch::Net;
+use crawlspace_fetch::Network;
+use crawlspace_index::row::{build, member};
+use crawlspace_index::source::Limits;
 use crawlspace_serve::resource::capture::Capture;
 use crawlspace_serve::resource::client_request::ClientRequest;
 use crawlspace_serve::resource::live;

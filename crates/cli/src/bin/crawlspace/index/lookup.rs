@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueHint};
-use crawlspace_archive::index::Lookup as Rows;
-use crawlspace_archive::row::Row;
+use crawlspace_index::Lookup as Rows;
+use crawlspace_index::row::Row;
 use crawlspace_jobs::{Entry, Error, IndexKind, JobSet, MultiFileBasedCache, Work};
 use serde_json::{Map, Value};
 

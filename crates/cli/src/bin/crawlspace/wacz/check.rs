@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 
 use clap::{Args, ValueHint};
-use crawlspace_archive::wacz::package::{Known, Presence, Report, check};
-use crawlspace_archive::wacz::{Location, Options};
+use crawlspace_wacz::package::{Known, Presence, Report, check};
+use crawlspace_wacz::{Location, Options};
 use indicatif::ProgressBar;
 
 use crate::columns::Columns;

@@ -3,10 +3,10 @@
 use std::io;
 
 use clap::{Args, ValueHint};
-use crawlspace_archive::wacz::package::{Required, Signature, set_requires};
-use crawlspace_archive::wacz::{Location, Options, Wacz};
 use crawlspace_cli::dependencies::{self, Dependencies};
 use crawlspace_client::dedupe::{Index, Of};
+use crawlspace_wacz::package::{Required, Signature, set_requires};
+use crawlspace_wacz::{Location, Options, Wacz};
 use serde::Serialize;
 
 use crate::Asking;

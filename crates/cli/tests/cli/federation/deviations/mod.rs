@@ -14,9 +14,10 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use crawlspace_archive::wacz::{self, Writer};
 use crawlspace_cli::index::{Tally, add_file};
 use crawlspace_client::dedupe::Index;
+use crawlspace_wacz as wacz;
+use crawlspace_wacz::Writer;
 use crawlspace_warc::Reader;
 use crawlspace_warc::digest::is_of_nothing;
 use flate2::{Compression, GzBuilder};

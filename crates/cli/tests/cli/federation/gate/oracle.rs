@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::LazyLock;
 
-use crawlspace_archive::timestamp::Timestamp;
+use crawlspace_index::timestamp::Timestamp;
 use redis_tests::Rng;
 
 /// Names the kinds of sources.

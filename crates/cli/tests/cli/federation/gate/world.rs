@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::path::Path;
 
-use crawlspace_archive::wacz::{Index, Writer};
 use crawlspace_cdx::surt::urlkey;
+use crawlspace_wacz::{Index, Writer};
 use redis_tests::archive::collection::{cluster_of, sha1_base32};
 use redis_tests::{ScriptedHost, Server, TagSpace};
 

@@ -1,0 +1,680 @@
+//! Files on web servers and in stores, of which parts are read when they are wanted.
+//!
+//! What was read is kept in pages, in bounded memory, as long as the file is the same: every answer says which version
+//! of it the bytes are of, by `ETag`, `Last-Modified` and size. Nothing is ever read as a whole that is not small.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, Bytes, BytesMut};
+use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
+use futures_util::{StreamExt, TryStreamExt};
+use http::HeaderValue;
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, RANGE};
+use tokio::runtime::Handle;
+use url::Url;
+
+use super::RETRIED_STATUSES;
+use super::range::{Part, Validators, field, foreign_coding, total};
+use super::{BodyStream, Net, Request, shown};
+use crate::source::{Limits, SourceError};
+
+/// Size of a page, in bytes.
+const PAGE: u64 = 32 << 10;
+/// Limit of pages that are kept, over all files, in bytes.
+const MAX_KEPT: usize = 64 << 20;
+/// Maximum size of a file that is fetched at once, whatever part of it is wanted, in bytes.
+const SMALL: u64 = 1 << 20;
+/// Limit of what is read ahead of somebody who reads on and on, in bytes.
+const MAX_AHEAD: u64 = 1 << 20;
+/// How much of the end of a file is fetched first where that is what says what is in it, in bytes. It has the records
+/// at the end of a zip file, however long their comment.
+const END: u64 = 4 * PAGE;
+/// Maximum size of an answer that has all of a file where a part was asked for, in bytes.
+const MAX_WHOLE: u64 = 16 << 20;
+/// Time after which a server is asked whether a file is still the same.
+const RECHECK: Duration = Duration::from_secs(30);
+/// Time for which a file whose server was late is not read among others.
+const AVOIDED_FOR: Duration = Duration::from_secs(5);
+/// Pauses before the retries of a request.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
+/// Limits of a request.
+const LIMITS: Limits = Limits {
+    connect: Duration::from_secs(5),
+    first: Duration::from_secs(10),
+    silence: Duration::from_secs(10),
+    total: Duration::from_secs(24 * 60 * 60),
+    bytes: u64::MAX,
+    rows: 0,
+};
+
+/// Files by their URLs, as long as somebody reads them.
+pub(super) type Files = Mutex<HashMap<Url, Weak<RemoteFile>>>;
+
+/// A file on a web server or in a store.
+#[derive(Debug)]
+pub struct RemoteFile {
+    net: Arc<Net>,
+    url: Mutex<Url>,
+    /// Its last version, and when the server said so.
+    known: Mutex<Option<(Weak<RemoteVersion>, Instant)>>,
+    /// Held by whoever asks for it.
+    asking: tokio::sync::Mutex<()>,
+}
+
+/// A file as it was when the server was asked. Reading it fails once the file is another one.
+#[derive(Debug)]
+pub struct RemoteVersion {
+    file: Arc<RemoteFile>,
+    id: u64,
+    size: u64,
+    validators: Validators,
+    fetching: Mutex<HashMap<(u64, u64), WeakShared<Fetch>>>,
+    /// Where the last fetch ended, and how much further the next one goes if it begins there.
+    ahead: Mutex<(u64, u64)>,
+    /// When the server did not send a part in the time that a reader had for it.
+    late: Mutex<Option<Instant>>,
+}
+
+type Fetch = BoxFuture<'static, Result<Bytes, SourceError>>;
+
+/// What of a file is likely to be wanted first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// Its beginning.
+    Begin,
+    /// Its end, which in a zip file says what is in it.
+    End,
+}
+
+/// A part of a file as a server sends it.
+struct Answer {
+    part: Part,
+    size: u64,
+    validators: Validators,
+    body: BodyStream,
+}
+
+impl Net {
+    /// The file at that URL.
+    pub fn file(self: &Arc<Self>, url: &Url) -> Arc<RemoteFile> {
+        let mut files = lock(&self.files);
+        if let Some(file) = files.get(url).and_then(Weak::upgrade) {
+            return file;
+        }
+        files.retain(|_, file| file.strong_count() > 0);
+        let file = Arc::new(RemoteFile {
+            net: Arc::clone(self),
+            url: Mutex::new(url.clone()),
+            known: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
+        });
+        files.insert(url.clone(), Arc::downgrade(&file));
+        file
+    }
+}
+
+impl RemoteFile {
+    /// Its URL.
+    pub fn url(&self) -> Url {
+        lock(&self.url).clone()
+    }
+
+    /// Takes another URL for the same file, as those have that expire.
+    pub fn move_to(&self, url: &Url) {
+        lock(&self.url).clone_from(url);
+    }
+
+    /// Its last version, if the server said so not long ago.
+    pub fn known(&self) -> Option<Arc<RemoteVersion>> {
+        let known = lock(&self.known);
+        let (version, seen) = known.as_ref()?;
+        version.upgrade().filter(|_| seen.elapsed() < RECHECK)
+    }
+
+    /// The file as it is now, or was a short time ago.
+    ///
+    /// # Errors
+    /// When it is not there, or the server does not send parts of files.
+    pub async fn version(
+        self: &Arc<Self>,
+        first: First,
+    ) -> Result<Arc<RemoteVersion>, SourceError> {
+        if let Some(version) = self.known() {
+            return Ok(version);
+        }
+        let _alone = self.asking.lock().await;
+        if let Some(version) = self.known() {
+            return Ok(version);
+        }
+        let before = lock(&self.known)
+            .as_ref()
+            .and_then(|(one, _)| one.upgrade());
+        let range = match (&before, first) {
+            (Some(_), _) => "bytes=0-0".to_owned(),
+            (None, First::Begin) => format!("bytes=0-{}", PAGE - 1),
+            (None, First::End) => format!("bytes=-{END}"),
+        };
+        let answer = self.ask(&range).await.inspect_err(|error| {
+            // What is gone is not the same when it comes back.
+            if !is_passing(error) {
+                *lock(&self.known) = None;
+            }
+        })?;
+        if let Some(before) = before
+            && before.size == answer.size
+            && answer.validators.difference(&before.validators).is_none()
+        {
+            self.is(&before);
+            if answer.part.last - answer.part.from < PAGE {
+                // An answer that was read leaves its connection to the next request.
+                let _ = collect(answer).await;
+            }
+            return Ok(before);
+        }
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let version = Arc::new(RemoteVersion {
+            file: Arc::clone(self),
+            id: LAST.fetch_add(1, Ordering::Relaxed),
+            size: answer.size,
+            validators: answer.validators.clone(),
+            fetching: Mutex::default(),
+            ahead: Mutex::default(),
+            late: Mutex::default(),
+        });
+        let from = answer.part.from;
+        let bytes = collect(answer).await.map_err(|error| self.named(error))?;
+        version.keep(from, &bytes);
+        self.is(&version);
+        Ok(version)
+    }
+
+    fn is(&self, version: &Arc<RemoteVersion>) {
+        *lock(&self.known) = Some((Arc::downgrade(version), Instant::now()));
+    }
+
+    /// The file as it is now, if the server has it and gives it to us. Stores say of what is not there that it is
+    /// forbidden, to those who may not list it.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::version`].
+    pub async fn version_if_any(
+        self: &Arc<Self>,
+    ) -> Result<Option<Arc<RemoteVersion>>, SourceError> {
+        match self.version(First::Begin).await {
+            Ok(version) => Ok(Some(version)),
+            // Said by `named` of all statuses that are final.
+            Err(SourceError::Io(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks for a part, and again where the next answer may be another one.
+    async fn ask(&self, range: &str) -> Result<Answer, SourceError> {
+        for pause in PAUSES {
+            match self.ask_once(range).await {
+                Err(error) if is_passing(&error) && error != SourceError::Timeout => {
+                    tokio::time::sleep(pause).await;
+                }
+                answer => return answer.map_err(|error| self.named(error)),
+            }
+        }
+        self.ask_once(range)
+            .await
+            .map_err(|error| self.named(error))
+    }
+
+    async fn ask_once(&self, range: &str) -> Result<Answer, SourceError> {
+        let mut request = Request::get(self.url());
+        let fields = &mut request.headers;
+        fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let range = HeaderValue::from_str(range);
+        fields.insert(RANGE, range.map_err(|_| wrong("no such range"))?);
+        let answer = self.net.send(request, &LIMITS).await?;
+        if let Some(coding) = foreign_coding(&answer.headers, &answer.url) {
+            return Err(wrong(&format!("it sends the file compressed ({coding})")));
+        }
+        let length = field(&answer.headers, CONTENT_LENGTH);
+        let length: Option<u64> = length.and_then(|length| length.parse().ok());
+        let (part, size) = match answer.status {
+            206 => {
+                let range = field(&answer.headers, CONTENT_RANGE).unwrap_or_default();
+                match Part::parse(&range) {
+                    Some(
+                        part @ Part {
+                            total: Some(total), ..
+                        },
+                    ) => (part, total),
+                    _ => return Err(wrong(&format!("its Content-Range is {range:?}"))),
+                }
+            }
+            // Of an empty file there is no part.
+            416 if total(&answer.headers) == Some(0) => (NOTHING, 0),
+            200 if length == Some(0) => (NOTHING, 0),
+            200 => {
+                let size = length.filter(|size| *size <= MAX_WHOLE);
+                let size = size.ok_or_else(|| {
+                    wrong("it sends all of the file where a part was asked for (Range)")
+                })?;
+                let part = Part {
+                    from: 0,
+                    last: size - 1,
+                    total: length,
+                };
+                (part, size)
+            }
+            status => return Err(SourceError::Status(status)),
+        };
+        Ok(Answer {
+            part,
+            size,
+            validators: Validators::of(&answer.headers),
+            body: answer.body,
+        })
+    }
+
+    /// An error that names the file.
+    fn named(&self, error: SourceError) -> SourceError {
+        let at = |why: &str| format!("{}: {why}", shown(&self.url()));
+        match error {
+            SourceError::Status(status @ 400..500) if !RETRIED_STATUSES.contains(&status) => {
+                SourceError::Io(at(&format!(
+                    "the server does not give it (HTTP status {status})"
+                )))
+            }
+            SourceError::Connection(why) => SourceError::Connection(at(&why)),
+            SourceError::Answer(why) => SourceError::Answer(at(&why)),
+            SourceError::Forbidden(why) => SourceError::Forbidden(at(&why)),
+            other => other,
+        }
+    }
+}
+
+/// What there is of an empty file.
+const NOTHING: Part = Part {
+    from: 0,
+    last: 0,
+    total: Some(0),
+};
+
+fn wrong(why: &str) -> SourceError {
+    SourceError::Answer(why.to_owned())
+}
+
+/// Whether the next answer may be another one.
+fn is_passing(error: &SourceError) -> bool {
+    match error {
+        SourceError::Timeout | SourceError::Connection(_) => true,
+        SourceError::Status(status) => RETRIED_STATUSES.contains(status),
+        _ => false,
+    }
+}
+
+/// The bytes of an answer, as many as it announced.
+async fn collect(answer: Answer) -> Result<Bytes, SourceError> {
+    if answer.size == 0 {
+        return Ok(Bytes::new());
+    }
+    let expected = answer.part.last - answer.part.from + 1;
+    let mut body = answer.body;
+    let mut bytes = BytesMut::new();
+    while let Some(piece) = body.next().await.transpose()? {
+        bytes.extend_from_slice(&piece);
+        if bytes.len() as u64 > expected {
+            return Err(wrong("it sends more than the part that it announced"));
+        }
+    }
+    if (bytes.len() as u64) < expected {
+        let why = "it sends less than the part that it announced";
+        return Err(SourceError::Connection(why.to_owned()));
+    }
+    Ok(bytes.freeze())
+}
+
+impl RemoteVersion {
+    /// A number that no other version of any file has.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its size in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The file that it is a version of.
+    pub fn file(&self) -> &Arc<RemoteFile> {
+        &self.file
+    }
+
+    /// Whether no later version is known, nor that the file is gone.
+    pub fn is_last(&self) -> bool {
+        let known = lock(&self.file.known);
+        known
+            .as_ref()
+            .is_some_and(|(last, _)| std::ptr::eq(last.as_ptr(), self))
+    }
+
+    /// Reads as [`read`](RemoteVersion::read) does, but gives up after some time. A server that was late is not asked
+    /// again for a while.
+    ///
+    /// # Errors
+    /// [`SourceError::Timeout`], or those of reading.
+    pub async fn read_within(
+        self: &Arc<Self>,
+        patience: Duration,
+        from: u64,
+        length: usize,
+    ) -> Result<Bytes, SourceError> {
+        let is_late = |since: Instant| since.elapsed() < AVOIDED_FOR;
+        if lock(&self.late).is_some_and(is_late) {
+            return Err(SourceError::Timeout);
+        }
+        let read = tokio::time::timeout(patience, self.read(from, length)).await;
+        read.unwrap_or_else(|_| {
+            *lock(&self.late) = Some(Instant::now());
+            Err(SourceError::Timeout)
+        })
+    }
+
+    /// Bytes from an offset on, as far as the file goes, if all of them are kept.
+    pub fn kept(&self, from: u64, length: usize) -> Option<Bytes> {
+        let range = self.clamped(from, length);
+        let mut bytes = BytesMut::with_capacity(usize::try_from(range.end - range.start).ok()?);
+        let mut pages = pages();
+        for number in numbers(&range) {
+            let page = pages.get((self.id, number))?;
+            bytes.extend_from_slice(part_of(&page, number, &range));
+        }
+        Some(bytes.freeze())
+    }
+
+    /// Bytes from an offset on, as far as the file goes.
+    ///
+    /// # Errors
+    /// When the server does not send them, or the file is another one by now.
+    pub async fn read(self: &Arc<Self>, from: u64, length: usize) -> Result<Bytes, SourceError> {
+        let range = self.clamped(from, length);
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let there: HashMap<u64, Bytes> = {
+            let mut pages = pages();
+            let numbers = numbers(&range);
+            let found = numbers.filter_map(|number| Some((number, pages.get((self.id, number))?)));
+            found.collect()
+        };
+        let mut missing = numbers(&range).filter(|number| !there.contains_key(number));
+        let Some(first) = missing.next() else {
+            return Ok(joined(&range, |number| there.get(&number).cloned()));
+        };
+        let last = missing.next_back().unwrap_or(first);
+        let fetched = self.fetch(self.with_more(first, last)).await?;
+        let (at, bytes) = fetched;
+        Ok(joined(&range, |number| {
+            there.get(&number).cloned().or_else(|| {
+                let begin = usize::try_from((number * PAGE).checked_sub(at)?).ok()?;
+                let end = bytes.len().min(begin + PAGE as usize);
+                (begin <= end).then(|| bytes.slice(begin..end))
+            })
+        }))
+    }
+
+    /// A part of the file as it comes. Nothing of it is kept.
+    ///
+    /// # Errors
+    /// When the server does not send it, or the file is another one by now.
+    pub async fn stream(&self, from: u64, length: u64) -> Result<BodyStream, SourceError> {
+        let end = from.saturating_add(length).min(self.size);
+        if from >= end {
+            return Ok(futures_util::stream::empty().boxed());
+        }
+        let answer = self.ask(from..end).await?;
+        let skipped = usize::try_from(from - answer.part.from).unwrap_or(usize::MAX);
+        let wanted = usize::try_from(end - from).unwrap_or(usize::MAX);
+        let mut seen = 0_usize;
+        let pieces = answer.body.map_ok(move |mut piece| {
+            let before = seen;
+            seen = seen.saturating_add(piece.len());
+            piece.advance(skipped.saturating_sub(before).min(piece.len()));
+            let given = before.saturating_sub(skipped);
+            piece.truncate(wanted.saturating_sub(given));
+            piece
+        });
+        Ok(pieces.boxed())
+    }
+
+    /// A reader of a part of the file, for threads of the runtime that may wait.
+    ///
+    /// # Panics
+    /// When it is called outside of a runtime.
+    pub fn reader(self: &Arc<Self>, from: u64, length: u64) -> Reader {
+        Reader {
+            version: Arc::clone(self),
+            runtime: Handle::current(),
+            at: from,
+            end: from.saturating_add(length),
+            piece: Bytes::new(),
+        }
+    }
+
+    fn clamped(&self, from: u64, length: usize) -> Range<u64> {
+        let from = from.min(self.size);
+        from..from.saturating_add(length as u64).min(self.size)
+    }
+
+    /// The bytes of some pages, with those that are likely to be wanted next.
+    fn with_more(&self, first: u64, last: u64) -> Range<u64> {
+        if self.size <= SMALL {
+            return 0..self.size;
+        }
+        let (from, mut end) = (first * PAGE, (last + 1) * PAGE);
+        let mut ahead = lock(&self.ahead);
+        let (reached, step) = *ahead;
+        // Whoever reads on from there does so again.
+        let step = if from == reached {
+            (step * 2).clamp(PAGE, MAX_AHEAD)
+        } else {
+            0
+        };
+        end = end.saturating_add(step).min(self.size);
+        *ahead = (end, step);
+        from..end
+    }
+
+    /// Fetches bytes, together with others who want the same, and keeps them. Gives where they begin.
+    async fn fetch(self: &Arc<Self>, range: Range<u64>) -> Result<(u64, Bytes), SourceError> {
+        let key = (range.start, range.end);
+        let fetch = {
+            let mut fetching = lock(&self.fetching);
+            let under_way = fetching.get(&key).and_then(WeakShared::upgrade);
+            under_way
+                .filter(|fetch| fetch.peek().is_none())
+                .unwrap_or_else(|| {
+                    fetching.retain(|_, fetch| fetch.upgrade().is_some());
+                    let (version, range) = (Arc::clone(self), range.clone());
+                    let fetch = async move { version.fetch_alone(range).await };
+                    let fetch: Shared<Fetch> = fetch.boxed().shared();
+                    fetching.extend(fetch.downgrade().map(|fetch| (key, fetch)));
+                    fetch
+                })
+        };
+        Ok((range.start, fetch.await?))
+    }
+
+    async fn fetch_alone(self: Arc<Self>, range: Range<u64>) -> Result<Bytes, SourceError> {
+        let answer = self.ask(range.clone()).await?;
+        let from = answer.part.from;
+        let bytes = collect(answer).await;
+        let bytes = bytes.map_err(|error| self.file.named(error))?;
+        // All of a small file may have come.
+        let begin = usize::try_from(range.start - from).unwrap_or(usize::MAX);
+        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let bytes = bytes.slice(begin..begin + length);
+        self.keep(range.start, &bytes);
+        Ok(bytes)
+    }
+
+    /// Asks for some bytes, which have to be of this version.
+    async fn ask(&self, range: Range<u64>) -> Result<Answer, SourceError> {
+        let asked = format!("bytes={}-{}", range.start, range.end - 1);
+        let answer = self.file.ask(&asked).await;
+        let answer = answer.inspect_err(|error| {
+            if !is_passing(error) {
+                self.supersede();
+            }
+        })?;
+        let size = (answer.size != self.size)
+            .then(|| format!("it had {} bytes, and has {}", self.size, answer.size));
+        if let Some(how) = answer.validators.difference(&self.validators).or(size) {
+            self.supersede();
+            let file = shown(&self.file.url());
+            return Err(SourceError::Io(format!(
+                "{file}: it has just changed: {how}"
+            )));
+        }
+        if answer.part.from > range.start || answer.part.last + 1 < range.end {
+            let Part { from, last, .. } = answer.part;
+            let (first, end) = (range.start, range.end - 1);
+            return Err(self.file.named(wrong(&format!(
+                "asked for bytes {first} to {end}, it sends {from} to {last}"
+            ))));
+        }
+        Ok(answer)
+    }
+
+    /// This is the last version no more, as far as is known.
+    fn supersede(&self) {
+        let mut known = lock(&self.file.known);
+        known.take_if(|(last, _)| std::ptr::eq(last.as_ptr(), self));
+    }
+
+    /// Keeps those pages that are there as a whole.
+    fn keep(&self, from: u64, bytes: &Bytes) {
+        let end = from + bytes.len() as u64;
+        let mut pages = pages();
+        let mut number = from.div_ceil(PAGE);
+        while number * PAGE < end {
+            let begin = number * PAGE;
+            let stop = (begin + PAGE).min(self.size);
+            if stop > end {
+                break;
+            }
+            let page = &bytes[(begin - from) as usize..(stop - from) as usize];
+            // A copy, so that nothing else is kept with it.
+            pages.put((self.id, number), Bytes::copy_from_slice(page));
+            number += 1;
+        }
+    }
+}
+
+impl Drop for RemoteVersion {
+    fn drop(&mut self) {
+        pages().forget(self.id);
+    }
+}
+
+/// The numbers of the pages with some bytes.
+fn numbers(range: &Range<u64>) -> Range<u64> {
+    range.start / PAGE..range.end.div_ceil(PAGE)
+}
+
+/// What of a page is part of a range.
+fn part_of<'a>(page: &'a Bytes, number: u64, range: &Range<u64>) -> &'a [u8] {
+    let begin = number * PAGE;
+    let from = range.start.saturating_sub(begin).min(page.len() as u64);
+    let end = range.end.saturating_sub(begin).min(page.len() as u64);
+    &page[from as usize..end.max(from) as usize]
+}
+
+fn joined(range: &Range<u64>, page: impl Fn(u64) -> Option<Bytes>) -> Bytes {
+    let mut bytes = BytesMut::with_capacity((range.end - range.start) as usize);
+    for number in numbers(range) {
+        let page = page(number).unwrap_or_default();
+        bytes.extend_from_slice(part_of(&page, number, range));
+    }
+    bytes.freeze()
+}
+
+/// A reader that waits for what is not there yet.
+pub struct Reader {
+    version: Arc<RemoteVersion>,
+    runtime: Handle,
+    at: u64,
+    end: u64,
+    piece: Bytes,
+}
+
+impl Read for Reader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.piece.is_empty() && self.at < self.end {
+            let length = (self.end - self.at).min(MAX_AHEAD) as usize;
+            let read = self.version.read(self.at, length);
+            self.piece = self.runtime.block_on(read).map_err(io::Error::other)?;
+            if self.piece.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.at += self.piece.len() as u64;
+        }
+        let n = self.piece.len().min(into.len());
+        self.piece.copy_to_slice(&mut into[..n]);
+        Ok(n)
+    }
+}
+
+/// Pages of all files: the version of a file, and the number of the page.
+#[derive(Default)]
+struct Pages {
+    pages: HashMap<(u64, u64), (Bytes, u64)>,
+    size: usize,
+    clock: u64,
+}
+
+impl Pages {
+    fn get(&mut self, which: (u64, u64)) -> Option<Bytes> {
+        self.clock += 1;
+        let (page, used) = self.pages.get_mut(&which)?;
+        *used = self.clock;
+        Some(page.clone())
+    }
+
+    fn put(&mut self, which: (u64, u64), page: Bytes) {
+        self.clock += 1;
+        self.size += page.len();
+        let before = self.pages.insert(which, (page, self.clock));
+        self.size -= before.map_or(0, |(page, _)| page.len());
+        if self.size > MAX_KEPT {
+            // Half of them at a time, so that it is seldom.
+            let mut uses: Vec<u64> = self.pages.values().map(|(_, used)| *used).collect();
+            let half = uses.len() / 2;
+            let (_, middle, _) = uses.select_nth_unstable(half);
+            let middle = *middle;
+            self.retain(|_, used| used >= middle);
+        }
+    }
+
+    fn forget(&mut self, version: u64) {
+        self.retain(|(of, _), _| of != version);
+    }
+
+    fn retain(&mut self, keeps: impl Fn((u64, u64), u64) -> bool) {
+        self.pages.retain(|which, (_, used)| keeps(*which, *used));
+        self.size = self.pages.values().map(|(page, _)| page.len()).sum();
+    }
+}
+
+fn pages() -> MutexGuard<'static, Pages> {
+    static PAGES: LazyLock<Mutex<Pages>> = LazyLock::new(Mutex::default);
+    lock(&PAGES)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! Objects in stores that speak the protocol of S3: `s3://bucket/key` as a URL of http or https.
+//!
+//! A request is signed in its URL (signature version 4), so that nothing of a key is in a header that a redirect could
+//! carry elsewhere. What is signed holds for a quarter of an hour, which is as far as clocks may differ.
+
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
+use url::Url;
+
+use super::Error;
+
+/// The scheme of objects.
+pub const SCHEME: &str = "s3";
+/// How long a signed URL is valid.
+const VALID_FOR: Duration = Duration::from_secs(15 * 60);
+/// The region where none is named.
+const REGION: &str = "us-east-1";
+
+/// A store, and in whose name it is asked: what the variables of the environment say that the tools of AWS read.
+#[derive(Debug)]
+pub(super) struct Store {
+    /// `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`; without one, it is AWS.
+    endpoint: Option<Url>,
+    region: String,
+    /// Whether buckets are part of the name of an endpoint that is named.
+    has_virtual_hosts: bool,
+    /// Without any, requests are not signed.
+    credentials: Option<Credentials>,
+}
+
+impl Store {
+    /// What the environment says.
+    ///
+    /// # Errors
+    /// The variable that cannot be used.
+    pub(super) fn from_env() -> Result<Store, String> {
+        Store::of(|name| std::env::var(name).ok())
+    }
+
+    fn of(variable: impl Fn(&str) -> Option<String>) -> Result<Store, String> {
+        let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+        let endpoint = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"];
+        let endpoint = endpoint
+            .into_iter()
+            .find_map(|name| variable(name).map(|value| endpoint_of(name, &value)));
+        let (key, secret) = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY");
+        let credentials = match (variable(key), variable(secret)) {
+            (Some(key), Some(secret)) => Some(match variable("AWS_SESSION_TOKEN") {
+                Some(token) => Credentials::new_with_token(key, secret, token),
+                None => Credentials::new(key, secret),
+            }),
+            (None, None) => None,
+            (Some(_), None) => return Err(format!("{key} is set, and {secret} is not")),
+            (None, Some(_)) => return Err(format!("{secret} is set, and {key} is not")),
+        };
+        let is_virtual = "AWS_VIRTUAL_HOSTED_STYLE_REQUEST";
+        let has_virtual_hosts = match variable(is_virtual).map(|word| word.to_ascii_lowercase()) {
+            None => false,
+            Some(word) if matches!(&*word, "true" | "1") => true,
+            Some(word) if matches!(&*word, "false" | "0") => false,
+            Some(word) => return Err(format!("{is_virtual} is {word:?}: it can be true or false")),
+        };
+        Ok(Store {
+            endpoint: endpoint.transpose()?,
+            region: variable("AWS_REGION")
+                .or_else(|| variable("AWS_DEFAULT_REGION"))
+                .unwrap_or_else(|| REGION.to_owned()),
+            has_virtual_hosts,
+            credentials,
+        })
+    }
+
+    /// The URL by which an object is fetched now, signed if there are credentials.
+    ///
+    /// # Errors
+    /// When the URL names no object that there can be.
+    pub(super) fn sign(&self, object: &Url) -> Result<Url, Error> {
+        let wrong = |why: &str| Error::Refused(format!("{object}: {why}"));
+        let name = object.host_str().unwrap_or_default();
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+        if !(1..=255).contains(&name.len()) || !name.bytes().all(fits) {
+            return Err(wrong("no name of a bucket: write s3://bucket/key"));
+        }
+        if object.query().is_some() || object.port().is_some() || !object.username().is_empty() {
+            return Err(wrong("only s3://bucket/key: a ? in a key is %3F"));
+        }
+        let path = object.path().strip_prefix('/').unwrap_or_default();
+        let key = percent_decode_str(path).decode_utf8();
+        let key = key.map_err(|_| wrong("the key is not UTF-8"))?;
+        // Such parts of a path are resolved on the way, and would lead to other keys or buckets.
+        if key.is_empty() || key.split('/').any(|part| matches!(part, "." | "..")) {
+            return Err(wrong("no key that can be asked for"));
+        }
+        if key.starts_with('/') {
+            return Err(wrong("a key that begins with a slash cannot be asked for"));
+        }
+        let (endpoint, style) = match &self.endpoint {
+            Some(endpoint) if self.has_virtual_hosts => (endpoint.clone(), UrlStyle::VirtualHost),
+            Some(endpoint) => (endpoint.clone(), UrlStyle::Path),
+            None => {
+                let endpoint = format!("https://s3.{}.amazonaws.com/", self.region);
+                let endpoint = Url::parse(&endpoint).map_err(|_| wrong("no such AWS_REGION"))?;
+                // The certificate is for names of one part alone, and host names are not told apart by case.
+                let is_host = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+                let has_host = name.bytes().all(|byte| is_host(byte) || byte == b'-');
+                (
+                    endpoint,
+                    if has_host {
+                        UrlStyle::VirtualHost
+                    } else {
+                        UrlStyle::Path
+                    },
+                )
+            }
+        };
+        let bucket = Bucket::new(endpoint, style, name.to_owned(), self.region.clone());
+        let bucket = bucket.map_err(|error| wrong(&error.to_string()))?;
+        Ok(match &self.credentials {
+            Some(_) => bucket
+                .get_object(self.credentials.as_ref(), &key)
+                .sign(VALID_FOR),
+            None => bucket.object_url(&key).map_err(|_| wrong("no such key"))?,
+        })
+    }
+}
+
+/// The endpoint that a variable says. What comes after it is below its path.
+fn endpoint_of(name: &str, value: &str) -> Result<Url, String> {
+    let wrong = |why: &str| format!("{name}: {why}");
+    let mut url = Url::parse(value.trim()).map_err(|error| wrong(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(wrong("it has to begin with http:// or https://"));
+    }
+    if url.query().is_some() || !url.username().is_empty() || url.password().is_some() {
+        return Err(wrong("only a scheme, a host and a path can be named"));
+    }
+    if !url.path().ends_with('/') {
+        let path = format!("{}/", url.path());
+        url.set_path(&path);
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(variables: &[(&str, &str)]) -> Result<Store, String> {
+        Store::of(|name| {
+            let found = variables.iter().find(|(one, _)| *one == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    fn signed(variables: &[(&str, &str)], object: &str) -> Result<String, String> {
+        let url = store(variables)?.sign(&object.parse().unwrap());
+        url.map(String::from).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_object_has_the_url_that_its_store_gives_it() {
+        let at = |url| ("AWS_ENDPOINT_URL", url);
+        for (variables, object, url) in [
+            (
+                &[][..],
+                "s3://bucket/a/b.warc.gz",
+                "https://bucket.s3.us-east-1.amazonaws.com/a/b.warc.gz",
+            ),
+            (
+                &[("AWS_REGION", "eu-west-1"), ("AWS_DEFAULT_REGION", "x")],
+                "s3://with.dots/a",
+                "https://s3.eu-west-1.amazonaws.com/with.dots/a",
+            ),
+            (
+                &[("AWS_DEFAULT_REGION", "eu-west-1"), ("AWS_REGION", "")],
+                "s3://Upper/a",
+                "https://s3.eu-west-1.amazonaws.com/Upper/a",
+            ),
+            (
+                &[at("http://store.example:9000")],
+                "s3://bucket/a b+c%3Fd%25.gz",
+                "http://store.example:9000/bucket/a%20b%2Bc%3Fd%25.gz",
+            ),
+            (
+                &[
+                    at("http://x/"),
+                    ("AWS_ENDPOINT_URL_S3", "https://store.example/path"),
+                ],
+                "s3://bucket/a",
+                "https://store.example/path/bucket/a",
+            ),
+            (
+                &[
+                    at("https://store.example"),
+                    ("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "True"),
+                ],
+                "s3://bucket/a",
+                "https://bucket.store.example/a",
+            ),
+        ] {
+            assert_eq!(signed(variables, object).as_deref(), Ok(url), "{object}");
+        }
+    }
+
+    #[test]
+    fn requests_in_the_name_of_somebody_are_signed() {
+        let key = ("AWS_ACCESS_KEY_ID", "key");
+        let secret = ("AWS_SECRET_ACCESS_KEY", "secret");
+        let token = ("AWS_SESSION_TOKEN", "a token");
+        let url = signed(&[key, secret, token], "s3://bucket/a").unwrap();
+        let url = Url::parse(&url).unwrap();
+        let pairs: Vec<_> = url.query_pairs().collect();
+        let value = |name: &str| pairs.iter().find(|(one, _)| one == name).unwrap().1.clone();
+        assert_eq!(value("X-Amz-Algorithm"), "AWS4-HMAC-SHA256");
+        assert_eq!(value("X-Amz-Security-Token"), "a token");
+        assert_eq!(value("X-Amz-Expires"), "900");
+        assert!(value("X-Amz-Credential").ends_with("/us-east-1/s3/aws4_request"));
+        for one in [key, secret] {
+            let why = store(&[one]).unwrap_err();
+            assert!(
+                why.contains("is set, and") && !why.contains("secret "),
+                "{why}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_names_no_object_is_refused() {
+        for object in [
+            "s3://bucket",
+            "s3://bucket/",
+            "s3:///a",
+            "s3://bucket//a",
+            "s3://bucket/%2Fa",
+            "s3://bucket/a%2F..%2F..%2Fb",
+            "s3://bucket/a?b",
+            "s3://user@bucket/a",
+            "s3://bucket:80/a",
+            "s3://b%2Fc/a",
+            "s3://bucket/%FF",
+        ] {
+            let refused = signed(&[("AWS_ENDPOINT_URL", "http://h/")], object);
+            assert!(refused.is_err(), "{object}: {refused:?}");
+        }
+        for (name, value) in [
+            ("AWS_ENDPOINT_URL", "store.example"),
+            ("AWS_ENDPOINT_URL", "ftp://store.example"),
+            ("AWS_ENDPOINT_URL", "http://user:secret@store.example"),
+            ("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "perhaps"),
+        ] {
+            let why = store(&[(name, value)]).unwrap_err();
+            assert!(why.contains(name) && !why.contains("secret"), "{why}");
+        }
+    }
+}

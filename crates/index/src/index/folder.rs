@@ -1,0 +1,499 @@
+//! The files of a source.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+
+use super::directory::Directory;
+use super::entry::Entry;
+use super::package::{Listed, Package};
+use crate::sorted::disorder::{Flaw, inspect};
+use crate::sorted::file::{FileVersion, is_gone};
+use crate::zipnum::cluster::is_secondary;
+use crawlspace_fetch::Net;
+use crawlspace_wacz::{Location, Manifest, Options};
+
+/// Maximum depth of folders in folders.
+const MAX_DEPTH: usize = 16;
+/// Maximum number of files.
+const MAX_FILES: usize = 100_000;
+/// Size up to which all of a file that is not sorted is read for each query, in bytes. A larger one has failed.
+const MAX_UNSORTED: u64 = 64 << 20;
+/// Time until which the packages of a list are opened before it is used for the first time.
+const MAX_FIRST: Duration = Duration::from_secs(2);
+/// Maximum number of packages on servers that are opened at a time.
+const MAX_AT_ONCE: usize = 8;
+
+/// The files of a source as they were at some moment.
+#[derive(Debug)]
+pub struct Listing {
+    /// In the order of their names.
+    pub entries: Arc<[Arc<Entry>]>,
+    /// Tells which entries can have a urlkey.
+    pub(super) directory: Arc<Directory>,
+    /// The packages that these are in, if that is where they are.
+    pub packages: Box<[Arc<Package>]>,
+    /// Why parts cannot be read: folders, files, packages, entries of lists.
+    pub failures: Box<[String]>,
+    /// Another problem, in words.
+    problem: Option<String>,
+    /// When the folder was listed.
+    pub(crate) seen: Instant,
+    /// Something turned out to be another file, or gone.
+    pub(crate) is_stale: AtomicBool,
+    /// Not all packages were read, since nobody waited for them any more.
+    pub(crate) is_abandoned: bool,
+}
+
+/// Whether somebody still waits for a listing.
+pub(crate) type IsWanted<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// What is read of a folder, and what a file is that is named itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// `*.cdx`, `*.cdxj`, and secondary indexes of clusters. Else text.
+    All,
+    /// Secondary indexes. Else one of them.
+    Clusters,
+    /// `*.wacz`, and what is in them. Else one of them, or a list of them (`*.json`).
+    Packages,
+}
+
+impl Choice {
+    /// Returns whether a file is a secondary index, by its name.
+    fn is_clustered(self, path: &Path) -> bool {
+        self != Choice::All || is_secondary(path)
+    }
+
+    fn includes(self, path: &Path) -> bool {
+        let end = path.extension().and_then(OsStr::to_str);
+        match self {
+            Choice::All => matches!(end, Some("cdx" | "cdxj")) || is_secondary(path),
+            Choice::Clusters => is_secondary(path),
+            Choice::Packages => end.is_some_and(|end| end.eq_ignore_ascii_case("wacz")),
+        }
+    }
+}
+
+impl Listing {
+    /// Whether all files are sorted, as far as samples of them tell.
+    pub fn is_sorted(&self) -> bool {
+        !self.entries.iter().any(|entry| entry.unsorted)
+    }
+
+    /// Returns whether blocks have numbers: there is no more than one file, and it is a cluster whose secondary index says where
+    /// its blocks begin.
+    pub fn is_one_cluster(&self) -> bool {
+        match &*self.entries {
+            [only] => only
+                .cluster
+                .as_ref()
+                .is_some_and(|cluster| !cluster.is_hinted()),
+            others => others.is_empty() && self.failures.is_empty(),
+        }
+    }
+
+    /// What is wrong, in words.
+    pub(crate) fn problem(&self) -> Option<String> {
+        match &*self.failures {
+            [] => self.problem.clone(),
+            [only] => Some(only.clone()),
+            [first, more @ ..] => Some(format!(
+                "{first}; and {} more parts cannot be read",
+                more.len()
+            )),
+        }
+    }
+
+    /// Looks what there is, on a thread that may wait. What was there before stays the same entries, unless others have
+    /// their names now.
+    pub(crate) fn read(
+        location: &Location,
+        choice: Choice,
+        before: Option<&Listing>,
+        net: Option<&Arc<Net>>,
+        is_wanted: IsWanted<'_>,
+    ) -> Listing {
+        let path = match location {
+            _ if choice == Choice::Packages && is_list(location) => {
+                return Listing::of_list(location, before, net, is_wanted);
+            }
+            Location::File(path) => path,
+            Location::Url(_) if choice == Choice::Packages => {
+                let listed = Listed {
+                    location: location.clone(),
+                    hash: None,
+                };
+                return Listing::of_packages(vec![listed], Vec::new(), before, net, is_wanted);
+            }
+            Location::Url(url) => {
+                let is_clustered =
+                    choice == Choice::Clusters || is_secondary(Path::new(url.path()));
+                let new = || [Arc::new(Entry::remote(location, is_clustered, net))].into();
+                return Listing {
+                    entries: before.map_or_else(new, |before| Arc::clone(&before.entries)),
+                    ..Listing::with(Vec::new(), Vec::new())
+                };
+            }
+        };
+        let mut walk = Walk::of(path, choice);
+        if choice == Choice::Packages {
+            let listed = walk.files.into_iter().map(|(path, _)| Listed {
+                location: Location::File(path),
+                hash: None,
+            });
+            return Listing::of_packages(listed.collect(), walk.failures, before, net, is_wanted);
+        }
+        let known: HashMap<&Path, &Arc<Entry>> = before
+            .iter()
+            .flat_map(|before| before.entries.iter())
+            .map(|entry| (entry.file.path(), entry))
+            .collect();
+        let mut problem = None;
+        let mut entries = Vec::with_capacity(walk.files.len());
+        for (path, version) in walk.files {
+            let entry = known.get(&*path).copied();
+            if let Some(entry) = entry {
+                if entry
+                    .file
+                    .file_id()
+                    .is_some_and(|open| open != version.file_id())
+                {
+                    entry.file.evict();
+                } else if entry.was_inspected(version) && !entry.unsorted {
+                    entries.push(Arc::clone(entry));
+                    continue;
+                }
+            }
+            let is_clustered = choice.is_clustered(&path);
+            let found = inspect(&path, is_clustered);
+            match &found.flaw {
+                Some(Flaw::Unread(why)) => {
+                    walk.failures.push(why.clone());
+                    continue;
+                }
+                Some(Flaw::Unsorted(why)) if version.size() > MAX_UNSORTED => {
+                    walk.failures.push(why.clone());
+                    continue;
+                }
+                Some(Flaw::Unsorted(why)) => problem = problem.or_else(|| Some(why.clone())),
+                None => {}
+            }
+            let new = Entry::inspected(path, is_clustered, version, &found, net);
+            entries.push(match entry {
+                // What is cached of it goes on being of use.
+                Some(entry) if entry.is_like(&new) => {
+                    entry.note_inspected(version);
+                    Arc::clone(entry)
+                }
+                _ => Arc::new(new),
+            });
+        }
+        Listing {
+            directory: Directory::of(&entries),
+            entries: entries.into(),
+            problem,
+            ..Listing::with(Vec::new(), walk.failures)
+        }
+    }
+
+    /// What is in the packages of a list.
+    fn of_list(
+        location: &Location,
+        before: Option<&Listing>,
+        net: Option<&Arc<Net>>,
+        is_wanted: IsWanted<'_>,
+    ) -> Listing {
+        let options = Options {
+            net: net.cloned(),
+            retries: 1,
+            ..Options::default()
+        };
+        let list = match Manifest::open(location, &options) {
+            Ok(list) => list,
+            Err(error) => {
+                // Of a list that cannot be read now nothing new is known.
+                let packages = before.filter(|_| error.is_passing());
+                let packages = packages.map(|before| before.packages.to_vec());
+                let said = error.to_string();
+                return match packages.filter(|packages| !packages.is_empty()) {
+                    Some(packages) => Listing {
+                        problem: Some(said),
+                        ..Listing::with(packages, Vec::new())
+                    },
+                    None => Listing::with(Vec::new(), vec![said]),
+                };
+            }
+        };
+        let mut failures = Vec::new();
+        let mut listed = Vec::new();
+        for entry in list.entries {
+            let hash = entry.hash;
+            match entry.location {
+                Ok(location) => listed.push(Listed { location, hash }),
+                Err(why) => failures.push(format!("{location}: {}: {why}", entry.name)),
+            }
+        }
+        Listing::of_packages(listed, failures, before, net, is_wanted)
+    }
+
+    /// What is in packages. Those that are as they were before are not read again.
+    fn of_packages(
+        listed: Vec<Listed>,
+        failures: Vec<String>,
+        before: Option<&Listing>,
+        net: Option<&Arc<Net>>,
+        is_wanted: IsWanted<'_>,
+    ) -> Listing {
+        let mut by_location: HashMap<&Location, Vec<&Arc<Package>>> = HashMap::new();
+        let mut by_hash: HashMap<&str, Vec<&Arc<Package>>> = HashMap::new();
+        for package in before.iter().flat_map(|before| before.packages.iter()) {
+            let Listed { location, hash } = package.listed();
+            by_location.entry(location).or_default().push(package);
+            if let Some(hash) = hash {
+                by_hash.entry(hash).or_default().push(package);
+            }
+        }
+        let known = |one: &Listed| {
+            let moved = || {
+                let same = by_hash.get(one.hash.as_deref()?)?;
+                same.iter()
+                    .all(|package| package.moves_to(one))
+                    .then_some(same)
+            };
+            let packages = by_location.get(&one.location).or_else(moved)?;
+            let is_current = |one: &&Arc<Package>| {
+                one.is_current() && !(one.is_remote() && one.problem.is_some())
+            };
+            let all = packages.iter().all(is_current);
+            all.then(|| packages.iter().copied().cloned().collect())
+        };
+        // What is late the first time is read later on, while the others answer.
+        let is_first = before.is_none() && listed.len() > 1;
+        let until = is_first.then(|| Instant::now() + MAX_FIRST);
+        let is_abandoned = AtomicBool::new(false);
+        let read = |one: &Listed| {
+            known(one).unwrap_or_else(|| {
+                if is_abandoned.load(Ordering::Relaxed) || !is_wanted() {
+                    is_abandoned.store(true, Ordering::Relaxed);
+                    return Vec::new();
+                }
+                Package::read(one, net, until)
+            })
+        };
+        let is_remote = |one: &Listed| matches!(one.location, Location::Url(_));
+        let packages = match listed.iter().filter(|one| is_remote(one)).count() {
+            0 | 1 => listed.iter().flat_map(read).collect(),
+            _ => side_by_side(&listed, read),
+        };
+        Listing {
+            is_abandoned: is_abandoned.into_inner(),
+            ..Listing::with(packages, failures)
+        }
+    }
+
+    fn with(packages: Vec<Arc<Package>>, mut failures: Vec<String>) -> Listing {
+        let entries = packages.iter().flat_map(|one| one.entries.iter().cloned());
+        let entries: Arc<[_]> = entries.collect();
+        failures.extend(packages.iter().filter_map(|one| one.problem.clone()));
+        Listing {
+            directory: Directory::of(&entries),
+            entries,
+            packages: packages.into(),
+            failures: failures.into(),
+            problem: None,
+            seen: Instant::now(),
+            is_stale: AtomicBool::new(false),
+            is_abandoned: false,
+        }
+    }
+
+    /// Whether all of it is to be found out on servers again: what is there, and whether it is the same.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.packages.iter().any(|one| one.is_remote())
+    }
+
+    /// Whether something is wrong.
+    pub(crate) fn has_problem(&self) -> bool {
+        self.problem.is_some() || !self.failures.is_empty()
+    }
+
+    /// Whether reading showed that something is not as it was.
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.packages.iter().any(|one| one.is_superseded())
+    }
+}
+
+/// The result of checking the index files at a path of this machine, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Files in a form that is not read: their sources fail.
+    pub errors: Vec<String>,
+    /// Files that cannot be read at the moment, and files that are slow to search.
+    pub warnings: Vec<String>,
+}
+
+impl Checked {
+    /// Checks the index files at a path.
+    pub fn of(path: &Path, choice: Choice) -> Checked {
+        let Walk {
+            files, failures, ..
+        } = Walk::of(path, choice);
+        let mut checked = Checked {
+            errors: Vec::new(),
+            warnings: failures,
+        };
+        if choice == Choice::Packages {
+            if !is_list(&Location::File(path.to_owned())) {
+                let listed = files.into_iter().map(|(path, _)| Listed {
+                    location: Location::File(path),
+                    hash: None,
+                });
+                let packages = listed.flat_map(|listed| Package::read(&listed, None, None));
+                let problems = packages.filter_map(|package| package.problem.clone());
+                checked.warnings.extend(problems);
+            }
+            return checked;
+        }
+        for (path, _) in files {
+            match inspect(&path, choice.is_clustered(&path)).flaw {
+                Some(Flaw::Unread(why)) => checked.errors.push(why),
+                Some(Flaw::Unsorted(why)) => checked.warnings.push(why),
+                None => {}
+            }
+        }
+        checked
+    }
+}
+
+/// Whether a list of packages is there, by its name.
+fn is_list(location: &Location) -> bool {
+    let name = location.name();
+    let end = name.rsplit_once('.').map_or("", |(_, end)| end);
+    end.eq_ignore_ascii_case("json")
+}
+
+/// Reads packages, as many at a time as servers bear, and gives them in the order of the list.
+fn side_by_side(
+    listed: &[Listed],
+    read: impl Fn(&Listed) -> Vec<Arc<Package>> + Sync,
+) -> Vec<Arc<Package>> {
+    let runtime = Handle::current();
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(Vec::with_capacity(listed.len()));
+    let work = || {
+        let _entered = runtime.enter();
+        while let Some((number, one)) = {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            listed.get(number).map(|one| (number, one))
+        } {
+            let packages = read(one);
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            found.push((number, packages));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..MAX_AT_ONCE.min(listed.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_unstable_by_key(|(number, _)| *number);
+    found
+        .into_iter()
+        .flat_map(|(_, packages)| packages)
+        .collect()
+}
+
+struct Walk {
+    choice: Choice,
+    files: Vec<(PathBuf, FileVersion)>,
+    /// Folders that were seen: links may lead in cycles.
+    folders: HashSet<(u64, u64)>,
+    failures: Vec<String>,
+}
+
+impl Walk {
+    /// Finds the files at a path, in the order of their names.
+    fn of(path: &Path, choice: Choice) -> Walk {
+        let mut walk = Walk {
+            choice,
+            files: Vec::new(),
+            folders: HashSet::new(),
+            failures: Vec::new(),
+        };
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => walk.folder(path, &metadata, 0),
+            Ok(metadata) if metadata.is_file() => {
+                let version = FileVersion::of(&metadata);
+                walk.files.push((path.to_owned(), version));
+            }
+            Ok(_) => {
+                let what = format!("{}: it is neither a file nor a folder", path.display());
+                walk.failures.push(what);
+            }
+            Err(error) => walk.failed(path, &error),
+        }
+        walk.files
+            .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        walk
+    }
+
+    fn folder(&mut self, path: &Path, metadata: &fs::Metadata, depth: usize) {
+        if depth > MAX_DEPTH || !self.folders.insert(file_id(metadata)) {
+            return;
+        }
+        let entries = match fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) => return self.failed(path, &error),
+        };
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => return self.failed(path, &error),
+            };
+            // What is being copied often has such a name until it is whole.
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            let path = entry.path();
+            let is_folder = entry
+                .file_type()
+                .is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
+            if !is_folder && !self.choice.includes(&path) {
+                continue;
+            }
+            // Where a link leads to.
+            match fs::metadata(&path) {
+                Ok(metadata) if metadata.is_dir() => self.folder(&path, &metadata, depth + 1),
+                Ok(metadata) if metadata.is_file() && self.choice.includes(&path) => {
+                    if self.files.len() >= MAX_FILES {
+                        let what = format!("more than {MAX_FILES} files; the rest is left out");
+                        return self.failures.push(what);
+                    }
+                    self.files.push((path, FileVersion::of(&metadata)));
+                }
+                Ok(_) => {}
+                Err(error) if is_gone(&error) => {}
+                Err(error) => self.failed(&path, &error),
+            }
+        }
+    }
+
+    fn failed(&mut self, path: &Path, error: &io::Error) {
+        self.failures.push(format!("{}: {error}", path.display()));
+    }
+}
+
+fn file_id(metadata: &fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}

@@ -1,0 +1,22 @@
+//! Files of a query: folders, packages and ZipNum clusters, and a cursor in each.
+
+mod cursor;
+mod directory;
+mod entry;
+mod files;
+mod folder;
+mod listings;
+mod lookup;
+mod package;
+mod scan;
+mod sought;
+mod span;
+
+pub use self::entry::Entry;
+pub use self::files::Files;
+pub use self::folder::{Checked, Choice, Listing};
+pub use self::listings::Listings;
+pub use self::lookup::{Lookup, Rows};
+pub use self::package::{ArchivePart, Package};
+pub use self::sought::{Aliases, Sought};
+pub use self::span::{Position, Span, distance, shortest};

@@ -1,0 +1,267 @@
+//! Lines of logs and indexes, however long and broken: read in bounded memory, and counted by what is wrong with them.
+
+pub mod fields;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, BufRead};
+
+pub use crawlspace_cdx::MAX_LINE;
+use memchr::memchr;
+
+/// Maximum number of bad lines that a [`Tally`] names, and of bytes that it shows of each.
+const MAX_EXAMPLES: usize = 5;
+const MAX_SHOWN: usize = 120;
+
+/// What is wrong with a line. [`Display`](fmt::Display) says it to people, and `Bad::name` is short and always the
+/// same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Bad {
+    /// It is longer than [`MAX_LINE`].
+    TooLong,
+    /// It is not UTF-8, from that byte on.
+    NotUtf8(usize),
+    /// Number of fields that it has, and the number that it should have.
+    Fields(usize, &'static str),
+    /// The field of that name is not a number.
+    Number(&'static str),
+    /// The date has neither 14 nor 17 digits.
+    Date,
+    /// The digest is invalid: it cannot be a key of an index.
+    Digest,
+    /// The URL is invalid, so that it has no key.
+    Url,
+}
+
+impl Bad {
+    /// Its name, to count it by.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Bad::TooLong => "too long",
+            Bad::NotUtf8(_) => "not UTF-8",
+            Bad::Fields(..) => "wrong number of fields",
+            Bad::Number(field) => field,
+            Bad::Date => "date",
+            Bad::Digest => "digest",
+            Bad::Url => "URL",
+        }
+    }
+}
+
+impl fmt::Display for Bad {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bad::TooLong => write!(out, "it is longer than {MAX_LINE} bytes"),
+            Bad::NotUtf8(at) => write!(out, "it is not UTF-8 at byte {at}"),
+            Bad::Fields(1, wanted) => write!(out, "it has 1 field, where {wanted} are needed"),
+            Bad::Fields(n, wanted) => write!(out, "it has {n} fields, where {wanted} are needed"),
+            Bad::Number(field) => write!(out, "its {field} is not a number"),
+            Bad::Date => out.write_str("its date is invalid: 14 or 17 digits are needed"),
+            Bad::Digest => out.write_str("its digest is invalid"),
+            Bad::Url => out.write_str("its URL is invalid"),
+        }
+    }
+}
+
+impl std::error::Error for Bad {}
+
+/// Reads lines that are not blank, and of those that are too long only that they are there.
+///
+/// ```
+/// use crawlspace_index::lines::Reader;
+/// let mut lines = Reader::new(&b"one\r\n\nlast"[..]);
+/// assert_eq!(lines.next()?, Some((1, Ok(&b"one"[..]))));
+/// assert_eq!(lines.next()?, Some((3, Ok(&b"last"[..]))));
+/// assert_eq!(lines.next()?, None);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    /// What of the input's buffer the last line took.
+    taken: usize,
+    /// A line that is not in one piece in there.
+    joined: Vec<u8>,
+    number: u64,
+}
+
+/// A line with its number in the input, from 1.
+pub type Numbered<'a> = (u64, Result<&'a [u8], Bad>);
+
+/// Where the next line is.
+enum NextLine {
+    /// At the beginning of the input's buffer: its length in bytes.
+    Buffered(usize),
+    Joined,
+    TooLong,
+    End,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the lines of `input`. Its buffer should be large: lines are handed out as they lie in there.
+    pub fn new(input: R) -> Reader<R> {
+        Reader {
+            input,
+            taken: 0,
+            joined: Vec::new(),
+            number: 0,
+        }
+    }
+
+    /// The next line, without its end (the last one needs none). Its number counts blank lines, too. [`Bad::TooLong`]
+    /// stands for a line beyond [`MAX_LINE`].
+    ///
+    /// # Errors
+    /// Those of the input.
+    #[allow(clippy::should_implement_trait)] // it lends
+    pub fn next(&mut self) -> io::Result<Option<Numbered<'_>>> {
+        loop {
+            match self.find()? {
+                NextLine::End => return Ok(None),
+                NextLine::TooLong => return Ok(Some((self.number, Err(Bad::TooLong)))),
+                NextLine::Joined if is_blank(&self.joined) => {}
+                NextLine::Joined => {
+                    return Ok(Some((self.number, Ok(without_end(&self.joined)))));
+                }
+                NextLine::Buffered(length) => {
+                    // It is there already, so nothing is read.
+                    let line = &self.input.fill_buf()?[..length];
+                    if is_blank(line) {
+                        continue;
+                    }
+                    let line = &self.input.fill_buf()?[..length];
+                    return Ok(Some((self.number, Ok(without_end(line)))));
+                }
+            }
+        }
+    }
+
+    fn find(&mut self) -> io::Result<NextLine> {
+        self.input.consume(std::mem::take(&mut self.taken));
+        let buffer = fill(&mut self.input)?;
+        if buffer.is_empty() {
+            return Ok(NextLine::End);
+        }
+        self.number += 1;
+        if let Some(end) = memchr(b'\n', buffer) {
+            self.taken = end + 1;
+            return Ok(if end <= MAX_LINE {
+                NextLine::Buffered(end)
+            } else {
+                NextLine::TooLong
+            });
+        }
+        self.joined.clear();
+        let mut too_long = false;
+        loop {
+            let buffer = fill(&mut self.input)?;
+            let end = memchr(b'\n', buffer);
+            let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or(buffer);
+            too_long |= part.len() > MAX_LINE - self.joined.len();
+            if !too_long {
+                self.joined.extend_from_slice(part);
+            }
+            let taken = part.len() + usize::from(end.is_some());
+            self.input.consume(taken);
+            if end.is_some() || taken == 0 {
+                break;
+            }
+        }
+        Ok(if too_long {
+            NextLine::TooLong
+        } else {
+            NextLine::Joined
+        })
+    }
+}
+
+/// The input's buffer, with something in it unless it is at its end.
+fn fill<R: BufRead>(input: &mut R) -> io::Result<&[u8]> {
+    loop {
+        match input.fill_buf() {
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    input.fill_buf()
+}
+
+fn is_blank(line: &[u8]) -> bool {
+    line.iter().all(u8::is_ascii_whitespace)
+}
+
+fn without_end(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Bad lines: how many of each kind, and where the first few of them are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    counts: BTreeMap<&'static str, u64>,
+    examples: Vec<String>,
+}
+
+impl Tally {
+    /// Counts a bad line. `line` is what there is of it; nothing when it was too long.
+    pub fn add(&mut self, file: &str, number: u64, line: &[u8], bad: Bad) {
+        *self.counts.entry(bad.name()).or_default() += 1;
+        if self.examples.len() < MAX_EXAMPLES {
+            let shown = line.get(..MAX_SHOWN).unwrap_or(line).escape_ascii();
+            let more = if line.len() > MAX_SHOWN { "…" } else { "" };
+            let file = file.escape_debug();
+            self.examples.push(if line.is_empty() {
+                format!("{file}, line {number}: {bad}")
+            } else {
+                format!("{file}, line {number}: {bad}: {shown}{more}")
+            });
+        }
+    }
+
+    /// Adds those of another part of the work.
+    pub fn merge(&mut self, other: &Tally) {
+        for (name, count) in &other.counts {
+            *self.counts.entry(name).or_default() += count;
+        }
+        let room = MAX_EXAMPLES.saturating_sub(self.examples.len());
+        self.examples
+            .extend(other.examples.iter().take(room).cloned());
+    }
+
+    /// How many there are.
+    pub fn total(&self) -> u64 {
+        self.counts.values().sum()
+    }
+
+    /// How many there are of each kind, by `Bad::name`.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.counts.iter().map(|(name, count)| (*name, *count))
+    }
+
+    /// The first few of them, for people: which file, which line, and what is wrong with it.
+    pub fn examples(&self) -> &[String] {
+        &self.examples
+    }
+}
+
+/// `3 bad lines (2 date, 1 digest)`.
+impl fmt::Display for Tally {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.total();
+        let s = if total == 1 { "" } else { "s" };
+        write!(out, "{total} bad line{s}")?;
+        let mut between = " (";
+        for (name, count) in self.counts() {
+            write!(out, "{between}{count} {name}")?;
+            between = ", ";
+        }
+        match total {
+            0 => Ok(()),
+            _ => out.write_str(")"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

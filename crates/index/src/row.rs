@@ -1,0 +1,403 @@
+//! A capture of an index, as it goes through the federation.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+use std::ops::Range;
+
+use bytes::Bytes;
+use crawlspace_cdx::{Field, Format, Line, Read};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// A capture: a line of CDXJ, `urlkey timestamp {json}`, without the end of the line.
+///
+/// Its JSON says where it comes from (`source`, `source_type`), and where its record is: `live_url`, or `filename`,
+/// `offset` and `length`. It shares the memory of what it was read from.
+#[derive(Clone, Debug)]
+pub struct Row {
+    line: Bytes,
+    /// Where the urlkey ends, and where the timestamp does.
+    key: u32,
+    second: u32,
+    /// The number of the package that it was read from, or 0.
+    package: u64,
+    is_respelled: bool,
+    /// Keeps the line as it was, if it said where the original of a revisit is.
+    whole: Option<Box<Bytes>>,
+}
+
+/// Names the members that say where the original of a revisit is.
+const ORIGINAL: [Field; 3] = [Field::OrigLength, Field::OrigOffset, Field::OrigFilename];
+
+impl PartialEq for Row {
+    fn eq(&self, other: &Row) -> bool {
+        self.line == other.line
+    }
+}
+
+impl Eq for Row {}
+
+impl Row {
+    /// Takes a line for a row. `None` when it has not the three parts of one; what is in its JSON is not looked at.
+    pub fn new(line: Bytes) -> Option<Row> {
+        let key = memchr::memchr(b' ', &line)?;
+        let second = key + 1 + memchr::memchr(b' ', &line[key + 1..])?;
+        let digits = &line[key + 1..second];
+        let json = &line[second + 1..];
+        let shaped = !digits.is_empty()
+            && digits.len() <= 20
+            && digits.iter().all(u8::is_ascii_digit)
+            && json.starts_with(b"{")
+            && json.ends_with(b"}");
+        Some(Row {
+            key: u32::try_from(key).ok()?,
+            second: u32::try_from(second).ok().filter(|_| shaped)?,
+            line,
+            package: 0,
+            is_respelled: false,
+            whole: None,
+        })
+    }
+
+    /// A line whose parts are known: the urlkey ends at `key`, the timestamp at `second`. With wrong ones it is a row
+    /// with wrong parts.
+    pub fn in_parts(line: Bytes, key: u32, second: u32) -> Row {
+        let last = u32::try_from(line.len())
+            .unwrap_or(u32::MAX)
+            .saturating_sub(1);
+        let second = second.min(last);
+        Row {
+            line,
+            key: key.min(second.saturating_sub(1)),
+            second,
+            package: 0,
+            is_respelled: false,
+            whole: None,
+        }
+    }
+
+    /// Adds the number of the package that the row was read from, or 0, and whether its maker spelled the urlkey
+    /// otherwise.
+    pub(crate) fn read_from(mut self, package: u64, is_respelled: bool) -> Row {
+        (self.package, self.is_respelled) = (package, is_respelled);
+        self
+    }
+
+    /// Adds what is known of the row that this one was made of.
+    pub fn made_of(self, other: &Row) -> Row {
+        self.read_from(other.package, other.is_respelled)
+    }
+
+    /// Returns whether the maker of the index spelled the urlkey otherwise.
+    pub fn is_respelled(&self) -> bool {
+        self.is_respelled
+    }
+
+    /// Returns the number of the package that the row was read from, or 0. It never leaves this process.
+    pub fn package(&self) -> u64 {
+        self.package
+    }
+
+    /// Copies rows into one piece of memory, so that they keep nothing else of what they were read from.
+    pub fn detached(rows: &[Row]) -> Vec<Row> {
+        let mut lines = Vec::with_capacity(rows.iter().map(Row::size).sum());
+        for row in rows {
+            lines.extend_from_slice(&row.line);
+            lines.extend_from_slice(row.whole.as_deref().unwrap_or(&Bytes::new()));
+        }
+        let mut lines = Bytes::from(lines);
+        let detached = |row: &Row| Row {
+            line: lines.split_to(row.line.len()),
+            whole: row
+                .whole
+                .as_ref()
+                .map(|whole| Box::new(lines.split_to(whole.len()))),
+            ..*row
+        };
+        rows.iter().map(detached).collect()
+    }
+
+    /// Returns the number of bytes of its lines.
+    pub fn size(&self) -> usize {
+        self.line.len() + self.whole.as_ref().map_or(0, |whole| whole.len())
+    }
+
+    /// The whole line.
+    pub fn line(&self) -> &Bytes {
+        &self.line
+    }
+
+    /// `com,example)/path`.
+    pub fn urlkey(&self) -> &[u8] {
+        &self.line[..self.key as usize]
+    }
+
+    /// Its digits, 14 of them as a rule.
+    pub fn timestamp(&self) -> &[u8] {
+        &self.line[self.key as usize + 1..self.second as usize]
+    }
+
+    /// The JSON object, from `{` to `}`.
+    pub fn json(&self) -> &[u8] {
+        &self.line[self.second as usize + 1..]
+    }
+
+    /// What filters, and those who ask for fields, work on. `None` if the JSON is invalid.
+    pub fn capture(&self) -> Option<Line<'_>> {
+        match Line::read(&self.line, Format::Cdxj) {
+            Ok(Read::Capture(line)) => Some(line),
+            _ => None,
+        }
+    }
+
+    /// The value of a field, by any of its names; a missing one is empty. For more than one field of a row, ask
+    /// its [`capture`](Row::capture).
+    pub fn field(&self, name: &str) -> String {
+        let field = Field::named(name.as_bytes());
+        self.capture()
+            .and_then(|line| {
+                let value = line.field(&field)?;
+                Some(String::from_utf8_lossy(&value).into_owned())
+            })
+            .unwrap_or_default()
+    }
+
+    /// A copy of the row with these members put before the end of its JSON: text as [`member`] writes it.
+    pub fn with(&self, members: &str) -> Row {
+        let mut line = Vec::with_capacity(self.line.len() + members.len() + 2);
+        push_with(&self.line, members, &mut line);
+        Row {
+            line: line.into(),
+            whole: self.whole.clone(),
+            ..*self
+        }
+    }
+
+    /// Takes the members out of the line that say where the original of a revisit is. [`original`](Row::original) has
+    /// them still, for those who load that. `None` if the JSON is invalid.
+    pub fn without_original(self) -> Option<Row> {
+        let json = self.json();
+        // A name can be written with escapes.
+        if memchr::memmem::find(json, b"orig").is_none() && memchr::memchr(b'\\', json).is_none() {
+            return Some(self);
+        }
+        let is_of_original = |name: &str| ORIGINAL.contains(&Field::named(name.as_bytes()));
+        let all = members(json)?;
+        if !all.iter().any(|(name, _)| is_of_original(name)) {
+            return Some(self);
+        }
+        let mut kept = String::new();
+        for (name, value) in all.iter().filter(|(name, _)| !is_of_original(name)) {
+            written(name, value.get(), &mut kept);
+        }
+        let parts = &self.line[..=self.second as usize];
+        let line = [parts, b"{", kept.as_bytes(), b"}"].concat();
+        Some(Row {
+            line: line.into(),
+            whole: Some(Box::new(self.line)),
+            ..self
+        })
+    }
+
+    /// Returns the capture with what [`without_original`](Row::without_original) took out of it. `None` when the JSON is none.
+    pub fn original(&self) -> Option<Line<'_>> {
+        let line = self.whole.as_deref().unwrap_or(&self.line);
+        match Line::read(line, Format::Cdxj) {
+            Ok(Read::Capture(line)) => Some(line),
+            _ => None,
+        }
+    }
+}
+
+/// Appends a line of CDXJ with these members put before the end of its JSON. Lines of a whole batch can share one
+/// buffer that way.
+pub(crate) fn push_with(line: &[u8], members: &str, into: &mut Vec<u8>) -> Range<usize> {
+    let begin = into.len();
+    let body = line.strip_suffix(b"}").unwrap_or(line);
+    into.extend_from_slice(body);
+    if !body.trim_ascii_end().ends_with(b"{") {
+        into.extend_from_slice(b", ");
+    }
+    into.extend_from_slice(members.as_bytes());
+    into.push(b'}');
+    begin..into.len()
+}
+
+/// Returns whether bytes are UTF-8. Nearly all lines are ASCII, which is found out faster: all bytes at once, since a
+/// line is short.
+pub fn is_utf8(bytes: &[u8]) -> bool {
+    let all = bytes.iter().fold(0, |all, byte| all | byte);
+    all.is_ascii() || std::str::from_utf8(bytes).is_ok()
+}
+
+/// Appends `"name": "value"` to the members, with a comma before it where it is not the first.
+pub fn member(name: &str, value: &str, into: &mut String) {
+    written(name, &serde_json::Value::from(value).to_string(), into);
+}
+
+/// Appends `"name": value` to the members, where the value is JSON already, with a comma before it where it is not
+/// the first.
+pub fn written(name: &str, value: &str, into: &mut String) {
+    if !into.is_empty() {
+        into.push_str(", ");
+    }
+    // Writing text to a string cannot fail.
+    let _ = write!(into, "{}: {value}", serde_json::Value::from(name));
+}
+
+/// Appends a text as a JSON string. What is not UTF-8 is replaced.
+pub fn quote(text: &[u8], into: &mut Vec<u8>) {
+    let plain = |byte: &u8| (b' '..0x7f).contains(byte) && !matches!(byte, b'"' | b'\\');
+    if text.iter().all(plain) {
+        into.push(b'"');
+        into.extend_from_slice(text);
+        into.push(b'"');
+    } else {
+        let text = String::from_utf8_lossy(text);
+        // Text to memory: nothing that can fail.
+        let _ = serde_json::to_writer(into, &text);
+    }
+}
+
+/// The members of a JSON object, in their order, with values as they are written. `None` when it is none.
+///
+/// ```
+/// use crawlspace_index::row::members;
+/// let found = members(br#"{"url": "http://a.com/", "status": 200}"#).unwrap();
+/// assert_eq!((&found[1].0[..], found[1].1.get()), ("status", "200"));
+/// ```
+pub fn members(json: &[u8]) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
+    struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+    impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Each;
+            impl<'de> Visitor<'de> for Each {
+                type Value = Members<'de>;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("a JSON object")
+                }
+
+                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                    let mut members = Vec::with_capacity(16);
+                    while let Some(Name(name)) = map.next_key()? {
+                        members.push((name, map.next_value()?));
+                    }
+                    Ok(Members(members))
+                }
+            }
+            deserializer.deserialize_map(Each)
+        }
+    }
+    #[derive(serde::Deserialize)]
+    struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+    serde_json::from_slice::<Members<'_>>(json)
+        .ok()
+        .map(|members| members.0)
+}
+
+/// The text of a JSON value: of a string what it says, of anything else what is written.
+pub fn text(value: &RawValue) -> Cow<'_, str> {
+    match value.get().as_bytes() {
+        [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => {
+            Cow::Borrowed(&value.get()[1..value.get().len() - 1])
+        }
+        [b'"', ..] => match serde_json::from_str::<String>(value.get()) {
+            Ok(text) => Cow::Owned(text),
+            Err(_) => Cow::Borrowed(value.get()),
+        },
+        _ => Cow::Borrowed(value.get()),
+    }
+}
+
+/// A row that is made of its parts: `members` is what [`member`] wrote. `None` when the urlkey has a space, or the
+/// timestamp is none.
+pub fn build(urlkey: &str, timestamp: &str, members: &str) -> Option<Row> {
+    if urlkey.is_empty() || urlkey.bytes().any(|byte| byte.is_ascii_whitespace()) {
+        return None;
+    }
+    Row::new(Bytes::from(format!("{urlkey} {timestamp} {{{members}}}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_keeps_to_itself_where_the_original_is() {
+        let row = |json: &str| Row::new(format!("com,a)/ 2016 {json}").into()).unwrap();
+        for (json, left) in [
+            (
+                r#"{"url": "u", "orig.filename": "f", "orig.offset": 5, "a": {"orig.length": 1}}"#,
+                r#"{"url": "u", "a": {"orig.length": 1}}"#,
+            ),
+            (
+                r#"{"\u006frig.filename": "f", "originalOffset": "5"}"#,
+                "{}",
+            ),
+        ] {
+            let pruned = row(json).read_from(7, true).without_original().unwrap();
+            assert_eq!(pruned.json(), left.as_bytes());
+            assert_eq!((pruned.package(), pruned.is_respelled()), (7, true));
+            let detached = Row::detached(std::slice::from_ref(&pruned)).remove(0);
+            for copy in [detached, pruned.with(r#""b": 1"#), pruned] {
+                let original = copy.original().unwrap();
+                let value = |field| original.field(&field).unwrap_or_default().into_owned();
+                assert_eq!(value(Field::OrigFilename), b"f");
+                assert_eq!(value(Field::OrigOffset), b"5");
+                assert_eq!(copy.field("orig.filename"), "");
+            }
+        }
+        let plain = row(r#"{"url": "http://a.com/original?a=\"b\""}"#);
+        assert_eq!(plain.clone().without_original(), Some(plain));
+        assert_eq!(row(r#"{"orig.filename": f}"#).without_original(), None);
+    }
+
+    #[test]
+    fn a_row_has_three_parts() {
+        let row = Row::new(Bytes::from_static(
+            b"com,a)/ 2016 {\"url\": \"http://a.com/\"}",
+        ))
+        .unwrap();
+        assert_eq!(row.urlkey(), b"com,a)/");
+        assert_eq!(row.timestamp(), b"2016");
+        assert_eq!(row.json(), b"{\"url\": \"http://a.com/\"}");
+        assert_eq!(row.field("original"), "http://a.com/");
+        for wrong in [
+            "",
+            "a",
+            "a 2016",
+            "a 2016 ",
+            "a x {}",
+            "a  {}",
+            "a 2016 {",
+            "a 2016 []",
+        ] {
+            assert!(
+                Row::new(Bytes::from_static(wrong.as_bytes())).is_none(),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn members_are_put_before_the_end() {
+        let mut members = String::new();
+        member("source", "a \"b\"", &mut members);
+        member("source_type", "file", &mut members);
+        for (before, after) in [
+            (
+                "k 2016 {}",
+                r#"k 2016 {"source": "a \"b\"", "source_type": "file"}"#,
+            ),
+            (
+                r#"k 2016 {"a": 1}"#,
+                r#"k 2016 {"a": 1, "source": "a \"b\"", "source_type": "file"}"#,
+            ),
+        ] {
+            let row = Row::new(Bytes::copy_from_slice(before.as_bytes())).unwrap();
+            assert_eq!(row.with(&members).line(), after.as_bytes());
+            assert_eq!(row.with(&members).field("source"), "a \"b\"");
+        }
+    }
+}

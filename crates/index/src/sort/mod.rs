@@ -1,0 +1,241 @@
+//! Sorting more lines than there is memory for.
+//!
+//! Lines are gathered in memory up to a budget, sorted (`order`) and written to a temporary file (`run`), as often
+//! as it takes; in the end these runs and what is in memory are merged (`merge`). The files have no name, so that
+//! nothing is left of them whatever happens.
+//!
+//! The order is that of bytes, as `LC_ALL=C sort` has it. Equal lines are all kept.
+
+mod merge;
+mod order;
+mod run;
+
+use std::io::Write;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use self::merge::Merge;
+use self::order::Gathered;
+use self::run::Run;
+use crate::{Error, Work};
+
+/// Maximum number of runs merged at once. Of each, [`run::BUFFER`] bytes are in memory, or one line.
+const MAX_RUNS: usize = 64;
+/// Number of lines after which a cancellation is looked for.
+const CHECK_INTERVAL: u64 = 8192;
+
+/// Takes lines in any order.
+///
+/// ```
+/// use crawlspace_index::{sort::Sorter, Work};
+/// let folder = tempfile::tempdir()?;
+/// let mut sorter = Sorter::new(1 << 20, folder.path(), &Work::default());
+/// for line in ["2 a", "1 b", "3 a"] {
+///     // By the second word.
+///     sorter.push_by(line.as_bytes(), 2..3)?;
+/// }
+/// let mut sorted = Vec::new();
+/// sorter.finish()?.write_to(&mut sorted)?;
+/// assert_eq!(sorted, b"2 a\n3 a\n1 b\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Sorter {
+    memory: usize,
+    folder: PathBuf,
+    work: Work,
+    gathered: Gathered,
+    /// By how often their lines were merged already.
+    runs: Vec<Vec<Run>>,
+    lines: u64,
+}
+
+impl Sorter {
+    /// A sorter that takes about `memory` bytes (and 16 MiB more when it merges), and writes the rest to files in
+    /// `folder`, where there must be room for about all lines.
+    pub fn new(memory: usize, folder: &Path, work: &Work) -> Sorter {
+        Sorter {
+            memory,
+            folder: folder.to_owned(),
+            work: work.clone(),
+            gathered: Gathered::default(),
+            runs: Vec::new(),
+            lines: 0,
+        }
+    }
+
+    /// Adds a line that is sorted by all its bytes. It must not have a line feed in it, and not be longer than 4 GiB.
+    ///
+    /// # Errors
+    /// When a file cannot be written, or the work was cancelled.
+    pub fn push(&mut self, line: &[u8]) -> Result<(), Error> {
+        self.push_by(line, 0..line.len())
+    }
+
+    /// Adds a line that is sorted by some of its bytes, and only among those with the same there by all of them.
+    ///
+    /// # Errors
+    /// When a file cannot be written, or the work was cancelled.
+    #[inline]
+    pub fn push_by(&mut self, line: &[u8], key: Range<usize>) -> Result<(), Error> {
+        if !self.gathered.has_room(line.len(), self.memory) {
+            self.spill()?;
+        }
+        self.lines += 1;
+        if self.lines.is_multiple_of(CHECK_INTERVAL) {
+            self.work.check()?;
+        }
+        self.gathered.push(line, key);
+        Ok(())
+    }
+
+    /// How many lines there are so far.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Sorts what there is.
+    ///
+    /// # Errors
+    /// When a file cannot be written or read, or the work was cancelled.
+    pub fn finish(mut self) -> Result<Sorted, Error> {
+        self.work.check()?;
+        self.gathered.sort();
+        let mut runs: Vec<Run> = std::mem::take(&mut self.runs)
+            .into_iter()
+            .flatten()
+            .collect();
+        // Those that were merged least come first.
+        while runs.len() > MAX_RUNS {
+            let rest = runs.split_off(MAX_RUNS);
+            let merged = self.merged(runs)?;
+            runs = rest;
+            runs.push(merged);
+        }
+        Merge::of(runs, self.gathered, &self.folder).map(|merge| Sorted {
+            merge,
+            lines: self.lines,
+            work: self.work,
+        })
+    }
+
+    fn spill(&mut self) -> Result<(), Error> {
+        self.work.check()?;
+        self.gathered.sort();
+        let mut gathered = std::mem::take(&mut self.gathered);
+        let mut run = run::Writer::create(&self.folder)?;
+        for i in 0..gathered.len() {
+            let (line, key) = gathered.line(i);
+            run.push(line, key)?;
+        }
+        gathered.clear();
+        self.gathered = gathered;
+        let run = run.finish()?;
+        self.keep(run, 0)
+    }
+
+    /// Takes a run, and merges those that were merged as often when there are many.
+    fn keep(&mut self, run: Run, level: usize) -> Result<(), Error> {
+        if self.runs.len() <= level {
+            self.runs.resize_with(level + 1, Vec::new);
+        }
+        let Some(runs) = self.runs.get_mut(level) else {
+            return Ok(());
+        };
+        runs.push(run);
+        if runs.len() < MAX_RUNS {
+            return Ok(());
+        }
+        let runs = std::mem::take(runs);
+        let merged = self.merged(runs)?;
+        self.keep(merged, level + 1)
+    }
+
+    fn merged(&self, runs: Vec<Run>) -> Result<Run, Error> {
+        let mut merge = Merge::of(runs, Gathered::default(), &self.folder)?;
+        let mut run = run::Writer::create(&self.folder)?;
+        let mut lines = 0_u64;
+        while let Some((line, key)) = merge.next()? {
+            run.push(line, key)?;
+            lines += 1;
+            if lines.is_multiple_of(CHECK_INTERVAL) {
+                self.work.check()?;
+            }
+        }
+        run.finish()
+    }
+}
+
+/// The lines of a [`Sorter`], in order.
+pub struct Sorted {
+    merge: Merge,
+    lines: u64,
+    work: Work,
+}
+
+impl Sorted {
+    /// How many there are in all.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// The next line, without an end.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    #[allow(clippy::should_implement_trait)] // it lends
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<&[u8]>, Error> {
+        Ok(self.merge.next()?.map(|(line, _)| line))
+    }
+
+    /// Does something with each of them.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the work was cancelled, and those of `take`.
+    pub fn for_each(
+        mut self,
+        mut take: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let work = self.work.clone();
+        let mut lines = 0_u64;
+        while let Some(line) = self.next()? {
+            take(line)?;
+            lines += 1;
+            if lines.is_multiple_of(CHECK_INTERVAL) {
+                work.check()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes each with a line feed, in large pieces, and returns how many bytes these are.
+    ///
+    /// # Errors
+    /// When a file cannot be read or the work was cancelled; when it cannot be written, as an [`Error::Io`] that knows
+    /// no name.
+    pub fn write_to(self, out: &mut impl Write) -> Result<u64, Error> {
+        const PIECE: usize = 256 * 1024;
+        let failed = |error| Error::Io {
+            path: PathBuf::from("sorted lines"),
+            action: "write",
+            error,
+        };
+        let mut piece = Vec::with_capacity(PIECE + 4096);
+        let mut bytes = 0;
+        self.for_each(|line| {
+            piece.extend_from_slice(line);
+            piece.push(b'\n');
+            if piece.len() >= PIECE {
+                out.write_all(&piece).map_err(failed)?;
+                bytes += piece.len() as u64;
+                piece.clear();
+            }
+            Ok(())
+        })?;
+        out.write_all(&piece).map_err(failed)?;
+        Ok(bytes + piece.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests;

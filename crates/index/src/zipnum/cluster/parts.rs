@@ -1,0 +1,258 @@
+//! Where the parts of a cluster are.
+
+use std::collections::HashMap;
+use std::path::{Component, Path};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use url::Url;
+
+use crate::sorted::file::{FileVersion, NamedFile};
+use crate::sorted::steps::until_it_may_wait;
+use crate::source::SourceError;
+use crawlspace_fetch::Net;
+use crawlspace_wacz::Location;
+
+/// Limit of a `.loc` file, in bytes. A larger one is an error.
+const MAX_LOC: u64 = 16 << 20;
+/// Interval at which a missing `.loc` file is looked for again, on this machine and on servers.
+const RECHECK: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+/// Maximum number of parts cached that no `.loc` file lists.
+const MAX_CACHED: usize = 4096;
+
+/// Maximum number of paths tried for a part.
+pub(super) const MAX_PATHS: usize = 16;
+/// Time for which a path where reading failed is tried after the others. In tests it does not end.
+const AVOIDED_FOR: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 10 });
+
+/// A file that should have a part.
+#[derive(Debug)]
+pub(crate) struct Part {
+    file: NamedFile,
+    /// When something failed there, if nothing has worked since.
+    failed: Mutex<Option<Instant>>,
+}
+
+impl Part {
+    fn new(file: NamedFile) -> Arc<Part> {
+        Arc::new(Part {
+            file,
+            failed: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn file(&self) -> &NamedFile {
+        &self.file
+    }
+
+    /// Notes whether a block could be had there.
+    pub(crate) fn note(&self, worked: bool) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        *failed = (!worked).then(Instant::now);
+    }
+
+    fn failed_lately(&self) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.is_some_and(|since| since.elapsed() < AVOIDED_FOR)
+    }
+}
+
+/// Where the parts of a cluster are.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    /// Where the secondary index is, beside which the parts are unless something else is said.
+    index: Location,
+    loc: NamedFile,
+    net: Option<Arc<Net>>,
+    /// Where they are, if that does not change.
+    fixed: Option<Arc<PartFiles>>,
+    cache: Mutex<PartCache>,
+}
+
+#[derive(Debug, Default)]
+struct PartCache {
+    /// What the `.loc` file says, and which state of it that was.
+    listed: Option<(FileVersion, Arc<PartFiles>)>,
+    /// When there was none.
+    missing: Option<Instant>,
+    /// Parts in the folder.
+    beside: HashMap<Box<str>, Arc<Part>>,
+}
+
+type PartFiles = HashMap<Box<str>, Vec<Arc<Part>>>;
+
+impl Parts {
+    pub(crate) fn new(index: &Location, net: Option<&Arc<Net>>) -> Parts {
+        let loc = match (index, net) {
+            (Location::File(path), _) => NamedFile::new(path.with_extension("loc")),
+            (Location::Url(url), Some(net)) => {
+                let name = Path::new(url.path()).with_extension("loc");
+                let name = name.file_name().unwrap_or_default().to_string_lossy();
+                NamedFile::optional(net.file(&beside(url, &name)))
+            }
+            (Location::Url(_), None) => {
+                NamedFile::broken(Path::new("").to_owned(), NO_NET.to_owned())
+            }
+        };
+        Parts {
+            index: index.clone(),
+            loc,
+            net: net.cloned(),
+            fixed: None,
+            cache: Mutex::default(),
+        }
+    }
+
+    /// The only part of a cluster.
+    pub(crate) fn only(index: &Path, name: &str, file: NamedFile) -> Parts {
+        let files = PartFiles::from([(name.into(), vec![Part::new(file)])]);
+        Parts {
+            index: index.into(),
+            loc: NamedFile::new(index.to_owned()),
+            net: None,
+            fixed: Some(Arc::new(files)),
+            cache: Mutex::default(),
+        }
+    }
+
+    /// Returns whether its fixed parts are files of this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        let mut parts = self.fixed.iter().flat_map(|files| files.values().flatten());
+        parts.all(|part| !part.file().is_remote())
+    }
+
+    /// The files that have a part, of which any will do. Those where something failed lately come last.
+    ///
+    /// # Errors
+    /// When nothing says where it is.
+    pub(crate) async fn files(&self, part: &str) -> Result<Vec<Arc<Part>>, SourceError> {
+        let listed = match &self.fixed {
+            Some(files) => Some(Arc::clone(files)),
+            None => self.listed().await?,
+        };
+        if let Some(files) = listed {
+            return match files.get(part) {
+                Some(files) if !files.is_empty() => {
+                    let mut files = files.clone();
+                    files.sort_by_cached_key(|file| file.failed_lately());
+                    Ok(files)
+                }
+                _ => Err(self.lost(part, "has no path for it that can be read")),
+            };
+        }
+        let path = Path::new(part);
+        let inside = path
+            .components()
+            .all(|component| matches!(component, Component::Normal(_)));
+        if !inside || part.contains('\0') {
+            return Err(self.lost(
+                part,
+                "is missing, and the part does not name a file in the folder",
+            ));
+        }
+        let mut cache = self.cache();
+        if cache.beside.len() >= MAX_CACHED {
+            cache.beside.clear();
+        }
+        let file = match &self.index {
+            Location::File(index) => NamedFile::new(index.with_file_name("").join(path)),
+            Location::Url(index) => self.remote(&beside(index, part)),
+        };
+        let file = cache
+            .beside
+            .entry(part.into())
+            .or_insert_with(|| Part::new(file));
+        Ok(vec![Arc::clone(file)])
+    }
+
+    /// What the `.loc` file says, if there is one.
+    async fn listed(&self) -> Result<Option<Arc<PartFiles>>, SourceError> {
+        let missing = self.cache().missing;
+        let recheck = RECHECK[usize::from(matches!(self.index, Location::Url(_)))];
+        if missing.is_some_and(|since| since.elapsed() < recheck) {
+            return Ok(None);
+        }
+        let Some(file) = self.loc.snapshot().await? else {
+            let mut cache = self.cache();
+            cache.missing = Some(Instant::now());
+            cache.listed = None;
+            return Ok(None);
+        };
+        if let Some((version, files)) = &self.cache().listed
+            && *version == file.version()
+        {
+            return Ok(Some(Arc::clone(files)));
+        }
+        until_it_may_wait().await;
+        let size = file.size();
+        if size > MAX_LOC {
+            let text = format!("{}: more than {MAX_LOC} bytes", self.loc.path().display());
+            return Err(SourceError::TooLarge(text));
+        }
+        let mut text = Vec::new();
+        while (text.len() as u64) < size {
+            let left = usize::try_from(size - text.len() as u64).unwrap_or(0);
+            if file.read(text.len() as u64, left, &mut text).await? == 0 {
+                break;
+            }
+        }
+        let files = Arc::new(self.read(&String::from_utf8_lossy(&text)));
+        self.cache().listed = Some((file.version(), Arc::clone(&files)));
+        Ok(Some(files))
+    }
+
+    fn read(&self, text: &str) -> PartFiles {
+        let mut cut = 0_usize;
+        let lines = text.lines().filter_map(|line| {
+            let mut columns = line.trim_end().split('\t');
+            let part = columns.next().filter(|part| !part.is_empty())?;
+            let paths = columns.filter(|path| !path.is_empty());
+            // Those in ways that nothing is read by are not for this source.
+            let files = paths.filter_map(|path| match self.index.join(path).ok()? {
+                Location::File(path) => Some(Part::new(NamedFile::new(path))),
+                Location::Url(url) => self.net.as_ref().map(|_| Part::new(self.remote(&url))),
+            });
+            let mut files: Vec<_> = files.take(MAX_PATHS + 1).collect();
+            if files.len() > MAX_PATHS {
+                files.truncate(MAX_PATHS);
+                cut += 1;
+            }
+            Some((part.into(), files))
+        });
+        let files = lines.collect();
+        if cut > 0 {
+            let path = self.loc.path().display();
+            tracing::warn!(%path, parts = cut, "a part has more than {MAX_PATHS} paths, of which the rest is left out");
+        }
+        files
+    }
+
+    fn remote(&self, url: &Url) -> NamedFile {
+        match &self.net {
+            Some(net) => NamedFile::remote(net.file(url)),
+            None => NamedFile::broken(Path::new("").to_owned(), NO_NET.to_owned()),
+        }
+    }
+
+    fn lost(&self, part: &str, why: &str) -> SourceError {
+        let loc = self.loc.path().display();
+        SourceError::Io(format!("part {part:?} of a ZipNum cluster: {loc} {why}"))
+    }
+
+    fn cache(&self) -> MutexGuard<'_, PartCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why nothing on servers can be read where files of this machine alone are.
+const NO_NET: &str = "what is on a server is not read here";
+
+/// The file of that name in the folder of another one.
+fn beside(url: &Url, name: &str) -> Url {
+    let mut beside = url.clone();
+    beside.set_query(None);
+    if let Ok(mut path) = beside.path_segments_mut() {
+        path.pop().extend(name.split('/'));
+    }
+    beside
+}

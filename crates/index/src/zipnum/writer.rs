@@ -1,0 +1,471 @@
+//! Writing an index.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::pack::{Batch, Packers};
+use super::{Options, files, part};
+use crate::Error;
+use crate::lines::MAX_LINE;
+use crate::sorted::line::Shape;
+
+/// Size from which on a block is full, however few its lines are, in bytes uncompressed.
+const FULL: usize = 512 << 10;
+/// Size of the text that is given to a thread at once, in bytes.
+const BATCH: usize = 128 << 10;
+/// Limit of blocks that wait to be copied behind one that is being compressed.
+const MAX_WAITING: usize = 4096;
+/// Limit of pieces that wait to be written; each may keep a file open.
+const MAX_PIECES: usize = 256;
+/// Size of a write buffer, and of the buffer that blocks are copied through, in bytes.
+const BUFFER: usize = 256 << 10;
+
+/// Writes an index: sorted lines, one after the other.
+///
+/// Blocks are compressed on threads, which end with this. What is written so far when it is dropped is no index.
+///
+/// ```
+/// use crawlspace_index::zipnum::{Blocks, Options, Writer};
+/// let folder = tempfile::tempdir()?;
+/// let mut writer = Writer::create(folder.path(), "url", Options::by_url())?;
+/// writer.push(b"com,example)/ 20160101000000 {\"url\":\"http://example.com/\"}")?;
+/// assert_eq!(writer.finish()?.lines, 1);
+/// let mut blocks = Blocks::open(folder.path(), "url")?;
+/// assert!(blocks.next()?.is_some_and(|text| text.starts_with(b"com,example)/ 2016")));
+/// assert!(blocks.next()?.is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Writer {
+    folder: PathBuf,
+    options: Options,
+    part: String,
+    gz: Output,
+    idx: Output,
+    packers: Packers,
+    /// Blocks that are complete, and after them the lines of the open one, each with its end.
+    batch: Batch,
+    /// Where the lines of the open block end.
+    ends: Vec<usize>,
+    /// What the next line must not come before.
+    last: Vec<u8>,
+    /// Blocks that are not written yet, in their order.
+    order: VecDeque<Item>,
+    /// Blocks in `order` that are to be copied.
+    waiting: usize,
+    /// A batch that is compressed, and how many of its blocks are written.
+    packed: Option<(Batch, usize)>,
+    spare: Vec<Batch>,
+    /// What is being copied.
+    room: Vec<u8>,
+    stats: Stats,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Lines.
+    pub lines: u64,
+    /// Blocks.
+    pub blocks: u64,
+    /// Blocks that were copied from other indexes as they were; `blocks` counts them too.
+    pub copied: u64,
+    /// Bytes of the blocks, compressed.
+    pub packed: u64,
+}
+
+/// A file that is written.
+struct Output {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+/// Blocks that come next.
+enum Item {
+    /// One that is compressed.
+    Packed { begin: Box<[u8]>, lines: u64 },
+    /// Some of another index.
+    Copied(Run),
+}
+
+/// Blocks of another index, one after the other.
+struct Run {
+    source: Source,
+    from: u64,
+    length: u64,
+    blocks: Vec<Copied>,
+}
+
+/// The file with the blocks of another index.
+#[derive(Clone)]
+pub(super) struct Source {
+    pub path: Arc<Path>,
+    pub file: Arc<File>,
+}
+
+/// A block of another index.
+pub(super) struct Copied {
+    /// Key and timestamp of its first line.
+    pub begin: Box<[u8]>,
+    pub length: u64,
+    pub lines: u64,
+}
+
+impl Writer {
+    /// Begins an index in a folder, which must not have one of that stem.
+    ///
+    /// # Errors
+    /// When the files cannot be made.
+    pub fn create(folder: &Path, stem: &str, options: Options) -> Result<Writer, Error> {
+        let (gz, idx) = files(folder, stem);
+        let options = Options {
+            lines: options.lines.max(1),
+            ..options
+        };
+        Ok(Writer {
+            folder: folder.to_owned(),
+            part: part(stem),
+            gz: Output::create(gz)?,
+            idx: Output::create(idx)?,
+            packers: Packers::new(options.level, options.threads),
+            options,
+            batch: Batch::default(),
+            ends: Vec::new(),
+            last: Vec::new(),
+            order: VecDeque::new(),
+            waiting: 0,
+            packed: None,
+            spare: Vec::new(),
+            room: Vec::new(),
+            stats: Stats::default(),
+        })
+    }
+
+    /// The stem of the index, which names its files.
+    pub(super) fn stem(&self) -> &str {
+        self.part.split('.').next().unwrap_or_default()
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn options(&self) -> Options {
+        self.options
+    }
+
+    /// Writes a line, which has no end yet, and does not come before the one that was written before.
+    ///
+    /// # Errors
+    /// When it comes before that one, does not begin with key and timestamp, or is longer than [`MAX_LINE`], or the
+    /// files cannot be written: then the disk may be full ([`Error::is_full`]).
+    pub fn push(&mut self, line: &[u8]) -> Result<(), Error> {
+        if line < &self.last[..] {
+            return Err(self.refused("comes before the one in front of it", line));
+        }
+        if line.len() > MAX_LINE {
+            return Err(self.refused("is longer than the limit of a line", line));
+        }
+        let Some(shape) = Shape::of(line) else {
+            return Err(self.refused("does not begin with a key and a timestamp", line));
+        };
+        let key = &line[..shape.key];
+        if memchr::memchr(b'\t', key).is_some() || memchr::memchr(b'\n', line).is_some() {
+            return Err(self.refused("has a tab in its key, or more than one line", line));
+        }
+        self.batch.text.extend_from_slice(line);
+        self.batch.text.push(b'\n');
+        self.ends.push(self.batch.text.len());
+        self.last.clear();
+        self.last.extend_from_slice(line);
+        if self.ends.len() >= self.options.lines.saturating_mul(2) {
+            self.cut(self.options.lines)?;
+        } else if self.open_bytes() >= FULL {
+            self.cut(self.ends.len())?;
+        }
+        Ok(())
+    }
+
+    /// Completes the index. It is not synced to the disk.
+    ///
+    /// # Errors
+    /// When the files cannot be written.
+    pub fn finish(mut self) -> Result<Stats, Error> {
+        self.close()?;
+        self.dispatch()?;
+        self.settle(0)?;
+        self.gz.flush()?;
+        self.idx.flush()?;
+        Ok(self.stats)
+    }
+
+    /// Whether blocks may be copied to where it is. When not, the open block would become a small one.
+    pub(super) fn may_copy(&self) -> bool {
+        let lines = self.ends.len();
+        lines == 0 || lines >= self.options.lines / 2 || self.open_bytes() >= FULL / 4
+    }
+
+    /// Copies the next block of another index.
+    pub(super) fn copy(&mut self, source: &Source, from: u64, block: Copied) -> Result<(), Error> {
+        self.close()?;
+        let begin = [&block.begin[..], b" "].concat();
+        if begin < self.last && !self.last.starts_with(&begin) {
+            return Err(self.refused("comes before the one in front of it", &begin));
+        }
+        self.last = begin;
+        let length = block.length;
+        self.waiting += 1;
+        match self.order.back_mut() {
+            Some(Item::Copied(run))
+                if run.from.checked_add(run.length) == Some(from)
+                    && Arc::ptr_eq(&run.source.file, &source.file) =>
+            {
+                run.length += length;
+                run.blocks.push(block);
+            }
+            _ => self.order.push_back(Item::Copied(Run {
+                source: source.clone(),
+                from,
+                length,
+                blocks: vec![block],
+            })),
+        }
+        if self.waiting >= MAX_WAITING || self.order.len() >= MAX_PIECES {
+            self.dispatch()?;
+            while self.waiting >= MAX_WAITING / 2 || self.order.len() >= MAX_PIECES / 2 {
+                let under_way = self.packers.under_way();
+                self.settle(under_way.saturating_sub(1))?;
+                if under_way == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the open block begins.
+    fn open(&self) -> usize {
+        self.batch.ends.last().copied().unwrap_or(0)
+    }
+
+    fn open_bytes(&self) -> usize {
+        self.batch.text.len() - self.open()
+    }
+
+    /// Makes blocks of the lines of the open one.
+    fn close(&mut self) -> Result<(), Error> {
+        let lines = self.ends.len();
+        if lines > self.options.lines.saturating_mul(3) / 2 {
+            self.cut(lines / 2)?;
+        }
+        self.cut(self.ends.len())
+    }
+
+    /// Makes a block of the first lines of the open one.
+    fn cut(&mut self, lines: usize) -> Result<(), Error> {
+        let Some(&end) = lines.checked_sub(1).and_then(|last| self.ends.get(last)) else {
+            return Ok(());
+        };
+        let block = self.batch.text.get(self.open()..end).unwrap_or_default();
+        let begin = Shape::of(block).map_or(block, |shape| shape.both(block));
+        self.order.push_back(Item::Packed {
+            begin: begin.into(),
+            lines: lines as u64,
+        });
+        self.batch.ends.push(end);
+        self.ends.drain(..lines);
+        if end >= BATCH {
+            self.dispatch()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Has all complete blocks compressed.
+    fn dispatch(&mut self) -> Result<(), Error> {
+        let open = self.open();
+        if open > 0 {
+            let mut next = self.spare.pop().unwrap_or_default();
+            next.text.extend_from_slice(&self.batch.text[open..]);
+            self.batch.text.truncate(open);
+            for end in &mut self.ends {
+                *end -= open;
+            }
+            self.settle(self.packers.room().saturating_sub(1))?;
+            let batch = std::mem::replace(&mut self.batch, next);
+            let given = self.packers.give(batch);
+            given.map_err(Error::io(&self.gz.path, "compress"))?;
+        }
+        Ok(())
+    }
+
+    /// Writes blocks, until no more than so many batches are under way and what comes next is in one of them.
+    fn settle(&mut self, under_way: usize) -> Result<(), Error> {
+        while let Some(item) = self.order.front() {
+            if matches!(item, Item::Packed { .. })
+                && self.packed.is_none()
+                && !self.more(under_way)?
+            {
+                return Ok(());
+            }
+            match self.order.pop_front() {
+                Some(Item::Packed { begin, lines }) => self.write(&begin, lines)?,
+                Some(Item::Copied(run)) => self.write_run(run)?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Gets the next batch that is compressed, if more than so many are under way.
+    fn more(&mut self, under_way: usize) -> Result<bool, Error> {
+        if self.packers.under_way() <= under_way {
+            return Ok(false);
+        }
+        let batch = self.packers.take();
+        let batch = batch.map_err(Error::io(&self.gz.path, "compress"))?;
+        self.packed = batch.map(|batch| (batch, 0));
+        Ok(self.packed.is_some())
+    }
+
+    /// Writes the next block of the batch that is compressed.
+    fn write(&mut self, begin: &[u8], lines: u64) -> Result<(), Error> {
+        let Some((batch, next)) = &mut self.packed else {
+            return Ok(());
+        };
+        let ends = &batch.packed_ends;
+        let from = next.checked_sub(1).and_then(|last| ends.get(last));
+        let from = from.copied().unwrap_or(0);
+        let to = ends.get(*next).copied().unwrap_or(from);
+        let member = &batch.packed[from..to];
+        self.gz.write(member)?;
+        let length = member.len() as u64;
+        *next += 1;
+        if *next >= ends.len()
+            && let Some((mut batch, _)) = self.packed.take()
+        {
+            batch.clear();
+            self.spare.push(batch);
+        }
+        self.write_index_line(begin, length, lines)
+    }
+
+    /// Copies blocks.
+    fn write_run(&mut self, run: Run) -> Result<(), Error> {
+        copy(&run, &mut self.room, &mut self.gz)?;
+        self.waiting -= run.blocks.len();
+        self.stats.copied += run.blocks.len() as u64;
+        for block in &run.blocks {
+            self.write_index_line(&block.begin, block.length, block.lines)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a line of the secondary index.
+    fn write_index_line(&mut self, begin: &[u8], length: u64, lines: u64) -> Result<(), Error> {
+        let offset = self.stats.packed;
+        self.stats.packed += length;
+        self.stats.blocks += 1;
+        self.stats.lines += lines;
+        self.idx.write(begin)?;
+        let number = self.stats.blocks;
+        let rest = format!("\t{}\t{offset}\t{length}\t{number}\t{lines}\n", self.part);
+        self.idx.write(rest.as_bytes())
+    }
+
+    fn refused(&self, why: &str, line: &[u8]) -> Error {
+        let begin = line.get(..200).unwrap_or(line);
+        Error::Lines {
+            file: self.idx.path.display().to_string(),
+            what: format!("a line {why}: {:?}", String::from_utf8_lossy(begin)),
+        }
+    }
+}
+
+impl Output {
+    fn create(path: PathBuf) -> Result<Output, Error> {
+        let file = File::create_new(&path).map_err(Error::io(&path, "create"))?;
+        Ok(Output {
+            path,
+            file: BufWriter::with_capacity(BUFFER, file),
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let written = self.file.write_all(bytes);
+        written.map_err(Error::io(&self.path, "write"))
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let flushed = self.file.flush();
+        flushed.map_err(Error::io(&self.path, "write"))
+    }
+}
+
+/// Copies bytes of a file to the end of another one.
+///
+/// The system could do it by itself, but takes longer on the usual file systems than what is copied twice here.
+fn copy(run: &Run, room: &mut Vec<u8>, out: &mut Output) -> Result<(), Error> {
+    room.resize(BUFFER, 0);
+    let (mut at, mut left) = (run.from, run.length);
+    while left > 0 {
+        let most = usize::try_from(left).unwrap_or(BUFFER).min(BUFFER);
+        let room = room.get_mut(..most).unwrap_or_default();
+        let read = match run.source.file.read_at(room, at) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read.map_err(Error::io(&run.source.path, "read"))?,
+        };
+        if read == 0 {
+            return Err(Error::Damaged {
+                entry: run.source.path.to_path_buf(),
+                what: format!("it ends at byte {at}, in a block"),
+            });
+        }
+        out.write(&room[..read])?;
+        at += read as u64;
+        left -= read as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_with_the_name_of_the_file() {
+        for gz_is_full in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = Writer::create(folder.path(), "url", Options::by_digest()).unwrap();
+            let full = File::options().write(true).open("/dev/full").unwrap();
+            let output = if gz_is_full {
+                &mut writer.gz
+            } else {
+                &mut writer.idx
+            };
+            output.file = BufWriter::with_capacity(BUFFER, full);
+            let path = output.path.clone();
+            let line = |n| format!("org,example)/{n:08} 2020 {{\"url\":\"http://example.org/\"}}");
+            let written = (0..20_000).try_for_each(|n| writer.push(line(n).as_bytes()));
+            let error = written.and_then(|()| writer.finish()).unwrap_err();
+            assert!(error.is_full(), "{error}");
+            let name = path.display().to_string();
+            assert!(error.to_string().starts_with(&name), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_writer_that_is_dropped_waits_for_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(folder.path(), "url", Options::by_url()).unwrap();
+        for n in 0..20_000 {
+            writer.push(format!("{n:08} 2020 {{}}").as_bytes()).unwrap();
+        }
+        assert!(writer.packers.under_way() > 0);
+        drop(writer);
+    }
+}

@@ -1,0 +1,220 @@
+//! Files on web servers, read in parts where the server can do that, and as a whole where it cannot.
+//!
+//! Whatever a server says is held against what it said before. A file that is another one in the middle of it is
+//! an error, and so is an answer that contradicts itself; a connection that breaks is taken up where it broke.
+
+mod answer;
+mod retry;
+mod stream;
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use url::Url;
+
+use self::answer::Answer;
+use self::retry::Retries;
+pub(super) use self::stream::Stream;
+use super::source::Disk;
+use super::{Error, Location, Options, Problem};
+use crawlspace_fetch::range::Validators;
+
+/// The first bytes of a file, which are asked for to see whether the server can send parts.
+const PROBE: u64 = 4;
+
+/// A file on a server that sends parts of files.
+#[derive(Debug)]
+pub(super) struct Remote {
+    url: Url,
+    size: u64,
+    validators: Validators,
+    options: Options,
+}
+
+/// What became of a URL.
+pub(super) enum Opened {
+    /// Its parts can be had.
+    Parts(Arc<Remote>),
+    /// All of it was downloaded, because the server has no parts.
+    Whole(Disk),
+}
+
+impl Remote {
+    pub(super) fn open(url: &Url, options: &Options) -> Result<Opened, Problem> {
+        let mut retries = Retries::new(options);
+        let mut whole_only = false;
+        loop {
+            let range = (!whole_only).then_some((0, PROBE - 1));
+            let attempt = Answer::ask(url, range, options).and_then(|answer| match answer {
+                Answer::Part {
+                    part,
+                    validators,
+                    body,
+                } => {
+                    if part.from != 0 || part.last >= PROBE {
+                        return Err(Problem::Answer(format!(
+                            "asked for the first {PROBE} bytes, it sends {} to {}",
+                            part.from, part.last
+                        )));
+                    }
+                    // An answer that was read leaves its connection to the next request.
+                    let announced = part.last + 1;
+                    if io::copy(&mut body.take(announced + 1), &mut io::sink())? != announced {
+                        return Err(Problem::Answer(format!(
+                            "it does not send the {announced} bytes that it announced"
+                        )));
+                    }
+                    // Without a total there is no telling where the end is.
+                    Ok(part.total.map(|size| {
+                        Opened::Parts(Arc::new(Remote {
+                            url: url.clone(),
+                            size,
+                            validators,
+                            options: options.clone(),
+                        }))
+                    }))
+                }
+                Answer::Whole { body, length, .. } => {
+                    let disk = download(body, length, options)?;
+                    Ok(Some(Opened::Whole(disk)))
+                }
+                Answer::NoSuchPart { total: Some(0) } => {
+                    Err(Problem::NotZip("the file is empty".to_owned()))
+                }
+                Answer::NoSuchPart { .. } => Ok(None),
+            });
+            match attempt {
+                Ok(Some(opened)) => return Ok(opened),
+                Ok(None) if whole_only => {
+                    let why = "it sends neither all of the file nor a part of known size";
+                    return Err(Problem::Answer(why.to_owned()));
+                }
+                Ok(None) => whole_only = true,
+                Err(problem) => retries.retry(problem)?,
+            }
+        }
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// A reader of `length` bytes from offset `from`, which are asked for when the first one is read.
+    pub(super) fn stream(self: &Arc<Remote>, from: u64, length: u64) -> Stream {
+        Stream::new(Arc::clone(self), from, length)
+    }
+
+    /// Downloads `length` bytes of `input` to a file without a name.
+    pub(super) fn keep(&self, input: impl Read, length: u64) -> Result<Disk, Problem> {
+        download(input, Some(length), &self.options)
+    }
+}
+
+/// A file on its way, from its first byte to its last. What goes wrong with it is an error of reading it.
+pub struct Fetched {
+    /// Where it comes from: another place than was asked, if one was sent on to it.
+    pub url: Url,
+    /// Its bytes.
+    pub body: Box<dyn Read + Send>,
+}
+
+/// Asks for a file that need not be a package, with the care that packages are read with.
+///
+/// # Errors
+/// When the server does not send it.
+pub fn fetch(url: &Url, options: &Options) -> Result<Fetched, Error> {
+    whole(url, options)
+        .map_err(|problem| Error::new(Location::Url(url.clone()).to_string(), problem))
+}
+
+/// All of a file. If it is known how long that is, a connection that breaks is taken up where it broke.
+fn whole(url: &Url, options: &Options) -> Result<Fetched, Problem> {
+    let mut retries = Retries::new(options);
+    loop {
+        let attempt = Answer::ask(url, None, options).and_then(|answer| match answer {
+            Answer::Whole {
+                url: from,
+                body,
+                validators,
+                length,
+            } => Ok(Fetched {
+                url: from,
+                body: match length {
+                    Some(size) => {
+                        let remote = Remote {
+                            url: url.clone(),
+                            size,
+                            validators,
+                            options: options.clone(),
+                        };
+                        Box::new(Stream::begun(Arc::new(remote), body))
+                    }
+                    None => Box::new(body),
+                },
+            }),
+            _ => Err(Problem::Answer(
+                "it sends a part, where all was asked for".to_owned(),
+            )),
+        });
+        match attempt {
+            Ok(whole) => return Ok(whole),
+            Err(problem) => retries.retry(problem)?,
+        }
+    }
+}
+
+/// Gives all of a file to `read`, which need not read it to its end, and is called again when the connection breaks.
+pub(super) fn beginning<T>(
+    url: &Url,
+    options: &Options,
+    read: impl Fn(&mut dyn Read) -> Result<T, Problem>,
+) -> Result<T, Problem> {
+    let mut retries = Retries::new(options);
+    loop {
+        let attempt = Answer::ask(url, None, options).and_then(|answer| match answer {
+            Answer::Whole { mut body, .. } => read(&mut body),
+            _ => Err(Problem::Answer(
+                "it sends a part, where all was asked for".to_owned(),
+            )),
+        });
+        match attempt {
+            Ok(read) => return Ok(read),
+            Err(problem) => retries.retry(problem)?,
+        }
+    }
+}
+
+/// Copies `input` to a file without a name.
+fn download(mut input: impl Read, length: Option<u64>, options: &Options) -> Result<Disk, Problem> {
+    let too_large = || Problem::TooLarge {
+        what: "what has to be downloaded of it".to_owned(),
+        limit: format!("{} bytes", options.download),
+        option: "download",
+    };
+    if length.is_some_and(|length| length > options.download) {
+        return Err(too_large());
+    }
+    let folder = options.folder.clone().unwrap_or_else(std::env::temp_dir);
+    let on_disk = |error: io::Error| {
+        let text = format!("{} (for what is downloaded): {error}", folder.display());
+        Problem::Io(io::Error::new(error.kind(), text))
+    };
+    let mut file = tempfile::tempfile_in(&folder).map_err(on_disk)?;
+    let mut buffer = vec![0; 64 * 1024];
+    let mut count = 0;
+    loop {
+        let n = input.read(&mut buffer)?;
+        if n == 0 {
+            break;
+        }
+        count += n as u64;
+        if count > options.download {
+            return Err(too_large());
+        }
+        file.write_all(&buffer[..n]).map_err(on_disk)?;
+    }
+    if length.is_some_and(|length| length != count) {
+        return Err(Problem::Connection("the connection broke off".to_owned()));
+    }
+    Disk::new(file).map_err(on_disk)
+}

@@ -1,0 +1,94 @@
+//! Retries of requests.
+
+use std::time::Duration;
+
+use crate::{Options, Problem};
+use crawlspace_fetch::RETRIED_STATUSES;
+
+/// Number of bytes received after which failures are counted from zero again.
+const PROGRESS: u64 = 1 << 20;
+/// Maximum pause between two attempts, also when `Retry-After` asks for a longer one.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// Counts failures in a row, and pauses between attempts.
+#[derive(Debug)]
+pub(super) struct Retries {
+    failures: u32,
+    max: u32,
+    pause: Duration,
+    progress: u64,
+}
+
+impl Retries {
+    pub(super) fn new(options: &Options) -> Retries {
+        Retries {
+            failures: 0,
+            max: options.retries,
+            pause: options.pause,
+            progress: 0,
+        }
+    }
+
+    /// Counts `bytes` received: after enough of them, failures are counted from zero again.
+    pub(super) fn progress(&mut self, bytes: usize) {
+        self.progress += bytes as u64;
+        if self.progress >= PROGRESS {
+            self.progress = 0;
+            self.failures = 0;
+        }
+    }
+
+    /// Pauses before the next attempt. The pause doubles with each failure in a row.
+    ///
+    /// # Errors
+    /// The problem itself when it is not one that is retried, or the maximum of retries is reached.
+    pub(super) fn retry(&mut self, problem: Problem) -> Result<(), Problem> {
+        let wanted = match &problem {
+            Problem::Connection(_) => Duration::ZERO,
+            Problem::Status { status, wait } if RETRIED_STATUSES.contains(status) => {
+                wait.unwrap_or_default()
+            }
+            _ => return Err(problem),
+        };
+        if self.failures >= self.max {
+            return Err(match problem {
+                Problem::Connection(how) if self.failures > 0 => {
+                    Problem::Connection(format!("{how}, {} times in a row", self.failures + 1))
+                }
+                other => other,
+            });
+        }
+        let doubled = self.pause.saturating_mul(1 << self.failures.min(16));
+        std::thread::sleep(doubled.max(wanted).min(MAX_PAUSE));
+        self.failures += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_in_a_row_are_borne_until_there_are_too_many() {
+        let options = Options {
+            retries: 2,
+            pause: Duration::ZERO,
+            ..Options::default()
+        };
+        let broken = || Problem::Connection("broken".to_owned());
+        let mut retries = Retries::new(&options);
+        for _ in 0..3 {
+            retries.retry(broken()).unwrap();
+            retries.retry(broken()).unwrap();
+            assert!(retries.retry(broken()).is_err());
+            retries.progress(PROGRESS as usize - 1);
+            assert!(retries.retry(broken()).is_err());
+            retries.progress(1);
+        }
+        let status = |status| Problem::Status { status, wait: None };
+        assert!(retries.retry(status(404)).is_err());
+        assert!(retries.retry(status(503)).is_ok());
+        assert!(retries.retry(Problem::Changed(String::new())).is_err());
+    }
+}

@@ -1,0 +1,165 @@
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use super::Remote;
+use super::answer::Answer;
+use super::retry::Retries;
+use crate::Problem;
+use crawlspace_fetch::blocking::Body;
+
+/// A part of a file on a server. A connection that breaks is taken up where it broke.
+pub(crate) struct Stream {
+    remote: Arc<Remote>,
+    at: u64,
+    end: u64,
+    answer: Option<Current>,
+    retries: Retries,
+    /// The server was asked for all of it, and may not have parts.
+    is_whole: bool,
+}
+
+/// The answer that is being read.
+struct Current {
+    body: Body,
+    left: u64,
+}
+
+impl Stream {
+    pub(super) fn new(remote: Arc<Remote>, from: u64, length: u64) -> Stream {
+        Stream {
+            at: from,
+            end: from + length,
+            answer: None,
+            retries: Retries::new(&remote.options),
+            is_whole: false,
+            remote,
+        }
+    }
+
+    /// All of a file, of which the answer is there already.
+    pub(super) fn begun(remote: Arc<Remote>, body: Body) -> Stream {
+        let left = remote.size;
+        Stream {
+            answer: Some(Current { body, left }),
+            is_whole: true,
+            ..Stream::new(remote, 0, left)
+        }
+    }
+
+    /// Reads what comes next; 0 bytes when it has to be tried again.
+    fn attempt(&mut self, into: &mut [u8]) -> Result<usize, Problem> {
+        if self.answer.is_none() {
+            self.answer = Some(self.ask()?);
+        }
+        let Some(answer) = &mut self.answer else {
+            return Ok(0);
+        };
+        let wanted = into
+            .len()
+            .min(usize::try_from(answer.left).unwrap_or(usize::MAX));
+        let n = match answer.body.read(&mut into[..wanted]) {
+            Ok(n) => n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
+            Err(error) => return Err(error.into()),
+        };
+        if n == 0 {
+            return Err(Problem::Connection("the connection broke off".to_owned()));
+        }
+        answer.left -= n as u64;
+        self.at += n as u64;
+        self.retries.progress(n);
+        if answer.left == 0 {
+            // Read to its end, the connection can be used again. That it breaks now does no harm.
+            let more = answer.body.read(&mut [0]);
+            self.answer = None;
+            if more.is_ok_and(|more| more > 0) {
+                return Err(Problem::Answer(
+                    "it sends more than the part that it announced".to_owned(),
+                ));
+            }
+        }
+        Ok(n)
+    }
+
+    /// Asks for all that is missing. A server may answer with less.
+    fn ask(&self) -> Result<Current, Problem> {
+        let remote = &self.remote;
+        let (url, options) = (&remote.url, &remote.options);
+        let changed = |how: String| Err(Problem::Changed(how));
+        match Answer::ask(url, Some((self.at, self.end - 1)), options)? {
+            Answer::Part {
+                part,
+                validators,
+                body,
+            } => {
+                if let Some(how) = validators.difference(&remote.validators) {
+                    return changed(how);
+                }
+                if let Some(total) = part.total.filter(|total| *total != remote.size) {
+                    return changed(format!("it had {} bytes, and has {total}", remote.size));
+                }
+                if part.from != self.at || part.last >= self.end {
+                    return Err(Problem::Answer(format!(
+                        "asked for bytes {} to {}, it sends {} to {}",
+                        self.at,
+                        self.end - 1,
+                        part.from,
+                        part.last
+                    )));
+                }
+                Ok(Current {
+                    body,
+                    left: part.last - part.from + 1,
+                })
+            }
+            Answer::Whole {
+                mut body,
+                validators,
+                length,
+                ..
+            } => {
+                if let Some(how) = validators.difference(&remote.validators) {
+                    return changed(how);
+                }
+                if let Some(length) = length.filter(|length| *length != remote.size) {
+                    return changed(format!("it had {} bytes, and has {length}", remote.size));
+                }
+                if self.is_whole {
+                    let skipped = io::copy(&mut (&mut body).take(self.at), &mut io::sink())?;
+                    return if skipped == self.at {
+                        Ok(Current {
+                            body,
+                            left: self.end - self.at,
+                        })
+                    } else {
+                        Err(Problem::Connection("the connection broke off".to_owned()))
+                    };
+                }
+                // One of several servers behind one name, perhaps.
+                Err(Problem::Connection(
+                    "the server does not send parts any more".to_owned(),
+                ))
+            }
+            Answer::NoSuchPart { .. } => changed("it has become shorter".to_owned()),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        while self.at < self.end {
+            match self.attempt(into) {
+                Ok(0) => {}
+                Ok(n) => return Ok(n),
+                Err(problem) => {
+                    self.answer = None;
+                    self.retries.retry(problem)?;
+                }
+            }
+        }
+        Ok(0)
+    }
+}

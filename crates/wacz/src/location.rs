@@ -1,0 +1,179 @@
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use url::Url;
+
+use super::{Error, Problem};
+use crawlspace_fetch::{s3, shown};
+
+/// Where a file lies.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Location {
+    /// In the file system.
+    File(PathBuf),
+    /// At an `http`, `https` or `s3` URL.
+    Url(Url),
+}
+
+impl Location {
+    /// A path, a `file:` URL, an `http(s)` URL, or an object in a store, `s3://bucket/key`.
+    ///
+    /// ```
+    /// use crawlspace_wacz::Location;
+    /// assert_eq!(Location::parse("crawls/a.wacz")?, Location::File("crawls/a.wacz".into()));
+    /// assert_eq!(Location::parse("file:///crawls/a.wacz")?, Location::File("/crawls/a.wacz".into()));
+    /// assert!(matches!(Location::parse("https://example.org/a.wacz")?, Location::Url(_)));
+    /// assert!(matches!(Location::parse("s3://bucket/a.wacz")?, Location::Url(_)));
+    /// assert!(Location::parse("ftp://example.org/a.wacz").is_err());
+    /// # Ok::<(), crawlspace_wacz::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Problem::Location`] for anything else.
+    pub fn parse(text: &str) -> Result<Location, Error> {
+        let refused =
+            |why: String| Error::new(text.escape_debug().to_string(), Problem::Location(why));
+        if text.is_empty() {
+            return Err(Error::new(
+                "''",
+                Problem::Location("neither a path nor a URL".to_owned()),
+            ));
+        }
+        let Some(scheme) = scheme(text) else {
+            return Ok(Location::File(PathBuf::from(text)));
+        };
+        let url = Url::parse(text).map_err(|error| refused(format!("invalid URL: {error}")))?;
+        Location::from_url(url).ok_or_else(|| refused(unreadable(scheme)))
+    }
+
+    /// What `path` means in a file that lies here: a URL, an absolute path, or one relative to the folder.
+    /// A file at a URL can name nothing but other URLs: whoever writes it has no say over the files of this
+    /// machine. Nor has it over what the credentials of this machine open: objects are named by files in the same
+    /// bucket alone.
+    ///
+    /// ```
+    /// use crawlspace_wacz::Location;
+    /// let local = Location::parse("/crawls/all.json")?;
+    /// assert_eq!(local.join("2026/a.wacz").unwrap(), Location::File("/crawls/2026/a.wacz".into()));
+    /// let remote = Location::parse("https://example.org/crawls/all.json")?;
+    /// assert_eq!(remote.join("a.wacz").unwrap().to_string(), "https://example.org/crawls/a.wacz");
+    /// assert!(remote.join("file:///etc/passwd").is_err());
+    /// # Ok::<(), crawlspace_wacz::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The reason, when this location cannot be read.
+    pub fn join(&self, path: &str) -> Result<Location, String> {
+        if path.is_empty() {
+            return Err("its path is empty".to_owned());
+        }
+        match self {
+            Location::Url(base) => {
+                let url = base
+                    .join(path)
+                    .map_err(|error| format!("its path {path:?} is not a valid URL: {error}"))?;
+                let is_foreign = url.scheme() == s3::SCHEME
+                    && (base.scheme(), base.host_str()) != (s3::SCHEME, url.host_str());
+                match Location::from_url(url) {
+                    Some(location @ Location::Url(_)) if !is_foreign => Ok(location),
+                    Some(Location::Url(_)) => Err(format!(
+                        "its path {path:?} is in a bucket, of which a manifest elsewhere may name nothing"
+                    )),
+                    _ => Err(format!(
+                        "its path {path:?} is not an http(s) URL, and a manifest at a URL may name nothing else"
+                    )),
+                }
+            }
+            Location::File(base) if scheme(path).is_none() => Ok(Location::File(
+                base.parent().unwrap_or(Path::new("")).join(path),
+            )),
+            Location::File(_) => Location::parse(path)
+                .map_err(|error| format!("its path {path:?} cannot be used: {}", error.problem)),
+        }
+    }
+
+    fn from_url(url: Url) -> Option<Location> {
+        match url.scheme() {
+            "http" | "https" | s3::SCHEME => Some(Location::Url(url)),
+            "file" => url.to_file_path().ok().map(Location::File),
+            _ => None,
+        }
+    }
+
+    /// The last part of the path, without the query of a URL; empty if there is none.
+    pub fn name(&self) -> String {
+        match self {
+            Location::File(path) => match path.file_name() {
+                Some(name) => name.to_string_lossy().into_owned(),
+                None => String::new(),
+            },
+            Location::Url(url) => {
+                let last = url.path().rsplit('/').next().unwrap_or_default();
+                percent_decoded(last)
+            }
+        }
+    }
+}
+
+impl From<PathBuf> for Location {
+    fn from(path: PathBuf) -> Location {
+        Location::File(path)
+    }
+}
+
+impl From<&Path> for Location {
+    fn from(path: &Path) -> Location {
+        Location::File(path.to_owned())
+    }
+}
+
+impl fmt::Display for Location {
+    /// As errors name it: of a URL, the user, the password and the query are left out, which may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Location::File(path) => path.display().fmt(f),
+            Location::Url(url) => f.write_str(&shown(url)),
+        }
+    }
+}
+
+/// What stands before `:` or, for schemes that might as well be names of files, `://`.
+fn scheme(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_once(':')?;
+    let mut letters = scheme.bytes();
+    let is_scheme = letters.next().is_some_and(|b| b.is_ascii_alphabetic())
+        && letters.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
+    (is_scheme && (rest.starts_with("//") || scheme.eq_ignore_ascii_case("file"))).then_some(scheme)
+}
+
+fn unreadable(scheme: &str) -> String {
+    if scheme.eq_ignore_ascii_case("file") {
+        return "a file: URL must name a path of this machine: file:///crawls/a.wacz".to_owned();
+    }
+    format!("{scheme}: URLs cannot be read; http, https, s3 and paths can")
+}
+
+/// `a%20b.wacz` as `a b.wacz`; left alone where that would be no name of a file.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after
+            .get(..2)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(decoded) if byte == b'%' => {
+                bytes.push(decoded);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(byte);
+                rest = after;
+            }
+        }
+    }
+    match String::from_utf8(bytes) {
+        Ok(name) if !name.contains(|c: char| c == '/' || c.is_control()) => name,
+        _ => text.to_owned(),
+    }
+}
