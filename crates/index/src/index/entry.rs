@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::directory::Reading;
+use super::directory::reading::Reading;
 use crate::sorted::disorder::{Flaw, Inspection};
 use crate::sorted::file::{FileVersion, NamedFile};
 use crate::zipnum::cluster::Cluster;

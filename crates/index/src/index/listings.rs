@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedMutexGuard;
 
+use crate::index::directory::build::read_unknown;
 use crate::index::folder::{Choice, Listing};
 use crate::sorted::steps::elsewhere;
 use crate::source::SourceError;
@@ -183,13 +184,10 @@ impl Listings {
         let waiting = Arc::clone(&self.waiting);
         let read = move || {
             let is_wanted = || waiting.load(Ordering::Relaxed) > 0;
-            Listing::read(
-                &location,
-                choice,
-                before.as_deref(),
-                net.as_ref(),
-                &is_wanted,
-            )
+            let before = before.as_deref();
+            let listing = Listing::read(&location, choice, before, net.as_ref(), &is_wanted);
+            read_unknown(&listing.directory);
+            listing
         };
         let listing = Arc::new(elsewhere(read).await?);
         if listing.is_abandoned {

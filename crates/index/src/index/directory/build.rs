@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::segment::{MAX_FILES, MAX_KEYS, Segment, hash, pair};
-use super::{Place, Progress, lock};
+use super::Directory;
+use super::reading::{Place, Progress};
+use super::segment::{MAX_FILES, MAX_KEYS, MAX_MEMORY, Segment, hash, pair};
 use crate::index::entry::Entry;
 use crate::index::files::Files;
 use crate::index::sought::Sought;
@@ -16,10 +17,6 @@ use crate::sorted::file::FileVersion;
 use crate::sorted::steps::wait;
 use crate::spelling::canonical;
 
-/// Limit of memory for segments, over all files, in bytes.
-const MAX_MEMORY: usize = 256 << 20;
-/// Size up to which a file is read, in bytes.
-const MAX_SIZE: u64 = 512 << 20;
 /// Time that is worked at a stretch. As long again, others have the processor.
 const SLICE: Duration = Duration::from_millis(5);
 /// Number of hashes that are sorted at a stretch.
@@ -36,23 +33,17 @@ static QUEUE: Mutex<Queue> = Mutex::new(Queue {
     is_running: false,
 });
 
-/// Returns whether a version of an entry can be in a segment.
-pub(super) fn is_eligible(
-    entry: &Entry,
-    version: Option<FileVersion>,
-    is_settled: fn(&FileVersion) -> bool,
-) -> bool {
-    entry.is_here_to_read()
-        && version.is_none_or(|version| version.size() <= MAX_SIZE)
-        // One that is being written would be read again and again.
-        && version.is_none_or(|version| is_settled(&version))
-        && Segment::used() < MAX_MEMORY
+fn queue() -> MutexGuard<'static, Queue> {
+    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads entries of a listing in the background.
-pub(super) fn enqueue(entries: Vec<Weak<Entry>>) {
-    let mut queue = lock(&QUEUE);
-    queue.waiting.push_back(entries);
+/// Reads the entries of a listing in the background of which its directory knows nothing.
+pub(in crate::index) fn read_unknown(directory: &Directory) {
+    if directory.unknown.is_empty() {
+        return;
+    }
+    let mut queue = queue();
+    queue.waiting.push_back(directory.unknown.clone());
     if queue.is_running {
         return;
     }
@@ -63,7 +54,7 @@ pub(super) fn enqueue(entries: Vec<Weak<Entry>>) {
 fn run() {
     loop {
         let next = {
-            let mut queue = lock(&QUEUE);
+            let mut queue = queue();
             let next = queue.waiting.pop_front();
             queue.is_running = next.is_some();
             next
@@ -86,7 +77,7 @@ fn build(entries: &[Weak<Entry>]) {
 
 /// Notes the place of a version of an entry.
 fn settle(entry: &Entry, version: Option<FileVersion>, place: Option<Place>) {
-    let mut state = lock(&entry.reading.0);
+    let mut state = entry.reading.state();
     if state.version == version {
         state.progress = Progress::Done;
         state.place = place;
@@ -121,7 +112,7 @@ impl Batch {
 
     /// Reads an entry that is queued. When there is no room for it, a segment is made of the others.
     pub(super) fn add(&mut self, entry: &Arc<Entry>) {
-        let mut state = lock(&entry.reading.0);
+        let mut state = entry.reading.state();
         let is_queued = state.progress == Progress::Queued;
         let used = Segment::used() + 2 * self.pairs.len();
         if is_queued && state.place.is_none() && used >= MAX_MEMORY {

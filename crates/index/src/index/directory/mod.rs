@@ -4,20 +4,24 @@
 //! listed. A file that no segment covers is searched: one that has just been listed or has changed, one for which there
 //! is no memory, and one that cannot be read.
 
-mod build;
+pub(super) mod build;
+pub(super) mod reading;
 mod segment;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Weak};
 
-use self::segment::{MAX_FILES, MAX_KEYS, Segment, hash};
+use self::reading::{Place, Progress};
+use self::segment::{MAX_FILES, MAX_KEYS, MAX_MEMORY, Segment, hash};
 use super::entry::Entry;
 use crate::sorted::file::FileVersion;
 
 /// Number of files that are searched without a directory if they may grow.
 const FEW: usize = 16;
+/// Size up to which a file is read, in bytes.
+const MAX_SIZE: u64 = 512 << 20;
 /// Number of segments of about the same size that are replaced by a larger one.
 const MANY: usize = 16;
 /// Stands for the position of a file that is not in the listing.
@@ -31,6 +35,8 @@ pub(super) struct Directory {
     uncovered: Vec<u32>,
     /// All keys of an entry are spelled as here, for each entry.
     is_here: Vec<bool>,
+    /// Entries to read, if there are several packages or many files.
+    unknown: Vec<Weak<Entry>>,
 }
 
 /// A segment, and what of it is in a listing.
@@ -67,60 +73,11 @@ impl Size {
     }
 }
 
-/// The result of reading all of an entry.
-#[derive(Debug, Default)]
-pub(super) struct Reading(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    /// The version of the file that the rest is about.
-    version: Option<FileVersion>,
-    progress: Progress,
-    place: Option<Place>,
-}
-
-#[derive(Debug, Default, PartialEq, Eq)]
-enum Progress {
-    #[default]
-    New,
-    /// The entry is to be read. A place that it has already is used meanwhile.
-    Queued,
-    Done,
-}
-
-impl Reading {
-    /// Returns the state of a version; what is known of another one is forgotten.
-    fn about(&self, version: Option<FileVersion>) -> MutexGuard<'_, State> {
-        let mut state = lock(&self.0);
-        if state.version != version {
-            *state = State {
-                version,
-                ..State::default()
-            };
-        }
-        state
-    }
-}
-
-/// The place of a file in a segment.
-#[derive(Debug)]
-struct Place {
-    segment: Arc<Segment>,
-    file: usize,
-    /// Number of its urlkeys.
-    keys: usize,
-    /// All keys are spelled as here.
-    is_here: bool,
-}
-
 impl Directory {
-    /// Returns what is known of the entries of a listing. Where there are several packages or many files, those of which
-    /// nothing is known are read in the background.
+    /// Returns what is known of the entries of a listing; [`build::read_unknown`] reads the others.
     pub(super) fn of(entries: &[Arc<Entry>]) -> Arc<Directory> {
-        let (directory, unread) = Directory::look(entries, FileVersion::is_settled);
-        if !unread.is_empty() {
-            build::enqueue(unread.iter().map(Arc::downgrade).collect());
-        }
+        let (mut directory, unread) = Directory::look(entries, FileVersion::is_settled);
+        directory.unknown = unread.iter().map(Arc::downgrade).collect();
         Arc::new(directory)
     }
 
@@ -141,7 +98,7 @@ impl Directory {
             let may_grow = entries.len() <= FEW && version.is_some();
             if !may_grow
                 && state.progress == Progress::New
-                && build::is_eligible(entry, version, is_settled)
+                && is_eligible(entry, version, is_settled)
             {
                 state.progress = Progress::Queued;
                 unread.push(Arc::clone(entry));
@@ -166,7 +123,7 @@ impl Directory {
         for part in outdated(&directory.parts) {
             let positions = part.positions.iter().filter(|position| **position != GONE);
             for entry in positions.filter_map(|position| entries.get(*position as usize)) {
-                let mut state = lock(&entry.reading.0);
+                let mut state = entry.reading.state();
                 if state.progress != Progress::Queued {
                     state.progress = Progress::Queued;
                     unread.push(Arc::clone(entry));
@@ -207,6 +164,19 @@ impl Directory {
             uncovered: 0,
         }
     }
+}
+
+/// Returns whether a version of an entry can be in a segment.
+fn is_eligible(
+    entry: &Entry,
+    version: Option<FileVersion>,
+    is_settled: fn(&FileVersion) -> bool,
+) -> bool {
+    entry.is_here_to_read()
+        && version.is_none_or(|version| version.size() <= MAX_SIZE)
+        // One that is being written would be read again and again.
+        && version.is_none_or(|version| is_settled(&version))
+        && Segment::used() < MAX_MEMORY
 }
 
 impl Part {
@@ -276,8 +246,4 @@ impl Iterator for Candidates {
         };
         next.map(|position| position as usize)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) const MAX_FILES: usize = 1 << 10;
 /// Maximum number of urlkeys of a segment, where each counts once for each file that has it.
 pub(super) const MAX_KEYS: usize = 4 << 20;
+/// Limit of memory for segments, over all files, in bytes.
+pub(super) const MAX_MEMORY: usize = 256 << 20;
 /// Bits of a slot.
 const SLOT: usize = 14;
 /// Number of buckets for each sample. With ¾ of a bucket, a slot takes 14 + 1 + ¾ (1 + 32/256) = 15.84 bits in all.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis_tests::Rng;
 
-use super::build::Batch;
+use super::build::{Batch, read_unknown};
 use super::*;
 use crate::index::entry::Spelled;
 use crate::sorted::file::NamedFile;
@@ -288,7 +288,9 @@ fn a_file_that_has_changed_since_it_was_listed_is_searched() {
 fn files_that_are_listed_are_read_in_the_background() {
     let files: Vec<File> = (0..30).map(|n| File::made(n..n + 50)).collect();
     let entries: Vec<_> = files.iter().map(|file| Arc::clone(&file.entry)).collect();
-    assert!(!Directory::of(&entries).covers_some());
+    let directory = Directory::of(&entries);
+    assert!(!directory.covers_some());
+    read_unknown(&directory);
     let begun = Instant::now();
     while !Directory::of(&entries).uncovered.is_empty() {
         assert!(begun.elapsed() < Duration::from_secs(30));
