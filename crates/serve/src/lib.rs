@@ -20,7 +20,9 @@
 //! | [`packages`] | WACZ files that both read |
 //! | [`reload`] | another configuration while the server runs |
 //! | [`resource`] | rows to WARC records |
-//! | [`server`] | HTTP |
+//! | `dialects` | the ways in which clients ask: requests to queries, rows to answers |
+//! | `routes` | which path is answered by which of them |
+//! | [`server`] | HTTP connections, what every answer has, the page |
 //! | [`metrics`] | figures as Prometheus reads them |
 //! | `words` | lists of words that are written as one text |
 //! | `indexes` | indexes of jobs, which it gives besides |
@@ -31,6 +33,7 @@ pub mod access;
 mod breaker;
 mod collection;
 pub mod config;
+mod dialects;
 mod figures;
 mod fuzzy;
 mod gate;
@@ -47,6 +50,7 @@ pub mod query;
 mod reason;
 pub mod reload;
 pub mod resource;
+mod routes;
 pub mod rules;
 pub mod server;
 mod shown;

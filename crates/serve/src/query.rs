@@ -1,7 +1,6 @@
 //! What a request to the index asks for.
 
-mod given;
-mod wayback;
+pub(crate) mod given;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use crawlspace_cdx::surt::{self, BadUrl, KeyRange, MatchType};
 use crawlspace_cdx::{Collapse, Filter};
 
 use self::given::Given;
-pub(crate) use self::wayback::{FilterSubject, Layout, Progress, ShownFilter, WaybackQuery};
+use crate::shown::ShownFilter;
 
 use crawlspace_index::Aliases;
 use crawlspace_index::sorted::Order;

@@ -1,13 +1,13 @@
 //! Captures as the Internet Archive's CDX server shows them: in seven columns, without spaces in them.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use crawlspace_cdx::{Field, Format, Line, Read};
+use crawlspace_cdx::{Field, Filter, Format, Line, Read};
 use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::digest::{Algorithm, Digest};
 use data_encoding::BASE32;
 
-use crate::query::{FilterSubject, ShownFilter};
 use crate::words::words;
 
 /// The columns of an answer that names none, by the names that they have there.
@@ -102,6 +102,26 @@ fn escaped(value: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+/// A filter that a capture is read for as it is shown.
+#[derive(Clone, Debug)]
+pub(crate) struct ShownFilter {
+    /// The parsed filter.
+    pub filter: Arc<Filter>,
+    /// What it reads.
+    pub reads: FilterSubject,
+}
+
+/// What such a filter reads of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilterSubject {
+    /// One of the seven columns, by its number.
+    Column(usize),
+    /// All columns.
+    Shown,
+    /// A further field of the row.
+    Row,
 }
 
 /// Whether a capture passes all of these filters.

@@ -14,17 +14,17 @@ use crawlspace_index::sorted::Order;
 use crawlspace_index::timestamp::Timestamp;
 
 /// Maximum number of filters of a query.
-pub(super) const MAX_FILTERS: usize = 32;
+pub(crate) const MAX_FILTERS: usize = 32;
 /// Maximum number of `collapse` of a query.
 const MAX_COLLAPSES: usize = 8;
 /// Maximum number of parameters without an effect that are named, and maximum length of such a name, in characters.
-pub(super) const MAX_IGNORED: usize = 20;
-pub(super) const MAX_IGNORED_NAME: usize = 60;
+pub(crate) const MAX_IGNORED: usize = 20;
+pub(crate) const MAX_IGNORED_NAME: usize = 60;
 /// Maximum length of a URL that is looked up, in bytes.
 const MAX_URL: usize = 64 * 1024;
 
 /// Everybody may send a regular expression, so they are kept smaller than those of the operator.
-pub(super) const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: Limits = Limits {
     pattern_bytes: 4 * 1024,
     compiled_bytes: 1024 * 1024,
 };
@@ -39,7 +39,7 @@ const NAMES: [&str; 26] = words(
 
 /// The parameters as they are written.
 #[derive(Default)]
-pub(super) struct Given<'a> {
+pub(crate) struct Given<'a> {
     values: HashMap<&'static str, &'a str>,
     filters: Vec<&'a str>,
     collapses: Vec<&'a str>,
@@ -47,7 +47,7 @@ pub(super) struct Given<'a> {
 }
 
 impl<'a> Given<'a> {
-    pub(super) fn take(&mut self, name: &str, value: &'a str) {
+    pub(crate) fn take(&mut self, name: &str, value: &'a str) {
         let known = match name {
             "filter" => return self.filters.push(value),
             "collapse" | "collapseToFirst" => return self.collapses.push(value),
@@ -79,14 +79,14 @@ impl<'a> Given<'a> {
         switch(name, self.get(name))
     }
 
-    pub(super) fn ignore(&mut self, name: &str) {
+    pub(crate) fn ignore(&mut self, name: &str) {
         let name: String = name.chars().take(MAX_IGNORED_NAME).collect();
         if self.ignored.len() < MAX_IGNORED && !self.ignored.contains(&name) {
             self.ignored.push(name);
         }
     }
 
-    pub(super) fn read(self, point: Option<&str>) -> Result<Query, BadQuery> {
+    pub(crate) fn read(self, point: Option<&str>) -> Result<Query, BadQuery> {
         let (url, match_type) = self.url()?;
         if !self.get("resumeKey").is_empty() {
             return bad(
@@ -277,7 +277,7 @@ impl<'a> Given<'a> {
     }
 }
 
-pub(super) fn bad<T>(why: impl Into<String>) -> Result<T, BadQuery> {
+pub(crate) fn bad<T>(why: impl Into<String>) -> Result<T, BadQuery> {
     Err(BadQuery(why.into()))
 }
 
@@ -337,7 +337,7 @@ fn moment(
     }
 }
 
-pub(super) fn number(name: &str, digits: &str) -> Result<Option<u64>, BadQuery> {
+pub(crate) fn number(name: &str, digits: &str) -> Result<Option<u64>, BadQuery> {
     match digits {
         "" => Ok(None),
         _ if digits.bytes().all(|byte| byte.is_ascii_digit()) => match digits.parse() {
@@ -348,7 +348,7 @@ pub(super) fn number(name: &str, digits: &str) -> Result<Option<u64>, BadQuery> 
     }
 }
 
-pub(super) fn switch(name: &str, word: &str) -> Result<bool, BadQuery> {
+pub(crate) fn switch(name: &str, word: &str) -> Result<bool, BadQuery> {
     match word.to_ascii_lowercase().as_str() {
         "" | "0" | "false" | "f" | "off" | "no" => Ok(false),
         "1" | "true" | "t" | "on" | "yes" => Ok(true),

@@ -10,29 +10,29 @@ use hyper::body::Frame;
 use crate::resource::record::LoadError;
 
 /// The body of an answer. Dropping it cancels what is under way for it.
-pub(super) type Body = UnsyncBoxBody<Bytes, Broken>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, Broken>;
 
 /// Error of an answer that cannot go on. Its connection is cut, so that the client sees that it is incomplete.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Broken(pub String);
+pub(crate) struct Broken(pub String);
 
 /// A body that is there.
-pub(super) fn whole(bytes: impl Into<Bytes>) -> Body {
+pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into())
         .map_err(|never| match never {})
         .boxed_unsync()
 }
 
 /// A body whose parts come as they come.
-pub(super) fn frames(
+pub(crate) fn frames(
     frames: impl Stream<Item = Result<Frame<Bytes>, Broken>> + Send + 'static,
 ) -> Body {
     StreamBody::new(frames).boxed_unsync()
 }
 
 /// Pieces as they come. A failure cuts the connection, so that the client sees that the answer is incomplete.
-pub(super) fn pieces(pieces: BoxStream<'static, Result<Bytes, LoadError>>) -> Body {
+pub(crate) fn pieces(pieces: BoxStream<'static, Result<Bytes, LoadError>>) -> Body {
     let span = tracing::Span::current();
     frames(pieces.map(move |piece| match piece {
         Ok(bytes) => Ok(Frame::data(bytes)),

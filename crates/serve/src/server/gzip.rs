@@ -12,7 +12,7 @@ use hyper::body::Frame;
 use super::body::{Body, Broken, frames};
 
 /// The body, compressed. It breaks off where the other one does.
-pub(super) fn body(plain: Body) -> Body {
+pub(crate) fn body(plain: Body) -> Body {
     let data = BodyStream::new(plain);
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let pieces = stream::unfold(Some((data, encoder)), |state| async move {

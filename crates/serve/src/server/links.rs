@@ -29,7 +29,7 @@ const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
 
 /// A collection as others see it, perhaps through one of its access points.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BaseUrl {
+pub(crate) struct BaseUrl {
     /// Without a slash at its end.
     base: String,
 }

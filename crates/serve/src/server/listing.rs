@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 use super::body::Body;
 use super::output::refusal;
 use super::reply::json as reply_json;
-use super::{RequestTarget, only_read};
+use super::target::{RequestTarget, only_read};
 use crate::Federation;
 use crate::query::Selection;
 
 /// Whether a client wants JSON and not the page: what it names first of the two.
-pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
+pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter();
     let accepted = accepted.filter_map(|value| value.to_str().ok());
     let media = |one: &str| one.split(';').next().unwrap_or_default().trim().to_owned();
@@ -24,7 +24,7 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
 }
 
 /// The collections, and what may be asked of each.
-pub(super) fn collections(federation: &Federation) -> Response<Body> {
+pub(crate) fn collections(federation: &Federation) -> Response<Body> {
     let collections = federation.collections.iter();
     let modes = json!({ "modes": ["list_sources", "index", "resource"] });
     let collections = collections.map(|one| (format!("/{}", one.name), modes.clone()));
@@ -35,14 +35,14 @@ pub(super) fn collections(federation: &Federation) -> Response<Body> {
 }
 
 /// What is at `/` depends on what is accepted.
-pub(super) fn varies(mut response: Response<Body>) -> Response<Body> {
+pub(crate) fn varies(mut response: Response<Body>) -> Response<Body> {
     let accept = HeaderValue::from_static("accept");
     response.headers_mut().insert(VARY, accept);
     response
 }
 
 /// `/<coll>/list_sources`: the sources that `sources=` selects, and what they are.
-pub(super) fn answer(asked: &RequestTarget<'_>, request: &Request<Incoming>) -> Response<Body> {
+pub(crate) fn answer(asked: &RequestTarget<'_>, request: &Request<Incoming>) -> Response<Body> {
     if let Some(refused) = only_read(request.method()) {
         return refused;
     }

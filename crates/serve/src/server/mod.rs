@@ -1,28 +1,20 @@
-//! The HTTP server: which path is answered by what.
+//! The HTTP server: connections, what every request must have, and the operator's address.
 
-mod body;
-mod cdx;
-mod common_crawl;
-mod gzip;
+pub(crate) mod body;
+pub(crate) mod gzip;
 mod host;
-mod index;
-mod indexes;
-mod links;
-mod listing;
+pub(crate) mod indexes;
+pub(crate) mod links;
+pub(crate) mod listing;
 mod origin;
-mod outback;
-mod output;
-mod page;
+pub(crate) mod output;
+pub(crate) mod page;
 mod plain;
-mod record;
-mod records;
-mod replay;
-mod reply;
-mod resource;
+pub(crate) mod records;
+pub(crate) mod reply;
 mod stall;
 mod state;
-mod timegate;
-mod timemap;
+pub(crate) mod target;
 
 use std::collections::hash_map::RandomState;
 use std::convert::Infallible;
@@ -37,9 +29,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use http::header::{
-    ACCEPT, ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS,
-    ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
-    ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, HOST,
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, HOST,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
@@ -52,19 +44,16 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 
 use super::Federation;
-use super::collection::Collection;
-use super::figures::Api;
 use super::reload::Current;
 use crawlspace_fetch::via::{Cycle, Via};
 
 use self::body::Body;
 use self::host::Accepted;
-use self::index::NoRows;
-use self::output::{refusal, with_errors, with_ignored};
 pub use self::plain::serve_metrics;
-use self::record::Form;
-use self::reply::{empty, fresh, message};
+use self::reply::{empty, message};
 use self::stall::StallTimeout;
+use self::target::only_read;
+use crate::routes;
 
 /// Maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 128 * 1024;
@@ -259,7 +248,10 @@ async fn logged(
     } else {
         match Via::of(request.headers()) {
             // Boxed, since a connection copies the future of its answer.
-            Ok(way) => way.answer(answer(federation, request).boxed()).await,
+            Ok(way) => {
+                way.answer(routes::answer(federation, request).boxed())
+                    .await
+            }
             Err(Cycle) => message(StatusCode::LOOP_DETECTED, CYCLE),
         }
     };
@@ -352,97 +344,6 @@ fn preflight_answer(asked: &HeaderMap) -> Response<Body> {
     response
 }
 
-/// What a path asks of a collection.
-struct RequestTarget<'a> {
-    federation: &'a Arc<Federation>,
-    collection: &'a Arc<Collection>,
-    point: Option<String>,
-}
-
-async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Response<Body> {
-    let path = request.uri().path().to_owned();
-    let Some((first, rest)) = path.strip_prefix('/').map(split) else {
-        return message(StatusCode::BAD_REQUEST, "the path must begin with /");
-    };
-    if matches!(first, "" | "_status" | "_metrics" | "_indexes" | "static") {
-        return own(&federation, &request, first, rest).await;
-    }
-    let name = decoded(first);
-    let found = federation.collection(&name);
-    let found = found.map(|collection| (collection, rest));
-    let found = found.or_else(|| cdx::at_root(&federation, &path));
-    let found = found.or_else(|| records::at_root(&federation, &path));
-    let Some((collection, rest)) = found else {
-        // Boxed to keep the type of every answer small.
-        let found = common_crawl::answer(&federation, &request, &name, rest).boxed();
-        if let Some(answer) = found.await {
-            return answer;
-        }
-        let text = format!("there is no collection {name:?}; / lists those that there are");
-        return nothing(request.headers(), &path, &text);
-    };
-    let (point, rest) = match split(rest) {
-        ("ap", rest) => {
-            let (point, rest) = split(rest);
-            (Some(decoded(point)), rest)
-        }
-        _ => (None, rest),
-    };
-    let asked = RequestTarget {
-        federation: &federation,
-        collection,
-        point,
-    };
-    // Below a TimeGate lies what others look for at the place of an archive that they know by its TimeGate.
-    let below = rest.strip_prefix("timegate/").unwrap_or(rest);
-    let (api, response) = match (split(rest), replay::parts(below), timemap::parts(below)) {
-        (("api", path), ..) if records::is_path(path) => {
-            // Boxed, as the type of the whole answer is deep enough without it.
-            let answer = records::answer(&asked, request, path).boxed();
-            (Api::Other, answer.await)
-        }
-        (("", ""), ..) if outback::is_asked(&request) => {
-            (Api::Index, outback::answer(&asked, &request).boxed().await)
-        }
-        _ if cdx::is_path(rest) => (Api::Index, cdx::answer(&asked, &request).boxed().await),
-        (_, Some(parts), _) => (Api::Replay, resource::replay(&asked, request, parts).await),
-        (_, _, Some(parts)) => (Api::TimeMap, timemap::answer(&asked, &request, parts).await),
-        (("list_sources", ""), ..) => (Api::Other, listing::answer(&asked, &request)),
-        (("index", ""), ..) => (
-            Api::Index,
-            index::answer(&asked, &request, NoRows::Empty).await,
-        ),
-        (("resource", ""), ..) => {
-            let query = request.uri().query().unwrap_or("").to_owned();
-            let answer = resource::answer(&asked, request, Form::Record, &query);
-            (Api::Resource, answer.await)
-        }
-        (("resource-post", "") | ("resource", "postreq"), ..) => {
-            let answer = resource::answer_message(&asked, request);
-            (Api::Resource, answer.await)
-        }
-        (("timegate", url), ..) => {
-            let answer = timegate::answer(&asked, &request, url);
-            (Api::TimeGate, answer.await)
-        }
-        // In other archives a URL alone is its TimeGate.
-        (("http:" | "https:", _), ..) => {
-            let answer = timegate::answer(&asked, &request, rest);
-            (Api::TimeGate, answer.await)
-        }
-        _ => {
-            let text = format!("{path:?}: {PATHS}");
-            (Api::Other, nothing(request.headers(), &path, &text))
-        }
-    };
-    let status = response.status().as_u16();
-    asked.collection.requests.record(api, status);
-    response
-}
-
-const PATHS: &str = "a collection has index, cdx, resource, resource-post, list_sources, <timestamp>id_/<url>, timegate/<url>, \
-    and timemap/link/<url>, timemap/json/<url>, timemap/cdxj/<url>";
-
 /// Answers at the operator's address: `/_status` and `/_metrics`.
 async fn for_operator(
     current: &Current,
@@ -457,72 +358,4 @@ async fn for_operator(
         "/_metrics" => state::metrics(federation, &current.reloads()).await,
         _ => message(StatusCode::NOT_FOUND, "here are /_status and /_metrics"),
     }
-}
-
-/// Message to clients that ask for the status at the public address.
-const ELSEWHERE: &str = "the status is for the operator of this server: at the address of --status, which the log names at the start";
-
-/// What is not about one collection.
-async fn own(
-    federation: &Arc<Federation>,
-    request: &Request<Incoming>,
-    first: &str,
-    rest: &str,
-) -> Response<Body> {
-    if let Some(refused) = only_read(request.method()) {
-        return refused;
-    }
-    match (first, rest) {
-        ("", "") if listing::is_wanted(request.headers()) => listing::collections(federation),
-        ("", "") => {
-            listing::varies(page::answer(federation, request.uri().query().unwrap_or("")).await)
-        }
-        ("_status" | "_metrics", "") => message(StatusCode::NOT_FOUND, ELSEWHERE),
-        ("_indexes", kind) => indexes::answer(federation, request, kind).await,
-        ("static", name) => page::file(name),
-        _ => {
-            let path = request.uri().path();
-            let text = format!("there is nothing at {path:?}");
-            nothing(request.headers(), path, &text)
-        }
-    }
-}
-
-/// What there is not: a page for browsers, JSON for others.
-fn nothing(headers: &HeaderMap, path: &str, text: &str) -> Response<Body> {
-    let mut accepted = headers.get_all(ACCEPT).iter();
-    let takes_pages = accepted.any(|value| {
-        let value = value.as_bytes().to_ascii_lowercase();
-        memchr::memmem::find(&value, b"text/html").is_some()
-    });
-    listing::varies(if takes_pages && !listing::is_wanted(headers) {
-        page::not_found(path, text)
-    } else {
-        message(StatusCode::NOT_FOUND, text)
-    })
-}
-
-/// The first part of a path, and what comes after the slash behind it.
-fn split(path: &str) -> (&str, &str) {
-    path.split_once('/').unwrap_or((path, ""))
-}
-
-fn decoded(part: &str) -> String {
-    percent_encoding::percent_decode_str(part)
-        .decode_utf8_lossy()
-        .into_owned()
-}
-
-/// Refuses what is neither `GET` nor `HEAD`.
-fn only_read(method: &Method) -> Option<Response<Body>> {
-    if matches!(*method, Method::GET | Method::HEAD) {
-        return None;
-    }
-    let mut refused = message(
-        StatusCode::METHOD_NOT_ALLOWED,
-        &format!("{method}: GET or HEAD is expected here"),
-    );
-    let allowed = HeaderValue::from_static("GET, HEAD");
-    refused.headers_mut().insert(http::header::ALLOW, allowed);
-    Some(refused)
 }

@@ -38,7 +38,7 @@ const RETRY_SECONDS: u64 = 10;
 
 /// Writes rows in one of the formats that are a line a row.
 #[derive(Clone, Debug)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     output: Output,
     fields: Option<Vec<String>>,
     /// Whether rows do not say where they come from.
@@ -213,7 +213,7 @@ fn names_itself(json: &[u8]) -> bool {
 }
 
 /// The answer with rows, a line each.
-pub(super) fn rows_as_text(rows: Rows, writer: Writer, report: &Report) -> Response<Body> {
+pub(crate) fn rows_as_text(rows: Rows, writer: Writer, report: &Report) -> Response<Body> {
     let media = writer.media();
     respond(text(rows, writer), media, report)
 }
@@ -230,7 +230,7 @@ fn text(rows: Rows, writer: Writer) -> BoxStream<'static, Result<Bytes, Failure>
 }
 
 /// An answer that streams text. Sources that fail after its head are named in its trailer.
-pub(super) fn respond(
+pub(crate) fn respond(
     text: BoxStream<'static, Result<Bytes, Failure>>,
     media: &'static str,
     report: &Report,
@@ -275,7 +275,7 @@ fn streamed(
 }
 
 /// Names the sources that are missing from an answer, which caches must not keep then.
-pub(super) fn with_errors(response: Response<Body>, report: &Report) -> Response<Body> {
+pub(crate) fn with_errors(response: Response<Body>, report: &Report) -> Response<Body> {
     let value = report.header(0);
     let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) else {
         return response;
@@ -287,7 +287,7 @@ pub(super) fn with_errors(response: Response<Body>, report: &Report) -> Response
 }
 
 /// Names the parameters of the request that have no effect, in `Ignored-Parameters`.
-pub(super) fn with_ignored(mut response: Response<Body>, query: &Query) -> Response<Body> {
+pub(crate) fn with_ignored(mut response: Response<Body>, query: &Query) -> Response<Body> {
     if !query.ignored.is_empty() {
         let names = query
             .ignored
@@ -302,7 +302,7 @@ pub(super) fn with_ignored(mut response: Response<Body>, query: &Query) -> Respo
 }
 
 /// Why there is no answer.
-pub(super) fn refusal(failure: &Failure) -> Response<Body> {
+pub(crate) fn refusal(failure: &Failure) -> Response<Body> {
     let mut response = message(status_of(failure), &failure.to_string());
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
         let seconds = HeaderValue::from(RETRY_SECONDS);
@@ -316,7 +316,7 @@ pub(super) fn refusal(failure: &Failure) -> Response<Body> {
 }
 
 /// The HTTP status of a failure.
-pub(super) fn status_of(failure: &Failure) -> StatusCode {
+pub(crate) fn status_of(failure: &Failure) -> StatusCode {
     match failure {
         Failure::Query(BadQuery(_)) | Failure::TooMany | Failure::TooMuch => {
             StatusCode::BAD_REQUEST

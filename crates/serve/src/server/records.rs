@@ -11,9 +11,10 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use super::body::Body;
+use super::origin;
 use super::reply::{closing, json as json_of, message};
 use super::state::fresh;
-use super::{RequestTarget, origin};
+use super::target::RequestTarget;
 use crate::Federation;
 use crate::collection::Collection;
 use crate::sources::DedupeSource;
@@ -32,12 +33,12 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const CRAWL: HeaderName = HeaderName::from_static("crawlspace-crawl");
 
 /// Whether a path below `api/` is one of this API.
-pub(super) fn is_path(path: &str) -> bool {
+pub(crate) fn is_path(path: &str) -> bool {
     path == "records" || path.starts_with("records/")
 }
 
 /// The only collection of a server that has a dedupe index, which need not be named then, and what is asked of it.
-pub(super) fn at_root<'a>(
+pub(crate) fn at_root<'a>(
     federation: &'a Federation,
     path: &'a str,
 ) -> Option<(&'a Arc<Collection>, &'a str)> {
@@ -51,7 +52,7 @@ pub(super) fn at_root<'a>(
     }
 }
 
-pub(super) async fn answer(
+pub(crate) async fn answer(
     asked: &RequestTarget<'_>,
     request: Request<Incoming>,
     path: &str,

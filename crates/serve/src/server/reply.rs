@@ -6,22 +6,22 @@ use http::{Response, StatusCode};
 use super::body::{Body, whole};
 
 /// The media type of JSON.
-pub(super) const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 
 /// A JSON object with a `message` for people.
-pub(super) fn message(status: StatusCode, text: &str) -> Response<Body> {
+pub(crate) fn message(status: StatusCode, text: &str) -> Response<Body> {
     json(status, &serde_json::json!({ "message": text }))
 }
 
 /// A JSON value.
-pub(super) fn json(status: StatusCode, value: &serde_json::Value) -> Response<Body> {
+pub(crate) fn json(status: StatusCode, value: &serde_json::Value) -> Response<Body> {
     let mut text = value.to_string();
     text.push('\n');
     page(status, JSON, text)
 }
 
 /// A text of that media type.
-pub(super) fn page(
+pub(crate) fn page(
     status: StatusCode,
     media: &'static str,
     text: impl Into<Vec<u8>>,
@@ -38,14 +38,14 @@ pub(super) fn page(
 }
 
 /// Marks an answer that is true only now as one that caches must not store.
-pub(super) fn fresh(mut response: Response<Body>) -> Response<Body> {
+pub(crate) fn fresh(mut response: Response<Body>) -> Response<Body> {
     let value = HeaderValue::from_static("no-store");
     response.headers_mut().insert(header::CACHE_CONTROL, value);
     response
 }
 
 /// A message that ends its connection, because the rest of the request is not read.
-pub(super) fn closing(status: StatusCode, text: &str) -> Response<Body> {
+pub(crate) fn closing(status: StatusCode, text: &str) -> Response<Body> {
     let mut response = message(status, text);
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(header::CONNECTION, close);
@@ -53,7 +53,7 @@ pub(super) fn closing(status: StatusCode, text: &str) -> Response<Body> {
 }
 
 /// An answer without a body.
-pub(super) fn empty(status: StatusCode) -> Response<Body> {
+pub(crate) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(whole(Vec::new()));
     *response.status_mut() = status;
     response

@@ -11,7 +11,7 @@ use crawlspace_index::timestamp::Timestamp;
 
 use super::body::Body;
 use super::indexes::listing;
-pub(super) use super::reply::fresh;
+pub(crate) use super::reply::fresh;
 use super::reply::{json as reply_json, message, page};
 use crate::Federation;
 use crate::breaker::BreakerState;

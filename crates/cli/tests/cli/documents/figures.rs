@@ -93,8 +93,8 @@ const CONSTANTS: &[(&str, &[&str])] = &[
              {crates/index/src/index/folder.rs MAX_FILES} files |",
             "is noticed within {crates/index/src/index/listings.rs REFRESH};",
             "folders of more than {crates/index/src/index/directory/mod.rs FEW} files",
-            "per urlkey of a file, {crates/index/src/index/directory/build.rs MAX_MEMORY} in all; files of more than \
-             {crates/index/src/index/directory/build.rs MAX_SIZE} or",
+            "per urlkey of a file, {crates/index/src/index/directory/segment.rs MAX_MEMORY} in all; files of more than \
+             {crates/index/src/index/directory/mod.rs MAX_SIZE} or",
             "over all sources | {crates/index/src/zipnum/cluster/unpack.rs MAX_CACHED} |",
             "spelled otherwise | {crates/index/src/index/files.rs MAX_KEPT} |",
             "opened at a time | {crates/fetch/src/file.rs MAX_KEPT}; {crates/fetch/src/file.rs MAX_AHEAD}; \
@@ -102,7 +102,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
             "`.loc` line | {crates/index/src/zipnum/cluster/block.rs MAX_BLOCK}; \
              {crates/index/src/zipnum/cluster/parts.rs MAX_PATHS}, and one that failed is tried after the others for \
              {crates/index/src/zipnum/cluster/parts.rs AVOIDED_FOR} |",
-            "| {crates/serve/src/server/resource.rs MAX_BODY}, within {crates/serve/src/server/resource.rs TIMEOUT};",
+            "| {crates/serve/src/dialects/resource.rs MAX_BODY}, within {crates/serve/src/dialects/resource.rs TIMEOUT};",
             "to `Via`) | {crates/fetch/src/via.rs MAX_HOPS};",
             "| {crates/serve/src/indexes.rs MAX_BUILDS}; {crates/serve/src/indexes.rs MAX_WAITING}; \
              {crates/serve/src/server/indexes/mod.rs MAX_JOBS}; {crates/serve/src/server/indexes/mod.rs WAIT.0} seconds \

@@ -1,6 +1,6 @@
 //! `/_indexes`: indexes of jobs, each as the tar of its entry.
 
-pub(super) mod listing;
+pub(crate) mod listing;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use serde_json::json;
 use tokio::task::spawn_blocking;
 
 use super::body::{Body, Broken, frames, whole};
-use super::only_read;
 use super::reply::fresh;
 use super::reply::{empty, json as reply_json, message};
+use super::target::only_read;
 use crate::Federation;
 use crate::indexes::{BuildStatus, Outcome, Refused};
 use crawlspace_jobs::{Error, Id, Index, IndexKind, JobSet, Missing, MissingJob, Parcel, reasons};
@@ -45,7 +45,7 @@ const RETRY_BUILDING: u64 = 1;
 const RETRY_ELSEWHERE: u64 = 30;
 
 /// `rest` is what comes after `_indexes/`.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     federation: &Arc<Federation>,
     request: &Request<Incoming>,
     rest: &str,

@@ -27,7 +27,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form
 const LISTED: usize = 500;
 
 /// The page, with what was searched for.
-pub(super) async fn answer(federation: &Arc<Federation>, query: &str) -> Response<Body> {
+pub(crate) async fn answer(federation: &Arc<Federation>, query: &str) -> Response<Body> {
     let pairs = url::form_urlencoded::parse(query.as_bytes());
     let (mut coll, mut url, mut when) = (Cow::default(), Cow::default(), Cow::default());
     let mut skip = Cow::default();
@@ -70,7 +70,7 @@ pub(super) async fn answer(federation: &Arc<Federation>, query: &str) -> Respons
 }
 
 /// What there is not, as a page for people.
-pub(super) fn not_found(path: &str, text: &str) -> Response<Body> {
+pub(crate) fn not_found(path: &str, text: &str) -> Response<Body> {
     // The path may go deeper than the page does.
     let depth = path.bytes().skip(1).filter(|byte| *byte == b'/').count();
     let root = match depth {
@@ -93,7 +93,7 @@ fn shown(status: StatusCode, whole: &Markup) -> Response<Body> {
 }
 
 /// `/static/…`.
-pub(super) fn file(name: &str) -> Response<Body> {
+pub(crate) fn file(name: &str) -> Response<Body> {
     let (media, text) = match name {
         "page.css" => ("text/css; charset=utf-8", include_str!("page.css")),
         "icon.svg" => ("image/svg+xml", include_str!("icon.svg")),

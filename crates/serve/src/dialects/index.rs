@@ -5,25 +5,25 @@ use std::sync::Arc;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use super::body::Body;
-use super::output::{Writer, refusal, respond, rows_as_text, with_errors, with_ignored};
-use super::reply::{JSON, message, page};
 use super::timemap::{self, TimeMap};
-use super::{RequestTarget, only_read};
 use crate::collection::{Failure, Pages, some};
 use crate::group::Report;
 use crate::query::{Output, Query};
+use crate::server::body::Body;
+use crate::server::output::{Writer, refusal, respond, rows_as_text, with_errors, with_ignored};
+use crate::server::reply::{JSON, message, page};
+use crate::server::target::{RequestTarget, only_read};
 
 /// The answer to a query without rows.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum NoRows {
+pub(crate) enum NoRows {
     /// 200 and an empty body, as pywb's warcserver does.
     Empty,
     /// 404, or 400 after the last page, as Common Crawl's server does.
     NotFound,
 }
 
-pub(super) async fn answer(
+pub(crate) async fn answer(
     asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
     no_rows: NoRows,
@@ -74,7 +74,7 @@ async fn answer_to(
 }
 
 /// The query that a query string asks.
-pub(super) fn parameters(text: &str, asked: &RequestTarget<'_>) -> Result<Arc<Query>, Failure> {
+pub(crate) fn parameters(text: &str, asked: &RequestTarget<'_>) -> Result<Arc<Query>, Failure> {
     let pairs: Vec<_> = url::form_urlencoded::parse(text.as_bytes()).collect();
     let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));
     let query = Query::parse(pairs, asked.point.as_deref())?;

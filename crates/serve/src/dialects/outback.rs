@@ -7,12 +7,14 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 
-use super::body::Body;
-use super::output::{refusal, respond, with_errors, with_ignored};
-use super::{RequestTarget, cdx, only_read};
+use super::cdx;
+use super::wayback::WaybackQuery;
 use crate::collection::{Failure, Rows};
 use crate::group::Report;
-use crate::query::{BadQuery, WaybackQuery};
+use crate::query::BadQuery;
+use crate::server::body::Body;
+use crate::server::output::{refusal, respond, with_errors, with_ignored};
+use crate::server::target::{RequestTarget, only_read};
 use crate::shown;
 use crate::words::words;
 use crawlspace_cdx::Field;
@@ -45,12 +47,12 @@ const ELEMENTS: [(&str, Field); 11] = [
 ];
 
 /// Whether a collection is asked at its own address.
-pub(super) fn is_asked(request: &Request<Incoming>) -> bool {
+pub(crate) fn is_asked(request: &Request<Incoming>) -> bool {
     let query = request.uri().query().unwrap_or("").as_bytes();
     url::form_urlencoded::parse(query).any(|(name, _)| name == "url" || name == "q")
 }
 
-pub(super) async fn answer(
+pub(crate) async fn answer(
     asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
 ) -> Response<Body> {

@@ -9,14 +9,16 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, BodyStream};
 use hyper::body::{Body as _, Incoming};
 
-use super::links::target;
 use super::record::{self, Form};
-use super::reply::closing;
-use super::{Body, RequestTarget, message};
 use crate::resource::client_request::ClientRequest;
 use crate::resource::record::LoadError;
 use crate::resource::request_message;
 use crate::resource::spool::Spooled;
+use crate::server::body::Body;
+use crate::server::links::target;
+use crate::server::reply::closing;
+use crate::server::reply::message;
+use crate::server::target::RequestTarget;
 use crawlspace_index::source::SourceError;
 
 /// What a browser says when it fetches the script of a service worker.
@@ -27,7 +29,7 @@ const MAX_BODY: u64 = 64 << 20;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Loads what a request of the same method would get, of the captures that the query string asks for.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     asked: &RequestTarget<'_>,
     request: Request<Incoming>,
     form: Form,
@@ -56,7 +58,7 @@ pub(super) async fn answer(
 }
 
 /// The capture that is closest to a moment, or to now.
-pub(super) async fn replay(
+pub(crate) async fn replay(
     asked: &RequestTarget<'_>,
     request: Request<Incoming>,
     (moment, path): (&str, &str),
@@ -74,7 +76,7 @@ pub(super) async fn replay(
 }
 
 /// Loads what the request gets that is in the body.
-pub(super) async fn answer_message(
+pub(crate) async fn answer_message(
     asked: &RequestTarget<'_>,
     request: Request<Incoming>,
 ) -> Response<Body> {

@@ -5,17 +5,19 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue, IF
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::body::{Body, pieces, whole};
-use super::links::{BaseUrl, in_header, link, timemap_link};
-use super::{
-    RequestTarget, fresh, gzip, message, refusal, replay, reply, with_errors, with_ignored,
-};
+use super::replay;
 use crate::group::{Report, ascii};
 use crate::reason::Reason;
 use crate::resource::byte_range::ByteRange;
 use crate::resource::client_request::ClientRequest;
 use crate::resource::record::Record;
 use crate::resource::{self, Attempts, Found, Outcome};
+use crate::server::body::{Body, pieces, whole};
+use crate::server::links::{BaseUrl, in_header, link, timemap_link};
+use crate::server::output::{refusal, with_errors, with_ignored};
+use crate::server::reply::{fresh, message};
+use crate::server::target::RequestTarget;
+use crate::server::{gzip, reply};
 use crawlspace_index::row::Row;
 
 /// Maximum size of a row in a header, in bytes. A longer one is left out.
@@ -23,7 +25,7 @@ const MAX_ROW: usize = 6 * 1024;
 
 /// The form in which a capture is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// A WARC record.
     Record,
     /// The HTTP response that was captured.
@@ -32,7 +34,7 @@ pub(super) enum Form {
 
 /// Answers with the record of the first row that has one; else with 404, and what was tried. `text` is the query
 /// string, `request` what is sent on to the server of the resource.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     asked: &RequestTarget<'_>,
     headers: &HeaderMap,
     form: Form,

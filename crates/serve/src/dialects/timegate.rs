@@ -4,21 +4,21 @@ use http::header::{HeaderName, HeaderValue, LINK, LOCATION, VARY};
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use super::body::Body;
-use super::links::{BaseUrl, link, memento_link, target, timemap_link};
-use super::output::{refusal, with_errors};
-use super::reply::{empty, message};
-use super::{RequestTarget, only_read};
 use crate::collection::{Failure, next};
 use crate::group::Report;
 use crate::query::{BadQuery, Query};
+use crate::server::body::Body;
+use crate::server::links::{BaseUrl, link, memento_link, target, timemap_link};
+use crate::server::output::{refusal, with_errors};
+use crate::server::reply::{empty, message};
+use crate::server::target::{RequestTarget, only_read};
 use crawlspace_index::row::Row;
 use crawlspace_index::timestamp::Timestamp;
 
 const ACCEPT_DATETIME: HeaderName = HeaderName::from_static("accept-datetime");
 
 /// `/<coll>/timegate/<url>`: a redirect to the memento that is closest to `Accept-Datetime`, or to the last one.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
     path: &str,

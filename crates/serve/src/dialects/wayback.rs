@@ -12,10 +12,10 @@ use crawlspace_index::sorted::Order;
 use crawlspace_index::timestamp::{Timestamp, compare};
 use data_encoding::BASE64URL_NOPAD;
 
-use super::given::{Given, LIMITS, MAX_FILTERS, bad, number, switch};
-use super::{BadQuery, Query, literally};
 use crate::operations::SORTED;
-use crate::shown::FIELDS;
+use crate::query::given::{Given, LIMITS, MAX_FILTERS, bad, number, switch};
+use crate::query::{BadQuery, Query, literally};
+use crate::shown::{FIELDS, FilterSubject, ShownFilter};
 
 /// How many rows a page has, unless it is said. All that come before a page are read, so there should be few pages.
 const PAGE: u64 = 50_000;
@@ -46,26 +46,6 @@ pub(crate) struct Layout {
     pub show_resume_key: bool,
     /// Rows up to this one are left out.
     pub after: Option<ResumeKey>,
-}
-
-/// A filter of that dialect.
-#[derive(Clone, Debug)]
-pub(crate) struct ShownFilter {
-    /// The parsed filter.
-    pub filter: Arc<Filter>,
-    /// What it reads.
-    pub reads: FilterSubject,
-}
-
-/// What a filter of that dialect reads of a capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FilterSubject {
-    /// One of the seven columns that the dialect shows, by its number.
-    Column(usize),
-    /// All that the dialect shows.
-    Shown,
-    /// A further field of the row.
-    Row,
 }
 
 impl WaybackQuery {

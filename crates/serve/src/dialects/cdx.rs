@@ -7,16 +7,17 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use super::body::Body;
-use super::output::{refusal, respond, with_errors, with_ignored};
-use super::reply::{JSON, page};
-use super::{RequestTarget, only_read};
+use super::wayback::{Layout, Progress, WaybackQuery};
 use crate::Federation;
 use crate::collection::{Collection, Failure, Rows, next, some};
 use crate::gate::Seen;
 use crate::group::Report;
 use crate::memory::Reservation;
-use crate::query::{Layout, Progress, Query, WaybackQuery};
+use crate::query::Query;
+use crate::server::body::Body;
+use crate::server::output::{refusal, respond, with_errors, with_ignored};
+use crate::server::reply::{JSON, page};
+use crate::server::target::{RequestTarget, only_read};
 use crate::shown;
 use crawlspace_cdx::Field;
 use crawlspace_index::row::{Row, quote};
@@ -25,7 +26,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Whether a path below a collection is that of a CDX server: as the Internet Archive has it, with the address of the
 /// collection before it, and shorter.
-pub(super) fn is_path(path: &str) -> bool {
+pub(crate) fn is_path(path: &str) -> bool {
     matches!(
         path,
         "cdx" | "cdx/search/cdx" | "search/cdx" | "web/timemap/cdx" | "timemap/cdx"
@@ -33,7 +34,7 @@ pub(super) fn is_path(path: &str) -> bool {
 }
 
 /// The only collection of a server, which need not be named then, and what is asked of it.
-pub(super) fn at_root<'a>(
+pub(crate) fn at_root<'a>(
     federation: &'a Federation,
     path: &'a str,
 ) -> Option<(&'a Arc<Collection>, &'a str)> {
@@ -44,7 +45,7 @@ pub(super) fn at_root<'a>(
     }
 }
 
-pub(super) async fn answer(
+pub(crate) async fn answer(
     asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
 ) -> Response<Body> {
@@ -52,7 +53,7 @@ pub(super) async fn answer(
 }
 
 /// Answers with these columns, unless the request names others; JSON begins with their names if it `is_named`.
-pub(super) async fn answer_in(
+pub(crate) async fn answer_in(
     asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
     columns: &[&str],

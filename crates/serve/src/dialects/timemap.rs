@@ -7,15 +7,15 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use super::body::Body;
-use super::links::{BaseUrl, link, memento_link, quoted, target, timemap_link};
-use super::output::{Writer, refusal, respond, rows_as_text, with_errors};
-use super::reply::message;
-use super::{RequestTarget, only_read};
 use crate::collection::{Failure, Rows, next};
 use crate::group::Report;
 use crate::operations::is_self_redirect;
 use crate::query::{Output, Query};
+use crate::server::body::Body;
+use crate::server::links::{BaseUrl, link, memento_link, quoted, target, timemap_link};
+use crate::server::output::{Writer, refusal, respond, rows_as_text, with_errors};
+use crate::server::reply::message;
+use crate::server::target::{RequestTarget, only_read};
 use crawlspace_cdx::Field;
 use crawlspace_cdx::surt::MatchType;
 use crawlspace_index::row::Row;
@@ -39,7 +39,7 @@ pub(crate) fn parts(path: &str) -> Option<(Output, &str)> {
 }
 
 /// `/<coll>/timemap/link/<url>`, and the same captures as rows: `/<coll>/timemap/json/<url>`, `…/cdxj/<url>`.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
     (output, path): (Output, &str),
@@ -172,7 +172,7 @@ impl TimeMap {
 
     /// One of the index API. `memento_format=https://h/{timestamp}/{url}` is for those who replay what is here, as pywb
     /// does: they add the links that a TimeMap begins with themselves.
-    pub(super) fn of_index(
+    pub(crate) fn of_index(
         asked: &RequestTarget<'_>,
         request: &Request<Incoming>,
         query: &Arc<Query>,

@@ -6,19 +6,19 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde_json::json;
 
-use super::body::Body;
 use super::index::{self, NoRows};
-use super::links::BaseUrl;
-use super::reply::json as reply_json;
-use super::{RequestTarget, only_read};
 use crate::Federation;
 use crate::figures::Api;
+use crate::server::body::Body;
+use crate::server::links::BaseUrl;
+use crate::server::reply::json as reply_json;
+use crate::server::target::{RequestTarget, only_read};
 
 /// The end of an address, after the name of a collection.
 const SUFFIX: &str = "-index";
 
 /// Answers at these addresses, unless a collection has that name. `None` at any other address.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     federation: &Arc<Federation>,
     request: &Request<Incoming>,
     name: &str,

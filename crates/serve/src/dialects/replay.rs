@@ -18,13 +18,14 @@ use hyper::ext::ReasonPhrase;
 use percent_encoding::{CONTROLS, percent_encode};
 use url::Url;
 
-use super::body::{pieces, whole};
-use super::links::{BaseUrl, in_header, link, memento_link, quoted, timemap_link};
-use super::{Body, empty, message};
 use crate::gate::Released;
 use crate::resource::byte_range::{ByteRange, Piece, piece_of};
 use crate::resource::captured::{Captured, Pieces, unchunked};
 use crate::resource::record::{LoadError, Record};
+use crate::server::body::Body;
+use crate::server::body::{pieces, whole};
+use crate::server::links::{BaseUrl, in_header, link, memento_link, quoted, timemap_link};
+use crate::server::reply::{empty, message};
 use crawlspace_warc::http::{Head, MAX_HEAD};
 
 /// What is put before the name of a field that must not act here.
@@ -67,7 +68,7 @@ pub(crate) fn parts(path: &str) -> Option<(&str, &str)> {
 ///
 /// # Errors
 /// When the record is not valid as far as it has to be read for that.
-pub(super) async fn response(
+pub(crate) async fn response(
     record: Released<Record>,
     source: &str,
     base_url: &BaseUrl,

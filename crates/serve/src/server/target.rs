@@ -1,0 +1,32 @@
+//! What a request asks for, as every API reads it.
+
+use std::sync::Arc;
+
+use http::header::HeaderValue;
+use http::{Method, Response, StatusCode};
+
+use super::body::Body;
+use super::reply::message;
+use crate::Federation;
+use crate::collection::Collection;
+
+/// What a path asks of a collection.
+pub(crate) struct RequestTarget<'a> {
+    pub federation: &'a Arc<Federation>,
+    pub collection: &'a Arc<Collection>,
+    pub point: Option<String>,
+}
+
+/// Refuses what is neither `GET` nor `HEAD`.
+pub(crate) fn only_read(method: &Method) -> Option<Response<Body>> {
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return None;
+    }
+    let mut refused = message(
+        StatusCode::METHOD_NOT_ALLOWED,
+        &format!("{method}: GET or HEAD is expected here"),
+    );
+    let allowed = HeaderValue::from_static("GET, HEAD");
+    refused.headers_mut().insert(http::header::ALLOW, allowed);
+    Some(refused)
+}
