@@ -541,16 +541,77 @@ fn number(text: &[u8]) -> u64 {
     crawlspace_host::text::parse_unsigned(text).unwrap()
 }
 
+/// Asserts that a history keeps every promise, and that nothing is left at its end.
+fn keeps_every_promise(ops: &[Op]) {
+    let mut world = World::new();
+    for op in ops {
+        world.apply(op);
+        world.inspect();
+    }
+    world.drain();
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::default())]
 
     #[test]
     fn politeness_is_kept_and_nothing_is_lost(ops in prop::collection::vec(op(), 1..120)) {
-        let mut world = World::new();
-        for op in &ops {
-            world.apply(op);
-            world.inspect();
-        }
-        world.drain();
+        keeps_every_promise(&ops);
     }
+}
+
+#[test]
+fn a_moved_group_takes_its_gate_and_what_is_queued_along() {
+    use Op::*;
+    let add = |group, execution| Add {
+        group,
+        execution,
+        at: 0,
+    };
+    let add_kept = |group, at| AddKept {
+        group,
+        execution: 0,
+        at,
+        depth: 0,
+        uri: 0,
+    };
+    keeps_every_promise(&[
+        add(1, 2),
+        add(1, 1),
+        add(1, 0),
+        Move {
+            from: 1,
+            to: 2,
+            steps: 1,
+        },
+    ]);
+    keeps_every_promise(&[
+        Gate { group: 3, gate: 1 },
+        Gate { group: 2, gate: 1 },
+        add_kept(2, 101),
+        add_kept(3, 0),
+        Next { count: 1 },
+        add_kept(0, 2606),
+        Pass { ms: 1000 },
+        Next { count: 1 },
+        Pass { ms: 1000 },
+        Add {
+            group: 0,
+            execution: 0,
+            at: 1,
+        },
+        Next { count: 2 },
+        add(0, 0),
+        Release {
+            which: 0,
+            delay: 700,
+            fate: 0,
+            again: false,
+        },
+        add(2, 0),
+        Move {
+            from: 2,
+            to: 0,
+            steps: 2,
+        },
+    ]);
 }

@@ -161,7 +161,6 @@ mod tests {
     use super::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
         fn every_link_of_a_listing_is_found(names in proptest::collection::vec("[a-zA-Z0-9%/._-]{1,12}", 0..8)) {

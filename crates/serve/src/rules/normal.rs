@@ -135,7 +135,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+        #![proptest_config(ProptestConfig::with_cases(2000))]
 
         #[test]
         fn every_urlkey_and_its_beginnings_match_something(

@@ -445,7 +445,7 @@ fn no_change_of_one_byte_makes_another_line() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
     fn random_bytes_are_no_package(bytes in prop::collection::vec(any::<u8>(), 0..400)) {

@@ -200,7 +200,7 @@ impl Read for Slow<'_> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_depends_on_how_much_comes_at_once(step in 1usize..20, packed in any::<bool>()) {

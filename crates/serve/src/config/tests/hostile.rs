@@ -70,7 +70,7 @@ collections: &all
 ";
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
+    #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
     fn no_text_does_harm(text in "\\PC{0,200}", lines in "([ \\t]{0,4}[-?:,{}\\[\\]&*!|>'\"%@`a#<~$. \\n]{0,6}){0,40}") {

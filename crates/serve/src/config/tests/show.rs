@@ -340,7 +340,7 @@ fn a_key_may_have_an_at_sign() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn no_output_contains_a_password(
@@ -390,7 +390,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn what_is_shown_reads_as_the_same(config in config()) {
