@@ -43,6 +43,8 @@ const MEASURED: &[(&str, &[&str])] = &[
              | {100M|  | memory per kept URI, 1000 in each group |} GB |",
             "| record with a tag | {ours|  | memory per tagged record |} \
              | {100M|  | memory per tagged record |} GB |",
+            "adds {ours|  | append-only file per page |} bytes to the append-only file and the same to the stream to each",
+            "replica ({100M|  | replication stream per page |} GB for 100 million)",
             "{ours| D4 | `LOOKUP` of 100 hashes a call, plain keys |} look-ups a second in calls of a hundred \
              ({ours| D4 | `LOOKUP` of 100 hashes a call, packed |} packed)",
         ],
