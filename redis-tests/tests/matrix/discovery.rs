@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crawlspace_compact::limits::chg::TEN_YEARS;
 use redis_tests::matrix::{Family, Grammar, PREFIX};
 use redis_tests::{Options, Reply, Server, Wire, array, bulk, err, int, ok, rows};
 
@@ -215,7 +216,7 @@ fn pages_have_the_limits_of_numbers(family: &Family) {
             if called == "now" || most >= (1 << 53) - 1 {
                 continue;
             }
-            let ten_years = (most == 3653 * 86_400_000).then(|| "ten years".to_owned());
+            let ten_years = (most == TEN_YEARS).then(|| "ten years".to_owned());
             let spellings = [Some(grouped(most)), Some(most.to_string()), ten_years];
             let token = argument
                 .find("token")
