@@ -154,13 +154,24 @@ pub fn with_limits(family: &str, text: &str) -> String {
         found.unwrap_or_else(|| panic!("no limit {name}")).1
     };
     let mut filled = String::new();
-    for (n, part) in text.split(['{', '}']).enumerate() {
-        match part.strip_suffix("+1") {
-            _ if n % 2 == 0 => filled += part,
-            Some(name) => filled += &(value(name) + 1).to_string(),
-            None => filled += &value(part).to_string(),
+    let mut rest = text;
+    // Other braces belong to regular expressions and hash tags.
+    while let Some((before, after)) = rest.split_once('{') {
+        filled += before;
+        rest = after;
+        match after.split_once('}') {
+            Some((name, after)) if name.starts_with(|c: char| c.is_ascii_uppercase()) => {
+                let number = match name.strip_suffix("+1") {
+                    Some(name) => value(name) + 1,
+                    None => value(name),
+                };
+                filled += &number.to_string();
+                rest = after;
+            }
+            _ => filled.push('{'),
         }
     }
+    filled += rest;
     filled
 }
 

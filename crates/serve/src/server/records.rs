@@ -172,14 +172,9 @@ impl<'a> Record<'a> {
     }
 
     fn added(&self) -> Added<'_> {
-        Added {
-            hash: self.digest.as_bytes(),
-            wacz_index: 0,
-            date: self.date.as_bytes(),
-            url: self.url.as_bytes(),
-            // That API does not say it.
-            size: 0,
-        }
+        let (digest, date, url) = (&self.digest, &self.date, &self.url);
+        // Doppelgänger's API has no size.
+        Added::new(digest.as_bytes(), 0, date.as_bytes(), url.as_bytes(), 0)
     }
 }
 

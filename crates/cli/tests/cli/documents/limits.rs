@@ -7,8 +7,14 @@ use crawlspace_compact::limits;
 use super::figures::{constant, spellings};
 use super::{cells, read};
 
-/// Limits that a user cannot reach by themselves.
-const INNER: [&str; 2] = ["every::SLOTS", "chg::MAX_STEPS"];
+/// Limits elsewhere: a property of clusters, a part of another limit, settings in docs/commands/README.md.
+const ELSEWHERE: [&str; 5] = [
+    "every::SLOTS",
+    "chg::MAX_STEPS",
+    "chg::LEASE_MS",
+    "chg::ATTEMPTS",
+    "chg::MAX_ATTEMPTS",
+];
 
 #[test]
 fn the_table_has_the_values_of_the_constants() {
@@ -46,7 +52,7 @@ fn the_table_has_the_values_of_the_constants() {
             let name = format!("{family}::{name}");
             let (parsed, _) = constant("crates/compact/src/limits.rs", &name);
             assert_eq!(parsed, *value, "{name}");
-            let listed = named.contains(&*name) || INNER.contains(&&*name);
+            let listed = named.contains(&*name) || ELSEWHERE.contains(&&*name);
             assert!(listed, "docs/limits.md has no {name}");
         }
     }
