@@ -123,10 +123,10 @@ portable:
 	@scripts/portable '$(PORTABLE)'
 	$(CARGO) rustc --release --package crawlspace --lib -- -L native='$(PORTABLE)'
 
-# SUITE/PACKAGE of Debian: Redis 7.0, 8.0 and 8.6, Valkey 8.0, 8.1 and 9.1; and Redis 7.0 with musl, once with memory as the
-# module needs it, and once without, where it must say so in place of loading.
+# SUITE/PACKAGE of Debian: Redis 7.0, 8.0 and 8.6, Valkey 8.0, 8.1 and 9.1, Redict 7.3; and Redis 7.0 with musl, once with
+# memory as the module needs it, and once without, where it must say so in place of loading.
 SERVERS ?= bookworm/redis-server trixie/redis-server experimental/redis-server \
-    bookworm-backports/valkey-server trixie/valkey-server sid/valkey-server musl/redis-server unaligned/redis-server
+    bookworm-backports/valkey-server trixie/valkey-server sid/valkey-server sid/redict musl/redis-server unaligned/redis-server
 test-servers: portable ## The live tests of the module on each server that Debian's suites have, and a table of them (SERVERS=sid/valkey-server …)
 	@scripts/need musl-gcc redis-server redis-cli openssl wget python3 python3-venv
 	@failed=; table=; export CRAWLSPACE_MODULE='$(MODULE)'; for server in $(SERVERS); do \

@@ -215,13 +215,8 @@ impl<S: Ask> Index<S> {
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
     /// # let index = Index::open("redis://127.0.0.1/", "")?;
-    /// let record = Added {
-    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
-    ///     wacz_index: 0,
-    ///     date: b"20240501120000",
-    ///     url: b"https://example.com/",
-    ///     size: 5120,
-    /// };
+    /// let hash = b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A";
+    /// let record = Added::new(hash, 0, b"20240501120000", b"https://example.com/", 5120);
     /// let sequence = Some(Sequence { writer: b"worker-3", number: 1 });
     /// let new = index.add(b"crawl-1", &Adding { sequence, ..Adding::default() }, &[record])?;
     /// println!("{new} of 1 were new in this crawl");
@@ -305,13 +300,8 @@ impl<S: Steps> Index<S> {
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
     /// # let index = Index::open("redis://127.0.0.1/", "")?;
-    /// let record = Added {
-    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
-    ///     wacz_index: 0,
-    ///     date: b"20240501120000",
-    ///     url: b"https://example.com/",
-    ///     size: 5120,
-    /// };
+    /// let hash = b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A";
+    /// let record = Added::new(hash, 0, b"20240501120000", b"https://example.com/", 5120);
     /// let revisited = Revisited { hash: b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ", size: 620, original: None };
     /// let sequence = Sequence { writer: b"worker-3", number: 1 };
     /// index.write(b"crawl-1", sequence, &[record], &[revisited])?;

@@ -176,13 +176,7 @@ mod tests {
             r#"Lease { chg: "example.com", token: 7, deadline: 2, due: 1, count: 3, execution: Some("crawl-1"), uri: Some("https://example.com/caf\\xe9") }"#
         );
         let (hash, date, url) = (b"sha1:A", b"2026", b"https://a/");
-        let added = Added {
-            hash,
-            wacz_index: 0,
-            date,
-            url,
-            size: 5,
-        };
+        let added = Added::new(hash, 0, date, url, 5);
         assert_eq!(
             format!("{added:?}"),
             r#"Added { hash: "sha1:A", wacz_index: 0, date: "2026", url: "https://a/", size: 5 }"#

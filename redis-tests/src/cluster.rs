@@ -7,8 +7,8 @@ use crate::server::{Options, Server};
 use crate::wait::{until, until_some};
 use crate::wire::Reply;
 
-/// How many hash slots a cluster has.
-const SLOTS: usize = 16_384;
+/// Number of hash slots of a cluster.
+const SLOTS: usize = crawlspace_compact::limits::every::SLOTS as usize;
 
 /// Masters that share the slots evenly, in order: the first one has slot 0. Dropping it kills all of them.
 ///

@@ -11,6 +11,8 @@
 //! f.assert_conserved();
 //! ```
 
+use crawlspace_compact::limits::chg as limits;
+
 use crate::server::{Options, Server};
 use crate::wire::{Reply, Wire, runs_lines};
 
@@ -18,8 +20,11 @@ use crate::wire::{Reply, Wire, runs_lines};
 /// which commands without `NOW` go, nothing of it is ever due.
 pub const T0: i64 = 4_000_000_000_000;
 
-/// Ten years, beyond which no time may lie: the shortest that any ten years have been.
-pub const TEN_YEARS: i64 = 3652 * 24 * 3_600_000;
+/// Maximum distance of a time from now, in milliseconds.
+pub const TEN_YEARS: i64 = limits::TEN_YEARS as i64;
+
+/// Default duration of a lease, in milliseconds.
+pub const LEASE: i64 = limits::LEASE_MS as i64;
 
 /// A server that takes `NOW`.
 pub fn simulated() -> Options {

@@ -136,7 +136,9 @@ pub use crawler::{
 pub use dataset::{Snapshot, assert_replicated};
 pub use dedupe_index::DedupeIndex;
 pub use file_host::{FileHost, Manners, Request, parse_range};
-pub use frontier::{Frontier, Lease, T0, TEN_YEARS, blocked, release, server_time, simulated};
+pub use frontier::{
+    Frontier, LEASE, Lease, T0, TEN_YEARS, blocked, release, server_time, simulated,
+};
 pub use object_store::{ObjectStore, Terms};
 pub use outcome::{
     Outcome, arguments, assert_contains, assert_lacks, assert_starts, ends, outcome, program,

@@ -8,12 +8,9 @@ use super::store::Store;
 use super::time::{Millis, of_score};
 use super::transition::{Event, Step};
 use super::uris::Op;
+use crawlspace_compact::limits::chg::MAX_REPORTS;
 use crawlspace_host::text::{parse_unsigned, push_number};
 use smallvec::SmallVec;
-
-/// Maximum number of reports that are kept of URIs that go back; those of URIs that are given up are
-/// always kept, because nothing else knows of these.
-const MAX_REPORTS: u64 = 100_000;
 
 /// A lease that ran out.
 #[derive(Clone, Debug, PartialEq, Eq)]

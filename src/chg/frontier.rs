@@ -3,6 +3,7 @@
 //! The keys are the truth. What is cached here is rebuilt from them at any time; whoever hears
 //! that somebody else changed them makes a new one.
 
+pub use crawlspace_compact::limits::chg::ATTEMPTS;
 use std::cell::{Cell, OnceCell, RefCell};
 
 use smallvec::SmallVec;
@@ -22,9 +23,6 @@ use super::store::Store;
 use super::time::{Arrivals, Millis};
 use super::tokens::Tokens;
 use super::uris::Uris;
-
-/// How often a kept URI is given out whose leases run out, unless set otherwise.
-pub const ATTEMPTS: u64 = 5;
 
 /// The id of a group.
 pub type Id = SmallVec<[u8; 64]>;

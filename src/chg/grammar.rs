@@ -8,6 +8,7 @@
     allow(dead_code, unused_imports, unused_macros)
 )]
 
+use crawlspace_compact::limits::chg::{MAX_COUNT, MAX_PARALLEL};
 use crawlspace_host::grammar::{
     AnyOf, Before, Bytes, Choice, Flag, Form, Integer, Many, OneOf, Optional, Shape, block,
 };
@@ -24,12 +25,6 @@ use super::politeness::{Factor, Facts};
 use super::spans::{NOW, OrNone, Span, Time};
 use super::time::{Millis, TEN_YEARS};
 use super::uris::{MAX_WEIGHT, Position, URI_BYTES};
-
-/// Maximum number of fetches at a time from one group.
-const MAX_PARALLEL: u64 = 1000;
-
-/// Maximum number of leases at a time, of reports, and of entries of a page.
-const MAX_COUNT: u64 = 1000;
 
 pub use super::spans::Now;
 

@@ -1,11 +1,9 @@
 //! The keys of a frontier: one table of what each is called, and of what it is to readers and listeners.
 
+pub use crawlspace_compact::limits::chg::ID_BYTES;
 use crawlspace_host::keyspace::{KeyType, Keyspace};
 use crawlspace_host::names::{Endings, Lengths};
 use crawlspace_host::once_keys;
-
-/// Maximum length of an id of a group, execution, writer or shared gate, in bytes.
-pub const ID_BYTES: usize = 1024;
 
 /// What it means that others changed a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

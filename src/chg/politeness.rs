@@ -1,15 +1,8 @@
 //! How long to leave a host alone after a fetch.
 
 use super::time::Millis;
-
-/// Maximum pause that back-off asks for, in milliseconds.
-pub const MAX_BACKOFF: Millis = 24 * 60 * 60 * 1000;
-
-/// What back-off takes a pause for that is shorter.
-const BACKOFF_BASE: Millis = 1000;
-
-/// Maximum number of steps of back-off: beyond it [`MAX_BACKOFF`] is reached from any pause.
-const MAX_STEPS: u32 = 17;
+pub use crawlspace_compact::limits::chg::MAX_BACKOFF;
+use crawlspace_compact::limits::chg::{BACKOFF_BASE, MAX_STEPS, TROUBLE};
 
 /// A factor with three decimals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +64,7 @@ pub struct Backoff {
 /// service that is down, bandwidth used up, the errors of content networks in front of a dead origin,
 /// or no response at all. Other errors are of one page.
 fn is_trouble(status: i64) -> bool {
-    matches!(status, 429 | 502..=504 | 509 | 520..=530) || status < 0
+    status < 0 || TROUBLE.iter().any(|range| range.contains(&status))
 }
 
 /// The pause after a fetch that began at `begun` and ended at `now`, and the back-off from then on.

@@ -4,8 +4,7 @@
 /// Milliseconds: since the epoch, or between two times.
 pub type Millis = u64;
 
-/// How far off a time may be: ten years. What is later is a mistake in units.
-pub const TEN_YEARS: Millis = 3653 * 24 * 60 * 60 * 1000;
+pub use crawlspace_compact::limits::chg::TEN_YEARS;
 
 /// The time that a score in a sorted set of due times stands for. Groups that became due in the same
 /// millisecond are told apart by fractions; plain clients may write anything.

@@ -4,6 +4,7 @@
 //! a claim ends at the same moment after a restart or on a replica. Every claim that is made looks
 //! at a few others and sweeps those that ran out, so the key does not grow for ever.
 
+pub use crawlspace_compact::limits::dedupe::CLAIM_MS;
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::text::{Shown, parse_unsigned};
 
@@ -12,9 +13,6 @@ use super::error::{Error, Result};
 use super::index::Index;
 use super::lookup::Original;
 use super::store::Store;
-
-/// Longest claim, in milliseconds: one day.
-pub const CLAIM_MS: u64 = 86_400_000;
 
 /// Milliseconds since the epoch, by the server's clock.
 pub type Millis = u64;

@@ -1,5 +1,6 @@
 //! Payload digests in all the spellings that crawlers and CDX files use.
 
+use crawlspace_compact::limits::dedupe::{MAX_HASH_BYTES, MIN_HASH_BYTES};
 use smallvec::SmallVec;
 
 use super::error::Error;
@@ -7,7 +8,7 @@ use super::profile::Profile;
 use crawlspace_compact::digits::{Case, put_base32, put_hex, read_base32, read_hex};
 
 /// Shortest and longest hash argument, in bytes.
-pub const HASH_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
+pub const HASH_BYTES: std::ops::RangeInclusive<usize> = MIN_HASH_BYTES..=MAX_HASH_BYTES;
 
 type Text = SmallVec<[u8; 96]>;
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crawlspace_compact::limits::dedupe::{MAX_HASH_BYTES, MIN_HASH_BYTES};
 use crawlspace_host::keyspace::KeyError;
 use crawlspace_host::text::Shown;
 
@@ -74,7 +75,7 @@ impl fmt::Display for Error {
             ),
             Error::BadHash(hash) => write!(
                 f,
-                "BADHASH invalid hash '{}': it must have 16 to 256 bytes and no control bytes",
+                "BADHASH invalid hash '{}': it must have {MIN_HASH_BYTES} to {MAX_HASH_BYTES} bytes and no control bytes",
                 Shown(hash)
             ),
             Error::BadPrefix(reason) => write!(f, "BADPREFIX {reason}"),

@@ -6,6 +6,7 @@
     allow(dead_code, unused_imports, unused_macros)
 )]
 
+use crawlspace_compact::limits::dedupe::UUID_BYTES;
 use crawlspace_host::grammar::{
     After, Arg, Args, Block, Bytes, BytesForm, Choice, Flag, Form, FormOf, Integer, Many, OneOf,
     Optional, Shape, block,
@@ -27,9 +28,6 @@ use super::sequence::{Sequence, WRITER_BYTES};
 use super::stats::{Figures, MAX_SAMPLES, Which};
 use super::urls::MAX_CAPTURES;
 use super::wacz::{FILENAME_BYTES, WACZ_HASH_BYTES};
-
-/// Maximum length of an id of a WACZ that is being written, in bytes.
-const UUID_BYTES: usize = 1024;
 
 /// Maximum length of a reference, in bytes.
 const REFERENCE_BYTES: usize = 1100;

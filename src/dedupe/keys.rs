@@ -1,5 +1,6 @@
 //! The keys of an index: one table of what each is called, and of what it is to readers and listeners.
 
+pub use crawlspace_compact::limits::dedupe::CRAWL_BYTES;
 use crawlspace_host::keyspace::KeyType;
 use crawlspace_host::names::{Endings, Lengths};
 use crawlspace_host::once_keys;
@@ -7,9 +8,6 @@ use crawlspace_host::once_keys;
 use self::Group::{Marks, Measured, Moved, State, Whole};
 use super::error::{Error, Result};
 use super::profile::Profile;
-
-/// Maximum length of a crawl id, in bytes.
-pub const CRAWL_BYTES: usize = 1024;
 
 /// Keys for which permission is asked, or which are looked at, together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,12 @@
 //! The value that the documents keep for each hash of a crawl: `waczIndex date url size`.
 
+pub use crawlspace_compact::limits::dedupe::URL_BYTES;
 use std::cmp::Ordering;
 
 use crawlspace_host::text::{parse_unsigned, push_number};
 
 use super::date::{Digits, Moment, to_digits};
 use super::profile::Profile;
-
-/// Maximum length of a URL, in bytes.
-pub const URL_BYTES: usize = 1 << 20;
 
 /// The original record that a revisit refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

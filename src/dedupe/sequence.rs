@@ -1,5 +1,6 @@
 //! `SEQ writer n`: what makes a retry safe when the first reply was lost.
 
+pub use crawlspace_compact::limits::dedupe::WRITER_BYTES;
 use crawlspace_host::text::Shown;
 
 use super::error::{Error, Result};
@@ -7,9 +8,6 @@ use super::index::Index;
 use super::index::holders::{parse_numbers, write_numbers};
 use super::keys::CrawlKey;
 use super::store::Store;
-
-/// Maximum length of a name of a writer, in bytes.
-pub const WRITER_BYTES: usize = 1024;
 
 /// A numbered command of one writer of a crawl. Numbers of a writer only grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 //! written and nothing is asked. Version 0.1.0 had the URL alone in its scores, which are positive, and the new ones
 //! are negative: a set may have entries of both kinds until the index by URL is switched on again.
 
+pub use crawlspace_compact::limits::dedupe::{CAPTURES, MAX_CAPTURES};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
@@ -26,12 +27,6 @@ use super::profile::Profile;
 use super::record::{Record, Room};
 use super::store::{Store, Stored};
 use super::undo;
-
-/// Maximum number of captures that are given of one URL.
-pub const MAX_CAPTURES: u64 = 10_000;
-
-/// How many are given when the call says nothing.
-pub const CAPTURES: u64 = 100;
 
 /// How many hashes of a URL are read before they are worked on.
 const AT_ONCE: u64 = if cfg!(test) { 2 } else { 32 };

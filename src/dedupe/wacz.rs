@@ -1,5 +1,6 @@
 //! The list of WACZ files of a crawl: `c:<crawl>:wacz`, one JSON object each.
 
+pub use crawlspace_compact::limits::dedupe::{FILENAME_BYTES, WACZ_HASH_BYTES};
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
@@ -10,11 +11,6 @@ use super::error::{Error, Result};
 use super::index::Index;
 use super::keys::CrawlKey;
 use super::store::Store;
-
-/// Maximum length of a file name, in bytes.
-pub const FILENAME_BYTES: usize = 4096;
-/// Maximum length of a hash of a WACZ file, in bytes.
-pub const WACZ_HASH_BYTES: usize = 256;
 
 /// One WACZ file of a crawl; a placeholder without size until it is finished.
 #[derive(Clone, Debug, PartialEq, Eq)]

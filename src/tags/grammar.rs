@@ -6,6 +6,7 @@
     allow(dead_code, unused_imports, unused_macros)
 )]
 
+use crawlspace_compact::limits::tags::MAX_COUNT;
 use std::sync::OnceLock;
 
 use crawlspace_cdx::{Collapse, Dialect, Format};
@@ -23,9 +24,6 @@ use super::filter::{Batch, Request, Returns};
 use super::index::{ID_BYTES, Mode, TAG_BYTES, Tagged};
 use super::view::Asked;
 use super::{point, rule};
-
-/// How many entries a call may ask for.
-const MAX_COUNT: u64 = 100_000;
 
 const KIND: Choice<Tagged> = Choice(
     "kind",

@@ -1,5 +1,7 @@
 //! Access points: expressions with a name, which readers' requests give.
 
+use crawlspace_compact::limits::tags::MAX_PATTERNS;
+pub use crawlspace_compact::limits::tags::MAX_POINTS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,12 +14,7 @@ use super::expression::Expression;
 use super::template::Groups;
 use crawlspace_host::text::Shown;
 
-/// Maximum length of a name of a point, in bytes.
-pub const NAME_BYTES: usize = 1024;
-/// Maximum number of points of a space.
-pub const MAX_POINTS: usize = 100_000;
-/// Most of them that are patterns, which are tried one after the other.
-const MAX_PATTERNS: usize = 1000;
+pub use crawlspace_compact::limits::tags::POINT_NAME_BYTES as NAME_BYTES;
 /// Limits of the regular expressions that names are.
 const LIMITS: Limits = Limits {
     pattern_bytes: NAME_BYTES,

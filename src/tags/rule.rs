@@ -1,5 +1,7 @@
 //! Rules: how tags are read out of a field of a capture.
 
+pub use crawlspace_compact::limits::tags::MAX_RULES;
+use crawlspace_compact::limits::tags::{FIELD_BYTES, TEMPLATE_BYTES};
 use std::sync::Arc;
 
 use crawlspace_cdx::Field;
@@ -11,16 +13,9 @@ use super::index::TAG_BYTES;
 use super::template::{Groups, Template};
 use crawlspace_host::text::Shown;
 
-/// Maximum length of a name of a rule, in bytes.
-pub const NAME_BYTES: usize = 256;
-/// Maximum number of rules of a space.
-pub const MAX_RULES: usize = 1000;
-/// Maximum length of a name of a field, in bytes.
-const FIELD_BYTES: usize = 64;
+pub use crawlspace_compact::limits::tags::RULE_NAME_BYTES as NAME_BYTES;
 /// Maximum number of templates of a rule.
 const MAX_TEMPLATES: usize = 1000;
-/// Maximum length of a template, in bytes.
-const TEMPLATE_BYTES: usize = 4096;
 /// Limits of a rule's regular expression. It is compiled wherever the space is loaded.
 const LIMITS: Limits = Limits {
     pattern_bytes: 64 << 10,

@@ -144,13 +144,8 @@ impl<S: Ask> Index<S> {
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
     /// # let index = Index::open("redis://127.0.0.1/", "")?;
-    /// let record = Added {
-    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
-    ///     wacz_index: 0,
-    ///     date: b"20240501120000",
-    ///     url: b"https://example.com/",
-    ///     size: 5120,
-    /// };
+    /// let hash = b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A";
+    /// let record = Added::new(hash, 0, b"20240501120000", b"https://example.com/", 5120);
     /// # let token = b"1";
     /// index.settle(b"crawl-1", token, &record)?;
     /// # Ok::<(), crawlspace_client::Error>(())

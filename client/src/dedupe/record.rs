@@ -77,7 +77,24 @@ pub struct Added<'a> {
 
 debug_as_text! { Added<'_> { hash: text, wacz_index: plain, date: text, url: text, size: plain } }
 
-impl Added<'_> {
+impl<'a> Added<'a> {
+    /// Creates a record from the arguments of `DEDUPE.ADD`, in its order.
+    pub fn new(
+        hash: &'a [u8],
+        wacz_index: u64,
+        date: &'a [u8],
+        url: &'a [u8],
+        size: u64,
+    ) -> Added<'a> {
+        Added {
+            hash,
+            wacz_index,
+            date,
+            url,
+            size,
+        }
+    }
+
     pub(super) fn write_to(&self, command: &mut Cmd) {
         command
             .arg(self.hash)

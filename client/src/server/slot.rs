@@ -2,8 +2,7 @@
 
 use redis::{Arg, Cmd};
 
-/// How many there are.
-pub(crate) const SLOTS: u16 = 16384;
+pub(crate) use crawlspace_compact::limits::every::SLOTS;
 
 /// The slot of a key: of its hash tag, when it has one.
 pub(crate) fn of(key: &[u8]) -> u16 {

@@ -208,13 +208,13 @@ impl Pass<'_> {
             match original {
                 None if is_response => {
                     here.entry(&capture.digest).or_insert(capture);
-                    added.push(Added {
-                        hash: capture.hash(),
-                        wacz_index: 0,
-                        date: &capture.date,
-                        url: capture.uri(),
-                        size: capture.extent.size,
-                    });
+                    added.push(Added::new(
+                        capture.hash(),
+                        0,
+                        &capture.date,
+                        capture.uri(),
+                        capture.extent.size,
+                    ));
                 }
                 None => unresolved += 1,
                 Some((uri, date, size)) => {

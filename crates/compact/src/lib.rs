@@ -5,6 +5,7 @@
 //! - [`digits`]: hexadecimal and base32
 //! - [`calendar`]: days and dates
 //! - [`keyed`]: hashes that clients cannot foresee
+//! - [`limits`]: limits and defaults of the commands
 //! - [`linear`], [`interner`]: hash tables that grow by one small bucket at a time; numbers of equal things
 //!
 //! No I/O, no clock. What is read may come from anybody: each value has one form, and every other one is an error.
@@ -14,6 +15,7 @@ pub mod digits;
 pub mod envelope;
 pub mod interner;
 pub mod keyed;
+pub mod limits;
 pub mod linear;
 pub mod number;
 pub mod sink;

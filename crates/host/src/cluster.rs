@@ -1,7 +1,7 @@
 //! What a cluster is to keys: slots, and what a node says of the others.
 
-/// How many slots there are.
-pub const SLOTS: usize = 16_384;
+/// Number of slots.
+pub const SLOTS: usize = crawlspace_compact::limits::every::SLOTS as usize;
 
 /// What stands between the first `{` and the next `}` of a key, if that is something. It alone decides
 /// which slot the key lies in, so that all keys of a prefix that has it share one.

@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 
 use crawlspace_cdx::{Field, Format, Line, Read};
+use crawlspace_compact::limits::dedupe::{MAX_HASH_BYTES, MIN_HASH_BYTES, URL_BYTES};
 use crawlspace_warc::digest::is_of_nothing;
 
-/// Maximum length of a URL that the server takes, in bytes.
-const MAX_URL: usize = 1024 * 1024;
 const REVISIT: &[u8] = b"warc/revisit";
 
 /// What a line of an index means to a dedupe index.
@@ -65,7 +64,7 @@ impl<'a> Capture<'a> {
             return Capture::Bad(match &hash[..] {
                 b"" | b"-" => "it has no digest".to_owned(),
                 _ => format!(
-                    "its digest is invalid, it needs 16 to 256 bytes and no control characters: {}",
+                    "its digest is invalid, it needs {MIN_HASH_BYTES} to {MAX_HASH_BYTES} bytes and no control characters: {}",
                     hash.escape_ascii()
                 ),
             });
@@ -90,8 +89,8 @@ impl<'a> Capture<'a> {
                 "its date is invalid, it needs 14 or 17 digits: {date}"
             ));
         }
-        if url.len() > MAX_URL {
-            return Capture::Bad("its URL is longer than 1 MiB".to_owned());
+        if url.len() > URL_BYTES {
+            return Capture::Bad(format!("its URL is longer than {} MiB", URL_BYTES >> 20));
         }
         Capture::Response {
             hash,
@@ -114,7 +113,8 @@ fn is_http(url: &[u8]) -> bool {
 
 /// Returns whether the server takes a digest for a hash; a single one that it refuses would keep its whole batch out.
 pub fn is_hash(digest: &[u8]) -> bool {
-    (16..=256).contains(&digest.len()) && !digest.iter().any(u8::is_ascii_control)
+    (MIN_HASH_BYTES..=MAX_HASH_BYTES).contains(&digest.len())
+        && !digest.iter().any(u8::is_ascii_control)
 }
 
 fn is_date(date: &[u8]) -> bool {

@@ -13,8 +13,10 @@ use crawlspace_index::source::Batch;
 const ROW: usize = 2 * size_of::<Row>();
 /// What the allocator takes for each piece of memory, in bytes: a header, and what it rounds up.
 pub(crate) const PIECE: usize = 24;
+/// Default maximum number of bytes that all requests of a process keep.
+pub const MEMORY: u64 = 1 << 30;
 /// All requests of this process.
-static ALL: Memory = Memory::new(1 << 30);
+static ALL: Memory = Memory::new(MEMORY);
 
 /// Number of bytes kept, and its limit.
 #[derive(Debug)]

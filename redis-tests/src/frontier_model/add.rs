@@ -3,6 +3,7 @@
 use super::words::Args;
 use super::{FrontierModel, Outcome};
 use crate::wire::{Reply, int};
+use crawlspace_compact::limits::chg as limits;
 
 impl FrontierModel {
     pub(super) fn add(&mut self, args: &mut Args<'_>) -> Outcome {
@@ -58,7 +59,7 @@ impl FrontierModel {
     pub(super) fn add_uris(&mut self, args: &mut Args<'_>) -> Outcome {
         let execution = args.id()?;
         let weight = match args.left() % 4 {
-            2 if args.keyword("WEIGHT") => Some(args.number(1, 1_000_000)?),
+            2 if args.keyword("WEIGHT") => Some(args.number(1, limits::MAX_WEIGHT as i64)?),
             0 if args.left() > 0 => None,
             _ => return Err("ERR"),
         };
@@ -66,7 +67,7 @@ impl FrontierModel {
         while args.left() > 0 {
             let (chg, at, depth) = (args.id()?, args.time()?, args.number(0, u32::MAX.into())?);
             let uri = args.text()?;
-            if uri.is_empty() || uri.len() > 64 << 10 {
+            if uri.is_empty() || uri.len() > limits::URI_BYTES {
                 return Err("ERR");
             }
             uris.push((chg, at, depth, uri));

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::uris::Uris;
+use crawlspace_compact::limits::chg as limits;
 
-/// The longest pause of a back-off.
-const DAY: i64 = 86_400_000;
+use super::uris::Uris;
 
 /// A lease that is held; it may have run out unnoticed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -169,15 +168,19 @@ impl Group {
         let Some(status) = facts.status else {
             return asked;
         };
-        if !matches!(status, 429 | 502..=504 | 509 | 520..=530) && status >= 0 {
+        let is_trouble = limits::TROUBLE.iter().any(|range| range.contains(&status));
+        if !is_trouble && status >= 0 {
             self.steps = 0;
             self.stepped = 0;
             return asked;
         }
         if self.steps == 0 || begun >= self.stepped {
-            self.steps = (self.steps + 1).min(17);
+            self.steps = (self.steps + 1).min(limits::MAX_STEPS);
             self.stepped = now;
         }
-        asked.max((computed.max(1000) << self.steps).min(DAY))
+        asked.max(
+            (computed.max(limits::BACKOFF_BASE as i64) << self.steps)
+                .min(limits::MAX_BACKOFF as i64),
+        )
     }
 }

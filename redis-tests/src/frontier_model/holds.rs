@@ -4,6 +4,7 @@ use super::queues::Passed;
 use super::words::Args;
 use super::{FrontierModel, Outcome};
 use crate::wire::simple;
+use crawlspace_compact::limits::chg as limits;
 
 impl FrontierModel {
     pub(super) fn block(&mut self, args: &mut Args<'_>) -> Outcome {
@@ -107,7 +108,7 @@ impl FrontierModel {
         while args.left() > 0 {
             members.push(args.id()?);
         }
-        if gate.len() > 1024 || members.is_empty() {
+        if gate.len() > limits::ID_BYTES || members.is_empty() {
             return Err("ERR");
         }
         for chg in members {

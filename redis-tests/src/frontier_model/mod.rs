@@ -24,6 +24,7 @@ mod shown;
 mod uris;
 mod words;
 
+use crawlspace_compact::limits::chg as limits;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::history::Verdict;
@@ -113,10 +114,10 @@ pub struct Figures {
 impl FrontierModel {
     /// An empty frontier: its prefix, how long a lease lasts that does not say it, and how many leases
     /// of a URI may run out.
-    pub fn new(prefix: &str, lease: i64, attempts: i64) -> FrontierModel {
+    pub fn new(prefix: &str, attempts: i64) -> FrontierModel {
         FrontierModel {
             prefix: prefix.to_owned(),
-            lease,
+            lease: limits::LEASE_MS as i64,
             attempts,
             ..FrontierModel::default()
         }

@@ -44,7 +44,7 @@ fn error(line: &str) -> Reply {
 }
 
 fn model() -> FrontierModel {
-    FrontierModel::new("f:", 600_000, 3)
+    FrontierModel::new("f:", 3)
 }
 
 /// Two groups, of which the first was added first.

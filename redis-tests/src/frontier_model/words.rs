@@ -1,10 +1,9 @@
 //! The arguments of a command, and which of them are invalid.
 
-/// No time may lie further ahead: ten years with three leap days.
-pub const TEN_YEARS: i64 = 3653 * 24 * 3_600_000;
+use crawlspace_compact::limits::chg;
 
-/// The longest id.
-const ID: usize = 1024;
+/// Maximum distance of a time from now, in milliseconds.
+pub const TEN_YEARS: i64 = chg::TEN_YEARS as i64;
 
 /// What is left of the arguments of a command.
 pub struct Args<'a> {
@@ -52,7 +51,7 @@ impl<'a> Args<'a> {
     /// A name of a group or an execution.
     pub fn id(&mut self) -> Parsed<&'a str> {
         let id = self.text()?;
-        if (1..=ID).contains(&id.len()) {
+        if (1..=chg::ID_BYTES).contains(&id.len()) {
             Ok(id)
         } else {
             Err("ERR")

@@ -1,5 +1,7 @@
 //! `CHG.*`: a frontier with a group in every state.
 
+use crawlspace_compact::limits::chg::TEN_YEARS;
+
 use super::family::{Family, State};
 use crate::busy_frontier::BusyFrontier;
 use crate::frontier::{Frontier, T0, simulated};
@@ -41,8 +43,8 @@ fn fill(c: &mut Wire, prefix: &str) -> State {
     State::new("CHG", prefix, Some(now))
         .with("now", now)
         .with("soon", now + 5000)
-        .with("ten-years", now + 315_619_200_000)
-        .with("later", now + 315_619_200_001)
+        .with("ten-years", now + TEN_YEARS as i64)
+        .with("later", now + TEN_YEARS as i64 + 1)
         .with("held", out.held.token)
         .with("kept", out.kept.token)
         .with("parallel", out.parallel.token)
@@ -142,17 +144,17 @@ const INVALID: &[[&str; 4]] = &rows![
 ];
 
 const LIMITS: &[[&str; 5]] = &rows![
-    ["", "prefix", "x*1024", "x*1025", "BADPREFIX 'maximum is 1024'"];
-    ["", "chg from to execution writer group", "x*1024", "x*1025", "'maximum is 1024'"];
-    ["ADDURI", "uri", "x*65536", "x*65537", "'maximum is 65536'"];
+    ["", "prefix", "x*{PREFIX_BYTES}", "x*{PREFIX_BYTES+1}", "BADPREFIX 'maximum is {PREFIX_BYTES}'"];
+    ["", "chg from to execution writer group", "x*{ID_BYTES}", "x*{ID_BYTES+1}", "'maximum is {ID_BYTES}'"];
+    ["ADDURI", "uri", "x*{URI_BYTES}", "x*{URI_BYTES+1}", "'maximum is {URI_BYTES}'"];
     ["ADD ADDURI BLOCK 'RELEASE held <held> AT <soon>' 'RELEASE kept'", "at time", "0 <ten-years>", "<later>",
         "'ten years'"];
     ["NEXT RELEASE EXTEND LIMIT", "LEASE BLOCK DELAY ELAPSED MIN MAX milliseconds GAP",
-        "315619200000", "315619200001", "'ten years'"];
-    ["NEXT EXPIRED LIST URIS", "COUNT", "1 1000", "0 1001", "'1 to 1000'"];
-    ["", "PARALLEL", "1 1000", "0 1001", "'1 to 1000'"];
-    ["", "CRAWLDELAY RETRYAFTER", "-1 0 315619200001 9223372036854775808 99999999999999999999999", "", ""];
-    ["", "WEIGHT", "1 1000000", "0 1000001", "'1 to 1000000'"];
+        "{TEN_YEARS}", "{TEN_YEARS+1}", "'ten years'"];
+    ["NEXT EXPIRED LIST URIS", "COUNT", "1 {MAX_COUNT}", "0 {MAX_COUNT+1}", "'1 to {MAX_COUNT}'"];
+    ["", "PARALLEL", "1 {MAX_PARALLEL}", "0 {MAX_PARALLEL+1}", "'1 to {MAX_PARALLEL}'"];
+    ["", "CRAWLDELAY RETRYAFTER", "-1 0 {TEN_YEARS+1} 9223372036854775808 99999999999999999999999", "", ""];
+    ["", "WEIGHT", "1 {MAX_WEIGHT}", "0 {MAX_WEIGHT+1}", "'1 to {MAX_WEIGHT}'"];
     ["", "depth", "0 4294967295", "4294967296", "'0 to 4294967295'"];
     ["ADD", "n", "9223372036854775807", "0", "'1 to 9223372036854775807'"];
     ["RELEASE", "count", "1 9223372036854775807", "", ""];

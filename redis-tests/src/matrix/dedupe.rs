@@ -102,21 +102,22 @@ const INVALID: &[[&str; 4]] = &rows![
 ];
 
 const LIMITS: &[[&str; 5]] = &rows![
-    ["", "prefix", "x*1024", "x*1025", "BADPREFIX 'maximum is 1024'"];
-    ["", "crawl", "x*1 x*1024", "x*1025", "BADCRAWL '1 to 1024 bytes'"];
-    ["LOOKUP CLAIM UNCLAIM ADD REVISIT", "hash", "x*16 x*256", "x*15 x*257", "BADHASH '16 to 256 bytes'"];
-    ["WACZCLOSE", "hash", "'' x*256", "x*257", "'maximum is 256'"];
+    ["", "prefix", "x*{PREFIX_BYTES}", "x*{PREFIX_BYTES+1}", "BADPREFIX 'maximum is {PREFIX_BYTES}'"];
+    ["", "crawl", "x*1 x*{CRAWL_BYTES}", "x*{CRAWL_BYTES+1}", "BADCRAWL '1 to {CRAWL_BYTES} bytes'"];
+    ["LOOKUP CLAIM UNCLAIM ADD REVISIT", "hash", "x*{MIN_HASH_BYTES} x*{MAX_HASH_BYTES}",
+        "x*15 x*{MAX_HASH_BYTES+1}", "BADHASH '{MIN_HASH_BYTES} to {MAX_HASH_BYTES} bytes'"];
+    ["WACZCLOSE", "hash", "'' x*{WACZ_HASH_BYTES}", "x*{WACZ_HASH_BYTES+1}", "'maximum is {WACZ_HASH_BYTES}'"];
     ["ADD REVISIT WACZCLOSE", "size revisit-size waczIndex", "0 9007199254740991", "9007199254740992",
         "'0 to 9007199254740991'"];
     ["WACZCLOSE", "index", "0", "4294967296", "'0 to 4294967295'"];
     ["", "n token", "9223372036854775807", "0", "'1 to 9223372036854775807'"];
-    ["", "LIMIT", "1 10000", "0 10001", "'1 to 10000'"];
-    ["", "PX", "1 86400000", "0 86400001", "'1 to 86400000'"];
-    ["", "BLOCK", "0 86400000", "86400001", "'0 to 86400000'"];
-    ["", "date", "2026-03-19T12:00:00.123456+01:00", "2026-03-19T12:00:00.1234567+01:00", "'maximum is 32'"];
-    ["", "url", "x*1048576", "x*1048577", "'maximum is 1048576'"];
-    ["", "writer uuid", "x*1024", "x*1025", "'maximum is 1024'"];
-    ["", "filename", "x*4096", "x*4097", "'maximum is 4096'"];
+    ["", "LIMIT", "1 {MAX_CAPTURES}", "0 {MAX_CAPTURES+1}", "'1 to {MAX_CAPTURES}'"];
+    ["", "PX", "1 {CLAIM_MS}", "0 {CLAIM_MS+1}", "'1 to {CLAIM_MS}'"];
+    ["", "BLOCK", "0 {CLAIM_MS}", "{CLAIM_MS+1}", "'0 to {CLAIM_MS}'"];
+    ["", "date", "2026-03-19T12:00:00.123456+01:00", "2026-03-19T12:00:00.1234567+01:00", "'maximum is {DATE_BYTES}'"];
+    ["", "url", "x*{URL_BYTES}", "x*{URL_BYTES+1}", "'maximum is {URL_BYTES}'"];
+    ["", "writer uuid", "x*{WRITER_BYTES}", "x*{WRITER_BYTES+1}", "'maximum is {WRITER_BYTES}'"];
+    ["", "filename", "x*{FILENAME_BYTES}", "x*{FILENAME_BYTES+1}", "'maximum is {FILENAME_BYTES}'"];
 ];
 
 /// Fields of hashes that the state does not have, or not all the time.

@@ -1,5 +1,6 @@
 //! What the tests of the matrix know of a family.
 
+use crawlspace_compact::limits;
 use std::collections::BTreeMap;
 
 use super::grammar::{Grammar, Slot};
@@ -137,6 +138,43 @@ impl Family {
     }
 }
 
+/// Replaces `{NAME}` by the limit of that name of a family, and `{NAME+1}` by the number after it.
+///
+/// # Panics
+/// When the family has no limit of that name.
+pub fn with_limits(family: &str, text: &str) -> String {
+    let of_family = match family {
+        "DEDUPE" => limits::dedupe::ALL,
+        "CHG" => limits::chg::ALL,
+        _ => limits::tags::ALL,
+    };
+    let value = |name: &str| {
+        let mut all = of_family.iter().chain(limits::every::ALL);
+        let found = all.find(|(known, _)| *known == name);
+        found.unwrap_or_else(|| panic!("no limit {name}")).1
+    };
+    let mut filled = String::new();
+    let mut rest = text;
+    // Other braces belong to regular expressions and hash tags.
+    while let Some((before, after)) = rest.split_once('{') {
+        filled += before;
+        rest = after;
+        match after.split_once('}') {
+            Some((name, after)) if name.starts_with(|c: char| c.is_ascii_uppercase()) => {
+                let number = match name.strip_suffix("+1") {
+                    Some(name) => value(name) + 1,
+                    None => value(name),
+                };
+                filled += &number.to_string();
+                rest = after;
+            }
+            _ => filled.push('{'),
+        }
+    }
+    filled += rest;
+    filled
+}
+
 /// `x*257` is 257 times x, everything else is itself.
 fn spelled(value: &str) -> Vec<u8> {
     match value.split_once('*').map(|(what, n)| (what, n.parse())) {
@@ -197,12 +235,12 @@ impl State {
         words
     }
 
-    /// A word of the family's lists: `<…>` is what this state has, `x*257` is 257 times x.
+    /// A word of the family's lists: `<…>` is what this state has, `x*257` is 257 times x, `{…}` a limit.
     pub fn word(&self, word: &str) -> Vec<u8> {
         if word.starts_with('<') {
             self.value(word)
         } else {
-            spelled(word)
+            spelled(&with_limits(self.family, word))
         }
     }
 

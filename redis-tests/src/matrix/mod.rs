@@ -22,5 +22,5 @@ mod family;
 mod grammar;
 mod tags;
 
-pub use family::{Family, PREFIX, State, families, family, malformed, split};
+pub use family::{Family, PREFIX, State, families, family, malformed, split, with_limits};
 pub use grammar::{Argument, Grammar, Kind, Slot, is_integer};

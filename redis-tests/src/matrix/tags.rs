@@ -107,16 +107,17 @@ const INVALID: &[[&str; 4]] = &[
 
 const LIMITS: &[[&str; 5]] = &rows![
     ["'ADD FILE' 'ADD RECORD' 'REM FILE' 'REM RECORD' 'GET FILE' 'GET RECORD' 'LOAD FILE' 'LOAD RECORD'",
-        "id", "x*16384", "x*16385", "16384"];
-    ["'ADD TAG' 'REM TAG' 'GET TAG' 'LOAD TAG'", "id", "x*1024", "x*1025", "1024"];
-    ["ADD REM LOAD", "tag tags", "x*1024", "x*1025", "1024"];
-    ["RULESET RULEDEL", "name", "x*256", "x*257", "256"];
-    ["POINTSET POINTDEL", "name", "x*1024", "x*1025", "1024"];
-    ["RULESET", "field", "x*64", "x*65", ""];
+        "id", "x*{ID_BYTES}", "x*{ID_BYTES+1}", "{ID_BYTES}"];
+    ["'ADD TAG' 'REM TAG' 'GET TAG' 'LOAD TAG'", "id", "x*{TAG_BYTES}", "x*{TAG_BYTES+1}", "{TAG_BYTES}"];
+    ["ADD REM LOAD", "tag tags", "x*{TAG_BYTES}", "x*{TAG_BYTES+1}", "{TAG_BYTES}"];
+    ["RULESET RULEDEL", "name", "x*{RULE_NAME_BYTES}", "x*{RULE_NAME_BYTES+1}", "{RULE_NAME_BYTES}"];
+    ["POINTSET POINTDEL", "name", "x*{POINT_NAME_BYTES}", "x*{POINT_NAME_BYTES+1}", "{POINT_NAME_BYTES}"];
+    ["RULESET", "field", "x*{FIELD_BYTES}", "x*{FIELD_BYTES+1}", ""];
     ["RULESET", "regex", "x*65536", "x*65537", "BADRE 65536"];
-    ["RULESET", "template", "x*4096", "x*4097", "TOOBIG 'maximum is 4096'"];
-    ["POINTSET FILTER EXPLAIN LIST", "expression", "x*1048576", "x*1048577", "TOOBIG 'maximum is 1048576'"];
-    ["LIST SCAN", "COUNT", "1 100000", "0 100001", "'1 to 100000'"];
+    ["RULESET", "template", "x*{TEMPLATE_BYTES}", "x*{TEMPLATE_BYTES+1}", "TOOBIG 'maximum is {TEMPLATE_BYTES}'"];
+    ["POINTSET FILTER EXPLAIN LIST", "expression", "x*{EXPRESSION_BYTES}", "x*{EXPRESSION_BYTES+1}",
+        "TOOBIG 'maximum is {EXPRESSION_BYTES}'"];
+    ["LIST SCAN", "COUNT", "1 {MAX_COUNT}", "0 {MAX_COUNT+1}", "'1 to {MAX_COUNT}'"];
     ["FILTER EXPLAIN", "SKIP LIMIT", "0 9223372036854775807", "", "'0 to 9223372036854775807'"];
     ["SWAP", "EXPECT", "1", "", "'0 to 9223372036854775807'"];
 ];

@@ -127,7 +127,7 @@ impl Simulation {
     pub fn new(server: &Server, size: Size, mut rng: Rng) -> Simulation {
         let frontier = Frontier::at(server, T0);
         Simulation {
-            model: FrontierModel::new(frontier.prefix(), 600_000, ATTEMPTS),
+            model: FrontierModel::new(frontier.prefix(), ATTEMPTS),
             frontier,
             crawl: Crawl::new(size, &mut rng),
             rng,

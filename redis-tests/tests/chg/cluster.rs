@@ -1,6 +1,6 @@
 //! A cluster: odd ids stay in the slot of the prefix, waiters wake, and do not wait for a slot that left.
 
-use redis_tests::{Cluster, Frontier, Lease, T0, blocked, int, ok, simulated};
+use redis_tests::{Cluster, Frontier, LEASE, Lease, T0, blocked, int, ok, simulated};
 
 const F: &str = "{f}:";
 
@@ -30,7 +30,7 @@ fn waiters_wake_in_a_cluster() {
     let due = f.time() + 100;
     f.add("crawl", "host", due);
     let lease = Lease::only(&waiter.wire.recv());
-    assert!(lease.deadline - 600_000 >= due);
+    assert!(lease.deadline - LEASE >= due);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::stage::stage;
+use crawlspace_compact::limits::chg::ID_BYTES;
 use redis_tests::history::{self, Log, Stage, Verdict};
 use redis_tests::{Frontier, Lease, Reply, Rng, Server, T0, int, must, random_step};
 
@@ -45,7 +46,7 @@ fn add_is_all_or_nothing() {
     let (server, mut f) = stage();
     f.add("crawl", "a", T0 + 5);
     let before = server.snapshot();
-    let long = "x".repeat(1025);
+    let long = "x".repeat(ID_BYTES + 1);
     for line in [
         format!("ADD crawl a {T0} b soon"),
         format!("ADD crawl new {T0} b -1"),

@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use crate::stage::real_stage;
-use redis_tests::{Frontier, Lease, Options, Rng, Server, release, until};
+use redis_tests::{Frontier, LEASE, Lease, Options, Rng, Server, release, until};
 
 /// Twenty hosts with five URIs each.
 fn filled(server: &Server) -> Frontier {
@@ -122,7 +122,7 @@ fn worker_killed_between_its_commands_is_replaced_at_the_deadline() {
     worker.kill().expect("it runs");
     worker.wait().expect("it ends");
     let lease = Lease::only(&f.ok("NEXT BLOCK 0"));
-    assert!(lease.deadline - 600_000 >= deadline);
+    assert!(lease.deadline - LEASE >= deadline);
     f.release(&lease, "AT 0 DONE crawl");
     assert_eq!(f.total(), 0);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::stage::stage;
+use crawlspace_compact::limits::chg::URI_BYTES;
 use redis_tests::{Frontier, Lease, Rng, T0, array, bulk, int, ok, release, rows};
 
 /// The URI of the next lease of this group, which is done at once.
@@ -340,7 +341,7 @@ fn counted_and_kept_uris_share_a_group() {
 fn uris_are_any_bytes_up_to_64_kib() {
     let (_server, mut f) = stage();
     let all: Vec<u8> = (0..=255).collect();
-    let long = vec![b'u'; 64 << 10];
+    let long = vec![b'u'; URI_BYTES];
     let odd: [&[u8]; 4] = [b"\0", b"\r\n", &all, &long];
     let mut added = Vec::new();
     for uri in odd {

@@ -2,7 +2,7 @@
 
 use crate::stage::stage;
 use redis_tests::{
-    Frontier, Lease, Reply, Server, T0, array, bulk, int, nil, ok, release, rows, simulated,
+    Frontier, LEASE, Lease, Reply, Server, T0, array, bulk, int, nil, ok, release, rows, simulated,
 };
 
 /// Adds one URI to each of these groups, all due now.
@@ -412,7 +412,7 @@ fn extension_moves_the_deadline() {
 fn lease_without_a_length_has_that_of_the_setting() {
     let (_server, mut f) = stage();
     add_all(&mut f, &["a", "b", "c"]);
-    assert_eq!(f.take("a").deadline, T0 + 600_000);
+    assert_eq!(f.take("a").deadline, T0 + LEASE);
     ok!(f.wire, "CONFIG", "SET", "crawlspace.chg-lease", 5000);
     let b = f.take("b");
     assert_eq!(b.deadline, T0 + 5000);
@@ -440,7 +440,7 @@ fn ended_leases_are_reported_once() {
     for _ in 0..3 {
         assert!(f.try_take().is_some());
     }
-    f.pass(600_000);
+    f.pass(LEASE);
     let again = f.ok("EXPIRED");
     let mut times: Vec<Reply> = again.items().iter().map(|r| r.items()[3].clone()).collect();
     times.dedup();

@@ -34,7 +34,7 @@ impl Modeled {
         ok!(wire, "FLUSHALL");
         Modeled {
             wire,
-            model: FrontierModel::new(P, 600_000, ATTEMPTS),
+            model: FrontierModel::new(P, ATTEMPTS),
             author: Author::new(taste),
         }
     }

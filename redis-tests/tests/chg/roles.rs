@@ -1,6 +1,8 @@
 //! Replicas read and do not write; a change of role ends waits and jobs, and loses nothing.
 
-use redis_tests::{Frontier, Lease, Options, Server, T0, blocked, ok, release, simulated, until};
+use redis_tests::{
+    Frontier, LEASE, Lease, Options, Server, T0, blocked, ok, release, simulated, until,
+};
 
 const F: &str = "{f}:";
 
@@ -59,7 +61,7 @@ fn failover_with_blocked_clients_loses_no_lease_gate_or_group() {
     ] {
         let lease = Lease::only(&r.ok("NEXT BLOCK 0"));
         assert_eq!(lease.chg, chg);
-        let granted = lease.deadline - 600_000;
+        let granted = lease.deadline - LEASE;
         assert!(granted >= at, "{chg} {} ms too early", at - granted);
         assert!(lease.token > held.token, "{chg}");
     }

@@ -1,7 +1,7 @@
 //! A gate that many groups share: while one of them is fetched from, no other one is.
 
 use crate::stage::{Audited, add, real_stage, stage};
-use redis_tests::{Frontier, Lease, Server, T0, ok};
+use redis_tests::{Frontier, LEASE, Lease, Server, T0, ok};
 
 #[test]
 fn members_of_a_group_share_one_gate() {
@@ -332,7 +332,7 @@ fn gate_is_kept_when_it_is_asked_for_by_waiters() {
     let mut names = Vec::new();
     for _ in 0..5 {
         let lease = Lease::only(&f.ok("NEXT BLOCK 5000"));
-        let granted = lease.deadline - 600_000;
+        let granted = lease.deadline - LEASE;
         assert!(granted >= last + 30, "{} ms after the last", granted - last);
         last = f.release(&lease, "DELAY 30 DONE crawl") - 30;
         names.push(lease.chg);

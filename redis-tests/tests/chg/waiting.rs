@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::stage::real_stage;
 use redis_tests::{
-    Frontier, Lease, Server, array, blocked, bulk, int, nil, ok, release, rows, until,
+    Frontier, LEASE, Lease, Server, array, blocked, bulk, int, nil, ok, release, rows, until,
 };
 
 const F: &str = "{f}:";
@@ -26,7 +26,7 @@ fn lease_of(waiter: &mut Frontier, chg: &str) -> Lease {
 
 /// When the server granted a lease of the usual ten minutes.
 fn granted(lease: &Lease) -> i64 {
-    lease.deadline - 600_000
+    lease.deadline - LEASE
 }
 
 #[test]

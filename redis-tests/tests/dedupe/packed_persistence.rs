@@ -201,8 +201,11 @@ fn copies_and_dumps_are_equal_and_apart() {
         ok!(o, "COPY", key.bytes(), [b"q", &key.bytes()[1..]].concat());
     }
     goes_on(&mut o);
-    for key in o.plain("KEYS q:*").items() {
-        ok!(o, "RENAME", key.bytes(), [b"p", &key.bytes()[1..]].concat());
+    let mut keys = o.plain("KEYS q:*").texts();
+    // Moving `packedhashes` deletes the marker at `allhashes`, so `allhashes` moves first.
+    keys.sort();
+    for key in keys {
+        ok!(o, "RENAME", &key, format!("p{}", &key[1..]));
     }
     o.plain("DEL p:h:new");
     assert_eq!(o.owners(0..720), before.0);

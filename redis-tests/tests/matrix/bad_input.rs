@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use redis_tests::matrix::{Family, Grammar, Kind, Slot, State, is_integer, malformed, split};
+use redis_tests::matrix::{
+    Family, Grammar, Kind, Slot, State, is_integer, malformed, split, with_limits,
+};
 use redis_tests::{Reply, Server, Wire, is_packed, ok, plainly, rows, simple};
 
 for_every_family!(
@@ -358,7 +360,8 @@ fn values_are_taken_up_to_their_limits(family: &Family) {
             let names = family.names(slot);
             for limit in family.limits(line, slot) {
                 let [_, _, last, beyond, says] = limit;
-                let (says, mut words) = (split(says), good.clone());
+                let says = with_limits(family.name, says);
+                let (says, mut words) = (split(&says), good.clone());
                 let says_all = |error: &str| says.iter().all(|word| error.contains(word));
                 for value in split(last) {
                     words[at + 1] = trial.state.word(value);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crawlspace_compact::limits::chg::TEN_YEARS;
 use redis_tests::matrix::{Family, Grammar, PREFIX};
 use redis_tests::{Options, Reply, Server, Wire, array, bulk, err, int, ok, rows};
 
@@ -215,7 +216,7 @@ fn pages_have_the_limits_of_numbers(family: &Family) {
             if called == "now" || most >= (1 << 53) - 1 {
                 continue;
             }
-            let ten_years = (most == 3653 * 86_400_000).then(|| "ten years".to_owned());
+            let ten_years = (most == TEN_YEARS).then(|| "ten years".to_owned());
             let spellings = [Some(grouped(most)), Some(most.to_string()), ten_years];
             let token = argument
                 .find("token")
@@ -397,17 +398,58 @@ fn internal_command_is_refused_to_clients() {
     ok!(c, "PING");
 }
 
-/// Settings: name, what it is at first, another value, and invalid ones.
-const SETTINGS: [(&str, &str, &str, &[&str]); 8] = rows![
-    "dedupe-profile", "document", "browsertrix", &["warcprox", ""];
-    "dedupe-storage", "plain", "packed", &["compressed", ""];
-    "chg-lease", "600000", "1000", &["0", "-1", "x", ""];
-    "chg-attempts", "5", "3", &["0", "-1", "x"];
-    "chg-simulated-time", "no", "yes", &["maybe", "2"];
-    "tags-inline-bytes", "262144", "1000", &["-1", "67108865", "x"];
-    "tags-batch-ms", "60000", "1000", &["0", "-1", "86400001", "x"];
-    "slice-us", "500", "1000", &["49", "1001", "x"];
-];
+/// A row of the table of settings in docs/commands/README.md.
+struct Documented {
+    name: String,
+    default: String,
+    /// `1 to 1000`, or each value in backticks.
+    values: String,
+}
+
+impl Documented {
+    fn all() -> Vec<Documented> {
+        let page = page("README");
+        let (_, table) = page
+            .split_once("| name | default | values |")
+            .expect("a table");
+        let rows = table.lines().skip(2).take_while(|row| row.starts_with('|'));
+        let cells = rows.map(|row| row.split('|').map(|cell| cell.trim()).collect::<Vec<_>>());
+        let documented = cells.map(|cells| Documented {
+            name: cells[1].replace('`', ""),
+            default: cells[2].replace('`', ""),
+            values: cells[3].to_owned(),
+        });
+        documented.collect()
+    }
+
+    fn range(&self) -> Option<(i64, i64)> {
+        let (least, most) = self.values.split_once(" to ")?;
+        Some((least.parse().ok()?, most.parse().ok()?))
+    }
+
+    /// A value other than the default.
+    fn other(&self) -> String {
+        match self.range() {
+            Some((_, most)) => most.to_string(),
+            None => {
+                let mut values = self.values.split(' ').map(|value| value.replace('`', ""));
+                values
+                    .find(|value| *value != self.default)
+                    .expect("another value")
+            }
+        }
+    }
+
+    fn invalid(&self) -> Vec<String> {
+        let (least, most) = self.range().unwrap_or((0, 0));
+        vec![
+            (least - 1).to_string(),
+            (most + 1).to_string(),
+            "x".to_owned(),
+            String::new(),
+        ]
+    }
+}
 
 fn setting(c: &mut Wire, name: &str) -> String {
     ok!(c, "CONFIG", "GET", format!("crawlspace.{name}")).pairs()[0]
@@ -421,30 +463,25 @@ fn settings_are_read_and_set_and_documented() {
     let mut c = server.wire();
     let there = ok!(c, "CONFIG", "GET", "crawlspace.*").pairs();
     let there: BTreeSet<String> = there.iter().map(|(name, _)| name.text()).collect();
-    let known = SETTINGS
+    let documented = Documented::all();
+    let known = documented
         .iter()
-        .map(|(name, ..)| format!("crawlspace.{name}"));
+        .map(|row| format!("crawlspace.{}", row.name));
     assert_eq!(there, known.collect());
-    let readme = page("README");
-    for (name, default, other, bad) in SETTINGS {
-        let row = |default| format!("| `{name}` | {default} | ");
-        let quoted = format!("`{default}`");
-        let rows = [row(default), row(&quoted)];
-        let values = rows.iter().find_map(|row| readme.split(&row[..]).nth(1));
-        let values = values.and_then(|rest| rest.split(" |").next());
-        let values = values.unwrap_or_else(|| panic!("{name} {default} in the docs"));
-        assert_eq!(setting(&mut c, name), default);
+    for row in &documented {
+        let (name, values, other) = (&row.name, &row.values, row.other());
+        assert_eq!(setting(&mut c, name), row.default, "{name}");
         let full = format!("crawlspace.{name}");
         ok!(c, "CONFIG", "SET", full, other);
         assert_eq!(setting(&mut c, name), other);
-        for value in bad {
+        for value in row.invalid() {
             err!(c, "CONFIG", "SET", full, value);
         }
         // The server says which values it takes.
         let refused = c.expect_error(&["CONFIG", "SET", &full, "-1"]);
         let said = match values.split_once(" to ") {
             Some((least, most)) => format!("must be between {least} and {most} inclusive"),
-            None if values == "`no` `yes`" => "must be 'yes' or 'no'".to_owned(),
+            None if *values == "`no` `yes`" => "must be 'yes' or 'no'".to_owned(),
             None => values.replace("` `", ", ").replace('`', ""),
         };
         assert!(
@@ -458,13 +495,15 @@ fn settings_are_read_and_set_and_documented() {
 
 #[test]
 fn module_arguments_and_configuration_lines_are_settings() {
-    let words: Vec<&str> = SETTINGS
+    let documented = Documented::all();
+    let words: Vec<String> = documented
         .iter()
-        .flat_map(|(name, _, other, _)| [*name, *other])
+        .flat_map(|row| [row.name.clone(), row.other()])
         .collect();
-    let lines: Vec<String> = SETTINGS
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let lines: Vec<String> = documented
         .iter()
-        .flat_map(|(name, _, other, _)| [format!("--crawlspace.{name}"), (*other).to_owned()])
+        .flat_map(|row| [format!("--crawlspace.{}", row.name), row.other()])
         .collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     for options in [
@@ -473,8 +512,8 @@ fn module_arguments_and_configuration_lines_are_settings() {
     ] {
         let server = options.start();
         let mut c = server.wire();
-        for (name, _, other, _) in SETTINGS {
-            assert_eq!(setting(&mut c, name), other, "{name}");
+        for row in &documented {
+            assert_eq!(setting(&mut c, &row.name), row.other(), "{}", row.name);
         }
     }
 }

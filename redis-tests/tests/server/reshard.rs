@@ -300,7 +300,9 @@ fn slot_that_moves_as_a_whole_takes_all_with_it() {
     }
     ok!(c, "DEDUPE.COMMIT", packed, "large");
     ok!(c, "DEDUPE.PACK", packed);
-    let size = ok!(c, "DUMP", format!("{packed}allhashes")).bytes().len();
+    let size = ok!(c, "DUMP", format!("{packed}packedhashes"))
+        .bytes()
+        .len();
     assert!(size > 1 << 20, "{size}");
     ok!(to.wire(), "CONFIG", "SET", "proto-max-bulk-len", 1 << 20);
     let mut f = Frontier::over(from.wire(), P);

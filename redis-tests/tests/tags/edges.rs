@@ -2,6 +2,7 @@
 //! never comes to carry itself.
 
 use crate::stage;
+use crawlspace_compact::limits::tags::{ID_BYTES, TAG_BYTES};
 use redis_tests::{TagSpace, array, bulk, int, ok, rows};
 
 const NONE: [&str; 0] = [];
@@ -116,7 +117,7 @@ fn ids_and_tags_are_bytes() {
     let (_server, mut s) = stage(TagSpace::of);
     let id: Vec<u8> = (0..=255).collect();
     let tag: Vec<u8> = (0..=255).filter(|&b| b != b' ').collect();
-    let longest = (vec![b'i'; 16_384], vec![b't'; 1024]);
+    let longest = (vec![b'i'; ID_BYTES], vec![b't'; TAG_BYTES]);
     for (kind, (id, tag)) in [
         ("RECORD", (&id, &tag)),
         ("FILE", (&id, &tag)),

@@ -1,6 +1,7 @@
 //! Expressions over tags and fields: what they mean, and what is said of those that mean nothing.
 
 use crate::stage;
+use crawlspace_compact::limits::tags::EXPRESSION_BYTES;
 use redis_tests::{Reply, Rng, Server, TagSpace, rows};
 
 /// A space with one WARC for each of these tag sets, named by them.
@@ -276,7 +277,7 @@ fn nesting_is_limited_and_length_too() {
     assert!(s.passes(&format!("{} | a", many.join("|")), "warc-with a"));
     let many: Vec<String> = (0..100_000).map(|n| n.to_string()).collect();
     assert!(s.passes(&format!("coll:{{{}}} | a", many.join("|")), "warc-with a"));
-    let limit = 1 << 20;
+    let limit = EXPRESSION_BYTES;
     let padded = |n: usize| format!("a{}", " ".repeat(n - 1));
     assert!(s.passes(&padded(limit), "warc-with a"));
     assert_eq!(server.info_number("panics"), 0);

@@ -2,6 +2,7 @@
 //! nobody before it is put in place.
 
 use crate::stage;
+use crawlspace_compact::limits::tags::{ID_BYTES, TAG_BYTES};
 use redis_tests::{Server, TagSpace, array, bulk, int, ok};
 
 const NONE: [&str; 0] = [];
@@ -67,7 +68,7 @@ fn an_error_changes_nothing_of_the_whole_call() {
     s.ok("LOAD FILE STAGE staged t");
     s.ok("ADD TAG k l");
     let before = s.digest();
-    let (long_tag, long_id) = ("t".repeat(1025), "i".repeat(16_385));
+    let (long_tag, long_id) = ("t".repeat(TAG_BYTES + 1), "i".repeat(ID_BYTES + 1));
     for mode in ["MERGE", "SET", "REPLACE", "STAGE"] {
         for pairs in [
             &["c", "t", "odd"][..],

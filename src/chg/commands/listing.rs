@@ -1,14 +1,12 @@
 //! What stands in the queues, page by page: `CHG.LIST` and `CHG.URIS`.
 
 use crate::chg::grammar::{List, Uris};
+use crawlspace_compact::limits::chg::COUNT;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
 
 use super::allowed;
 use super::frontiers::{Touched, on_frontier, permit};
-
-/// Entries of a page when nothing is said.
-const COUNT: u64 = 100;
 
 impl Act for List {
     fn act(asked: List, call: &mut Call<'_>) -> Result<Answer, String> {

@@ -3,17 +3,12 @@
 //! A change says everything that its effect depends on, so that the same changes give the same state
 //! on a replica and from an append-only file.
 
+pub use crawlspace_compact::limits::chg::{ID_BYTES as EXECUTION_BYTES, URI_BYTES};
 use crawlspace_host::text::parse_unsigned;
 
 use super::super::time::Millis;
 use super::encoding;
 use super::share::MAX_WEIGHT;
-
-/// Maximum length of a URI, in bytes.
-pub const URI_BYTES: usize = 64 << 10;
-
-/// Maximum length of a name of an execution, in bytes.
-pub const EXECUTION_BYTES: usize = 1024;
 
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,9 +12,7 @@
 use super::super::time::Millis;
 use super::executions::All;
 use super::record::MAX_NUMBER;
-
-/// The highest weight.
-pub const MAX_WEIGHT: u64 = 1_000_000;
+pub use crawlspace_compact::limits::chg::MAX_WEIGHT;
 
 /// How far the pass of an execution of weight 1 moves for each URI. Passes have 44 bits more.
 const STRIDE: u128 = 1 << 84;

@@ -5,6 +5,7 @@
 //! committed holder goes through their records. So a commit, a cancel and a removal come out as those of
 //! any other crawl, and a hash that one of them drops is the next one's at once.
 
+pub use crawlspace_compact::limits::dedupe::MAX_VISIBLE;
 use std::rc::Rc;
 
 use crawlspace_host::text::{Shown, parse_unsigned};
@@ -14,9 +15,6 @@ use crate::dedupe::counters;
 use crate::dedupe::counts;
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::store::Store;
-
-/// How many crawls others may see while they run: each is looked at for every hash that nobody has.
-pub const MAX_VISIBLE: usize = 64;
 
 const MARK: &[u8] = b"visible ";
 

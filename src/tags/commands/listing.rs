@@ -10,12 +10,10 @@ use crate::tags::list::{Wanted, list};
 use crate::tags::space::Space;
 use crate::tags::view::Asked;
 use crawlspace_cdx::Dialect;
+use crawlspace_compact::limits::tags::COUNT;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::worker::{Terms, in_one_turn, submit};
-
-/// How many entries a call gives unless it says.
-const COUNT: u64 = 1000;
 
 /// How many questions about tags are answered on the main thread, some milliseconds.
 const FEW_QUESTIONS: usize = 500_000;

@@ -20,12 +20,10 @@ mod resolve;
 
 use super::error::Error;
 use super::template::{Groups, Template};
+pub use crawlspace_compact::limits::tags::EXPRESSION_BYTES;
 
 pub use clause::{Clause, FieldTest};
 pub use resolve::{Bounds, MAX_CLAUSES, Resolver};
-
-/// Maximum length of an expression, in bytes.
-pub const EXPRESSION_BYTES: usize = 1 << 20;
 
 /// An expression as written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -384,19 +384,25 @@ fn split(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub(super) fn check_tag(tag: &[u8]) -> Result<(), Error> {
     let why = match tag {
         [] => "is empty; a tag has at least one byte",
-        _ if tag.len() > TAG_BYTES => "is too long; a tag has at most 1024 bytes",
+        _ if tag.len() > TAG_BYTES => {
+            let why = format!("is too long; a tag has at most {TAG_BYTES} bytes");
+            return Err(Error::BadTag(tag.into(), why.into()));
+        }
         _ if memchr::memchr(b' ', tag).is_some() => "holds a space, which separates tags",
         _ => return Ok(()),
     };
-    Err(Error::BadTag(tag.into(), why))
+    Err(Error::BadTag(tag.into(), why.into()))
 }
 
 pub(super) fn check_id(kind: Tagged, id: &[u8]) -> Result<(), Error> {
     let why = match id {
         _ if kind == Tagged::Tag => return check_tag(id),
         [] => "is empty; an id has at least one byte",
-        _ if id.len() > ID_BYTES => "is too long; an id has at most 16384 bytes",
+        _ if id.len() > ID_BYTES => {
+            let why = format!("is too long; an id has at most {ID_BYTES} bytes");
+            return Err(Error::BadId(id.into(), why.into()));
+        }
         _ => return Ok(()),
     };
-    Err(Error::BadId(id.into(), why))
+    Err(Error::BadId(id.into(), why.into()))
 }

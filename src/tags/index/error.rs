@@ -1,5 +1,6 @@
 //! What a change of the index can be refused for.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::{MAX_TAGS, Tagged};
@@ -27,9 +28,9 @@ pub enum Error {
         expected: u64,
     },
     /// Something that cannot be a tag, and why.
-    BadTag(Box<[u8]>, &'static str),
+    BadTag(Box<[u8]>, Cow<'static, str>),
     /// Something that cannot be the id of a record or file, and why.
-    BadId(Box<[u8]>, &'static str),
+    BadId(Box<[u8]>, Cow<'static, str>),
     /// An id would have more tags than it may.
     TooMany(Box<[u8]>),
     /// The index has as many tags as it can number.

@@ -22,6 +22,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use crawlspace_compact::limits::tags::{ID_BYTES, MAX_TAGS, TAG_BYTES};
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
@@ -77,13 +78,6 @@ pub enum Mode {
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TagId(pub(crate) u32);
-
-/// Maximum length of a tag, in bytes.
-pub const TAG_BYTES: usize = 1024;
-/// Maximum length of an id of a record or file, in bytes.
-pub const ID_BYTES: usize = 16384;
-/// Maximum number of tags that one id may have of its own. A change of one of them takes as long as there are others.
-pub const MAX_TAGS: usize = 10_000;
 
 /// Which tags' closures a change may have changed. Numbers that mean another name now are among them.
 #[derive(Clone, Debug, PartialEq, Eq)]

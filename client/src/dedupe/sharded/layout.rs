@@ -4,17 +4,21 @@ use crate::server::{Code, Error, slot};
 
 /// Maximum number of shards.
 pub(super) const MAX_SHARDS: u16 = 1024;
+/// Maximum length of the name of an index that is spread, in bytes.
+const NAME_BYTES: usize = 256;
 
 /// The prefixes of all shards, the home of the index first: `{name-0}:`, then `{name-1.3}:`, … The second
 /// number is what makes the shards lie in slots at even distances, so that a cluster whose servers have equal
 /// parts of the slots has equal parts of the index, too.
 pub(super) fn prefixes(name: &[u8], shards: u16) -> Result<Vec<Vec<u8>>, Error> {
     let wrong = |sentence: &str| Err(Error::refused("sharded index", Code::BadPrefix, sentence));
-    if name.is_empty() || name.len() > 256 || name.iter().any(|byte| b"{}".contains(byte)) {
-        return wrong("the name of an index is 1 to 256 bytes, and none of them a brace");
+    if name.is_empty() || name.len() > NAME_BYTES || name.iter().any(|byte| b"{}".contains(byte)) {
+        return wrong(&format!(
+            "the name of an index is 1 to {NAME_BYTES} bytes, and none of them a brace"
+        ));
     }
     if !(1..=MAX_SHARDS).contains(&shards) {
-        return wrong("an index has 1 to 1024 shards");
+        return wrong(&format!("an index has 1 to {MAX_SHARDS} shards"));
     }
     let home = [b"{", name, b"-0}:"].concat();
     let home_slot = u32::from(slot::of(&home));

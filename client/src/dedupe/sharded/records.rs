@@ -120,13 +120,8 @@ impl<S: Steps> Sharded<S> {
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
     /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
-    /// let record = Added {
-    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
-    ///     wacz_index: 0,
-    ///     date: b"20240501120000",
-    ///     url: b"https://example.com/",
-    ///     size: 5120,
-    /// };
+    /// let hash = b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A";
+    /// let record = Added::new(hash, 0, b"20240501120000", b"https://example.com/", 5120);
     /// let sequence = Some(Sequence { writer: b"worker-3", number: 1 });
     /// index.add(b"crawl-1", &Adding { sequence, ..Adding::default() }, &[record])?;
     /// # Ok::<(), crawlspace_client::Error>(())
@@ -214,13 +209,8 @@ impl<S: Steps> Sharded<S> {
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
     /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
-    /// let record = Added {
-    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
-    ///     wacz_index: 0,
-    ///     date: b"20240501120000",
-    ///     url: b"https://example.com/",
-    ///     size: 5120,
-    /// };
+    /// let hash = b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A";
+    /// let record = Added::new(hash, 0, b"20240501120000", b"https://example.com/", 5120);
     /// let sequence = Sequence { writer: b"worker-3", number: 1 };
     /// index.write(b"crawl-1", sequence, &[record], &[])?;
     /// # Ok::<(), crawlspace_client::Error>(())
@@ -311,13 +301,8 @@ impl<S: Steps> Sharded<S> {
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
     /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
-    /// let record = Added {
-    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
-    ///     wacz_index: 0,
-    ///     date: b"20240501120000",
-    ///     url: b"https://example.com/",
-    ///     size: 5120,
-    /// };
+    /// let hash = b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A";
+    /// let record = Added::new(hash, 0, b"20240501120000", b"https://example.com/", 5120);
     /// # let token = b"1";
     /// index.settle(b"crawl-1", token, &record)?;
     /// # Ok::<(), crawlspace_client::Error>(())

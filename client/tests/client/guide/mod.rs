@@ -67,12 +67,14 @@ fn the_index_is_spread_over_a_cluster() {
     let hashes: Vec<String> = (0..100).map(sha256_of).collect();
     let records: Vec<Added<'_>> = hashes
         .iter()
-        .map(|hash| Added {
-            hash: hash.as_bytes(),
-            wacz_index: 0,
-            date: b"20240501120000",
-            url: b"https://example.com/",
-            size: 5120,
+        .map(|hash| {
+            Added::new(
+                hash.as_bytes(),
+                0,
+                b"20240501120000",
+                b"https://example.com/",
+                5120,
+            )
         })
         .collect();
     assert_eq!(spread(&cluster.url(), &records).unwrap(), 100);

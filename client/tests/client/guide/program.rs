@@ -28,7 +28,7 @@ fn write_record(index: &Index, digest: &[u8], url: &[u8], number: u64) -> Result
         Claim::Yours(token) => {
             // Write the response record, and say so.
             let (wacz_index, hash, size) = (0, digest, 5120);
-            let record = Added { hash, wacz_index, date, url, size };
+            let record = Added::new(hash, wacz_index, date, url, size);
             index.settle(crawl, &token, &record)
         }
         Claim::Known(original) => {
@@ -42,7 +42,7 @@ fn write_record(index: &Index, digest: &[u8], url: &[u8], number: u64) -> Result
         // Somebody else takes his time. A payload that is stored twice does no harm.
         Claim::Pending { .. } => {
             let (wacz_index, hash, size) = (0, digest, 5120);
-            let record = Added { hash, wacz_index, date, url, size };
+            let record = Added::new(hash, wacz_index, date, url, size);
             let sequence = Some(Sequence { writer: b"worker-1", number });
             let adding = Adding { sequence, ..Adding::default() };
             index.add(crawl, &adding, &[record]).map(drop)

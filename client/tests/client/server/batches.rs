@@ -8,13 +8,13 @@ use redis_tests::{Server as Redis, assert_contains, sha256_of};
 use crate::server::{command, run};
 
 fn record(hash: &str) -> Added<'_> {
-    Added {
-        hash: hash.as_bytes(),
-        wacz_index: 0,
-        date: b"20240501120000",
-        url: b"https://example.com/",
-        size: 5120,
-    }
+    Added::new(
+        hash.as_bytes(),
+        0,
+        b"20240501120000",
+        b"https://example.com/",
+        5120,
+    )
 }
 
 #[test]

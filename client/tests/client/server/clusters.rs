@@ -16,13 +16,13 @@ fn prefix(number: usize) -> String {
 }
 
 fn record(hash: &str) -> Added<'_> {
-    Added {
-        hash: hash.as_bytes(),
-        wacz_index: 0,
-        date: b"20240501120000",
-        url: b"https://example.com/",
-        size: 5120,
-    }
+    Added::new(
+        hash.as_bytes(),
+        0,
+        b"20240501120000",
+        b"https://example.com/",
+        5120,
+    )
 }
 
 #[test]

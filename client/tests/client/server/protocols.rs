@@ -33,13 +33,7 @@ fn urls(redis: &Redis) -> [(String, &'static str); 2] {
 macro_rules! dedupe_calls {
     ($index:expr, $other:expr $(, $await:ident)?) => {{
         let (index, other) = ($index, $other);
-        let first = Added {
-            hash: HASH,
-            wacz_index: 0,
-            date: b"20240501120000",
-            url: b"https://example.com/a b",
-            size: 5120,
-        };
+        let first = Added::new(HASH, 0, b"20240501120000", b"https://example.com/a b", 5120);
         assert_eq!(index.profile()$(.$await)?.unwrap(), Profile::Document);
         other.set_profile(Profile::Browsertrix)$(.$await)?.unwrap();
         assert_eq!(other.profile()$(.$await)?.unwrap(), Profile::Browsertrix);

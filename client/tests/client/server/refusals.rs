@@ -17,13 +17,7 @@ const HASH: &[u8] = b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A";
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn record() -> Added<'static> {
-    Added {
-        hash: HASH,
-        wacz_index: 0,
-        date: b"20240501120000",
-        url: b"https://example.com/",
-        size: 5120,
-    }
+    Added::new(HASH, 0, b"20240501120000", b"https://example.com/", 5120)
 }
 
 #[track_caller]

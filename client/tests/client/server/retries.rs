@@ -139,13 +139,13 @@ fn a_batch_is_sent_again_only_if_all_of_it_may_be() {
 #[test]
 fn records_of_a_sequence_count_once_and_others_are_not_sent_again() {
     let redis = Redis::start();
-    let record = Added {
-        hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
-        wacz_index: 0,
-        date: b"20240501120000",
-        url: b"https://example.com/",
-        size: 5120,
-    };
+    let record = Added::new(
+        b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
+        0,
+        b"20240501120000",
+        b"https://example.com/",
+        5120,
+    );
     let vandal = Vandal::of(&redis, "DEDUPE.ADD", Cut::After, 1);
     let index = Index::open(&vandal.url(), "").unwrap();
     let alone = index.add(b"crawl", &Adding::default(), &[record]);

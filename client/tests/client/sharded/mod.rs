@@ -26,13 +26,13 @@ impl Record {
     }
 
     fn added(&self, wacz_index: u64) -> Added<'_> {
-        Added {
-            hash: self.hash.as_bytes(),
+        Added::new(
+            self.hash.as_bytes(),
             wacz_index,
-            date: DATE.as_bytes(),
-            url: self.url.as_bytes(),
-            size: self.size,
-        }
+            DATE.as_bytes(),
+            self.url.as_bytes(),
+            self.size,
+        )
     }
 
     fn revisited(&self) -> Revisited<'_> {

@@ -2,11 +2,10 @@
 
 use memchr::memmem::Finder;
 
+use crawlspace_compact::limits::tags::TAG_BYTES;
+
 use super::{Dialect, Filter, FilterError, Kind, Subject, Test};
 use crate::{Anchor, Field, Format, Limits, Pattern};
-
-/// As the module's tags: any byte but a space.
-const TAG_BYTES: usize = 1024;
 
 pub(super) fn filter(spec: &[u8], dialect: Dialect, limits: Limits) -> Result<Filter, FilterError> {
     if spec.is_empty() {
@@ -59,6 +58,7 @@ fn tags(spec: &[u8]) -> Result<Option<Kind>, FilterError> {
             return Err(syntax(at, "an empty tag"));
         }
         if name.len() > TAG_BYTES || name.contains(&b' ') {
+            const { assert!(TAG_BYTES == 1024, "the message names the limit") };
             return Err(syntax(at, "a tag has no spaces, and 1024 bytes at most,"));
         }
         names.push(name.into());

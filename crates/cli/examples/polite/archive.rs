@@ -80,13 +80,7 @@ impl Archive {
         }
         let size = self.write_response(url, &date, &digest, answer)?;
         let (date, url, wacz_index) = (date.as_bytes(), url.as_bytes(), 0);
-        let added = Added {
-            hash,
-            wacz_index,
-            date,
-            url,
-            size,
-        };
+        let added = Added::new(hash, wacz_index, date, url, size);
         match claim {
             Claim::Yours(token) => self.index.settle(self.crawl, &token, &added)?,
             // The other worker takes its time. A payload that is stored twice does no harm.

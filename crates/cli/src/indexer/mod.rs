@@ -51,18 +51,16 @@ use crate::away::{Patience, is_away};
 use crawlspace_client::Server;
 use crawlspace_client::dedupe::{Index, Profile};
 use crawlspace_compact::calendar;
+use crawlspace_compact::limits::dedupe::CRAWL_BYTES;
 use crawlspace_wacz as wacz;
 use crawlspace_wacz::{Location, Manifest};
 
 /// Lease of a package, after which another importer may take it over.
-const LEASE: Duration = Duration::from_secs(30);
+pub const LEASE: Duration = Duration::from_secs(30);
 
 /// Retries of a call. Fewer than the client has by default: a new run resumes the import, and several calls fail
 /// one after the other before this one ends.
 const RETRIES: u32 = 4;
-
-/// What the server takes for the name under which a file's references are kept, in bytes.
-const MAX_NAME: usize = 1024;
 
 /// What to import, and where.
 #[derive(Clone, Debug)]
@@ -305,8 +303,8 @@ impl Import {
             let crawl = crawl.unwrap_or(&entry.name).clone();
             listed.crawls.insert(entry.name.clone(), crawl.clone());
             let located = match &entry.location {
-                Ok(_) if entry.name.len() > MAX_NAME => {
-                    Err("its name is longer than 1 KiB".to_owned())
+                Ok(_) if entry.name.len() > CRAWL_BYTES => {
+                    Err(format!("its name is longer than {} KiB", CRAWL_BYTES >> 10))
                 }
                 Ok(location) => absolute(location),
                 Err(reason) => Err(reason.clone()),

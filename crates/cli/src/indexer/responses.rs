@@ -232,13 +232,7 @@ impl Job<'_> {
         let crawl = self.package.crawl.as_bytes();
         feed(&self.work.index, crawl, &writer, |feed| {
             self.read(wacz, text, |hash, date, url, size| {
-                feed.push(Added {
-                    hash,
-                    wacz_index,
-                    date,
-                    url,
-                    size,
-                })
+                feed.push(Added::new(hash, wacz_index, date, url, size))
             })
         })
     }
@@ -323,12 +317,14 @@ impl Work<'_> {
                     earliest: true,
                     ..Adding::default()
                 };
-                let records = small.responses.iter().map(|response| Added {
-                    hash: &response.hash,
-                    wacz_index: place,
-                    date: &response.date,
-                    url: &response.url,
-                    size: response.size,
+                let records = small.responses.iter().map(|response| {
+                    Added::new(
+                        &response.hash,
+                        place,
+                        &response.date,
+                        &response.url,
+                        response.size,
+                    )
                 });
                 let records: Vec<Added<'_>> = records.collect();
                 let crawl = job.package.crawl.as_bytes();

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use crawlspace_client::tags::Kind;
-
-const MAX_TAG: usize = 1024;
-const MAX_ID: usize = 16_384;
+use crawlspace_compact::limits::tags::{ID_BYTES, TAG_BYTES};
 
 /// An id with its tags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,11 +42,11 @@ impl Row {
             Kind::Tag if id.contains(&b' ') => {
                 return Err(named("a tag cannot hold a space"));
             }
-            Kind::Tag if id.len() > MAX_TAG => {
-                return Err(named("a tag has 1024 bytes at most"));
+            Kind::Tag if id.len() > TAG_BYTES => {
+                return Err(named(&format!("a tag has {TAG_BYTES} bytes at most")));
             }
-            _ if id.len() > MAX_ID => {
-                return Err(named("an id has 16384 bytes at most"));
+            _ if id.len() > ID_BYTES => {
+                return Err(named(&format!("an id has {ID_BYTES} bytes at most")));
             }
             _ => {}
         }
@@ -58,9 +56,9 @@ impl Row {
         };
         for tag in tags {
             let bad = match tag {
-                [] => "a tag is empty",
-                _ if tag.contains(&b' ') => "a tag cannot hold a space",
-                _ if tag.len() > MAX_TAG => "a tag has 1024 bytes at most",
+                [] => "a tag is empty".to_owned(),
+                _ if tag.contains(&b' ') => "a tag cannot hold a space".to_owned(),
+                _ if tag.len() > TAG_BYTES => format!("a tag has {TAG_BYTES} bytes at most"),
                 _ => {
                     row.tags.insert(tag.to_vec());
                     continue;

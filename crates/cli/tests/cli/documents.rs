@@ -3,6 +3,7 @@
 //! somewhere; there is one version.
 
 mod figures;
+mod limits;
 pub(crate) mod metrics;
 mod options;
 

@@ -1,5 +1,6 @@
 //! Commands: how one is described, registered, and called.
 
+pub use crawlspace_compact::limits::every::PREFIX_BYTES;
 use std::ffi::{CStr, CString};
 use std::os::raw::{c_char, c_int};
 use std::ptr;
@@ -18,9 +19,6 @@ use super::reply::{send, send_error};
 use crate::cluster::hash_tag;
 use crate::grammar::{Arg, ArgKind, Described, Limits, Spec, arity, parse};
 use crate::reply::Reply;
-
-/// Maximum length of a key prefix, in bytes.
-pub const PREFIX_BYTES: usize = 1024;
 
 /// What running a command came to.
 pub enum Answer {

@@ -257,13 +257,13 @@ impl Loading<'_> {
         };
         // A file that is not among them came after the survey, which nothing can that is in use.
         let place = self.survey.files.get(&file[..]);
-        Some(Added {
+        Some(Added::new(
             hash,
-            wacz_index: place.copied().unwrap_or_default(),
+            place.copied().unwrap_or_default(),
             date,
             url,
-            size: *size,
-        })
+            *size,
+        ))
     }
 }
 

@@ -3,11 +3,9 @@
 use std::borrow::Cow;
 
 use crawlspace_cdx::{Field, Format, Line, Read};
+use crawlspace_compact::limits::dedupe::FILENAME_BYTES;
 
 use crawlspace_index::capture::Capture;
-
-/// Maximum length of the name of a file that a dedupe index takes, in bytes.
-const MAX_FILE_NAME: usize = 4096;
 
 /// A line, seen with deduplication in mind.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,9 +41,10 @@ impl<'a> Row<'a> {
                 size,
             } => match line.filename() {
                 file if matches!(&file[..], b"" | b"-") => Row::Nowhere,
-                file if file.len() > MAX_FILE_NAME => {
-                    Row::Bad("the name of its file is longer than 4 KiB".to_owned())
-                }
+                file if file.len() > FILENAME_BYTES => Row::Bad(format!(
+                    "the name of its file is longer than {} KiB",
+                    FILENAME_BYTES >> 10
+                )),
                 file => Row::Record {
                     hash: spelled(hash),
                     date,
@@ -166,7 +165,7 @@ mod tests {
                 line(
                     "http://a/",
                     SHA1,
-                    &format!(r#","filename":"{}""#, "a".repeat(4097)),
+                    &format!(r#","filename":"{}""#, "a".repeat(FILENAME_BYTES + 1)),
                 ),
                 "4 KiB",
             ),

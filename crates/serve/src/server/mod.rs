@@ -62,6 +62,9 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Timeout of requests that are under way when the server is to end.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// Default maximum number of connections.
+pub const CONNECTIONS: usize = 1024;
+
 /// How requests are taken.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -93,7 +96,7 @@ impl Default for Options {
         Options {
             head: Duration::from_secs(30),
             stall: Duration::from_secs(60),
-            connections: 1024,
+            connections: CONNECTIONS,
             access_log: false,
             allow_origin: None,
             operator: false,

@@ -20,13 +20,12 @@ use crate::collection::Collection;
 use crate::sources::DedupeSource;
 use crate::sources::dedupe::DedupeError;
 use crawlspace_client::dedupe::Added;
+use crawlspace_compact::limits::dedupe::URL_BYTES;
 
 /// Maximum size of the body of a request, in bytes.
 const MAX_BODY: usize = 16 << 20;
 /// Maximum number of records in a request.
 const MAX_RECORDS: usize = 10_000;
-/// Maximum length of a URL, in bytes.
-const MAX_URL: usize = 1 << 20;
 /// Timeout of the body of a request, until all of it has arrived.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The crawl that is meant, in place of that of the configuration.
@@ -167,21 +166,16 @@ impl<'a> Record<'a> {
             return Err("date is missing or invalid: 14 digits of yyyyMMddHHmmss".to_owned());
         }
         let (digest, url) = (text("id")?, text("uri")?);
-        if url.len() > MAX_URL {
-            return Err(format!("uri is longer than {MAX_URL} bytes"));
+        if url.len() > URL_BYTES {
+            return Err(format!("uri is longer than {URL_BYTES} bytes"));
         }
         Ok(Record { digest, url, date })
     }
 
     fn added(&self) -> Added<'_> {
-        Added {
-            hash: self.digest.as_bytes(),
-            wacz_index: 0,
-            date: self.date.as_bytes(),
-            url: self.url.as_bytes(),
-            // That API does not say it.
-            size: 0,
-        }
+        let (digest, date, url) = (&self.digest, &self.date, &self.url);
+        // Doppelgänger's API has no size.
+        Added::new(digest.as_bytes(), 0, date.as_bytes(), url.as_bytes(), 0)
     }
 }
 

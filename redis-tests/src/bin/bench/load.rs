@@ -464,6 +464,15 @@ impl Watch {
     }
 }
 
+/// Bytes of all files of the server's append-only file.
+pub fn appended(server: &Server) -> u64 {
+    let folder = std::fs::read_dir(server.dir().join("appendonlydir"));
+    let files = folder.into_iter().flatten().flatten();
+    files
+        .filter_map(|file| Some(file.metadata().ok()?.len()))
+        .sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

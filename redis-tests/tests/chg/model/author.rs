@@ -3,6 +3,7 @@
 //! A lease is named by the step that was granted it, so that a history can be played again with steps
 //! left out: `\0<step>.<nth>` stands for its token.
 
+use crawlspace_compact::limits::chg::ID_BYTES;
 use redis_tests::frontier_model::FrontierModel;
 use redis_tests::{Reply, Rng, T0, Word, rows};
 
@@ -427,7 +428,7 @@ fn sharing(rng: &mut Rng) -> Vec<String> {
 /// Something that no server should take.
 fn bad(now: i64, model: &FrontierModel, rng: &mut Rng) -> Vec<String> {
     let far = now + 11 * 366 * 86_400_000;
-    let long = "x".repeat(1025);
+    let long = "x".repeat(ID_BYTES + 1);
     let (chg, token) = model.some_lease().unwrap_or(("a".to_owned(), 1));
     match rng.below(24) {
         0 => words!("CHG.ADD|crawl|a|soon"),

@@ -1,5 +1,6 @@
 //! Random commands, good and bad, on one index.
 
+use crawlspace_compact::limits::dedupe::CLAIM_MS;
 use redis_tests::{Rng, Word, sha256_of};
 
 /// Crawls of the index, odd ids among them.
@@ -167,7 +168,7 @@ pub fn command(rng: &mut Rng, p: &[u8]) -> Vec<Vec<u8>> {
             let n = rng.below(HASHES + 5);
             let hash = hash(rng, n);
             let mut all = words("DEDUPE.CLAIM");
-            all.extend([crawl, hash, "PX".word(), 86_400_000.word()]);
+            all.extend([crawl, hash, "PX".word(), CLAIM_MS.word()]);
             if rng.chance(50) {
                 all.push("WITHWACZ".word());
             }

@@ -1,5 +1,6 @@
 //! What a tag space holds, and which tags a capture has.
 
+use crawlspace_compact::limits::tags::POINT_NAME_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::capture::{Capture, Tags, canonical};
@@ -279,7 +280,7 @@ impl Space {
             codes.insert("NOPOINT");
             return None;
         };
-        if name.len() > 1024 {
+        if name.len() > POINT_NAME_BYTES {
             // Longer than a name may be, whatever else is wrong with it.
             codes.insert("NOPOINT");
         }

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use crawlspace_cli::indexer::{CommittedCrawl, Event, Import, LeftInPlace, Report, set_aside};
+use crawlspace_cli::indexer::{
+    CommittedCrawl, Event, Import, LEASE, LeftInPlace, Report, set_aside,
+};
 use crawlspace_client::Code;
 use crawlspace_client::dedupe::{Committed, Index};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
@@ -71,7 +73,7 @@ pub(crate) struct Indexer {
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
     /// Seconds for which a package is left alone whose indexer has died, before another one takes it over.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = LEASE.as_secs() as u16, value_parser = clap::value_parser!(u16).range(1..=3600))]
     lease: u16,
     #[command(flatten)]
     wait: Wait,

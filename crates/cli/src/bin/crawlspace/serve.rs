@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use crawlspace_serve::Federation;
+use crawlspace_serve::memory::{self, MEMORY};
 use crawlspace_serve::reload::{ConfigFiles, Current};
-use crawlspace_serve::{Federation, memory, server};
+use crawlspace_serve::server::{self, CONNECTIONS};
 use futures_util::FutureExt;
 use http::HeaderValue;
 use tokio::net::TcpListener;
@@ -52,11 +54,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = ["error", "warn", "info", "debug", "trace"])]
     log: String,
     /// How many connections there may be at a time; more wait.
-    #[arg(long, value_name = "N", default_value_t = 1024)]
+    #[arg(long, value_name = "N", default_value_t = CONNECTIONS)]
     connections: usize,
     /// What all requests together may keep in memory of rows that have to be sorted, and the like, in MiB. Beyond that, they are refused
     /// for a while (503).
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    #[arg(long, value_name = "MIB", default_value_t = MEMORY >> 20)]
     memory: u64,
     /// Where this server is, as others see it through a reverse proxy: https://archive.example. It is what TimeMaps and
     /// TimeGates lead to; without it, they lead to wherever a request says that it is.

@@ -52,6 +52,8 @@ const MEASURED: &[(&str, &[&str])] = &[
              | {100M|  | memory per kept URI, 1000 in each group |} GB |",
             "| record with a tag | {ours|  | memory per tagged record |} \
              | {100M|  | memory per tagged record |} GB |",
+            "adds {ours|  | append-only file per page |} bytes to the append-only file and the same to the stream to each",
+            "replica ({100M|  | replication stream per page |} GB for 100 million)",
             "{ours| D4 | `LOOKUP` of 100 hashes a call, plain keys |} look-ups a second in calls of a hundred \
              ({ours| D4 | `LOOKUP` of 100 hashes a call, packed |} packed)",
         ],
@@ -72,56 +74,6 @@ const MEASURED: &[(&str, &[&str])] = &[
 /// Sentences with limits and defaults. A blank names a file and in it a constant, a static or a field, or a part of one:
 /// `WAIT.1`.
 const CONSTANTS: &[(&str, &[&str])] = &[
-    (
-        "docs/guide/federation.md",
-        &[
-            "| head of a request | {crates/serve/src/server/mod.rs MAX_HEAD} (431), within \
-             {crates/serve/src/server/mod.rs head} |",
-            "| a client that accepts nothing | is cut off after {crates/serve/src/server/mod.rs stall} |",
-            "a regular expression | {crates/serve/src/query/given.rs MAX_URL}; \
-             {crates/serve/src/query/given.rs MAX_FILTERS}; {crates/serve/src/query/given.rs pattern_bytes} |",
-            "| `index_timeout`, {crates/serve/src/config/collection.rs TIMEOUT} |",
-            "all of an answer | {crates/fetch/src/source.rs connect}; {crates/fetch/src/source.rs silence}; \
-             {crates/fetch/src/source.rs total} |",
-            "its bytes | {crates/serve/src/resource/mod.rs first}; {crates/serve/src/resource/mod.rs silence}; \
-             {crates/serve/src/resource/mod.rs bytes} |",
-            "of all rows that are tried | {crates/serve/src/resource/search.rs TIMEOUT} |",
-            "| rows that are tried for a record | {crates/serve/src/resource/search.rs MAX_TRIES} |",
-            "| {crates/serve/src/resource/revisit/budget.rs MAX_TRIES}; \
-             {crates/serve/src/resource/revisit/budget.rs MAX_ROWS}, within \
-             {crates/serve/src/resource/revisit/mod.rs TIMEOUT} |",
-            "its WARC header | {crates/warc/src/http.rs MAX_HEAD}; {crates/warc/src/header.rs MAX_HEADER} |",
-            "is read up to {crates/serve/src/resource/loader/web.rs MAX_SKIPPED} before",
-            "that stay open | {crates/serve/src/resource/look_up.rs MAX_BODY}; \
-             {crates/serve/src/resource/open_files.rs MAX_IDLE} |",
-            "begins with {crates/serve/src/resource/spool.rs MEMORY} in memory | \
-             {crates/serve/src/resource/spool.rs DISK} |",
-            "| {crates/fetch/src/source.rs bytes} (`max_bytes`); {crates/fetch/src/source.rs rows} (`max_rows`) |",
-            "| {crates/cdx/src/lib.rs MAX_LINE}, longer ones are skipped and counted in `/_status`; \
-             {crates/index/src/sorted/file.rs MAX_OPEN}; {crates/index/src/index/folder.rs MAX_DEPTH} folders deep, \
-             {crates/index/src/index/folder.rs MAX_FILES} files |",
-            "is noticed within {crates/index/src/index/listings.rs REFRESH};",
-            "folders of more than {crates/index/src/index/directory/mod.rs FEW} files",
-            "per urlkey of a file, {crates/index/src/index/directory/segment.rs MAX_MEMORY} in all; files of more than \
-             {crates/index/src/index/directory/mod.rs MAX_SIZE} or",
-            "over all sources | {crates/index/src/zipnum/cluster/unpack.rs MAX_CACHED} |",
-            "spelled otherwise | {crates/index/src/index/files.rs MAX_KEPT} |",
-            "opened at a time | {crates/fetch/src/file.rs MAX_KEPT}; {crates/fetch/src/file.rs MAX_AHEAD}; \
-             {crates/fetch/src/file.rs MAX_WHOLE}; {crates/index/src/index/folder.rs MAX_AT_ONCE} |",
-            "`.loc` line | {crates/index/src/zipnum/cluster/block.rs MAX_BLOCK}; \
-             {crates/index/src/zipnum/cluster/parts.rs MAX_PATHS}, and one that failed is tried after the others for \
-             {crates/index/src/zipnum/cluster/parts.rs AVOIDED_FOR} |",
-            "| {crates/serve/src/dialects/resource.rs MAX_BODY}, within {crates/serve/src/dialects/resource.rs TIMEOUT};",
-            "to `Via`) | {crates/fetch/src/via.rs MAX_HOPS};",
-            "| {crates/serve/src/indexes.rs MAX_BUILDS}; {crates/serve/src/indexes.rs MAX_WAITING}; \
-             {crates/serve/src/server/indexes/mod.rs MAX_JOBS}; {crates/serve/src/server/indexes/mod.rs WAIT.0} seconds \
-             (`wait`, at most {crates/serve/src/server/indexes/mod.rs WAIT.1}) |",
-            "| {crates/serve/src/operations.rs SORTED}; {crates/serve/src/operations.rs MAX_ORIGINALS} |",
-            "takes for them | {crates/serve/src/memory.rs ALL} (`--memory 1024`,",
-            "checked while it is sent | {crates/serve/src/resource/stored/mod.rs MAX_IN_MEMORY} |",
-            "from that moment | {crates/serve/src/sources/remote/pages.rs MAX_OF_ONE_MOMENT} |",
-        ],
-    ),
     (
         "docs/guide/federation.md",
         &[
@@ -166,18 +118,6 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         &[
             "followed, {crates/fetch/src/lib.rs MAX_REDIRECTS} at most.",
             "asked again, up to {crates/wacz/src/options.rs retries} times in a row",
-            "| one line of an index | {crates/cdx/src/lib.rs MAX_LINE} |",
-            "| {crates/wacz/src/options.rs ratio} times, beyond the first {crates/wacz/src/lines.rs FREE} |",
-            "| text of an index | {crates/wacz/src/options.rs text} |",
-            "| directory of the zip file | {crates/wacz/src/options.rs directory},",
-            "| `datapackage.json` | {crates/wacz/src/options.rs datapackage} |",
-            "| manifest | {crates/wacz/src/options.rs manifest} |",
-            "at a time of one file | {crates/wacz/src/options.rs download} |",
-            "| silence of a server | {crates/wacz/src/options.rs silence} |",
-            "| pace of a server, over each {crates/fetch/src/blocking.rs PACE_WINDOW} | \
-             {crates/wacz/src/options.rs pace} bytes per second |",
-            "makes the count anew | {crates/wacz/src/options.rs retries} |",
-            "up to {crates/wacz/src/http/retry.rs MAX_PAUSE} | {crates/wacz/src/options.rs pause} |",
         ],
     ),
     (
@@ -213,7 +153,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         "docs/guide/tags-expressions.md",
         &[
             "At most {src/tags/expression/parse.rs MAX_DEPTH} of `(` and `!`",
-            "an expression may have {src/tags/expression/mod.rs EXPRESSION_BYTES}.",
+            "an expression may have {crates/compact/src/limits.rs tags::EXPRESSION_BYTES}.",
             "Limits are {crates/cdx/src/pattern.rs pattern_bytes} of text and \
              {crates/cdx/src/pattern.rs compiled_bytes} compiled;",
             "A regex of more than {crates/cdx/src/pattern.rs HEAVY_ALTERNATIVES} alternatives",
@@ -222,8 +162,8 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/guide/tags-sync.md",
         &[
-            "a tag of more than {crates/cli/src/mirror/row.rs MAX_TAG} bytes are errors",
-            "of up to {crates/cli/src/mirror/row.rs MAX_ID} bytes",
+            "a tag of more than {crates/compact/src/limits.rs tags::TAG_BYTES} bytes are errors",
+            "of up to {crates/compact/src/limits.rs tags::ID_BYTES} bytes",
             "More than {crates/cli/src/mirror/follow.rs BURST} ids at a time",
             "noticed within {crates/cli/src/mirror/follow.rs CHECK} |",
         ],
@@ -238,18 +178,8 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/commands/README.md",
         &[
-            "up to {crates/host/src/server/command.rs PREFIX_BYTES}, any bytes",
-            "any 1 to {src/chg/keys.rs ID_BYTES} bytes:",
-            "| tag | 1 to {src/tags/index/mod.rs TAG_BYTES} bytes,",
-            "up to {src/tags/index/mod.rs ID_BYTES} bytes |",
-            "| {src/tags/rule.rs MAX_RULES} and {src/tags/point.rs MAX_POINTS} of them in a space |",
-            "id of a group of hosts | {src/dedupe/keys.rs CRAWL_BYTES} each |",
-            "| URL | {src/dedupe/record.rs URL_BYTES}; one that the frontier keeps, {src/chg/uris/op.rs URI_BYTES} |",
-            "| WACZ file name | {src/dedupe/wacz.rs FILENAME_BYTES} |",
-            "WARC file | {src/tags/index/mod.rs TAG_BYTES}; {src/tags/index/mod.rs ID_BYTES} |",
-            "| expression; regular expression | {src/tags/expression/mod.rs EXPRESSION_BYTES}; \
-             {crates/cdx/src/pattern.rs pattern_bytes} |",
-            "| date | {src/dedupe/date.rs DATE_BYTES} bytes;",
+            "up to {crates/compact/src/limits.rs every::PREFIX_BYTES}, any bytes",
+            "any 1 to {crates/compact/src/limits.rs chg::ID_BYTES} bytes:",
             "at most {src/chg/idle.rs MAX_PAST} |",
             "Then the first {crates/host/src/server/info.rs MAX_JOBS} of each kind",
         ],
@@ -257,29 +187,29 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/commands/chg.release.md",
         &[
-            "counted from at least {src/chg/politeness.rs BACKOFF_BASE};",
-            "up to {src/chg/politeness.rs MAX_BACKOFF}: after {src/chg/politeness.rs MAX_STEPS} of them",
+            "counted from at least {crates/compact/src/limits.rs chg::BACKOFF_BASE};",
+            "up to {crates/compact/src/limits.rs chg::MAX_BACKOFF}: after {crates/compact/src/limits.rs chg::MAX_STEPS} of them",
         ],
     ),
     (
         "docs/commands/tags.list.md",
-        &["; {src/tags/commands/listing.rs COUNT} without it |"],
+        &["; {crates/compact/src/limits.rs tags::COUNT} without it |"],
     ),
     (
         "docs/commands/tags.scan.md",
-        &["; {src/tags/commands/listing.rs COUNT} without it |"],
+        &["; {crates/compact/src/limits.rs tags::COUNT} without it |"],
     ),
     (
         "docs/commands/chg.list.md",
-        &["; {src/chg/commands/listing.rs COUNT} without it |"],
+        &["; {crates/compact/src/limits.rs chg::COUNT} without it |"],
     ),
     (
         "docs/commands/chg.uris.md",
-        &["; {src/chg/commands/listing.rs COUNT} without it |"],
+        &["; {crates/compact/src/limits.rs chg::COUNT} without it |"],
     ),
     (
         "docs/commands/chg.next.md",
-        &["up to so many groups, 1 to {src/chg/grammar.rs MAX_COUNT};"],
+        &["up to so many groups, 1 to {crates/compact/src/limits.rs chg::MAX_COUNT};"],
     ),
     (
         "docs/commands/chg.check.md",
@@ -287,40 +217,40 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     ),
     (
         "docs/commands/chg.expired.md",
-        &["{src/chg/expired.rs MAX_REPORTS}"],
+        &["{crates/compact/src/limits.rs chg::MAX_REPORTS}"],
     ),
     (
         "docs/commands/chg.limit.md",
-        &["1 to {src/chg/grammar.rs MAX_PARALLEL}"],
+        &["1 to {crates/compact/src/limits.rs chg::MAX_PARALLEL}"],
     ),
     (
         "docs/commands/chg.adduri.md",
-        &["the URI, up to {src/chg/uris/op.rs URI_BYTES}, any bytes"],
+        &["the URI, up to {crates/compact/src/limits.rs chg::URI_BYTES}, any bytes"],
     ),
     (
         "docs/commands/dedupe.begin.md",
-        &["At most {src/dedupe/index/visible.rs MAX_VISIBLE} crawls"],
+        &["At most {crates/compact/src/limits.rs dedupe::MAX_VISIBLE} crawls"],
     ),
     (
         "docs/commands/dedupe.lookupurl.md",
         &[
-            "1 to {src/dedupe/record.rs URL_BYTES} bytes, compared",
-            "1 to {src/dedupe/urls.rs MAX_CAPTURES}",
-            "{src/dedupe/urls.rs CAPTURES} if nothing is said",
+            "1 to {crates/compact/src/limits.rs dedupe::URL_BYTES} bytes, compared",
+            "1 to {crates/compact/src/limits.rs dedupe::MAX_CAPTURES}",
+            "{crates/compact/src/limits.rs dedupe::CAPTURES} if nothing is said",
         ],
     ),
     (
         "docs/commands/dedupe.waczclose.md",
-        &["up to {src/dedupe/wacz.rs WACZ_HASH_BYTES} bytes."],
+        &["up to {crates/compact/src/limits.rs dedupe::WACZ_HASH_BYTES} bytes."],
     ),
     (
         "docs/commands/dedupe.waczopen.md",
-        &["1 byte to {src/dedupe/wacz.rs FILENAME_BYTES};"],
+        &["1 byte to {crates/compact/src/limits.rs dedupe::FILENAME_BYTES};"],
     ),
     (
         "docs/commands/tags.filter.md",
         &[
-            "an expression of more than {src/tags/expression/mod.rs EXPRESSION_BYTES}, a condition of more than \
+            "an expression of more than {crates/compact/src/limits.rs tags::EXPRESSION_BYTES}, a condition of more than \
              {src/tags/expression/resolve.rs MAX_CLAUSES} parts with all points in it, points in each other more than \
              {src/tags/expression/resolve.rs MAX_DEPTH} deep, regexes that are together as large as \
              {src/tags/expression/resolve.rs PATTERN_BYTES} of text;",
@@ -334,19 +264,19 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     ),
     (
         "docs/commands/tags.load.md",
-        &["more than {src/tags/index/mod.rs MAX_TAGS} tags of its own"],
+        &["more than {crates/compact/src/limits.rs tags::MAX_TAGS} tags of its own"],
     ),
     (
         "docs/commands/tags.pointset.md",
         &[
-            "longer than {src/tags/expression/mod.rs EXPRESSION_BYTES}, or of more than \
+            "longer than {crates/compact/src/limits.rs tags::EXPRESSION_BYTES}, or of more than \
              {src/tags/expression/resolve.rs MAX_CLAUSES} parts, which no filter can use; or there are \
-             {src/tags/point.rs MAX_POINTS} points, or {src/tags/point.rs MAX_PATTERNS} whose names are patterns |",
+             {crates/compact/src/limits.rs tags::MAX_POINTS} points, or {crates/compact/src/limits.rs tags::MAX_PATTERNS} whose names are patterns |",
         ],
     ),
     (
         "docs/commands/tags.ruleset.md",
-        &["name of the rule, 1 to {src/tags/rule.rs NAME_BYTES} bytes;"],
+        &["name of the rule, 1 to {crates/compact/src/limits.rs tags::RULE_NAME_BYTES} bytes;"],
     ),
 ];
 
@@ -400,7 +330,7 @@ fn compare(all: &[(&str, &[&str])], spellings: impl Fn(&str) -> Vec<String>) {
 }
 
 /// The digits of a number in groups of three.
-fn grouped(number: u64) -> String {
+pub(super) fn grouped(number: u64) -> String {
     match number / 1000 {
         0 => number.to_string(),
         thousands => format!("{} {:03}", grouped(thousands), number % 1000),
@@ -497,8 +427,15 @@ fn value(expression: &str) -> Option<(u64, bool)> {
 }
 
 /// The first value that a file gives a name, or the part of it.
-fn constant(path: &str, name: &str) -> (u64, bool) {
+pub(super) fn constant(path: &str, name: &str) -> (u64, bool) {
     let source = read(path);
+    let (family, name) = name.split_once("::").unwrap_or(("", name));
+    let (_, source) = match family {
+        "" => ("", &source[..]),
+        _ => source
+            .split_once(&format!("pub mod {family} {{"))
+            .unwrap_or_else(|| panic!("{path} has no {family}")),
+    };
     let (name, part) = name.split_once('.').unwrap_or((name, ""));
     let field = format!("{name}: ");
     let values = source.lines().filter_map(|line| {
@@ -523,7 +460,7 @@ fn constant(path: &str, name: &str) -> (u64, bool) {
 }
 
 /// How documents write the value.
-fn spellings((number, is_duration): (u64, bool)) -> Vec<String> {
+pub(super) fn spellings((number, is_duration): (u64, bool)) -> Vec<String> {
     let word = |number: u64| match number {
         1 => Some("a"),
         2 => Some("two"),

@@ -235,10 +235,41 @@ fn a_search_is_narrowed_down_from_years_to_days() {
             .map(str::to_owned)
     };
     assert_eq!(found(&again), found(&days));
+}
 
-    let nothing = page(&stage, &search("both", "example.org", ""), 200);
-    assert_contains(&nothing, "0 captures of");
-    assert_contains(&nothing, "has nothing here");
+#[test]
+fn an_empty_answer_links_to_wider_searches() {
+    let (_dir, stage) = archive();
+    for (url, prefix) in [
+        ("example.org", Some("example.org/*")),
+        ("https://example.org/a/", Some("https://example.org/a/*")),
+        ("example.org/a?b=c#d", Some("example.org/a/*")),
+        ("example.org/a/*", None),
+        ("*.example.org", None),
+    ] {
+        let html = page(&stage, &search("both", url, "2015"), 200);
+        assert_contains(&html, "0 captures of");
+        let (_, wider) = html.split_once("has nothing here").unwrap();
+        let prefix = prefix.map(|prefix| search("both", prefix, "2015"));
+        let others = ["north", "seq"].map(|other| search(other, url, "2015"));
+        let expected: Vec<String> = prefix.into_iter().chain(others).collect();
+        assert_eq!(links(wider), expected, "{url}: {html}");
+        for link in expected {
+            page(&stage, &link, 200);
+        }
+    }
+    // Nothing wider is offered beside captures, nor where there is one collection.
+    let some = page(&stage, &search("both", "example.com", ""), 200);
+    assert_lacks(&some, "coll=north");
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.cdxj"), "").unwrap();
+    let stage = Stage::start(&format!(
+        "collections:\n  only: {}/a.cdxj\n",
+        dir.path().display()
+    ));
+    let html = page(&stage, &search("only", "example.org/*", ""), 200);
+    let (_, wider) = html.split_once("has nothing here").unwrap();
+    assert_eq!(links(wider), [""; 0]);
 }
 
 #[test]

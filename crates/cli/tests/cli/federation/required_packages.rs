@@ -140,13 +140,13 @@ fn an_original_is_found_where_the_dedupe_index_says_that_it_is() {
     let url = "http://example.com/0";
     let payload = format!("{url} at {}", TIMES[0]);
     let hash = format!("sha1:{}", sha1_base32(payload.as_bytes()));
-    let added = Added {
-        hash: hash.as_bytes(),
-        wacz_index: number,
-        date: TIMES[0].as_bytes(),
-        url: url.as_bytes(),
-        size: 100,
-    };
+    let added = Added::new(
+        hash.as_bytes(),
+        number,
+        TIMES[0].as_bytes(),
+        url.as_bytes(),
+        100,
+    );
     index.add(b"crawl-1", &Adding::default(), &[added]).unwrap();
     index.commit(b"crawl-1").unwrap();
     let stage = Stage::start(&config(", dedupe: 'URL/0/{x}:'"));

@@ -52,13 +52,7 @@ fn add(index: &Index, crawl: &str, n: u64, wacz_index: u64) {
     let (hash, url) = (sha256_of(n), format!("https://example.com/{n}"));
     let [hash, date, url] = [&hash, DATE, &url].map(str::as_bytes);
     let size = 5000;
-    let record = Added {
-        hash,
-        wacz_index,
-        date,
-        url,
-        size,
-    };
+    let record = Added::new(hash, wacz_index, date, url, size);
     let counts = index.add(crawl.as_bytes(), &Adding::default(), &[record]);
     counts.unwrap();
 }

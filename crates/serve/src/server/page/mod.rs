@@ -56,7 +56,7 @@ pub(crate) async fn answer(federation: &Arc<Federation>, query: &str) -> Respons
             why: format!("when={when}: a year, a month or a day is 4, 6 or 8 digits"),
         }),
         (false, Some(_)) => match search.ask(federation).await {
-            Ok(found) => (StatusCode::OK, found.show(&search)),
+            Ok(found) => (StatusCode::OK, found.show(&search, federation)),
             Err(error) => refused(error),
         },
     };

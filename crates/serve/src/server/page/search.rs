@@ -64,16 +64,30 @@ impl Search<'_> {
 
     /// This page, with the captures of a span that come after the first ones.
     fn link_beyond(&self, span: &Span, skip: u64) -> String {
-        let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), "?".len());
-        query.append_pair("coll", self.collection);
-        query.append_pair("url", self.url);
-        if !span.digits().is_empty() {
-            query.append_pair("when", span.digits());
+        link(self.collection, self.url, span, skip)
+    }
+
+    /// Returns the prefix of the URLs below this one, unless the URL has a wildcard.
+    fn prefix(&self) -> Option<String> {
+        let below = self.url.split(['?', '#']).next()?.trim_end_matches('/');
+        let has_wildcard = self.url.starts_with("*.") || self.url.ends_with('*');
+        (!has_wildcard).then(|| format!("{below}/*"))
+    }
+
+    /// Links to this search with another URL, and in the other collections.
+    fn wider(&self, federation: &Federation) -> Markup {
+        let link = |collection: &str, url: &str| link(collection, url, &self.span, 0);
+        let names = federation.collections.iter().map(|other| &*other.name);
+        let others: Vec<&str> = names.filter(|name| *name != self.collection).collect();
+        html! {
+            @if let Some(prefix) = self.prefix() {
+                p { "Search everything below: " a href=(link(self.collection, &prefix)) { (prefix) } }
+            }
+            @if !others.is_empty() {
+                p { "Search in another collection:" }
+                ul { @for name in others { li { a href=(link(name, self.url)) { (name) } } } }
+            }
         }
-        if skip > 0 {
-            query.append_pair("skip", &skip.to_string());
-        }
-        query.finish()
     }
 
     /// The query of the index API for the captures of this search.
@@ -163,6 +177,20 @@ impl Search<'_> {
     }
 }
 
+/// A link to a search.
+fn link(collection: &str, url: &str, span: &Span, skip: u64) -> String {
+    let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), "?".len());
+    query.append_pair("coll", collection);
+    query.append_pair("url", url);
+    if !span.digits().is_empty() {
+        query.append_pair("when", span.digits());
+    }
+    if skip > 0 {
+        query.append_pair("skip", &skip.to_string());
+    }
+    query.finish()
+}
+
 impl SearchResult {
     fn take(&mut self, row: Row, search: &Search<'_>) {
         self.total += 1;
@@ -176,7 +204,7 @@ impl SearchResult {
     }
 
     /// The captures, and when they are.
-    pub(crate) fn show(&self, search: &Search<'_>) -> Markup {
+    pub(crate) fn show(&self, search: &Search<'_>, federation: &Federation) -> Markup {
         html! {
             section aria-labelledby="found" {
                 h2 id="found" {
@@ -197,6 +225,7 @@ impl SearchResult {
                 (calendar(&search.span, &self.counts, |span| search.link(span)))
                 @if self.total == 0 {
                     p { "The index of " b { (search.collection) } " has nothing here." }
+                    (search.wider(federation))
                 } @else {
                     (self.list(search))
                     (self.more(search))
@@ -241,7 +270,7 @@ impl SearchResult {
     fn list(&self, search: &Search<'_>) -> Markup {
         html! {
             div class="wide" tabindex="0" role="region" aria-label="Captures" {
-                table {
+                table class="captures" {
                     caption { (self.listed(search)) }
                     thead {
                         tr {

@@ -18,7 +18,7 @@ use crate::told::Spent;
 /// How long a group rests after each page.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Groups: so many that there is always one that is due.
-const GROUPS: u64 = 20_000;
+pub const GROUPS: u64 = 20_000;
 
 /// Measures the page cycle on kept URIs.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
@@ -53,7 +53,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
 
 /// Figures of one kind.
 #[derive(Default)]
-struct Run {
+pub struct Run {
     /// Pages a second.
     rate: Series,
     /// Microseconds of the server's processor for a page.
@@ -83,7 +83,8 @@ pub fn fill(scene: &Scene, hosts: &Hosts, groups: u64, uris: u64) {
     }
 }
 
-fn our_pages(server: &Server, span: Duration, run: &mut Run) {
+/// Fetches pages by our commands.
+pub fn our_pages(server: &Server, span: Duration, run: &mut Run) {
     let before = queued(server);
     let mut client = Client::unix(server);
     let mut lease = Lease::of(client.line("CHG.NEXT '' BLOCK 5000"), 0).expect("a group is due");
@@ -105,7 +106,8 @@ fn our_pages(server: &Server, span: Duration, run: &mut Run) {
     assert_eq!(done, pages, "every page counts once");
 }
 
-fn their_pages(server: &Server, span: Duration, run: &mut Run) {
+/// Fetches pages by Veidemann's sequence.
+pub fn their_pages(server: &Server, span: Duration, run: &mut Run) {
     let before = queued(server);
     let worker = Worker::start(server);
     let mut harvester = Harvester::new(server);

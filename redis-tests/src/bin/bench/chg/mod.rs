@@ -5,6 +5,7 @@ mod cost;
 mod cycle;
 mod hosts;
 mod jobs;
+mod log;
 mod memory;
 mod saturated;
 mod scale;
@@ -33,6 +34,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("C5", &|| saturated::measure(plan, &hosts)),
         ("slices", &|| jobs::measure(plan, &hosts)),
         ("uris", &|| memory::measure(plan, &hosts)),
+        ("log", &|| log::measure(plan, &hosts)),
     ]);
     let groups = grouped(plan.scaled(1_000_000));
     Section {

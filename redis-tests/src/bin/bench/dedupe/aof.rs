@@ -7,7 +7,7 @@ use super::corpus::Corpus;
 use super::documented;
 use super::scene::add_one;
 use crate::Plan;
-use crate::load::{Client, Connection};
+use crate::load::{Client, Connection, appended};
 use crate::report::{Findings, Goal, note, say, table};
 use crate::series::grouped;
 
@@ -49,13 +49,4 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     }
     note!(found, "aof.md"; size = grouped(size), theirs = theirs, plain = plain, packed = packed);
     found
-}
-
-/// Bytes of all files of the server's append-only file.
-fn appended(server: &Server) -> u64 {
-    let folder = std::fs::read_dir(server.dir().join("appendonlydir"));
-    let files = folder.into_iter().flatten().flatten();
-    files
-        .filter_map(|file| Some(file.metadata().ok()?.len()))
-        .sum()
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use clap::Args;
 use crawlspace_client::frontier::{Expired, Info, Why};
+use crawlspace_compact::limits::chg::{COUNT, MAX_COUNT};
 
 use crate::Asking;
 use crate::columns::Columns;
@@ -135,7 +136,7 @@ pub(crate) struct ShowExpired {
     #[command(flatten)]
     asking: Asking,
     /// How many at most.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = COUNT as u32, value_parser = clap::value_parser!(u32).range(1..=MAX_COUNT as i64))]
     count: u32,
 }
 

@@ -7,14 +7,13 @@ use clap::builder::PossibleValuesParser;
 use crawlspace_client::Error;
 use crawlspace_client::frontier::{ListedGroup, ListedUri, Page, Queue};
 
+use crawlspace_compact::limits::chg::{COUNT, MAX_COUNT};
+
 use crate::columns::Columns;
 use crate::observe::{Kind, is_frontier};
 use crate::table::count;
 use crate::terminal::{Bytes, say, text};
 use crate::{Asking, time};
-
-/// The most that the server lists at a time.
-const PAGE: u64 = 1000;
 
 /// List the groups that are queued, and which queue each stands in.
 ///
@@ -53,7 +52,7 @@ pub(crate) struct Uris {
 #[derive(Args)]
 struct Most {
     /// How many at most.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = COUNT, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
 }
 
@@ -67,7 +66,7 @@ impl Most {
         let mut cursor: Option<Vec<u8>> = None;
         loop {
             let left = self.count - listed.len() as u64;
-            let wanted = u32::try_from(left.min(PAGE)).map_err(io::Error::other)?;
+            let wanted = u32::try_from(left.min(MAX_COUNT)).map_err(io::Error::other)?;
             let next = page(cursor.as_deref(), wanted).map_err(io::Error::other)?;
             listed.extend(next.entries);
             cursor = next.next;
