@@ -26,7 +26,7 @@ use self::visible::Visible;
 use super::counters;
 use super::counts;
 use super::error::{Error, Result};
-use super::keys::{CrawlKey, META, Names};
+use super::keys::{CrawlKey, MERGED, META, Names, references_suffix};
 use super::profile::Profile;
 use super::store::Store;
 use super::urls::State as UrlsState;
@@ -92,7 +92,7 @@ impl<K: Store> Index<K> {
             .hash_get(&meta, b"profile")?
             .and_then(|name| Profile::parse(name.as_ref()));
         let mut has_merged = |profile: Profile| {
-            let name = ks.name(&[prefix, profile.merged_index()]);
+            let name = ks.name(&[prefix, MERGED.name(profile).as_bytes()]);
             ks.exists(&name)
         };
         // An index that plain clients made says by its keys which layout they use.
@@ -170,7 +170,7 @@ impl<K: Store> Index<K> {
 
     fn change_profile(&mut self, ks: &mut K, profile: Profile) {
         self.profile = profile;
-        self.names.merged = ks.name(&[&self.prefix, profile.merged_index()]);
+        self.names.merged = ks.name(&[&self.prefix, MERGED.name(profile).as_bytes()]);
         self.places = Places::of_empty(&self.names, self.places.storage());
     }
 
@@ -226,7 +226,7 @@ impl<K: Store> Index<K> {
 
     /// The name of the set of references of a WACZ that is being written.
     pub fn references_key(&self, ks: &mut K, uuid: &[u8]) -> K::Name {
-        ks.name(&[&self.prefix, uuid, self.profile.references_suffix()])
+        ks.name(&[&self.prefix, uuid, references_suffix(self.profile)])
     }
 
     /// Refuses an index, or a crawl in it, with a key of another type than it should be: looked at
