@@ -76,10 +76,10 @@ impl<K: Store> Index<K> {
         how: Adding<'_>,
         now: Millis,
     ) -> Result<u64> {
-        self.refuse_while_removing(ks, crawl)?;
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        let added = self.crawl_key(ks, crawl, CrawlKey::Added);
+        self.under_way.refuse_while_removing(ks, crawl)?;
+        let records = self.crawls.key(ks, crawl, CrawlKey::Records);
+        let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
+        let added = self.crawls.key(ks, crawl, CrawlKey::Added);
         // Everything that can be refused is looked at before the first write.
         counts::read(ks, &counts_key, counts::TOTAL_URLS)?;
         ks.hash_len(&records)?;

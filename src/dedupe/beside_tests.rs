@@ -344,7 +344,11 @@ fn a_commit_among_plain_writes_counts_nothing_twice() {
                         break;
                     }
                 }
-                let is_settled = !world.index.is_uncommitted(&mut world.ks, b"A").unwrap();
+                let is_settled = !world
+                    .index
+                    .crawls
+                    .is_uncommitted(&mut world.ks, b"A")
+                    .unwrap();
                 // While a crawl is in both sets, what theirs counts is not told from what ours does.
                 if is_settled {
                     world.plain_import_records(b"A", 10..13);

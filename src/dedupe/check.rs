@@ -14,7 +14,7 @@ use super::digest::Digest;
 use super::error::{Error, Result};
 use super::findings::{Findings, Packed, packed_standing};
 use super::index::Index;
-use super::index::holders::{Numbers, write_numbers};
+use super::index::numbers::{Numbers, write_numbers};
 use super::index::storage::Of;
 use super::job::{Job, Lent, Walk, adopt, crawls_in, each_crawl};
 use super::keys::CrawlKey;
@@ -142,8 +142,8 @@ impl Check {
     async fn sum_canceled<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let crawls = lent.with(|index, ks| Walk::set(ks, index.names().canceled.clone()));
         let sum = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
-            if index.state(ks, crawl)?.is_none() {
-                let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
+            if index.crawls.state(ks, crawl)?.is_none() {
+                let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
                 for (name, n) in counts::all(ks, &counts_key, b"")? {
                     *self.canceled.entry(name).or_default() += n;
                 }
@@ -193,7 +193,7 @@ impl Check {
     async fn check_urls<K: Store>(&mut self, lent: &Lent<K>, crawl: &[u8]) -> Result<()> {
         let repair = self.findings.repair;
         if let Some(drift) = &mut self.findings.url_drift
-            && (repair || !lent.with(|index, ks| index.is_uncommitted(ks, crawl))?)
+            && (repair || !lent.with(|index, ks| index.crawls.is_uncommitted(ks, crawl))?)
         {
             let wrong = settle(lent, crawl, repair).await?;
             *drift += wrong;
@@ -270,27 +270,27 @@ impl Check {
         crawl: &[u8],
     ) -> Result<()> {
         self.findings.crawls += 1;
-        if !index.is_uncommitted(ks, crawl)? {
+        if !index.crawls.is_uncommitted(ks, crawl)? {
             self.findings.check_counts(index, ks, crawl)?;
         }
-        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
+        let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
+        let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
         let adopted = ks.hash_has(&baseline, b"commits")?;
-        let committed = if adopted && index.is_uncommitted(ks, crawl)? {
+        let committed = if adopted && index.crawls.is_uncommitted(ks, crawl)? {
             counts::all(ks, &baseline, b"baseline.")?
         } else {
             counts::all(ks, &counts_key, b"")?
         };
         // Plain clients both committed it and went on with it: what part of its counts is
         // committed, nothing says.
-        self.sums_unknown |= !adopted && index.is_uncommitted(ks, crawl)?;
+        self.sums_unknown |= !adopted && index.crawls.is_uncommitted(ks, crawl)?;
         for (name, n) in committed {
             *self.sums.entry(name).or_default() += n;
         }
         // Counts that cannot be read were found above.
         let uncertain = index.uncertain_size(ks, crawl).unwrap_or(0);
         self.uncertain_size = self.uncertain_size.saturating_add(uncertain);
-        let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
+        let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
         for i in 0..ks.list_len(&waczs)? {
             let closed = ks
                 .list_get(&waczs, i)?
@@ -309,10 +309,10 @@ impl Check {
         ks: &mut K,
         crawl: &[u8],
     ) -> Result<()> {
-        if index.packed_key().is_none() || index.is_uncommitted(ks, crawl)? {
+        if index.packed_key().is_none() || index.crawls.is_uncommitted(ks, crawl)? {
             return Ok(());
         }
-        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
         let seen = ks.hash_get(&baseline, b"hashes")?;
         let seen = seen.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0);
         if seen > 0 && index.records_len(ks, crawl)? == 0 {
@@ -351,7 +351,7 @@ impl Check {
             return Ok(numbers);
         }
         if kept != numbers {
-            let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
+            let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
             if kept.is_empty() {
                 // All are another crawl's: this one goes to the end of the order.
                 kept.push(index.next_number(ks)?);
@@ -366,7 +366,7 @@ impl Check {
 
     /// Sums in `allcounts` that are not the sums of the crawls' counts.
     fn check_sums<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
-        if self.sums_unknown || index.is_purged(ks) {
+        if self.sums_unknown || index.crawls.are_purged(ks) {
             return Ok(()); // their purge adds crawl by crawl
         }
         let of_no_crawl = counts::OF_NO_CRAWL;

@@ -97,7 +97,7 @@ impl<K: Store> Index<K> {
                 deadline: held.deadline,
             });
         }
-        self.refuse_while_removing(ks, crawl)?;
+        self.under_way.refuse_while_removing(ks, crawl)?;
         let token = self.next_token(ks)?;
         let claim = Claim {
             token,

@@ -98,14 +98,14 @@ impl Commit<'_> {
     /// Everything that can be refused is looked at before the first write.
     fn check<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let crawl = self.crawl;
-        index.refuse_while_removing(ks, crawl)?;
+        index.under_way.refuse_while_removing(ks, crawl)?;
         index.detect_profile_by(ks, crawl);
         // A plain client may have written the hashes without announcing the crawl.
         if index.standing(ks, crawl)?.is_none() {
             return Err(Error::NoCrawl(crawl.to_vec()));
         }
         index.check_types(ks, Some(crawl))?;
-        let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
+        let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
         for (name, _) in counts::all(ks, &counts_key, b"")? {
             counts::read(ks, &index.names().allcounts, &name)?;
         }
@@ -115,11 +115,11 @@ impl Commit<'_> {
     /// Sees how the crawl stands; others may have changed it since the last slice.
     fn look<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let crawl = self.crawl;
-        index.refuse_while_removing(ks, crawl)?;
+        index.under_way.refuse_while_removing(ks, crawl)?;
         index.heed_purge(ks)?;
         // A crawl that another program took out of `allcrawls`, and whose records are packed, goes back: what is packed
         // is committed.
-        let is_out = match index.state(ks, crawl)? {
+        let is_out = match index.crawls.state(ks, crawl)? {
             None => index.packed_records_len(ks, crawl)? > 0,
             Some(CrawlState::Uncommitted) => index.was_set_aside(ks, crawl)?,
             Some(_) => false,
@@ -131,17 +131,17 @@ impl Commit<'_> {
             index.set_committed(ks, crawl, true)?;
             index.take_back(ks, crawl)?;
         }
-        if is_out && !index.is_committing(ks, crawl)? {
+        if is_out && !index.under_way.is_committing(ks, crawl)? {
             index.put_back(ks, crawl)?;
             self.came_back = true;
         }
-        self.continued = index.is_committed(ks, crawl)?;
+        self.continued = index.crawls.is_committed(ks, crawl)?;
         Ok(())
     }
 
     /// Whether an earlier run was cut short. What came since belongs to this one as well.
     fn was_cut_short<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
-        let Some(state) = index.commit_state(ks, self.crawl)? else {
+        let Some(state) = index.under_way.commit_state(ks, self.crawl)? else {
             return Ok(false);
         };
         self.state = state;
@@ -175,7 +175,7 @@ impl Commit<'_> {
         if !self.continued || index.copied(ks, self.crawl)? > 0 {
             return Ok(self.continued);
         }
-        let records = index.crawl_key(ks, self.crawl, CrawlKey::Records);
+        let records = index.crawls.key(ks, self.crawl, CrawlKey::Records);
         Ok(!swept
             && index.packed_records_len(ks, self.crawl)? > 0
             && ks.exists(&records)
@@ -185,7 +185,7 @@ impl Commit<'_> {
     /// Takes what is packed out of the crawl's plain hash, where something else has come meanwhile.
     async fn sweep<K: Store>(&self, lent: &Lent<K>) -> Result<()> {
         let crawl = self.crawl;
-        let records = lent.with(|index, ks| index.crawl_key(ks, crawl, CrawlKey::Records));
+        let records = lent.with(|index, ks| index.crawls.key(ks, crawl, CrawlKey::Records));
         let mut walk = lent.with(|_, ks| Walk::hash(ks, records.clone()));
         lent.slices(|index, ks, time| {
             let mut swept = 0;
@@ -213,7 +213,7 @@ impl Commit<'_> {
         if !self.continued {
             index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
         }
-        let state = index.state(ks, crawl)?;
+        let state = index.crawls.state(ks, crawl)?;
         if state == Some(CrawlState::Committed) && !index.has_unseen_fields(ks, crawl)? {
             index.take_back(ks, crawl)?;
             return Ok(false);
@@ -225,8 +225,8 @@ impl Commit<'_> {
         self.take_number(index, ks)?;
         index.begin_baseline(ks, crawl)?;
         if self.continued {
-            let added = index.crawl_key(ks, crawl, CrawlKey::Added);
-            let merging = index.crawl_key(ks, crawl, CrawlKey::Merging);
+            let added = index.crawls.key(ks, crawl, CrawlKey::Added);
+            let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
             if ks.exists(&added) {
                 ks.rename(&added, &merging)?;
             }
@@ -240,14 +240,16 @@ impl Commit<'_> {
             number: index.next_number(ks)?,
             ..CommitState::default()
         };
-        index.set_commit_state(ks, self.crawl, Some(self.state))
+        index
+            .under_way
+            .set_commit_state(ks, self.crawl, Some(self.state))
     }
 
     /// Makes ready to go on with a commit that was cut short.
     async fn resume<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let crawl = self.crawl;
         let [added, merging] = [CrawlKey::Added, CrawlKey::Merging]
-            .map(|key| lent.with(|index, ks| index.crawl_key(ks, crawl, key)));
+            .map(|key| lent.with(|index, ks| index.crawls.key(ks, crawl, key)));
         if self.continued {
             // Fields that came since join those that it was to commit.
             let fields = lent.with(|_, ks| Walk::hash(ks, added.clone()));
@@ -284,7 +286,7 @@ impl Commit<'_> {
         } else {
             CrawlKey::Records
         };
-        index.crawl_key(ks, self.crawl, which)
+        index.crawls.key(ks, self.crawl, which)
     }
 
     /// A walk over those fields, from the first on.
@@ -298,7 +300,7 @@ impl Commit<'_> {
     /// Lists the names of the crawl's finished WACZ files in `src:d`, and returns the number of its files.
     async fn announce_files<K: Store>(&self, lent: &Lent<K>) -> Result<u64> {
         let [waczs, baseline] = [CrawlKey::Waczs, CrawlKey::Baseline]
-            .map(|key| lent.with(|index, ks| index.crawl_key(ks, self.crawl, key)));
+            .map(|key| lent.with(|index, ks| index.crawls.key(ks, self.crawl, key)));
         let committed = lent.with(|_, ks| counts::read(ks, &baseline, b"wacz"))?;
         let mut at = 0;
         while lent.with(|index, ks| announce_file(index, ks, [&waczs, &baseline], committed, at))? {
@@ -343,7 +345,7 @@ impl Commit<'_> {
     ) -> Result<bool> {
         let before = self.state;
         index.heed_purge(ks)?;
-        let added = index.crawl_key(ks, self.crawl, CrawlKey::Added);
+        let added = index.crawls.key(ks, self.crawl, CrawlKey::Added);
         // Fields that come while a first commit runs are the next one's.
         let skipped = (!self.continued && ks.hash_len(&added)? > 0).then_some(added);
         let mut moved = Vec::new();
@@ -358,7 +360,9 @@ impl Commit<'_> {
             }
         }
         if self.state != before {
-            index.set_commit_state(ks, self.crawl, Some(self.state))?;
+            index
+                .under_way
+                .set_commit_state(ks, self.crawl, Some(self.state))?;
         }
         Ok(done)
     }
@@ -424,11 +428,12 @@ impl Commit<'_> {
         if index.storage() == Storage::Packed {
             index.expect_no_more(ks, crawl)?;
         }
-        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let merging = index.crawl_key(ks, crawl, CrawlKey::Merging);
+        let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
+        let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
         let before = counts::all(ks, &baseline, b"baseline.")?;
         // Plain clients count a crawl that they committed, or commit meanwhile, in `allcounts` themselves.
-        let is_counted = !self.came_back && index.state(ks, crawl)? == Some(CrawlState::Committed);
+        let is_counted =
+            !self.came_back && index.crawls.state(ks, crawl)? == Some(CrawlState::Committed);
         let mut sums = Vec::new();
         for (name, n) in counts::all(ks, &baseline, b"merging.")? {
             let was = before.iter().find(|(b, _)| *b == name && !self.came_back);
@@ -451,7 +456,7 @@ impl Commit<'_> {
         index.settle_baseline(ks, crawl, number)?;
         let commits = &index.names().commits;
         ks.hash_set(commits, number.to_string().as_bytes(), crawl)?;
-        index.set_commit_state(ks, crawl, None)?;
+        index.under_way.set_commit_state(ks, crawl, None)?;
         index.set_uncommitted(ks, crawl, more_came)?;
         index.set_committed(ks, crawl, true)?;
         // Their purge deletes what is left there.
@@ -460,7 +465,7 @@ impl Commit<'_> {
         if self.continued || index.copied(ks, crawl)? == 0 {
             return Ok(true);
         }
-        let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+        let records = index.crawls.key(ks, crawl, CrawlKey::Records);
         if ks.hash_len(&records)? != index.packed_records_len(ks, crawl)? {
             return Ok(false);
         }

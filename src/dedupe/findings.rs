@@ -6,7 +6,8 @@ use crawlspace_host::text::parse_signed;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
-use super::index::holders::{FOUND, Numbers, parse_numbers};
+use super::index::holders::FOUND;
+use super::index::numbers::{Numbers, parse_numbers};
 use super::index::{CrawlState, Index};
 use super::keys::CrawlKey;
 use super::record::Record;
@@ -43,9 +44,9 @@ impl Findings {
         ks: &mut K,
         crawl: &[u8],
     ) -> Result<()> {
-        let key = index.crawl_key(ks, crawl, CrawlKey::Counts);
+        let key = index.crawls.key(ks, crawl, CrawlKey::Counts);
         self.check_integers(ks, &key, &counts::SHOWN)?;
-        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
         self.check_integers(ks, &baseline, &[b"wacz", b"merging-wacz"])?;
         for (field, value) in counts::fields(ks, &baseline)?.iter() {
             let Some(name) = field.strip_prefix(b"baseline.") else {
@@ -97,7 +98,7 @@ impl Findings {
         numbers: &[u64],
         (field, value): (&[u8], &[u8]),
     ) -> Result<()> {
-        if index.is_removing(ks, crawl)? {
+        if index.under_way.is_removing(ks, crawl)? {
             return Ok(()); // its hashes go one by one
         }
         if Record::parse(value).is_none() {
@@ -106,13 +107,15 @@ impl Findings {
         }
         let digest = Digest::of_field(field);
         // A plain client's commit leaves these lists behind.
-        let may_be_listed = index.is_uncommitted(ks, crawl)? || index.is_committing(ks, crawl)?;
-        if may_be_listed && index.is_listed(ks, crawl, &digest)? {
+        let may_be_listed =
+            index.crawls.is_uncommitted(ks, crawl)? || index.under_way.is_committing(ks, crawl)?;
+        if may_be_listed && index.crawls.is_listed(ks, crawl, &digest)? {
             return Ok(()); // not committed yet
         }
         match index.get_owner(ks, &digest)? {
             // What a plain client added to a continued crawl is not listed anywhere before its commit.
-            None if index.is_uncommitted(ks, crawl)? && index.has_unseen_fields(ks, crawl)? => {}
+            None if index.crawls.is_uncommitted(ks, crawl)?
+                && index.has_unseen_fields(ks, crawl)? => {}
             None => {
                 self.missing_hashes += 1;
                 if self.repair {
@@ -127,7 +130,7 @@ impl Findings {
                 let Some(&last) = numbers.last() else {
                     return Ok(());
                 };
-                let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
+                let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
                 let mut holders = index.holders(ks, &digest)?;
                 let is_recorded = holders.iter().any(|n| numbers.contains(n));
                 // Nor is what it added to a committed one, in which holders are looked for.
@@ -158,17 +161,17 @@ impl Findings {
     ) -> Result<()> {
         let digest = Digest::of_field(field);
         if index.committed_record(ks, owner, &digest)?.is_some()
-            || index.is_committing(ks, owner)?
+            || index.under_way.is_committing(ks, owner)?
         {
             return Ok(());
         }
-        if index.is_removing(ks, owner)? {
+        if index.under_way.is_removing(ks, owner)? {
             return Ok(());
         }
-        if index.is_committed(ks, owner)? {
+        if index.crawls.is_committed(ks, owner)? {
             self.dangling_owners += 1;
         } else {
-            if index.is_canceled(ks, owner)? {
+            if index.crawls.is_canceled(ks, owner)? {
                 return Ok(());
             }
             // Also what a plain client's commit looks like while it runs, and a purge by another program; a
@@ -202,9 +205,9 @@ impl Findings {
         for &number in &numbers {
             match index.crawl_of(ks, number)? {
                 Some(crawl)
-                    if index.is_removing(ks, &crawl)?
-                        || index.is_outgoing(ks, &crawl)?
-                        || index.is_canceled(ks, &crawl)? =>
+                    if index.under_way.is_removing(ks, &crawl)?
+                        || index.crawls.is_outgoing(ks, &crawl)?
+                        || index.crawls.is_canceled(ks, &crawl)? =>
                 {
                     kept.push(number); // whoever works on it takes it out
                 }
@@ -281,7 +284,7 @@ impl Findings {
 
 /// Returns whether a committed crawl may have hashes that no list tells of.
 fn may_have_more<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-    if index.is_uncommitted(ks, crawl)? {
+    if index.crawls.is_uncommitted(ks, crawl)? {
         index.has_unseen_fields(ks, crawl)
     } else {
         index.has_more_fields(ks, crawl)
@@ -303,7 +306,7 @@ pub(super) fn packed_standing<K: Store>(
     ks: &mut K,
     crawl: &[u8],
 ) -> Result<Packed> {
-    if index.is_committing(ks, crawl)? || index.is_removing(ks, crawl)? {
+    if index.under_way.is_committing(ks, crawl)? || index.under_way.is_removing(ks, crawl)? {
         return Ok(Packed::Known);
     }
     Ok(match index.standing(ks, crawl)? {

@@ -4,7 +4,8 @@ use super::counts;
 use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
-use super::index::holders::{FOUND, Numbers};
+use super::index::holders::FOUND;
+use super::index::numbers::Numbers;
 use super::index::storage::Of;
 use super::job::{Lent, Walk};
 use super::keys::CrawlKey;
@@ -45,15 +46,15 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
         crawl: &[u8],
         spares: bool,
     ) -> Result<Gather<N>> {
-        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
         let mut numbers = index.numbers_of(ks, crawl)?;
         let is_unrecorded = numbers.is_empty() || ks.hash_has(&baseline, FOUND)?;
-        if let Some(state) = index.commit_state(ks, crawl)? {
+        if let Some(state) = index.under_way.commit_state(ks, crawl)? {
             numbers.push(state.number);
         }
         Ok(Gather {
-            merging: index.crawl_key(ks, crawl, CrawlKey::Merging),
-            added: index.crawl_key(ks, crawl, CrawlKey::Added),
+            merging: index.crawls.key(ks, crawl, CrawlKey::Merging),
+            added: index.crawls.key(ks, crawl, CrawlKey::Added),
             numbers,
             spare_unrecorded: spares && is_unrecorded,
         })
@@ -116,7 +117,7 @@ impl<K: Store> Index<K> {
     /// Returns whether a continued crawl may have fields that a plain client added after our command went on with it. Those
     /// that it added before are committed.
     pub(super) fn has_unclear_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
         let committed = counts::read(ks, &baseline, MORE).unwrap_or(0);
         Ok(self.unseen_fields(ks, crawl)? != Some(committed))
     }
@@ -124,7 +125,7 @@ impl<K: Store> Index<K> {
     /// Notes how many fields a committed crawl has that plain clients added since its last commit.
     pub(super) fn note_more_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         let more = self.unseen_fields(ks, crawl)?.unwrap_or(0).max(0);
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
         if more > 0 {
             self.mark_unrecorded(ks, crawl)?;
         }
@@ -134,7 +135,7 @@ impl<K: Store> Index<K> {
     /// Returns how many fields of a crawl none of our commands listed: below 0 when plain clients deleted some, nothing
     /// when no commit of ours counted them.
     fn unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<i64>> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
         let Some(seen) = ks
             .hash_get(&baseline, b"hashes")?
             .and_then(|n| crawlspace_host::text::parse_unsigned(n.as_ref()))
@@ -143,33 +144,22 @@ impl<K: Store> Index<K> {
         };
         let mut listed = 0;
         for &key in CrawlKey::UNCOMMITTED {
-            let key = self.crawl_key(ks, crawl, key);
+            let key = self.crawls.key(ks, crawl, key);
             listed += ks.hash_len(&key)?;
         }
         let records = self.records_len(ks, crawl)?;
         Ok(Some(records as i64 - (seen + listed) as i64))
     }
 
-    /// Whether a list says that no ended commit has the crawl's hash.
-    pub(super) fn is_listed(&mut self, ks: &mut K, crawl: &[u8], digest: &Digest) -> Result<bool> {
-        for &list in CrawlKey::UNCOMMITTED {
-            let list = self.crawl_key(ks, crawl, list);
-            if ks.hash_has(&list, digest.canonical())? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// Whether anything was written for the crawl since its running commit began.
     pub(super) fn changed_since_commit_began(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        let added = self.crawl_key(ks, crawl, CrawlKey::Added);
+        let added = self.crawls.key(ks, crawl, CrawlKey::Added);
         if ks.hash_len(&added)? > 0 {
             return Ok(true);
         }
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
+        let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
+        let waczs = self.crawls.key(ks, crawl, CrawlKey::Waczs);
         if counts::all(ks, &counts_key, b"")? != counts::all(ks, &baseline, b"merging.")? {
             return Ok(true);
         }

@@ -141,7 +141,7 @@ impl<K: Store> Index<K> {
 
     /// Whether a hash that the packed index does not have in the written form is nobody's.
     fn is_sure(&self) -> bool {
-        self.is_written() && !self.is_moving() && !self.has_visible()
+        self.is_written() && !self.is_moving() && self.visible.is_empty()
     }
 
     fn original(&self, records: K::Name, value: Stored<K::Value>, parts: Parts) -> Original<K> {
@@ -181,12 +181,12 @@ impl<K: Store> Index<K> {
             }
         }
         if let Some(value) = self.committed_record(ks, owner, digest)? {
-            let records = self.crawl_key(ks, owner, CrawlKey::Records);
+            let records = self.crawls.key(ks, owner, CrawlKey::Records);
             return Ok(self.read(records, value));
         }
         let is_owner = |crawl: &[u8]| crawl == owner;
         if let Some((crawl, value)) = self.next_holder(ks, digest, owner, &is_owner)? {
-            let records = self.crawl_key(ks, &crawl, CrawlKey::Records);
+            let records = self.crawls.key(ks, &crawl, CrawlKey::Records);
             return Ok(self.read(records, value));
         }
         self.find_uncommitted(ks, digest, own)
@@ -200,11 +200,11 @@ impl<K: Store> Index<K> {
         own: Option<&[u8]>,
     ) -> Result<Option<Original<K>>> {
         let found = self.find_own(ks, digest, own)?;
-        if found.is_some() || !self.has_visible() {
+        if found.is_some() || self.visible.is_empty() {
             return Ok(found);
         }
-        for (_, crawl) in self.visible().iter() {
-            if self.is_uncommitted(ks, crawl)? && !self.is_removing(ks, crawl)? {
+        for (_, crawl) in self.visible.crawls().iter() {
+            if self.crawls.is_uncommitted(ks, crawl)? && !self.under_way.is_removing(ks, crawl)? {
                 let found = self.find_own(ks, digest, Some(crawl))?;
                 if found.is_some() {
                     return Ok(found);
@@ -225,7 +225,7 @@ impl<K: Store> Index<K> {
         let Some(value) = self.record_of(ks, own, digest)? else {
             return Ok(None);
         };
-        let records = self.crawl_key(ks, own, CrawlKey::Records);
+        let records = self.crawls.key(ks, own, CrawlKey::Records);
         Ok(self.read(records, value))
     }
 
@@ -240,7 +240,7 @@ impl<K: Store> Index<K> {
         found: &Original<K>,
         mut permit: impl FnMut(&K::Name) -> Result<()>,
     ) -> Result<Option<Vec<u8>>> {
-        let waczs = self.crawl_key(ks, found.crawl(), CrawlKey::Waczs);
+        let waczs = self.crawls.key(ks, found.crawl(), CrawlKey::Waczs);
         permit(&waczs)?;
         let entry = undo::file(ks, &waczs, found.record().wacz_index)?;
         Ok(entry.map(|entry| entry.filename))

@@ -3,7 +3,7 @@
 use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
-use super::index::holders::Numbers;
+use super::index::numbers::Numbers;
 use super::index::progress::CommitState;
 use super::index::storage::Storage;
 use super::keys::CrawlKey;
@@ -32,7 +32,7 @@ impl<K: Store> Index<K> {
         crawl: &[u8],
         moved: &mut Vec<Vec<u8>>,
     ) -> Result<()> {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let records = self.crawls.key(ks, crawl, CrawlKey::Records);
         for field in moved.drain(..) {
             ks.hash_del(&records, &field)?;
         }
@@ -91,7 +91,9 @@ impl<K: Store> Index<K> {
         let visible = self.committed_record(ks, owner.as_ref(), digest)?.is_some();
         if !visible {
             let owner = owner.as_ref();
-            if !self.is_committing(ks, owner)? && !self.is_removing(ks, owner)? {
+            if !self.under_way.is_committing(ks, owner)?
+                && !self.under_way.is_removing(ks, owner)?
+            {
                 // Another program put it there or took it out of the set, and may put it back.
                 self.mark_holders_untrusted(ks)?;
             }

@@ -91,7 +91,7 @@ impl Move {
         lent.with(|index, ks| {
             index.check_types(ks, None)?;
             index.check_move(ks, self.to)?;
-            if self.to == Storage::Packed && index.is_purged(ks) {
+            if self.to == Storage::Packed && index.crawls.are_purged(ks) {
                 return Err(Error::PurgingIndex); // it could not write to a packed index
             }
             Ok(())
@@ -116,7 +116,7 @@ impl Move {
         let to = self.to;
         let mut records = lent.with(|index, ks| match to {
             Storage::Packed => {
-                let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+                let records = index.crawls.key(ks, crawl, CrawlKey::Records);
                 let len = ks.hash_len(&records)?;
                 if len > 0 {
                     index.expect(ks, crawl, len)?;
@@ -236,7 +236,7 @@ impl<K: Store> Index<K> {
     fn move_owner(&mut self, ks: &mut K, field: &[u8], owner: &[u8]) -> Result<()> {
         if let (Storage::Packed, Some(plain)) = (self.storage(), self.plain_key().cloned())
             && let Some(packed) = self.packed(Part::Owners).get(ks, field)?
-            && self.is_committed(ks, packed.as_ref())?
+            && self.crawls.is_committed(ks, packed.as_ref())?
         {
             ks.hash_del(&plain, field)?;
             return Ok(());
@@ -270,14 +270,14 @@ impl<K: Store> Index<K> {
     fn pack_records(&mut self, ks: &mut K, crawl: &[u8], batch: &Batch) -> Result<(u64, u64)> {
         let mut lists = CrawlKey::UNCOMMITTED.iter();
         let any = lists.any(|&list| {
-            let list = self.crawl_key(ks, crawl, list);
+            let list = self.crawls.key(ks, crawl, list);
             ks.exists(&list)
         });
         let merged = self.plain_key().cloned();
         let (mut moved, mut owned) = (Vec::new(), Vec::new());
         for (field, value) in batch.iter() {
             // What is not committed stays in the plain hash.
-            if any && self.is_listed(ks, crawl, &Digest::of_field(field))? {
+            if any && self.crawls.is_listed(ks, crawl, &Digest::of_field(field))? {
                 continue;
             }
             let owner = match &merged {
@@ -303,7 +303,7 @@ impl<K: Store> Index<K> {
                 hashes += u64::from(ks.hash_del(merged, field)?);
             }
         }
-        let plain = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let plain = self.crawls.key(ks, crawl, CrawlKey::Records);
         for field in moved {
             records += u64::from(ks.hash_del(&plain, field)?);
         }
@@ -314,7 +314,7 @@ impl<K: Store> Index<K> {
     fn unpack_records(&mut self, ks: &mut K, crawl: &[u8], moved: &Batch) -> Result<(u64, u64)> {
         // Of a crawl that is not committed the plain hash has them all.
         let committed = !self.has_copies(ks, crawl)?;
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let records = self.crawls.key(ks, crawl, CrawlKey::Records);
         let mut unpacked = 0;
         if committed {
             for (field, value) in moved.iter() {

@@ -216,7 +216,12 @@ impl World {
     /// A removal has ended before its time: crawls that it has not marked stay.
     fn keep_unmarked(&mut self, leaving: Vec<Crawl>) {
         for crawl in leaving {
-            if !self.index.is_removing(&mut self.ks, &crawl).unwrap() {
+            if !self
+                .index
+                .under_way
+                .is_removing(&mut self.ks, &crawl)
+                .unwrap()
+            {
                 self.leaving.remove(&crawl);
             }
         }
@@ -239,7 +244,12 @@ impl World {
     }
 
     fn add(&mut self, crawl: &[u8], n: u64, plainly: bool) {
-        if self.index.is_removing(&mut self.ks, crawl).unwrap() {
+        if self
+            .index
+            .under_way
+            .is_removing(&mut self.ks, crawl)
+            .unwrap()
+        {
             return;
         }
         self.note(format!("add {} {n} plainly {plainly}", shown(crawl)));
@@ -388,7 +398,7 @@ impl World {
     /// A commit by plain commands.
     fn plain_commit(&mut self, crawl: &[u8]) {
         let (index, ks) = (&mut self.index, &mut self.ks);
-        if index.storage_shown() != "plain" || index.is_committing(ks, crawl).unwrap() {
+        if index.storage_shown() != "plain" || index.under_way.is_committing(ks, crawl).unwrap() {
             return;
         }
         if self.retains() {
@@ -455,7 +465,7 @@ impl World {
                     let (index, ks) = (&mut self.index, &mut self.ks);
                     let mut removed = Vec::new();
                     for crawl in self.holds.keys() {
-                        if !keep.contains(crawl) && index.is_removable(ks, crawl).unwrap() {
+                        if !keep.contains(crawl) && index.crawls.is_removable(ks, crawl).unwrap() {
                             removed.push(crawl.clone());
                         }
                     }
@@ -471,7 +481,7 @@ impl World {
                         Storage::Plain
                     };
                     let begins = !self.purge.is_empty()
-                        && !self.index.is_purged(&mut self.ks)
+                        && !self.index.crawls.are_purged(&mut self.ks)
                         && to == Storage::Packed;
                     if begins {
                         return; // the guide says so
@@ -604,9 +614,14 @@ impl World {
         for n in 0..HASHES {
             let mut holders = Vec::new();
             for crawl in &committed {
-                let key = self.index.crawl_key(&mut self.ks, crawl, CrawlKey::Added);
+                let key = self.index.crawls.key(&mut self.ks, crawl, CrawlKey::Added);
                 let fresh = self.ks.hash_has(&key, digest(n).canonical()).unwrap();
-                let fresh = fresh && self.index.is_uncommitted(&mut self.ks, crawl).unwrap();
+                let fresh = fresh
+                    && self
+                        .index
+                        .crawls
+                        .is_uncommitted(&mut self.ks, crawl)
+                        .unwrap();
                 if !fresh && self.has_record(crawl, n) {
                     holders.push(crawl.clone());
                 }

@@ -5,15 +5,14 @@
 //! until all of it is done, so that a removal cut short by a crash is finished by running it again.
 
 use crawlspace_host::reply::Reply;
-use crawlspace_host::text::parse_unsigned;
 
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::gather::gather;
 use super::index::beside::Lacks;
-use super::index::holders::{Numbers, parse_numbers, write_numbers};
-use super::index::progress::{CANCEL, GONE, REMOVE};
+use super::index::numbers::{Numbers, parse_numbers, write_numbers};
+use super::index::progress::{GONE, REMOVE};
 use super::index::storage::Of;
 use super::index::{CrawlState, Index};
 use super::job::{Job, Lent, Walk, adopt, crawls_in, each_crawl};
@@ -31,7 +30,7 @@ const FIGURES: &[u8] = b"";
 /// `NOCRAWL`, and `UNCOMMITTED` for a crawl that is not committed yet.
 pub fn check_removable<K: Store>(index: &mut Index<K>, ks: &mut K, crawls: &[&[u8]]) -> Result<()> {
     for &crawl in crawls {
-        if index.is_removable(ks, crawl)? || index.is_gone(ks, crawl)? {
+        if index.crawls.is_removable(ks, crawl)? || index.under_way.is_gone(ks, crawl)? {
             continue;
         }
         return Err(match index.standing(ks, crawl)? {
@@ -75,7 +74,7 @@ impl Removal {
         let crawls = lent.with(|index, ks| self.join(index, ks, crawls))?;
         for crawl in &crawls {
             self.all += lent.with(|index, ks| {
-                index.set_removing(ks, crawl, Some(REMOVE))?;
+                index.under_way.set_removing(ks, crawl, Some(REMOVE))?;
                 index.records_len(ks, crawl)
             })?;
             lent.pause().await;
@@ -87,7 +86,7 @@ impl Removal {
             lent.with(|index, ks| self.take_out(index, ks, crawl))?;
             lent.pause().await;
         }
-        lent.with(|index, ks| index.end_removal(ks))?;
+        lent.with(|index, ks| index.under_way.end_removal(ks))?;
         Ok(Reply::counts(&[self.removed, self.dropped, self.reowned]))
     }
 
@@ -111,7 +110,9 @@ impl Removal {
         }
         // An earlier job of the queue may have removed some of them meanwhile.
         for crawl in crawls {
-            if index.is_removable(ks, &crawl)? && !index.is_canceling(ks, &crawl)? {
+            if index.crawls.is_removable(ks, &crawl)?
+                && !index.under_way.is_canceling(ks, &crawl)?
+            {
                 wanted.push(crawl);
             }
         }
@@ -133,7 +134,7 @@ impl Removal {
     ) -> Result<()> {
         let numbers = lent.with(|index, ks| {
             let mut numbers = index.numbers_of(ks, crawl)?;
-            numbers.extend(index.commit_state(ks, crawl)?.map(|s| s.number));
+            numbers.extend(index.under_way.commit_state(ks, crawl)?.map(|s| s.number));
             Ok::<_, Error>(numbers)
         })?;
         let excluded = |other: &[u8]| crawls.binary_search_by(|c| c[..].cmp(other)).is_ok();
@@ -142,7 +143,7 @@ impl Removal {
         let before = self.done;
         lent.slices(|index, ks, time| {
             index.heed_purge(ks)?;
-            let merging = index.crawl_key(ks, crawl, CrawlKey::Merging);
+            let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
             let is_merging = ks.exists(&merging);
             let done = records.slice(index, ks, time, |index, ks, field, _| {
                 // What a commit cut short had put in does not count: nobody saw it.
@@ -173,14 +174,14 @@ impl Removal {
         }
         index.drop_crawl(ks, crawl)?;
         index.set_committed(ks, crawl, false)?;
-        index.set_removing(ks, crawl, Some(GONE))?;
+        index.under_way.set_removing(ks, crawl, Some(GONE))?;
         self.removed += 1;
         self.write_figures(index, ks)
     }
 
     fn write_figures<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let figures = write_numbers(&[self.removed, self.dropped, self.reowned]);
-        index.set_removing(ks, FIGURES, Some(&figures))
+        index.under_way.set_removing(ks, FIGURES, Some(&figures))
     }
 }
 
@@ -189,10 +190,10 @@ async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
     let mut may_lack = false;
     for crawl in crawls {
         may_lack |= lent.with(|index, ks| {
-            if index.is_committed(ks, crawl)? {
+            if index.crawls.is_committed(ks, crawl)? {
                 Ok(index.uncertain_size(ks, crawl)? > 0)
             } else {
-                index.is_canceled(ks, crawl)
+                index.crawls.is_canceled(ks, crawl)
             }
         })?;
         lent.pause().await;
@@ -210,7 +211,7 @@ async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
     };
     each_crawl(lent, &[|names| &names.allcrawls], add).await?;
     let add = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
-        if !index.is_committed(ks, crawl)? {
+        if !index.crawls.is_committed(ks, crawl)? {
             let size = index.committed_count(ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
             lacks.canceled_size = lacks.canceled_size.saturating_add(size);
         }
@@ -231,13 +232,13 @@ async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
 /// WACZ files in `src:d` and its sets of references.
 async fn leave<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()> {
     if whole {
-        let waczs = lent.with(|index, ks| index.crawl_key(ks, crawl, CrawlKey::Waczs));
+        let waczs = lent.with(|index, ks| index.crawls.key(ks, crawl, CrawlKey::Waczs));
         for at in 0..lent.with(|_, ks| ks.list_len(&waczs))? {
             lent.with(|index, ks| match file(ks, &waczs, at)? {
                 Some(entry) => {
                     // The name of a placeholder is another crawl's, if it is there.
-                    let is_ours =
-                        entry.is_closed() && index.state(ks, crawl)? == Some(CrawlState::Committed);
+                    let is_ours = entry.is_closed()
+                        && index.crawls.state(ks, crawl)? == Some(CrawlState::Committed);
                     index.drop_finished(ks, &entry.filename, is_ours)
                 }
                 None => Ok(()),
@@ -245,7 +246,7 @@ async fn leave<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()
             lent.pause().await;
         }
         let references = lent.with(|index, ks| {
-            let key = index.crawl_key(ks, crawl, CrawlKey::Refs);
+            let key = index.crawls.key(ks, crawl, CrawlKey::Refs);
             Walk::set(ks, key)
         });
         let drop_set = |index: &mut Index<K>, ks: &mut K, uuid: &[u8], _: &[u8]| {
@@ -268,12 +269,12 @@ async fn leave<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()
 /// `NOCRAWL`, `COMMITTED`, `REMOVING` while the crawl is being removed, and `PURGING` for one that
 /// another program's purge has set aside.
 pub fn check_cancelable<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
-    if index.is_removing(ks, crawl)? && !index.is_canceling(ks, crawl)? {
+    if index.under_way.is_removing(ks, crawl)? && !index.under_way.is_canceling(ks, crawl)? {
         return Err(Error::Removing(crawl.to_vec()));
     }
-    index.refuse_while_outgoing(ks, crawl)?;
+    index.crawls.refuse_while_outgoing(ks, crawl)?;
     match index.standing(ks, crawl)? {
-        Some(CrawlState::Committed) if index.is_canceling(ks, crawl)? => Ok(()),
+        Some(CrawlState::Committed) if index.under_way.is_canceling(ks, crawl)? => Ok(()),
         Some(CrawlState::Committed) => Err(Error::Committed(crawl.to_vec())),
         Some(_) => Ok(()),
         None => Err(Error::NoCrawl(crawl.to_vec())),
@@ -329,19 +330,16 @@ impl Cancel<'_> {
         let crawl = self.crawl;
         check_cancelable(index, ks, crawl)?;
         index.check_types(ks, Some(crawl))?;
-        self.continued = index.is_committed(ks, crawl)?;
-        if !self.continued && index.is_canceled(ks, crawl)? {
+        self.continued = index.crawls.is_committed(ks, crawl)?;
+        if !self.continued && index.crawls.is_canceled(ks, crawl)? {
             // It was committed once.
             self.numbers.extend(index.numbers_of(ks, crawl)?);
-        } else if !self.continued && !index.is_committing(ks, crawl)? {
+        } else if !self.continued && !index.under_way.is_committing(ks, crawl)? {
             index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
         }
-        let cut_short = index.commit_state(ks, crawl)?;
+        let cut_short = index.under_way.commit_state(ks, crawl)?;
         self.numbers.extend(cut_short.map(|state| state.number));
-        let marked = ks
-            .hash_get(&index.names().removing, crawl)?
-            .and_then(|state| parse_unsigned(state.as_ref().strip_prefix(CANCEL)?));
-        if let Some(dropped) = marked {
+        if let Some(dropped) = index.under_way.canceled(ks, crawl)? {
             self.dropped = dropped;
             return Ok(());
         }
@@ -351,7 +349,7 @@ impl Cancel<'_> {
             self.dropped = index.records_len(ks, crawl)?;
         }
         index.register(ks)?;
-        self.mark(index, ks)
+        index.under_way.set_canceled(ks, crawl, self.dropped)
     }
 
     /// Takes the hashes of a crawl that was never committed out of the merged index, where a commit cut short put them.
@@ -381,7 +379,7 @@ impl Cancel<'_> {
         let crawl = self.crawl;
         let excluded = |other: &[u8]| other == crawl;
         let mut fields = lent.with(|index, ks| {
-            let key = index.crawl_key(ks, crawl, list);
+            let key = index.crawls.key(ks, crawl, list);
             Walk::hash(ks, key)
         });
         lent.slices(|index, ks, time| {
@@ -394,16 +392,11 @@ impl Cancel<'_> {
                 Ok(())
             })?;
             if self.dropped > before {
-                self.mark(index, ks)?;
+                index.under_way.set_canceled(ks, crawl, self.dropped)?;
             }
             Ok(done)
         })
         .await
-    }
-
-    fn mark<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
-        let state = [CANCEL, self.dropped.to_string().as_bytes()].concat();
-        index.set_removing(ks, self.crawl, Some(&state))
     }
 
     fn end<K: Store>(&self, index: &mut Index<K>, ks: &mut K, lacks: &mut Lacks) -> Result<()> {
@@ -412,17 +405,17 @@ impl Cancel<'_> {
             index.restore_baseline(ks, crawl)?;
             // Sequence numbers only grow, and those from before the commit still count.
             for key in [CrawlKey::Added, CrawlKey::Merging, CrawlKey::Unstored] {
-                let key = index.crawl_key(ks, crawl, key);
+                let key = index.crawls.key(ks, crawl, key);
                 ks.delete(&key)?;
             }
-            index.set_commit_state(ks, crawl, None)?;
+            index.under_way.set_commit_state(ks, crawl, None)?;
             index.set_uncommitted(ks, crawl, false)?;
         } else {
             index.uncount(ks, crawl, lacks)?;
             index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
             index.drop_crawl(ks, crawl)?;
         }
-        index.set_removing(ks, crawl, None)
+        index.under_way.set_removing(ks, crawl, None)
     }
 }
 
@@ -494,32 +487,6 @@ async fn track<K: Store>(lent: &Lent<K>, others: &[Vec<u8>]) -> Result<Reply> {
 }
 
 impl<K: Store> Index<K> {
-    /// Whether an unfinished removal has already taken this crawl out.
-    fn is_gone(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        let state = ks.hash_get(&self.names().removing, crawl)?;
-        Ok(state.is_some_and(|state| state.as_ref() == GONE))
-    }
-
-    /// Whether the crawl is being canceled, or a cancel was cut short.
-    fn is_canceling(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        let state = ks.hash_get(&self.names().removing, crawl)?;
-        Ok(state.is_some_and(|state| state.as_ref().starts_with(CANCEL)))
-    }
-
-    /// Ends a removal: its marks go, those of cancels that were cut short stay.
-    fn end_removal(&mut self, ks: &mut K) -> Result<()> {
-        let marks = counts::fields(ks, &self.names().removing)?;
-        if !marks.iter().any(|(_, state)| state.starts_with(CANCEL)) {
-            return self.clear_removing(ks);
-        }
-        for (crawl, state) in marks.iter() {
-            if !state.starts_with(CANCEL) {
-                self.set_removing(ks, crawl, None)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Deletes one record of a crawl, whatever its spelling; true when it was there.
     fn drop_record(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<bool> {
         let digest = Digest::of_field(field);
@@ -535,13 +502,13 @@ impl<K: Store> Index<K> {
     fn drop_crawl(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         self.take_back(ks, crawl)?;
         for &key in CrawlKey::ALL {
-            let key = self.crawl_key(ks, crawl, key);
+            let key = self.crawls.key(ks, crawl, key);
             ks.delete(&key)?;
         }
-        if self.is_committing(ks, crawl)? {
-            self.set_commit_state(ks, crawl, None)?;
+        if self.under_way.is_committing(ks, crawl)? {
+            self.under_way.set_commit_state(ks, crawl, None)?;
         }
-        if self.is_uncommitted(ks, crawl)? {
+        if self.crawls.is_uncommitted(ks, crawl)? {
             self.set_uncommitted(ks, crawl, false)?;
         }
         Ok(())

@@ -82,8 +82,8 @@ impl<K: Store> Index<K> {
         revisits: &[Revisit<'_>],
         dependency: Dependency<'_>,
     ) -> Result<u64> {
-        self.refuse_while_removing(ks, crawl)?;
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        self.under_way.refuse_while_removing(ks, crawl)?;
+        let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
         for count in [
             counts::TOTAL_URLS,
             counts::DUPE_URLS,
@@ -92,9 +92,9 @@ impl<K: Store> Index<K> {
             counts::read(ks, &counts_key, count)?;
         }
         let keys = DependencyKeys {
-            requires: self.crawl_key(ks, crawl, CrawlKey::Requires),
-            deps: self.crawl_key(ks, crawl, CrawlKey::Deps),
-            refs: self.crawl_key(ks, crawl, CrawlKey::Refs),
+            requires: self.crawls.key(ks, crawl, CrawlKey::Requires),
+            deps: self.crawls.key(ks, crawl, CrawlKey::Deps),
+            refs: self.crawls.key(ks, crawl, CrawlKey::Refs),
             references: match dependency {
                 Dependency::Wacz(uuid) => Some((uuid, self.references_key(ks, uuid))),
                 Dependency::Crawl | Dependency::Elsewhere => None,

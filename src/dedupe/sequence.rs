@@ -4,7 +4,7 @@ use crawlspace_host::text::Shown;
 
 use super::error::{Error, Result};
 use super::index::Index;
-use super::index::holders::{parse_numbers, write_numbers};
+use super::index::numbers::{parse_numbers, write_numbers};
 use super::keys::CrawlKey;
 use super::store::Store;
 
@@ -39,7 +39,7 @@ impl<K: Store> Index<K> {
             return Ok(reply);
         }
         let reply = act(self, ks)?;
-        let key = self.crawl_key(ks, crawl, CrawlKey::Seq);
+        let key = self.crawls.key(ks, crawl, CrawlKey::Seq);
         ks.hash_set(&key, seq.writer, &write_numbers(&[seq.n, reply]))?;
         Ok(reply)
     }
@@ -50,10 +50,10 @@ impl<K: Store> Index<K> {
     /// `STALE` when the writer has gone on to a higher number: its reply is no longer kept.
     fn replayed(&mut self, ks: &mut K, crawl: &[u8], seq: Sequence<'_>) -> Result<Option<u64>> {
         // What is left of a crawl that plain clients removed does not count for a new one.
-        if self.state(ks, crawl)?.is_none() {
+        if self.crawls.state(ks, crawl)?.is_none() {
             return Ok(None);
         }
-        let key = self.crawl_key(ks, crawl, CrawlKey::Seq);
+        let key = self.crawls.key(ks, crawl, CrawlKey::Seq);
         let Some(value) = ks.hash_get(&key, seq.writer)? else {
             return Ok(None);
         };

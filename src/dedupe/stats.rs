@@ -22,8 +22,8 @@ impl<K: Store> Index<K> {
         state: CrawlState,
     ) -> Result<Vec<(&'static str, Reply)>> {
         let hashes = self.records_len(ks, crawl)?;
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
+        let waczs = self.crawls.key(ks, crawl, CrawlKey::Waczs);
         let mut figures = vec![
             ("state", Reply::bulk(state.name())),
             ("hashes", Reply::count(hashes)),
@@ -43,7 +43,7 @@ impl<K: Store> Index<K> {
     pub fn crawl_stats(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Reply> {
         let state = self.require_known(ks, crawl)?;
         let mut figures = self.crawl_figures(ks, crawl, state)?;
-        let requires = self.crawl_key(ks, crawl, CrawlKey::Requires);
+        let requires = self.crawls.key(ks, crawl, CrawlKey::Requires);
         figures.push(("requires", Reply::count(ks.set_len(&requires)?)));
         let memory = self.crawl_memory(ks, crawl) + self.packed_memory(ks, crawl)?;
         figures.push(("memory", Reply::count(memory)));
@@ -66,7 +66,7 @@ impl<K: Store> Index<K> {
     fn crawl_memory(&mut self, ks: &mut K, crawl: &[u8]) -> u64 {
         let keys = CrawlKey::ALL.iter();
         keys.map(|&which| {
-            let key = self.crawl_key(ks, crawl, which);
+            let key = self.crawls.key(ks, crawl, which);
             ks.memory(&key)
         })
         .sum()
@@ -91,7 +91,7 @@ impl<K: Store> Index<K> {
             let found: Vec<Vec<u8>> = wanted.map(|(crawl, _)| crawl.to_vec()).collect();
             for crawl in &found {
                 memory += self.crawl_memory(ks, crawl);
-                let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+                let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
                 records += responses(ks, &counts_key)?;
             }
             looked_at += found.len() as u64;

@@ -46,7 +46,7 @@ impl<K: Store> Index<K> {
         let Some((crawl, which)) = CrawlKey::parse(&key[prefix_len..]) else {
             return Ok(None);
         };
-        let is_known = self.is_removing(ks, crawl)?
+        let is_known = self.under_way.is_removing(ks, crawl)?
             || !matches!(self.standing(ks, crawl)?, None | Some(CrawlState::Unlisted));
         let is_stray =
             !is_known && !is_of_another_index(ks, key, prefix_len) && looks_ours(ks, key, which);

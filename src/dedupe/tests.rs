@@ -689,7 +689,11 @@ impl World {
     /// A commit that dies on the way.
     fn abandon(&mut self, crawl: usize, steps: usize) {
         let id = CRAWLS[crawl];
-        let began = self.index.is_committing(&mut self.ks, id).unwrap();
+        let began = self
+            .index
+            .under_way
+            .is_committing(&mut self.ks, id)
+            .unwrap();
         let mut job = commit(id);
         for _ in 0..steps {
             match job.step(&mut self.index, &mut self.ks, &mut || false) {
@@ -702,7 +706,12 @@ impl World {
             }
         }
         self.index = open(&mut self.ks, self.storage);
-        if !self.index.is_committing(&mut self.ks, id).unwrap() {
+        if !self
+            .index
+            .under_way
+            .is_committing(&mut self.ks, id)
+            .unwrap()
+        {
             return;
         }
         // What came after the first run began may have joined what it was to commit.
@@ -930,7 +939,9 @@ impl World {
 
     fn deps_hold(&mut self, at: usize) {
         let (index, ks) = (&mut self.index, &mut self.ks);
-        let key = index.crawl_key(ks, CRAWLS[at], super::keys::CrawlKey::Deps);
+        let key = index
+            .crawls
+            .key(ks, CRAWLS[at], super::keys::CrawlKey::Deps);
         let deps = super::counts::all(ks, &key, b"").unwrap();
         let model = self.model.crawls.get(&at);
         let expected = model.into_iter().flat_map(|crawl| &crawl.now.deps);
@@ -990,7 +1001,7 @@ impl World {
             .collect();
         assert_eq!(sums, expected);
         for (at, id) in CRAWLS.iter().enumerate() {
-            let state = self.index.state(&mut self.ks, id).unwrap();
+            let state = self.index.crawls.state(&mut self.ks, id).unwrap();
             let model = self.model.crawls.get(&at);
             let expected = model.map(|m| (m.committed.is_some(), m.uncommitted));
             assert_eq!(
@@ -1004,7 +1015,8 @@ impl World {
             );
             let counts_key = self
                 .index
-                .crawl_key(&mut self.ks, id, super::keys::CrawlKey::Counts);
+                .crawls
+                .key(&mut self.ks, id, super::keys::CrawlKey::Counts);
             let counts = super::counts::all(&mut self.ks, &counts_key, b"").unwrap();
             let counts: BTreeMap<String, i64> = counts
                 .into_iter()
@@ -1035,7 +1047,8 @@ impl World {
             assert_eq!(records, model.map_or(0, |m| m.now.records.len()));
             let others = self
                 .index
-                .crawl_key(&mut self.ks, id, super::keys::CrawlKey::Unstored);
+                .crawls
+                .key(&mut self.ks, id, super::keys::CrawlKey::Unstored);
             let n = self.ks.hash_len(&others).unwrap() as usize;
             // A plain client's commit leaves them there.
             if model.is_none_or(|m| m.uncommitted || !m.plainly) {
@@ -1043,7 +1056,8 @@ impl World {
             }
             let requires = self
                 .index
-                .crawl_key(&mut self.ks, id, super::keys::CrawlKey::Requires);
+                .crawls
+                .key(&mut self.ks, id, super::keys::CrawlKey::Requires);
             let n = self.ks.set_len(&requires).unwrap() as usize;
             assert_eq!(
                 n,
@@ -1130,7 +1144,12 @@ fn an_add_during_the_commit_of_a_crawl_that_nobody_announced_spoils_nothing() {
     let counts_key = [b"{p}:h:", CRAWLS[0], b":counts"].concat();
     super::counts::add(&mut world.ks, &counts_key, b"totalUrls", 100).unwrap();
     let mut job = commit(CRAWLS[0]);
-    while !world.index.is_committing(&mut world.ks, CRAWLS[0]).unwrap() {
+    while !world
+        .index
+        .under_way
+        .is_committing(&mut world.ks, CRAWLS[0])
+        .unwrap()
+    {
         let step = job.step(&mut world.index, &mut world.ks, &mut || false);
         assert!(matches!(step, Ok(Step::More)));
     }

@@ -37,7 +37,7 @@ impl<K: Store> Index<K> {
         if !self.is_continuing(ks, crawl)? {
             return Ok(());
         }
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
         let field = [b"undo.", what].concat();
         if !ks.hash_has(&baseline, &field)? {
             ks.hash_set(&baseline, &field, was)?;
@@ -47,9 +47,9 @@ impl<K: Store> Index<K> {
 
     /// The start of a commit: what was new so far is the commit's, what comes is the next one's.
     pub(super) fn begin_baseline(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
+        let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
+        let waczs = self.crawls.key(ks, crawl, CrawlKey::Waczs);
         for (name, n) in counts::all(ks, &counts_key, b"")? {
             ks.hash_set(
                 &baseline,
@@ -59,7 +59,7 @@ impl<K: Store> Index<K> {
         }
         let files = ks.list_len(&waczs)?;
         ks.hash_set(&baseline, b"merging-wacz", files.to_string().as_bytes())?;
-        let unstored = self.crawl_key(ks, crawl, CrawlKey::Unstored);
+        let unstored = self.crawls.key(ks, crawl, CrawlKey::Unstored);
         ks.delete(&unstored)?;
         for (field, value) in counts::fields(ks, &baseline)?.iter() {
             if let Some(what) = field.strip_prefix(b"undo.") {
@@ -75,7 +75,7 @@ impl<K: Store> Index<K> {
 
     /// The end of a commit: its counts are the baseline now.
     pub(super) fn settle_baseline(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
         let mut numbers = self.numbers_of(ks, crawl)?;
         if !numbers.contains(&number) {
             numbers.push(number);
@@ -98,7 +98,7 @@ impl<K: Store> Index<K> {
             ks.hash_set(&baseline, b"wacz", files.as_ref())?;
             ks.hash_del(&baseline, b"merging-wacz")?;
         }
-        let added = self.crawl_key(ks, crawl, CrawlKey::Added);
+        let added = self.crawls.key(ks, crawl, CrawlKey::Added);
         let hashes = self.records_len(ks, crawl)?;
         let hashes = hashes.saturating_sub(ks.hash_len(&added)?);
         ks.hash_set(&baseline, b"hashes", hashes.to_string().as_bytes())?;
@@ -106,7 +106,7 @@ impl<K: Store> Index<K> {
         ks.hash_set(
             &baseline,
             b"commits",
-            &super::index::holders::write_numbers(&numbers),
+            &super::index::numbers::write_numbers(&numbers),
         )?;
         Ok(())
     }
@@ -115,8 +115,8 @@ impl<K: Store> Index<K> {
     /// last commit they counted in `allcounts` at once, and a cancel must leave it.
     pub(super) fn rebase(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         let [baseline, counts_key, waczs] = [CrawlKey::Baseline, CrawlKey::Counts, CrawlKey::Waczs]
-            .map(|key| self.crawl_key(ks, crawl, key));
-        let is_committing = self.is_committing(ks, crawl)?;
+            .map(|key| self.crawls.key(ks, crawl, key));
+        let is_committing = self.under_way.is_committing(ks, crawl)?;
         let mut names = counts::all(ks, &counts_key, b"")?;
         names.extend(counts::all(ks, &baseline, b"baseline.")?);
         for (name, _) in names {
@@ -148,8 +148,8 @@ impl<K: Store> Index<K> {
 
     /// Notes how many WACZ files a committed crawl has that is not gone on with.
     pub(super) fn settle_files(&mut self, ks: &mut K, crawl: &[u8], files: u64) -> Result<()> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let is_settled = !self.is_uncommitted(ks, crawl)?;
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
+        let is_settled = !self.crawls.is_uncommitted(ks, crawl)?;
         if is_settled && counts::read(ks, &baseline, b"wacz") != Ok(files as i64) {
             ks.hash_set(&baseline, b"wacz", files.to_string().as_bytes())?;
         }
@@ -159,12 +159,12 @@ impl<K: Store> Index<K> {
     /// Takes a continued crawl's counts, WACZ list and dependencies back to its last commit.
     /// Its hashes are taken back before this.
     pub(super) fn restore_baseline(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
-        let deps = self.crawl_key(ks, crawl, CrawlKey::Deps);
-        let requires = self.crawl_key(ks, crawl, CrawlKey::Requires);
-        let refs = self.crawl_key(ks, crawl, CrawlKey::Refs);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
+        let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
+        let waczs = self.crawls.key(ks, crawl, CrawlKey::Waczs);
+        let deps = self.crawls.key(ks, crawl, CrawlKey::Deps);
+        let requires = self.crawls.key(ks, crawl, CrawlKey::Requires);
+        let refs = self.crawls.key(ks, crawl, CrawlKey::Refs);
         let fields = counts::fields(ks, &baseline)?;
 
         for (name, _) in counts::all(ks, &counts_key, b"")? {
@@ -232,10 +232,10 @@ impl<K: Store> Index<K> {
 
     /// Whether a committed crawl has a finished file of that name that is part of its last commit.
     fn has_committed_file(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<bool> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
+        let waczs = self.crawls.key(ks, crawl, CrawlKey::Waczs);
         let mut files = ks.list_len(&waczs)?;
-        let continued = self.is_uncommitted(ks, crawl)?;
+        let continued = self.crawls.is_uncommitted(ks, crawl)?;
         if let (true, Some(committed)) = (continued, ks.hash_get(&baseline, b"wacz")?) {
             files = crawlspace_host::text::parse_unsigned(committed.as_ref())
                 .map_or(files, |n| n.min(files));
@@ -269,8 +269,8 @@ impl<K: Store> Index<K> {
         }
         if !is_ours || ks.set_has(&self.names().shared, name)? {
             let mut holders = 0;
-            for other in self.committed(ks)? {
-                if !self.is_leaving(ks, &other)? {
+            for other in self.crawls.committed(ks)? {
+                if !self.under_way.is_leaving(ks, &other)? {
                     holders += u32::from(self.has_committed_file(ks, &other, name)?);
                 }
             }

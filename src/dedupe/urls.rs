@@ -115,7 +115,7 @@ impl<K: Store> Index<K> {
     }
 
     fn urls_key(&mut self, ks: &mut K, crawl: &[u8]) -> K::Name {
-        self.crawl_key(ks, crawl, CrawlKey::Urls)
+        self.crawls.key(ks, crawl, CrawlKey::Urls)
     }
 
     /// Refuses a key of another type where the index by URL of a crawl is kept.
@@ -202,7 +202,7 @@ impl<K: Store> Index<K> {
 
     /// Whether a plain client wrote a record of a continued crawl that no commit took.
     fn is_unseen(&mut self, ks: &mut K, crawl: &[u8], digest: &Digest) -> Result<bool> {
-        if !self.is_uncommitted(ks, crawl)? || !self.has_unseen_fields(ks, crawl)? {
+        if !self.crawls.is_uncommitted(ks, crawl)? || !self.has_unseen_fields(ks, crawl)? {
             return Ok(false);
         }
         let commits = Gather::new(self, ks, crawl, true)?;
@@ -222,10 +222,10 @@ impl<K: Store> Index<K> {
             return Ok(committed);
         }
         let is_seen = own == Some(crawl)
-            || self.is_visible(crawl)
-                && self.is_uncommitted(ks, crawl)?
-                && !self.is_removing(ks, crawl)?;
-        if is_seen && !self.is_leaving(ks, crawl)? {
+            || self.visible.has(crawl)
+                && self.crawls.is_uncommitted(ks, crawl)?
+                && !self.under_way.is_removing(ks, crawl)?;
+        if is_seen && !self.under_way.is_leaving(ks, crawl)? {
             self.record_of(ks, crawl, digest)
         } else {
             Ok(None)
@@ -417,7 +417,7 @@ pub fn look_up<K: Store>(asked: Asked) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let profile = lent.with(|index, _| index.require_urls().map(|()| index.profile()))?;
         let mut crawls = crawls_in(&lent, &[|names| &names.allcrawls]).await?;
-        let visible = lent.with(|index, _| index.visible());
+        let visible = lent.with(|index, _| index.visible.crawls());
         let visible = visible.iter().map(|(_, crawl)| crawl);
         crawls.extend(visible.chain(&asked.own).cloned());
         crawls.sort_unstable();
@@ -473,7 +473,7 @@ async fn captures<K: Store>(
                 let more = candidates.next(ks, &mut hashes)?;
                 if !hashes.is_empty() && index.packed_key().is_some() {
                     // Packed records are read from another key; who may not read this one may not see them either.
-                    let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+                    let records = index.crawls.key(ks, crawl, CrawlKey::Records);
                     ks.hash_len(&records)?;
                 }
                 for (i, (hash, _)) in hashes.iter().enumerate() {
@@ -540,7 +540,7 @@ fn reply_of<K: Store>(
     value: &[u8],
 ) -> Result<Reply> {
     let record = Record::parse(value).expect("only whole records are found");
-    let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
+    let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
     let file = undo::file(ks, &waczs, record.wacz_index)?;
     Ok(Reply::Array(vec![
         Reply::bulk(crawl),

@@ -130,8 +130,8 @@ impl<K: Store> Index<K> {
     /// # Errors
     /// `REMOVING` while the crawl is being removed. `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn wacz_open(&mut self, ks: &mut K, crawl: &[u8], filename: &[u8]) -> Result<u64> {
-        self.refuse_while_removing(ks, crawl)?;
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        self.under_way.refuse_while_removing(ks, crawl)?;
+        let waczs = self.crawls.key(ks, crawl, CrawlKey::Waczs);
         let len = ks.list_len(&waczs)?;
         for i in (0..len).rev() {
             let same = ks
@@ -170,10 +170,10 @@ impl<K: Store> Index<K> {
             size,
             renames,
         } = file;
-        if self.state(ks, crawl)?.is_none() {
+        if self.crawls.state(ks, crawl)?.is_none() {
             return Err(Error::NoCrawl(crawl.to_vec()));
         }
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        let waczs = self.crawls.key(ks, crawl, CrawlKey::Waczs);
         let len = ks.list_len(&waczs)?;
         let Some(stored) = ks.list_get(&waczs, i)? else {
             return Err(Error::Argument(format!(
@@ -205,7 +205,7 @@ impl<K: Store> Index<K> {
         if old.as_ref() == Some(&closed) {
             return Ok(());
         }
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
         counts::read(ks, &counts_key, counts::TOTAL_CRAWL_SIZE)?;
         self.start(ks, crawl)?;
         self.save_for_undo(
@@ -226,7 +226,7 @@ impl<K: Store> Index<K> {
     /// The WACZ files of a crawl in order; elements that are not JSON objects of this kind are
     /// given with their raw text as the name.
     pub(super) fn wacz_list(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Vec<WaczEntry>> {
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        let waczs = self.crawls.key(ks, crawl, CrawlKey::Waczs);
         let len = ks.list_len(&waczs)?;
         let mut entries = Vec::with_capacity(len as usize);
         for i in 0..len {

@@ -106,7 +106,7 @@ impl<K: Store> Index<K> {
             return Ok(()); // it has been removed since
         };
         let [counts_key, baseline] =
-            [CrawlKey::Counts, CrawlKey::Baseline].map(|key| self.crawl_key(ks, waiting, key));
+            [CrawlKey::Counts, CrawlKey::Baseline].map(|key| self.crawls.key(ks, waiting, key));
         if counts::read(ks, &counts_key, CONSERVED_SIZE).is_err() {
             return Ok(()); // a repair begins it anew
         }
@@ -122,7 +122,7 @@ impl<K: Store> Index<K> {
             CrawlState::Continued => {
                 let field = [b"baseline.", CONSERVED_SIZE].concat();
                 counts::add(ks, &baseline, &field, saved)?;
-                if self.is_committing(ks, waiting)? {
+                if self.under_way.is_committing(ks, waiting)? {
                     let field = [b"merging.", CONSERVED_SIZE].concat();
                     counts::add(ks, &baseline, &field, saved)?;
                 }

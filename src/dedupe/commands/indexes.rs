@@ -120,7 +120,7 @@ pub fn permit(
                 names.try_for_each(|name| user.check(name, access))
             }
             Keys::Of(crawl, which) => which.iter().try_for_each(|&which| {
-                let key = index.crawl_key(keys, crawl, which);
+                let key = index.crawls.key(keys, crawl, which);
                 user.check(&key, access)
             }),
         });
@@ -134,7 +134,7 @@ pub fn permit_committed(
     which: &[CrawlKey],
     access: Access,
 ) -> std::result::Result<(), String> {
-    let committed = on_index(call, |cached, keys| cached.index.committed(keys))?;
+    let committed = on_index(call, |cached, keys| cached.index.crawls.committed(keys))?;
     let asked = committed
         .iter()
         .map(|crawl| (Keys::Of(crawl, which), access));

@@ -161,7 +161,7 @@ impl Act for Commit<'static> {
         // What came since a running commit began is not that commit's, but this one's.
         let may_attach = on_index(call, |cached, keys| {
             let index = &mut cached.index;
-            Ok(!index.is_committing(keys, crawl)?
+            Ok(!index.under_way.is_committing(keys, crawl)?
                 || !index.changed_since_commit_began(keys, crawl)?)
         })?;
         let id = id(call, JobKind::Grows, "commit", &[crawl]);
@@ -245,7 +245,7 @@ fn permit_removal(call: &mut Call<'_>, crawls: &[&[u8]]) -> Result<(), String> {
 
 /// Who purges must be allowed to remove each crawl that is not listed.
 fn permit_removal_of_others(call: &mut Call<'_>, kept: &[&[u8]]) -> Result<(), String> {
-    let committed = on_index(call, |cached, keys| cached.index.committed(keys))?;
+    let committed = on_index(call, |cached, keys| cached.index.crawls.committed(keys))?;
     let kept: FxHashSet<&[u8]> = kept.iter().copied().collect();
     let others = committed.iter().map(|crawl| &crawl[..]);
     let others: Vec<&[u8]> = others.filter(|crawl| !kept.contains(crawl)).collect();

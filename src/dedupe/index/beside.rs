@@ -16,7 +16,7 @@ use crawlspace_host::text::parse_unsigned;
 
 use super::{CrawlState, Index};
 use crate::dedupe::counts;
-use crate::dedupe::error::{Error, Result};
+use crate::dedupe::error::Result;
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::store::Store;
 
@@ -36,32 +36,10 @@ pub(crate) struct Lacks {
 const UNCERTAIN: &[u8] = b"uncertain";
 
 impl<K: Store> Index<K> {
-    /// Whether another program's purge is under way, or was cut short.
-    pub fn is_purged(&self, ks: &mut K) -> bool {
-        ks.exists(&self.names.outgoing)
-    }
-
-    /// Whether another program's purge took the crawl out of `allcrawls` and has not decided on it.
-    pub(crate) fn is_outgoing(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        Ok(self.is_purged(ks) && ks.set_has(&self.names.outgoing, crawl)?)
-    }
-
-    /// Whether another program canceled the crawl after its hashes had gone into the merged index.
-    pub(crate) fn is_canceled(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        Ok(ks.exists(&self.names.canceled) && ks.set_has(&self.names.canceled, crawl)?)
-    }
-
-    /// Whether a crawl may be removed: it is committed, or another program was about to remove it.
-    pub(crate) fn is_removable(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        Ok(self.is_committed(ks, crawl)?
-            || self.is_outgoing(ks, crawl)?
-            || self.is_canceled(ks, crawl)?)
-    }
-
     /// Whether a crawl has any of the keys that nobody can restore.
     pub(crate) fn has_documents(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         for &which in CrawlKey::CONTENT {
-            let key = self.crawl_key(ks, crawl, which);
+            let key = self.crawls.key(ks, crawl, which);
             if ks.exists(&key) {
                 return Ok(true);
             }
@@ -75,7 +53,7 @@ impl<K: Store> Index<K> {
         if self.packed_records_len(ks, crawl)? == 0 {
             return Ok(false);
         }
-        if self.is_outgoing(ks, crawl)? {
+        if self.crawls.is_outgoing(ks, crawl)? {
             return Ok(true);
         }
         match self.standing(ks, crawl)? {
@@ -85,7 +63,7 @@ impl<K: Store> Index<K> {
             _ => return Ok(false),
         }
         let [counts_key, waczs, baseline] = [CrawlKey::Counts, CrawlKey::Waczs, CrawlKey::Baseline]
-            .map(|which| self.crawl_key(ks, crawl, which));
+            .map(|which| self.crawls.key(ks, crawl, which));
         for (name, n) in counts::all(ks, &baseline, b"baseline.")? {
             if counts::read(ks, &counts_key, &name)? < n {
                 return Ok(false);
@@ -98,20 +76,20 @@ impl<K: Store> Index<K> {
 
     /// Whether packed records of a crawl are copies of what its plain hash has.
     pub(crate) fn has_copies(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        let is_uncommitted = self.state(ks, crawl)? == Some(CrawlState::Uncommitted);
+        let is_uncommitted = self.crawls.state(ks, crawl)? == Some(CrawlState::Uncommitted);
         Ok(is_uncommitted && !self.was_set_aside(ks, crawl)?)
     }
 
     /// Where a crawl stands, with those that other programs put aside and those that are in no set;
     /// `None` when there is no such crawl.
     pub(crate) fn standing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
-        if self.is_outgoing(ks, crawl)? {
+        if self.crawls.is_outgoing(ks, crawl)? {
             return Ok(Some(CrawlState::Outgoing));
         }
-        let state = self.state(ks, crawl)?;
+        let state = self.crawls.state(ks, crawl)?;
         Ok(if state.is_some() {
             state
-        } else if self.is_canceled(ks, crawl)? {
+        } else if self.crawls.is_canceled(ks, crawl)? {
             Some(CrawlState::Canceled)
         } else if self.has_documents(ks, crawl)? {
             Some(CrawlState::Unlisted)
@@ -120,23 +98,11 @@ impl<K: Store> Index<K> {
         })
     }
 
-    /// Refuses what would take a crawl's committed records with its uncommitted ones.
-    ///
-    /// # Errors
-    /// `PURGING` for a crawl in `to-remove-crawls`.
-    pub fn refuse_while_outgoing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        if self.is_outgoing(ks, crawl)? {
-            Err(Error::Purging(crawl.to_vec()))
-        } else {
-            Ok(())
-        }
-    }
-
     /// Takes a crawl off the sets of other programs, before they delete it. One that they canceled no longer counts as
     /// removed.
     pub(crate) fn take_back(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        if self.is_canceled(ks, crawl)? {
-            let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        if self.crawls.is_canceled(ks, crawl)? {
+            let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
             let size = counts::read(ks, &counts_key, counts::TOTAL_CRAWL_SIZE).unwrap_or(0);
             let tracked = [
                 (counts::REMOVED_CRAWLS, 1),
@@ -150,18 +116,14 @@ impl<K: Store> Index<K> {
                 }
             }
         }
-        for set in [&self.names.outgoing, &self.names.canceled] {
-            if ks.exists(set) {
-                ks.set_del(set, crawl)?;
-            }
-        }
-        Ok(())
+        self.crawls.drop_marks_of_others(ks, crawl)
     }
 
     /// Puts such a crawl back before it goes on.
     pub(crate) fn put_back_if_set_aside(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let is_known = self.is_uncommitted(ks, crawl)? || self.is_committed(ks, crawl)?;
-        if !is_known && !self.is_outgoing(ks, crawl)? && self.was_set_aside(ks, crawl)? {
+        let is_known =
+            self.crawls.is_uncommitted(ks, crawl)? || self.crawls.is_committed(ks, crawl)?;
+        if !is_known && !self.crawls.is_outgoing(ks, crawl)? && self.was_set_aside(ks, crawl)? {
             self.put_back(ks, crawl)?;
         }
         Ok(())
@@ -181,21 +143,21 @@ impl<K: Store> Index<K> {
 
     /// What a crawl's removal takes out of a field of `allcounts`.
     pub(crate) fn removed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
-        if self.is_committed(ks, crawl)? {
+        if self.crawls.is_committed(ks, crawl)? {
             return self.committed_count(ks, crawl, name);
         }
-        if !self.is_canceled(ks, crawl)? {
+        if !self.crawls.is_canceled(ks, crawl)? {
             return Ok(0); // their purge begins the sums anew
         }
         // They count while they write.
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
         let sum = counts::read(ks, &self.names.allcounts, name)?;
         Ok(counts::read(ks, &counts_key, name)?.min(sum.max(0)))
     }
 
     /// Takes what a crawl that leaves adds to the sums out of `allcounts`, and its part of what they lack out of `lacks`.
     pub(crate) fn uncount(&mut self, ks: &mut K, crawl: &[u8], lacks: &mut Lacks) -> Result<()> {
-        let is_committed = self.is_committed(ks, crawl)?;
+        let is_committed = self.crawls.is_committed(ks, crawl)?;
         for (name, _) in counts::all(ks, &self.names.allcounts, b"")? {
             let mut share = self.removed_count(ks, crawl, &name)?;
             if let Some(lack) = lacks.by_name.get_mut(&name[..]) {
@@ -226,7 +188,7 @@ impl<K: Store> Index<K> {
         if self.unrecorded_number(ks, crawl)?.is_some() {
             return Ok(size.max(0));
         }
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
         let was = [b"baseline.", counts::TOTAL_CRAWL_SIZE].concat();
         let more = size.saturating_sub(counts::read(ks, &baseline, &was)?);
         Ok(counts::read(ks, &baseline, UNCERTAIN)?.saturating_add(more.max(0)))
@@ -241,7 +203,7 @@ impl<K: Store> Index<K> {
         more: i64,
     ) -> Result<()> {
         if name == counts::TOTAL_CRAWL_SIZE && more > 0 {
-            let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+            let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
             counts::add(ks, &baseline, UNCERTAIN, more)?;
         }
         Ok(())
@@ -270,7 +232,7 @@ impl<K: Store> Index<K> {
 
     /// Takes note of another program's purge. Belongs at the start of every step that changes owners.
     pub(crate) fn heed_purge(&mut self, ks: &mut K) -> Result<()> {
-        if self.ledger.is_trusted() && self.is_purged(ks) {
+        if self.ledger.is_trusted() && self.crawls.are_purged(ks) {
             self.mark_holders_untrusted(ks)
         } else {
             Ok(())
@@ -279,7 +241,7 @@ impl<K: Store> Index<K> {
 
     /// Notes that lists of holders are complete: all of the index was checked and repaired.
     pub(crate) fn mark_holders_trusted(&mut self, ks: &mut K) -> Result<()> {
-        if !self.ledger.is_trusted() && !self.is_purged(ks) {
+        if !self.ledger.is_trusted() && !self.crawls.are_purged(ks) {
             ks.hash_del(&self.names.meta, UNTRUSTED)?;
             self.ledger.set_trusted(true);
         }
@@ -288,10 +250,10 @@ impl<K: Store> Index<K> {
 
     /// How many records the last commit of a crawl left in it, as far as all of them count.
     pub(crate) fn seen_by_commit(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
-        if self.is_removing(ks, crawl)? {
+        if self.under_way.is_removing(ks, crawl)? {
             return Ok(0);
         }
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
         let seen = ks.hash_get(&baseline, b"hashes")?;
         Ok(seen.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0))
     }
@@ -312,7 +274,7 @@ impl<K: Store> Index<K> {
 
     /// Whether the crawl's first record stands under a bare SHA-256, as Browsertrix writes it.
     pub(crate) fn has_bare_fields(&mut self, ks: &mut K, crawl: &[u8]) -> bool {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let records = self.crawls.key(ks, crawl, CrawlKey::Records);
         let (mut cursor, mut first) = (ks.cursor(), Batch::default());
         while first.is_empty() && ks.hash_scan(&records, &mut cursor, &mut first) == Ok(true) {}
         let mut fields = first.iter();

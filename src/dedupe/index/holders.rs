@@ -7,12 +7,9 @@
 
 use std::rc::Rc;
 
-use smallvec::SmallVec;
-
-use crawlspace_host::text::parse_unsigned;
-
 use super::Index;
 use super::beside::UNTRUSTED;
+use super::numbers::{Numbers, parse_numbers, write_numbers};
 use crate::dedupe::counts;
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::Result;
@@ -23,31 +20,8 @@ use crate::dedupe::store::{Store, Stored, Under};
 /// The field of `h:<crawl>:baseline` that says that nobody wrote down all that the crawl holds.
 pub(crate) const FOUND: &[u8] = b"found";
 
-/// Numbers of commits, ascending, as `holders` and `baseline` keep them.
-pub type Numbers = SmallVec<[u64; 4]>;
-
 /// Crawls whose holdings nobody wrote down, each after the number of its commit, in their order.
 pub type Unrecorded = Vec<(u64, Vec<u8>)>;
-
-/// Reads space-separated numbers; anything else in the value is skipped.
-pub fn parse_numbers(value: &[u8]) -> Numbers {
-    value
-        .split(|&b| b == b' ')
-        .filter_map(parse_unsigned)
-        .collect()
-}
-
-/// The value that [`parse_numbers`] reads.
-pub fn write_numbers(numbers: &[u64]) -> Vec<u8> {
-    let mut value = Vec::with_capacity(numbers.len() * 8);
-    for n in numbers {
-        if !value.is_empty() {
-            value.push(b' ');
-        }
-        value.extend_from_slice(n.to_string().as_bytes());
-    }
-    value
-}
 
 /// What is cached of who holds what.
 #[derive(Default)]
@@ -121,7 +95,7 @@ impl Ledger {
 impl<K: Store> Index<K> {
     /// A committed crawl that plain clients committed gets a baseline: its counts as they are.
     pub(crate) fn ensure_base(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
         if ks.hash_has(&baseline, b"commits")? {
             return Ok(());
         }
@@ -131,10 +105,10 @@ impl<K: Store> Index<K> {
 
     /// Gives a crawl that plain clients committed a place in the order of commits.
     pub(crate) fn adopt(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
-        let continued = self.is_uncommitted(ks, crawl)?;
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
+        let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
+        let waczs = self.crawls.key(ks, crawl, CrawlKey::Waczs);
+        let continued = self.crawls.is_uncommitted(ks, crawl)?;
         for (name, n) in counts::all(ks, &counts_key, b"")? {
             let n = if continued {
                 match self.committed_share(ks, crawl, &name)? {
@@ -167,7 +141,7 @@ impl<K: Store> Index<K> {
 
     /// Notes that nobody wrote down all that a committed crawl holds: plain clients added to it.
     pub(crate) fn mark_unrecorded(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
         if !ks.hash_has(&baseline, FOUND)? {
             ks.hash_set(&baseline, FOUND, b"1")?;
             self.ledger.forget_unrecorded();
@@ -179,7 +153,7 @@ impl<K: Store> Index<K> {
     /// it: what the other crawls do not account for.
     pub(crate) fn committed_share(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
         let mut share = counts::read(ks, &self.names.allcounts, name)?;
-        for other in self.committed(ks)? {
+        for other in self.crawls.committed(ks)? {
             if other != crawl {
                 share = share.saturating_sub(self.committed_count(ks, &other, name)?);
             }
@@ -189,12 +163,12 @@ impl<K: Store> Index<K> {
 
     /// What a committed crawl adds to a field of `allcounts`.
     pub(crate) fn committed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
         // Of a crawl that is not gone on with, all of its counts are committed, whoever did that.
-        if self.is_uncommitted(ks, crawl)? && ks.hash_has(&baseline, b"commits")? {
+        if self.crawls.is_uncommitted(ks, crawl)? && ks.hash_has(&baseline, b"commits")? {
             return counts::read(ks, &baseline, &[b"baseline.", name].concat());
         }
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
         counts::read(ks, &counts_key, name)
     }
 
@@ -225,7 +199,7 @@ impl<K: Store> Index<K> {
 
     /// Has the next commit of a committed crawl look at all of it.
     pub(crate) fn recommit_all(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
         ks.hash_set(&baseline, b"hashes", b"0")?;
         Ok(())
     }
@@ -236,7 +210,7 @@ impl<K: Store> Index<K> {
         if let Some(number) = self.unrecorded_number(ks, crawl)? {
             return Ok(Some(number));
         }
-        if self.is_uncommitted(ks, crawl)? || !self.has_more_fields(ks, crawl)? {
+        if self.crawls.is_uncommitted(ks, crawl)? || !self.has_more_fields(ks, crawl)? {
             return Ok(None);
         }
         Ok(self.numbers_of(ks, crawl)?.first().copied())
@@ -244,7 +218,7 @@ impl<K: Store> Index<K> {
 
     /// Whether a crawl is one of those, with the first number of its commits.
     pub(crate) fn unrecorded_number(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
         let number = ks
             .hash_get(&baseline, b"commits")?
             .and_then(|n| parse_numbers(n.as_ref()).first().copied());
@@ -256,7 +230,7 @@ impl<K: Store> Index<K> {
 
     /// Numbers of the commits of a crawl.
     pub(crate) fn numbers_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Numbers> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
         Ok(ks
             .hash_get(&baseline, b"commits")?
             .map(|value| parse_numbers(value.as_ref()))
@@ -308,7 +282,7 @@ impl<K: Store> Index<K> {
             return Ok(Rc::clone(known));
         }
         let mut unrecorded = Vec::new();
-        for crawl in self.committed(ks)? {
+        for crawl in self.crawls.committed(ks)? {
             if let Some(number) = self.looked_for(ks, &crawl)? {
                 unrecorded.push((number, crawl));
             }
@@ -323,7 +297,7 @@ impl<K: Store> Index<K> {
             return Ok(Rc::clone(known));
         }
         let mut everybody = Unrecorded::new();
-        for crawl in self.committed(ks)? {
+        for crawl in self.crawls.committed(ks)? {
             let first = self.numbers_of(ks, &crawl)?.first().copied();
             everybody.push((first.unwrap_or(u64::MAX), crawl));
         }
@@ -337,7 +311,7 @@ impl<K: Store> Index<K> {
     /// commit and no removal is under way.
     pub(crate) fn usual(&self, crawl: &[u8]) -> Option<&K::Name> {
         let is_quiet = self.under_way.is_nothing();
-        self.crawls.records_of_settled(crawl).filter(|_| is_quiet)
+        self.crawls.records_of_finished(crawl).filter(|_| is_quiet)
     }
 
     /// The record of a crawl for a hash, if it is part of the merged index.
@@ -351,12 +325,14 @@ impl<K: Store> Index<K> {
             let value = self.record_of(ks, crawl, digest)?;
             return Ok(value.filter(|value| Record::parse(value.as_ref()).is_some()));
         }
-        if !self.is_committed(ks, crawl)? || self.is_leaving(ks, crawl)? {
+        if !self.crawls.is_committed(ks, crawl)? || self.under_way.is_leaving(ks, crawl)? {
             return Ok(None);
         }
         // A continued crawl that is being committed again shows none of its new hashes yet.
-        let committing = self.is_committing(ks, crawl)?;
-        if (self.is_uncommitted(ks, crawl)? || committing) && self.is_listed(ks, crawl, digest)? {
+        let committing = self.under_way.is_committing(ks, crawl)?;
+        if (self.crawls.is_uncommitted(ks, crawl)? || committing)
+            && self.crawls.is_listed(ks, crawl, digest)?
+        {
             return Ok(None);
         }
         let value = self.record_of(ks, crawl, digest)?;
@@ -375,7 +351,8 @@ impl<K: Store> Index<K> {
         let numbers = self.holders(ks, digest)?;
         // A plain client's commit may have taken a hash from any crawl that owned it.
         let plain = !self.ledger.is_trusted()
-            || (self.is_committed(ks, owner)? && self.unrecorded_number(ks, owner)?.is_some())
+            || (self.crawls.is_committed(ks, owner)?
+                && self.unrecorded_number(ks, owner)?.is_some())
             || self.is_owner_listed(ks, owner, &numbers)?;
         let unrecorded = if plain {
             self.everybody(ks)?
@@ -418,7 +395,7 @@ impl<K: Store> Index<K> {
                     // Of a crawl that goes on, what plain clients add is not committed, and nothing
                     // tells it from what is.
                     let unclear = plain
-                        && self.is_uncommitted(ks, &next.1)?
+                        && self.crawls.is_uncommitted(ks, &next.1)?
                         && self.has_unclear_fields(ks, &next.1)?;
                     if unclear {
                         continue;

@@ -4,8 +4,10 @@
 //! them; it is invalidated whenever somebody else changes the keys it came from.
 
 pub mod beside;
+pub(super) mod counters;
 pub mod crawls;
 pub mod holders;
+pub mod numbers;
 pub mod progress;
 pub mod spelling;
 pub mod storage;
@@ -23,8 +25,6 @@ use self::progress::UnderWay;
 use self::spelling::Spelling;
 use self::storage::{Layout, Places, Storage};
 use self::visible::Visible;
-use super::counters;
-use super::counts;
 use super::error::{Error, Result};
 use super::keys::{CrawlKey, MERGED, META, Names, references_suffix};
 use super::profile::Profile;
@@ -51,11 +51,14 @@ pub struct Index<K: Store> {
     opening: u64,
     /// Where the committed part is.
     places: Places<K::Name>,
-    crawls: Crawls<K::Name>,
-    under_way: UnderWay,
+    /// Which crawls there are.
+    pub(super) crawls: Crawls<K>,
+    /// Which of them jobs are at work on.
+    pub(super) under_way: UnderWay<K>,
     ledger: Ledger,
     spelling: Spelling,
-    visible: Visible,
+    /// Which of them others see while they run.
+    pub(super) visible: Visible<K>,
     urls: UrlsState,
 }
 
@@ -115,8 +118,8 @@ impl<K: Store> Index<K> {
             anchored,
             opening: OPENINGS.fetch_add(1, Relaxed),
             places,
-            crawls: Crawls::default(),
-            under_way: UnderWay::default(),
+            crawls: Crawls::new(prefix, &names),
+            under_way: UnderWay::new(&names),
             ledger: Ledger::read(ks, &names.meta)?,
             spelling: Spelling::default(),
             visible: Visible::read(ks, &names.meta)?,
@@ -238,7 +241,7 @@ impl<K: Store> Index<K> {
         }
         let Some(crawl) = crawl else { return Ok(()) };
         for &which in CrawlKey::ALL {
-            let key = self.crawl_key(ks, crawl, which);
+            let key = self.crawls.key(ks, crawl, which);
             ks.check_type(&key, which.kind())?;
         }
         Ok(())
@@ -252,11 +255,11 @@ impl<K: Store> Index<K> {
     pub fn begin(&mut self, ks: &mut K, crawl: &[u8], visible: bool) -> Result<bool> {
         self.check_types(ks, Some(crawl))?;
         if visible {
-            self.check_visible(ks, crawl)?;
+            self.visible.check_room(ks, &mut self.crawls, crawl)?;
         }
-        let begins = !self.is_uncommitted(ks, crawl)?;
+        let begins = !self.crawls.is_uncommitted(ks, crawl)?;
         self.start(ks, crawl)?;
-        Ok((visible && self.show(ks, crawl)?) || begins)
+        Ok((visible && self.visible.add(ks, &mut self.crawls, crawl)?) || begins)
     }
 
     /// Readies a crawl for a record: the first one makes it known, and one after its commit
@@ -265,18 +268,18 @@ impl<K: Store> Index<K> {
     /// # Errors
     /// `REMOVING` while it is being removed or canceled.
     pub fn start(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        self.refuse_while_removing(ks, crawl)?;
+        self.under_way.refuse_while_removing(ks, crawl)?;
         self.register(ks)?;
-        if !self.is_uncommitted(ks, crawl)? {
-            self.hide(ks, crawl)?;
+        if !self.crawls.is_uncommitted(ks, crawl)? {
+            self.visible.remove(ks, crawl)?;
             self.put_back_if_set_aside(ks, crawl)?;
-            if self.is_committed(ks, crawl)? || self.is_outgoing(ks, crawl)? {
+            if self.crawls.is_committed(ks, crawl)? || self.crawls.is_outgoing(ks, crawl)? {
                 self.ensure_base(ks, crawl)?;
-                if self.is_committed(ks, crawl)? {
+                if self.crawls.is_committed(ks, crawl)? {
                     self.rebase(ks, crawl)?;
                 }
                 // A plain client's commit does not know of these.
-                let unstored = self.crawl_key(ks, crawl, CrawlKey::Unstored);
+                let unstored = self.crawls.key(ks, crawl, CrawlKey::Unstored);
                 ks.delete(&unstored)?;
             } else {
                 self.drop_leftovers(ks, crawl, CrawlKey::OURS)?;
@@ -300,11 +303,11 @@ impl<K: Store> Index<K> {
             }
         }
         for &which in keys {
-            let key = self.crawl_key(ks, crawl, which);
+            let key = self.crawls.key(ks, crawl, which);
             ks.delete(&key)?;
         }
-        if self.is_committing(ks, crawl)? {
-            self.set_commit_state(ks, crawl, None)?;
+        if self.under_way.is_committing(ks, crawl)? {
+            self.under_way.set_commit_state(ks, crawl, None)?;
         }
         Ok(())
     }
@@ -322,7 +325,7 @@ impl<K: Store> Index<K> {
     /// Takes the next number in the order of commits.
     pub(crate) fn next_number(&mut self, ks: &mut K) -> Result<u64> {
         self.register(ks)?;
-        self.next_of(ks, counters::COMMITS)
+        counters::next(ks, &self.names.meta, counters::COMMITS)
     }
 
     /// Takes the next claim token.
@@ -331,23 +334,12 @@ impl<K: Store> Index<K> {
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn next_token(&mut self, ks: &mut K) -> Result<u64> {
         self.register(ks)?;
-        self.next_of(ks, counters::TOKENS)
-    }
-
-    pub(crate) fn next_of(&mut self, ks: &mut K, counter: &[u8]) -> Result<u64> {
-        let n = counts::read(ks, &self.names.meta, counter)?.max(0) as u64 + 1;
-        ks.hash_set(&self.names.meta, counter, n.to_string().as_bytes())?;
-        Ok(n)
+        counters::next(ks, &self.names.meta, counters::TOKENS)
     }
 
     /// The highest number taken so far.
     pub(crate) fn last_number(&mut self, ks: &mut K) -> Result<u64> {
-        Ok(counts::read(ks, &self.names.meta, counters::COMMITS)?.max(0) as u64)
-    }
-
-    /// All committed crawls, sorted by id.
-    pub(crate) fn committed(&mut self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
-        counts::members(ks, &self.names.allcrawls)
+        counters::last(ks, &self.names.meta, counters::COMMITS)
     }
 
     /// Ids of the WACZ files whose references a crawl wrote.
@@ -355,8 +347,8 @@ impl<K: Store> Index<K> {
     /// # Errors
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn references_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Vec<K::Name>> {
-        let refs = self.crawl_key(ks, crawl, CrawlKey::Refs);
-        let uuids = counts::members(ks, &refs)?;
+        let refs = self.crawls.key(ks, crawl, CrawlKey::Refs);
+        let uuids = super::counts::members(ks, &refs)?;
         let names = uuids.iter().map(|uuid| self.references_key(ks, uuid));
         Ok(names.collect())
     }

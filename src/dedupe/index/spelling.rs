@@ -176,7 +176,7 @@ impl<K: Store> Index<K> {
         crawl: &[u8],
         digest: &Digest,
     ) -> Result<Option<(Vec<u8>, K::Value)>> {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let records = self.crawls.key(ks, crawl, CrawlKey::Records);
         let written = digest.written(self.profile);
         if let Some(value) = ks.hash_get(&records, written)? {
             return Ok(Some((written.to_vec(), value)));

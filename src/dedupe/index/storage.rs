@@ -226,7 +226,7 @@ impl<K: Store> Index<K> {
     /// Puts a marker at the name of the merged index, where plain clients look for hashes. What one of them made there
     /// is put aside, to be packed by the next `PACK`. While another program purges, it finds what it expects.
     fn mark(&mut self, ks: &mut K) -> Result<()> {
-        if self.places.is_marked || !self.has_packed(ks) || self.is_purged(ks) {
+        if self.places.is_marked || !self.has_packed(ks) || self.crawls.are_purged(ks) {
             return Ok(());
         }
         let [merged, moving] = [&self.names.merged, &self.names.moving];
@@ -279,7 +279,7 @@ impl<K: Store> Index<K> {
 
     /// Whether plain hashes have a part of a packed index, and nobody purges it.
     pub fn has_left_to_pack(&self, ks: &mut K) -> bool {
-        self.storage() == Storage::Packed && self.is_moving() && !self.is_purged(ks)
+        self.storage() == Storage::Packed && self.is_moving() && !self.crawls.are_purged(ks)
     }
 
     /// What figures say of it.
@@ -403,7 +403,7 @@ impl<K: Store> Index<K> {
         ks: &mut K,
         crawl: &'a [u8],
     ) -> Result<Table<'a, K::Name>> {
-        let plain = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let plain = self.crawls.key(ks, crawl, CrawlKey::Records);
         let may_be_packed = self.may_be_packed(ks, crawl)?;
         Ok(Table {
             part: Part::Records(crawl),
@@ -416,7 +416,7 @@ impl<K: Store> Index<K> {
     /// Whether records of a crawl may be packed: those of one that is not committed are not, or
     /// stand in its plain hash as well.
     pub(crate) fn may_be_packed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        Ok(self.places.packed.is_some() && self.is_committed(ks, crawl)?)
+        Ok(self.places.packed.is_some() && self.crawls.is_committed(ks, crawl)?)
     }
 
     /// Takes a field out of a crawl's packed records.
@@ -426,7 +426,7 @@ impl<K: Store> Index<K> {
 
     /// Number of records that a crawl has.
     pub(crate) fn records_len(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let records = self.crawls.key(ks, crawl, CrawlKey::Records);
         let plain = ks.hash_len(&records)?;
         let packed = self.packed_records_len(ks, crawl)?;
         if packed == 0 || !self.may_be_packed(ks, crawl)? {
@@ -459,7 +459,7 @@ impl<K: Store> Index<K> {
 
     /// How many of a crawl's packed records stand in its plain hash as well.
     pub(crate) fn copied(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
         let copied = ks.hash_get(&baseline, COPIED)?;
         Ok(copied.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0))
     }
@@ -467,7 +467,7 @@ impl<K: Store> Index<K> {
     /// Writes that number down.
     pub(crate) fn set_copied(&mut self, ks: &mut K, crawl: &[u8], copied: u64) -> Result<()> {
         if copied != self.copied(ks, crawl)? {
-            let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+            let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
             match copied {
                 0 => ks.hash_del(&baseline, COPIED)?,
                 _ => ks.hash_set(&baseline, COPIED, copied.to_string().as_bytes())?,
@@ -485,7 +485,7 @@ impl<K: Store> Index<K> {
         (field, record): (&[u8], &[u8]),
         owns: bool,
     ) -> Result<bool> {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let records = self.crawls.key(ks, crawl, CrawlKey::Records);
         let Some(key) = &self.places.packed else {
             return Ok(false);
         };
@@ -527,7 +527,7 @@ impl<K: Store> Index<K> {
         let plain = match of {
             Of::Merged => self.places.plain.clone(),
             Of::Holders => self.further_holders().plain.map(Cow::into_owned),
-            Of::Records(crawl) => Some(self.crawl_key(ks, crawl, CrawlKey::Records)),
+            Of::Records(crawl) => Some(self.crawls.key(ks, crawl, CrawlKey::Records)),
             Of::Packed(_) => None,
         };
         let mut sources = Vec::new();
