@@ -1,11 +1,11 @@
 //! `ADD`: `response` records as they are written.
 
-use super::claim::Millis;
 use super::counts;
 use super::digest::Digest;
 use super::earliest::Earliest;
 use super::error::Result;
 use super::index::Index;
+use super::index::claims::Millis;
 use super::keys::CrawlKey;
 use super::record::{Record, Room};
 use super::sequence::Sequence;
@@ -64,7 +64,7 @@ impl<K: Store> Index<K> {
             return Ok(Vec::new());
         };
         let digests: Vec<Digest> = responses.iter().map(|r| r.digest.clone()).collect();
-        self.check_token(ks, &digests, token, now)?;
+        self.claims.check_token(ks, &digests, token, now)?;
         Ok(digests)
     }
 
@@ -84,7 +84,7 @@ impl<K: Store> Index<K> {
         counts::read(ks, &counts_key, counts::TOTAL_URLS)?;
         ks.hash_len(&records)?;
         ks.hash_len(&added)?;
-        self.check_urls_key(ks, crawl)?;
+        self.urls.check_key(ks, &mut self.crawls, crawl)?;
         let claimed = self.check_claimed(ks, responses, how.token, now)?;
         self.put_back_if_set_aside(ks, crawl)?;
         let mut earliest = how
@@ -117,7 +117,8 @@ impl<K: Store> Index<K> {
                         self.start(ks, crawl)?;
                         ks.hash_set(&records, field, &value)?;
                     }
-                    self.note_url(ks, crawl, digest, record)?;
+                    self.urls
+                        .note(ks, &mut self.crawls, crawl, digest, record)?;
                     if continuing {
                         ks.hash_set(&added, digest.canonical(), b"")?;
                     }
@@ -140,7 +141,7 @@ impl<K: Store> Index<K> {
             earliest.write_marks(ks)?;
         }
         if let Some(token) = how.token {
-            self.settle(ks, &claimed, token)?;
+            self.claims.release(ks, &claimed, token)?;
         }
         Ok(new)
     }

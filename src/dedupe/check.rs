@@ -21,7 +21,7 @@ use super::keys::CrawlKey;
 use super::pack::pack_rest;
 use super::store::Store;
 use super::stray::each_stray;
-use super::urls::settle;
+use super::urls::compare;
 use super::wacz::WaczEntry;
 
 /// A look at every key of an index. With `repair` what is found is set right.
@@ -94,7 +94,7 @@ impl Check {
         self.sum_canceled(lent).await?;
         let crawls = crawls_in(lent, &[|names| &names.allcrawls]).await?;
         self.check_merged(lent).await?;
-        self.findings.url_drift = lent.with(|index, _| index.keeps_urls().then_some(0));
+        self.findings.url_drift = lent.with(|index, _| index.urls.are_kept().then_some(0));
         for crawl in &crawls {
             self.check_crawl(lent, crawl).await?;
             lent.pause().await;
@@ -195,7 +195,7 @@ impl Check {
         if let Some(drift) = &mut self.findings.url_drift
             && (repair || !lent.with(|index, ks| index.crawls.is_uncommitted(ks, crawl))?)
         {
-            let wrong = settle(lent, crawl, repair).await?;
+            let wrong = compare(lent, crawl, repair).await?;
             *drift += wrong;
             self.findings.repaired += if repair { wrong } else { 0 };
         }

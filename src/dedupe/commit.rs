@@ -19,6 +19,7 @@ use super::packed::Part;
 use super::record::Record;
 use super::store::Store;
 use super::undo::file_before;
+use super::urls;
 use super::wacz::WaczEntry;
 use super::waiting::may_have_waiting;
 
@@ -378,9 +379,9 @@ impl Commit<'_> {
         moved: &mut Vec<Vec<u8>>,
     ) -> Result<()> {
         let (crawl, continued) = (self.crawl, self.continued);
-        if index.keeps_urls() {
+        if index.urls.are_kept() {
             // Plain clients may have written the record.
-            index.settle_url(ks, crawl, &Digest::of_field(field), true)?;
+            urls::correct(index, ks, crawl, &Digest::of_field(field), true)?;
         }
         // Nearly always the hash is new, and one step does it.
         let is_new = self.looked_at < LOOKED_AT;

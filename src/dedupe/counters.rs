@@ -2,10 +2,10 @@
 
 use crawlspace_host::text::{parse_signed, parse_unsigned};
 
-use super::claim::Claim;
 use super::counts;
 use super::error::Result;
 use super::index::Index;
+use super::index::claims::Claim;
 use super::index::counters::{COMMITS, TOKENS, VISIBLE};
 use super::index::progress::CommitState;
 use super::job::{Lent, Walk};
@@ -102,7 +102,8 @@ mod tests {
                 world.commit(crawl).unwrap();
             }
             let ks = &mut world.ks;
-            assert_eq!(world.index.next_token(ks), Ok(1));
+            let begun = world.index.claim(ks, b"a", &digest(2), 1, 0).ok().unwrap();
+            assert!(matches!(begun, Outcome::Claimed(1)));
             let claimed = world.index.claim(ks, b"a", &digest(1), 9, 1).ok().unwrap();
             assert!(matches!(claimed, Outcome::Claimed(2)));
             assert_eq!(world.index.begin(ks, b"open", true), Ok(true));

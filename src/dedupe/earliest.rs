@@ -88,7 +88,9 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
             index
                 .records(ks, crawl)?
                 .set(ks, spelling, &record.to_value())?;
-            index.note_url(ks, crawl, digest, record)?;
+            index
+                .urls
+                .note(ks, &mut index.crawls, crawl, digest, record)?;
             if marked {
                 self.marks.insert(mark(digest, &capture), false);
             }

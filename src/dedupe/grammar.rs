@@ -15,10 +15,10 @@ use crawlspace_host::{command, grammar};
 use smallvec::SmallVec;
 
 use super::add::{Adding, Response};
-use super::claim::CLAIM_MS;
 use super::date::{DATE_BYTES, is_date};
 use super::digest::Digest;
 use super::error::Error;
+use super::index::claims::CLAIM_MS;
 use super::keys::is_crawl_id;
 use super::profile::Profile as Layout;
 use super::record::{Record, URL_BYTES};

@@ -258,7 +258,7 @@ async fn leave<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()
     }
     let claims = lent.with(|index, ks| Walk::hash(ks, index.names().claims.clone()));
     let drop_claim = |index: &mut Index<K>, ks: &mut K, hash: &[u8], claim: &[u8]| {
-        index.drop_claim_of(ks, crawl, hash, claim)
+        index.claims.drop_of(ks, crawl, hash, claim)
     };
     claims.run(lent, drop_claim).await
 }
@@ -494,7 +494,7 @@ impl<K: Store> Index<K> {
         while let Some(spelling) = self.spelling_in(ks, crawl, &digest)? {
             dropped |= self.records(ks, crawl)?.del(ks, &spelling)?;
         }
-        self.drop_url(ks, crawl, &digest)?;
+        self.urls.drop(ks, &mut self.crawls, crawl, &digest)?;
         Ok(dropped)
     }
 

@@ -855,7 +855,7 @@ impl World {
 
     /// What plain clients write is not in the index by URL until somebody asks.
     fn index_plain_urls(&mut self) {
-        if self.index.keeps_urls() {
+        if self.index.urls.are_kept() {
             run(switch(true), &mut self.index, &mut self.ks).unwrap();
         }
     }
@@ -952,7 +952,7 @@ impl World {
 
     fn keys_hold(&mut self) {
         self.lookups_hold();
-        if self.index.keeps_urls() {
+        if self.index.urls.are_kept() {
             self.urls_hold();
         }
         let mut merged = BTreeMap::new();

@@ -4,6 +4,7 @@
 //! them; it is invalidated whenever somebody else changes the keys it came from.
 
 pub mod beside;
+pub mod claims;
 pub(super) mod counters;
 pub mod crawls;
 pub mod holders;
@@ -12,24 +13,26 @@ pub mod progress;
 pub mod spelling;
 pub mod storage;
 mod table;
+pub mod urls;
 pub mod visible;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crawlspace_host::keyspace::Batch;
 
+use self::claims::Claims;
 pub use self::crawls::CrawlState;
 use self::crawls::Crawls;
 use self::holders::Ledger;
 use self::progress::UnderWay;
 use self::spelling::Spelling;
 use self::storage::{Layout, Places, Storage};
+use self::urls::Urls;
 use self::visible::Visible;
 use super::error::{Error, Result};
 use super::keys::{CrawlKey, MERGED, META, Names, references_suffix};
 use super::profile::Profile;
 use super::store::Store;
-use super::urls::State as UrlsState;
 
 /// The format of the index that this version writes.
 const FORMAT: &[u8] = b"1";
@@ -59,7 +62,10 @@ pub struct Index<K: Store> {
     spelling: Spelling,
     /// Which of them others see while they run.
     pub(super) visible: Visible<K>,
-    urls: UrlsState,
+    /// Who is about to store a payload.
+    pub(super) claims: Claims<K>,
+    /// The index by URL.
+    pub(super) urls: Urls<K>,
 }
 
 /// How many indexes were opened by this process.
@@ -123,7 +129,8 @@ impl<K: Store> Index<K> {
             ledger: Ledger::read(ks, &names.meta)?,
             spelling: Spelling::default(),
             visible: Visible::read(ks, &names.meta)?,
-            urls: UrlsState::read(ks, &names.meta)?,
+            claims: Claims::new(&names),
+            urls: Urls::read(ks, &names.meta)?,
             names,
         };
         if stored.is_none() {
@@ -312,29 +319,10 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Whether there is an index by URL.
-    pub(super) fn urls(&self) -> UrlsState {
-        self.urls
-    }
-
-    /// Notes what was written down about that.
-    pub(super) fn note_urls_state(&mut self, state: UrlsState) {
-        self.urls = state;
-    }
-
     /// Takes the next number in the order of commits.
     pub(crate) fn next_number(&mut self, ks: &mut K) -> Result<u64> {
         self.register(ks)?;
         counters::next(ks, &self.names.meta, counters::COMMITS)
-    }
-
-    /// Takes the next claim token.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn next_token(&mut self, ks: &mut K) -> Result<u64> {
-        self.register(ks)?;
-        counters::next(ks, &self.names.meta, counters::TOKENS)
     }
 
     /// The highest number taken so far.
