@@ -36,8 +36,8 @@ pub fn check<K: Store>(repair: bool) -> Job<K> {
         }
         loop {
             let storage = |index: &mut Index<K>, _: &mut K| {
-                let packed = index.packed_key().map(|key| key.as_ref().to_vec());
-                (index.storage(), index.is_moving(), packed)
+                let packed = index.places.packed_key().map(|key| key.as_ref().to_vec());
+                (index.places.storage(), index.places.is_moving(), packed)
             };
             let began_in = lent.with(storage);
             let mut look = pin!(Check::new(false).run(&lent));
@@ -85,7 +85,7 @@ impl Check {
     async fn run<K: Store>(mut self, lent: &Lent<K>) -> Result<Reply> {
         self.check_counters(lent).await?;
         if self.findings.repair {
-            if lent.with(|index, ks| index.has_left_to_pack(ks)) {
+            if lent.with(|index, ks| index.places.has_left_to_pack(ks, &index.crawls)) {
                 self.findings.repaired += pack_rest(lent).await?;
             }
             adopt(lent).await?;
@@ -101,12 +101,12 @@ impl Check {
         }
         lent.with(|index, ks| {
             self.check_sums(index, ks)?;
-            self.findings.hashes = index.merged().len(ks)?;
+            self.findings.hashes = index.places.merged().len(ks)?;
             Ok::<_, Error>(())
         })?;
         self.check_holders(lent).await?;
         lent.with(|index, ks| self.count_interrupted(index, ks))?;
-        for crawl in lent.with(|index, ks| index.packed_crawls(ks))? {
+        for crawl in lent.with(|index, ks| index.places.packed_crawls(ks))? {
             self.check_packed(lent, crawl).await?;
             lent.pause().await;
         }
@@ -156,7 +156,7 @@ impl Check {
     /// Looks at the owners of all hashes, and whether each hash is in the written form, which must be known before the
     /// crawls' hashes are looked for.
     async fn check_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        let census = lent.with(|index, _| index.begin_census());
+        let census = lent.with(|index, _| index.spelling.begin_census(index.opening()));
         let mut all_written = true;
         let merged = lent.with(|index, ks| Walk::stored(index, ks, Of::Merged));
         let check = |index: &mut Index<K>, ks: &mut K, field: &[u8], owner: &[u8]| {
@@ -166,10 +166,10 @@ impl Check {
         merged.run(lent, check).await?;
         lent.with(|index, ks| {
             if all_written {
-                index.end_census(census);
+                index.spelling.end_census(index.opening(), census);
                 Ok(())
             } else {
-                index.invalidate_merged(ks)
+                index.spelling.invalidate(ks, &index.places)
             }
         })
     }
@@ -216,7 +216,7 @@ impl Check {
         let removing = counts::fields(ks, &index.names().removing)?;
         let marks = committing.iter().chain(removing.iter());
         let crawls: BTreeSet<&[u8]> = marks.map(|(c, _)| c).filter(|c| !c.is_empty()).collect();
-        self.findings.interrupted = crawls.len() as u64 + u64::from(index.is_moving());
+        self.findings.interrupted = crawls.len() as u64 + u64::from(index.places.is_moving());
         Ok(())
     }
 
@@ -237,7 +237,7 @@ impl Check {
         let of = Of::Packed(crawl.clone());
         let records = lent.with(|index, ks| Walk::stored(index, ks, of));
         let take_out = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
-            index.unpack_record(ks, &crawl, field)
+            index.places.unpack_record(ks, &crawl, field)
         };
         records.run(lent, take_out).await
     }
@@ -309,7 +309,7 @@ impl Check {
         ks: &mut K,
         crawl: &[u8],
     ) -> Result<()> {
-        if index.packed_key().is_none() || index.crawls.is_uncommitted(ks, crawl)? {
+        if index.places.packed_key().is_none() || index.crawls.is_uncommitted(ks, crawl)? {
             return Ok(());
         }
         let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);

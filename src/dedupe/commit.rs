@@ -121,7 +121,7 @@ impl Commit<'_> {
         // A crawl that another program took out of `allcrawls`, and whose records are packed, goes back: what is packed
         // is committed.
         let is_out = match index.crawls.state(ks, crawl)? {
-            None => index.packed_records_len(ks, crawl)? > 0,
+            None => index.places.packed_len(ks, crawl)? > 0,
             Some(CrawlState::Uncommitted) => index.was_set_aside(ks, crawl)?,
             Some(_) => false,
         };
@@ -152,7 +152,7 @@ impl Commit<'_> {
 
     /// Whether the packed index has records of an earlier crawl with this id, or of a commit that was dropped.
     fn has_strays<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
-        Ok(!self.continued && index.packed_records_len(ks, self.crawl)? > 0)
+        Ok(!self.continued && index.places.packed_len(ks, self.crawl)? > 0)
     }
 
     /// Takes such records out.
@@ -160,7 +160,7 @@ impl Commit<'_> {
         let of = Of::Packed(self.crawl.to_vec());
         let records = lent.with(|index, ks| Walk::stored(index, ks, of));
         let take_out = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
-            index.unpack_record(ks, self.crawl, field)
+            index.places.unpack_record(ks, self.crawl, field)
         };
         records.run(lent, take_out).await
     }
@@ -178,7 +178,7 @@ impl Commit<'_> {
         }
         let records = index.crawls.key(ks, self.crawl, CrawlKey::Records);
         Ok(!swept
-            && index.packed_records_len(ks, self.crawl)? > 0
+            && index.places.packed_len(ks, self.crawl)? > 0
             && ks.exists(&records)
             && index.has_unseen_fields(ks, self.crawl)?)
     }
@@ -191,7 +191,7 @@ impl Commit<'_> {
         lent.slices(|index, ks, time| {
             let mut swept = 0;
             let done = walk.slice(index, ks, time, |index, ks, field, _| {
-                if index.packed(Part::Records(crawl)).has(ks, field)? {
+                if index.places.packed(Part::Records(crawl)).has(ks, field)? {
                     ks.hash_del(&records, field)?;
                     swept += 1;
                 }
@@ -323,7 +323,7 @@ impl Commit<'_> {
             let key = self.walked_key(index, ks);
             let records = ks.hash_len(&key)?;
             if !gathers {
-                index.expect(ks, crawl, records)?;
+                index.places.expect(ks, crawl, records)?;
             }
             Ok::<_, Error>(records)
         })?;
@@ -353,10 +353,10 @@ impl Commit<'_> {
         let done = fields.slice(index, ks, time, |index, ks, field, value| {
             self.merge_field(index, ks, (field, value), skipped.as_ref(), &mut moved)
         })?;
-        if index.storage() == Storage::Packed {
+        if index.places.storage() == Storage::Packed {
             index.drop_moved(ks, self.crawl, &mut moved)?;
             if !self.continued {
-                let copied = index.packed_records_len(ks, self.crawl)?;
+                let copied = index.places.packed_len(ks, self.crawl)?;
                 index.set_copied(ks, self.crawl, copied)?;
             }
         }
@@ -388,7 +388,10 @@ impl Commit<'_> {
         self.looked_at += usize::from(is_new);
         let is_record = continued || Record::parse(value).is_some();
         let usual = is_record && !continued && skipped.is_none();
-        if usual && index.only_written(field) && index.merge_new(ks, crawl, (field, value))? {
+        if usual
+            && index.spelling.only_written(field)
+            && index.merge_new(ks, crawl, (field, value))?
+        {
             self.state.new += 1;
             if self.may_wait {
                 index.settle_waiting(ks, crawl, &Digest::of_field(field))?;
@@ -404,14 +407,16 @@ impl Commit<'_> {
         if self.may_wait && is_record {
             index.settle_waiting(ks, crawl, &digest)?;
         }
-        let packs = index.storage() == Storage::Packed;
+        let packs = index.places.storage() == Storage::Packed;
         if packs && continued {
             moved.extend(index.take_spelled(ks, crawl, &digest)?);
             if moved.len() >= MAX_MOVED {
                 index.drop_moved(ks, crawl, moved)?;
             }
         } else if packs {
-            index.take(ks, crawl, (field, value), false)?;
+            index
+                .places
+                .take(ks, &mut index.crawls, crawl, (field, value), false)?;
         }
         if !is_record {
             return Ok(()); // what is no record cannot be looked up
@@ -426,8 +431,8 @@ impl Commit<'_> {
     /// Makes the crawl visible; false if records are left that stand in the plain hash beside the packed ones.
     fn finish<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
         let crawl = self.crawl;
-        if index.storage() == Storage::Packed {
-            index.expect_no_more(ks, crawl)?;
+        if index.places.storage() == Storage::Packed {
+            index.places.expect_no_more(ks, crawl)?;
         }
         let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
         let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
@@ -467,7 +472,7 @@ impl Commit<'_> {
             return Ok(true);
         }
         let records = index.crawls.key(ks, crawl, CrawlKey::Records);
-        if ks.hash_len(&records)? != index.packed_records_len(ks, crawl)? {
+        if ks.hash_len(&records)? != index.places.packed_len(ks, crawl)? {
             return Ok(false);
         }
         ks.delete(&records)?;

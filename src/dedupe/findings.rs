@@ -112,15 +112,15 @@ impl Findings {
         if may_be_listed && index.crawls.is_listed(ks, crawl, &digest)? {
             return Ok(()); // not committed yet
         }
-        match index.get_owner(ks, &digest)? {
+        match index.spelling.owner(ks, &index.places, &digest)? {
             // What a plain client added to a continued crawl is not listed anywhere before its commit.
             None if index.crawls.is_uncommitted(ks, crawl)?
                 && index.has_unseen_fields(ks, crawl)? => {}
             None => {
                 self.missing_hashes += 1;
                 if self.repair {
-                    index.note_merged(&digest, field);
-                    index.merged().set(ks, field, crawl)?;
+                    index.spelling.note_merged(&digest, field);
+                    index.places.merged().set(ks, field, crawl)?;
                     self.repaired += 1;
                 }
             }
@@ -198,7 +198,7 @@ impl Findings {
     ) -> Result<()> {
         let digest = Digest::of_field(hash);
         let numbers = parse_numbers(value);
-        let owner = index.get_owner(ks, &digest)?;
+        let owner = index.spelling.owner(ks, &index.places, &digest)?;
         let owner = owner.as_ref().map(AsRef::as_ref);
         let mut kept = Numbers::new();
         let mut under_way = false;
@@ -223,7 +223,7 @@ impl Findings {
             // Look-ups do not find this spelling.
             self.stale_holders += 1;
             if self.repair {
-                index.further_holders().del(ks, hash)?;
+                index.places.further_holders().del(ks, hash)?;
                 let mut all = index.holders(ks, &digest)?;
                 all.extend(kept);
                 all.sort_unstable();

@@ -87,7 +87,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
         crawl: &[u8],
         digest: &Digest,
     ) -> Result<bool> {
-        Ok(match index.get_owner(ks, digest)? {
+        Ok(match index.spelling.owner(ks, &index.places, digest)? {
             Some(owner) if owner.as_ref() == crawl => true,
             Some(_) if self.spare_unrecorded => true,
             Some(_) => {

@@ -65,7 +65,7 @@ impl<K: Store> Walk<K> {
 
     /// Over one of the hashes that can be in either storage.
     pub fn stored(index: &mut Index<K>, ks: &mut K, of: Of) -> Walk<K> {
-        Walk::over(index.sources(ks, &of))
+        Walk::over(index.places.sources(ks, &mut index.crawls, &of))
     }
 
     pub(super) fn over(sources: Vec<Source<K>>) -> Walk<K> {
@@ -106,7 +106,7 @@ impl<K: Store> Walk<K> {
         let mut batches = 0;
         loop {
             let (batch, done) = self.next(index, ks)?;
-            if let (Some(key), true) = (index.packed_key(), batch.len() > 1) {
+            if let (Some(key), true) = (index.places.packed_key(), batch.len() > 1) {
                 let fields = batch.iter().map(|(field, _)| field);
                 ks.packed(key, |packed| packed.expect_look_ups(fields))?;
             }
@@ -243,7 +243,7 @@ pub(super) async fn adopt<K: Store>(lent: &Lent<K>) -> Result<()> {
     };
     crawls.run(lent, note).await?;
     lent.with(|index, ks| {
-        if most_seen > index.merged().len(ks)? {
+        if most_seen > index.places.merged().len(ks)? {
             // Another program took hashes out of it.
             index.mark_holders_untrusted(ks)?;
         }

@@ -111,7 +111,7 @@ impl<K: Store> Index<K> {
         let names = self.names();
         let mut read = [&names.merged, &names.allcrawls].into_iter();
         let mut sights = SmallVec::new();
-        if let Some(key) = self.packed_key() {
+        if let Some(key) = self.places.packed_key() {
             let profile = self.profile();
             let fields = digests.iter().map(|digest| digest.written(profile));
             let looked = ks.packed(key, |packed| {
@@ -141,7 +141,7 @@ impl<K: Store> Index<K> {
 
     /// Whether a hash that the packed index does not have in the written form is nobody's.
     fn is_sure(&self) -> bool {
-        self.is_written() && !self.is_moving() && self.visible.is_empty()
+        self.spelling.is_written() && !self.places.is_moving() && self.visible.is_empty()
     }
 
     fn original(&self, records: K::Name, value: Stored<K::Value>, parts: Parts) -> Original<K> {
@@ -167,11 +167,11 @@ impl<K: Store> Index<K> {
         digest: &Digest,
         own: Option<&[u8]>,
     ) -> Result<Option<Original<K>>> {
-        let Some(owner) = self.get_owner(ks, digest)? else {
+        let Some(owner) = self.spelling.owner(ks, &self.places, digest)? else {
             return self.find_uncommitted(ks, digest, own);
         };
         let owner = owner.as_ref();
-        if let (None, Some(records)) = (self.packed_key(), self.usual(owner)) {
+        if let (None, Some(records)) = (self.places.packed_key(), self.usual(owner)) {
             // The usual case of a plain index.
             let records = records.clone();
             if let Some(value) = ks.hash_get(&records, digest.written(self.profile()))?

@@ -18,9 +18,11 @@ impl<K: Store> Index<K> {
         crawl: &[u8],
         (field, record): (&[u8], &[u8]),
     ) -> Result<bool> {
-        match self.storage() {
-            _ if self.is_moving() => Ok(false),
-            Storage::Packed => self.take(ks, crawl, (field, record), true),
+        match self.places.storage() {
+            _ if self.places.is_moving() => Ok(false),
+            Storage::Packed => self
+                .places
+                .take(ks, &mut self.crawls, crawl, (field, record), true),
             Storage::Plain => Ok(ks.hash_set_new(&self.names().merged, field, crawl)?),
         }
     }
@@ -50,7 +52,13 @@ impl<K: Store> Index<K> {
         let Some((spelling, value)) = self.plain_record(ks, crawl, digest)? else {
             return Ok(None);
         };
-        self.take(ks, crawl, (&spelling, value.as_ref()), false)?;
+        self.places.take(
+            ks,
+            &mut self.crawls,
+            crawl,
+            (&spelling, value.as_ref()),
+            false,
+        )?;
         Ok(Some(spelling))
     }
 
@@ -64,7 +72,7 @@ impl<K: Store> Index<K> {
         digest: &Digest,
         state: &mut CommitState,
     ) -> Result<bool> {
-        let Some((spelling, owner)) = self.locate_owner(ks, digest)? else {
+        let Some((spelling, owner)) = self.spelling.locate_owner(ks, &self.places, digest)? else {
             // The merged index spells a hash as the crawl's own does, so that the documented
             // second look-up works.
             let found;
@@ -75,8 +83,8 @@ impl<K: Store> Index<K> {
                     found.as_deref().unwrap_or(digest.written(self.profile()))
                 }
             };
-            self.note_merged(digest, spelling);
-            self.merged().set(ks, spelling, crawl)?;
+            self.spelling.note_merged(digest, spelling);
+            self.places.merged().set(ks, spelling, crawl)?;
             state.new += 1;
             return Ok(true);
         };
@@ -101,11 +109,11 @@ impl<K: Store> Index<K> {
             // which is this crawl unless another committed one holds it.
             match self.next_holder(ks, digest, owner, &is_owner)? {
                 Some((holder, _)) => {
-                    self.merged().set(ks, &spelling, &holder)?;
+                    self.places.merged().set(ks, &spelling, &holder)?;
                     self.drop_numbers_of(ks, digest, &mut numbers, &holder)?;
                 }
                 None => {
-                    self.merged().set(ks, &spelling, crawl)?;
+                    self.places.merged().set(ks, &spelling, crawl)?;
                     state.new += 1;
                     return Ok(true);
                 }
@@ -144,7 +152,7 @@ impl<K: Store> Index<K> {
         let mut holders = self.holders(ks, &digest)?;
         let before = holders.len();
         holders.retain(|n| !numbers.contains(n));
-        let owner = self.locate_owner(ks, &digest)?;
+        let owner = self.spelling.locate_owner(ks, &self.places, &digest)?;
         let Some((spelling, _)) = owner.filter(|(_, owner)| owner.as_ref() == crawl) else {
             if holders.len() != before {
                 self.set_holders(ks, &digest, &holders)?;
@@ -152,7 +160,7 @@ impl<K: Store> Index<K> {
             return Ok(Withdrawn::NotOwner);
         };
         let Some((heir, _)) = self.next_holder(ks, &digest, crawl, excluded)? else {
-            self.merged().del(ks, &spelling)?;
+            self.places.merged().del(ks, &spelling)?;
             if before > 0 {
                 self.set_holders(ks, &digest, &[])?;
             }
@@ -161,11 +169,11 @@ impl<K: Store> Index<K> {
         let heirs_spelling = self
             .spelling_in(ks, &heir, &digest)?
             .unwrap_or_else(|| spelling.clone());
-        self.note_merged(&digest, &heirs_spelling);
+        self.spelling.note_merged(&digest, &heirs_spelling);
         if heirs_spelling != spelling {
-            self.merged().del(ks, &spelling)?;
+            self.places.merged().del(ks, &spelling)?;
         }
-        self.merged().set(ks, &heirs_spelling, &heir)?;
+        self.places.merged().set(ks, &heirs_spelling, &heir)?;
         if before > 0 {
             self.drop_numbers_of(ks, &digest, &mut holders, &heir)?;
         }

@@ -58,13 +58,13 @@ impl Move {
     async fn run<K: Store>(&mut self, lent: &Lent<K>) -> Result<Reply> {
         let to = self.to;
         let committed = self.check(lent).await?;
-        while !lent.with(|index, ks| index.put_aside(ks, to))? {
+        while !lent.with(|index, ks| index.switch_storage(ks, to))? {
             join_rest(lent).await?;
         }
         self.move_all_holders(lent).await?;
         let crawls = match to {
             Storage::Packed => committed,
-            Storage::Plain => lent.with(|index, ks| index.packed_crawls(ks))?,
+            Storage::Plain => lent.with(|index, ks| index.places.packed_crawls(ks))?,
         };
         for crawl in crawls.iter().rev() {
             self.move_records(lent, crawl).await?;
@@ -90,7 +90,7 @@ impl Move {
     async fn check<K: Store>(&mut self, lent: &Lent<K>) -> Result<Vec<Vec<u8>>> {
         lent.with(|index, ks| {
             index.check_types(ks, None)?;
-            index.check_move(ks, self.to)?;
+            index.places.check_move(ks, self.to)?;
             if self.to == Storage::Packed && index.crawls.are_purged(ks) {
                 return Err(Error::PurgingIndex); // it could not write to a packed index
             }
@@ -100,7 +100,7 @@ impl Move {
         let check = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
             crawls.push(crawl.to_vec());
             index.check_types(ks, Some(crawl))?;
-            let packed = index.packed_records_len(ks, crawl)?;
+            let packed = index.places.packed_len(ks, crawl)?;
             self.all += match self.to {
                 Storage::Packed => index.records_len(ks, crawl)?.saturating_sub(packed),
                 Storage::Plain => packed,
@@ -119,7 +119,7 @@ impl Move {
                 let records = index.crawls.key(ks, crawl, CrawlKey::Records);
                 let len = ks.hash_len(&records)?;
                 if len > 0 {
-                    index.expect(ks, crawl, len)?;
+                    index.places.expect(ks, crawl, len)?;
                 }
                 Ok::<_, Error>(Walk::hash(ks, records))
             }
@@ -151,7 +151,7 @@ impl Move {
                 Ok(())
             })
             .await?;
-            lent.with(|index, ks| index.settle_storage(ks))?;
+            lent.with(|index, ks| index.refresh_storage(ks))?;
             if self.hashes == before {
                 break;
             }
@@ -162,9 +162,9 @@ impl Move {
 
     /// A walk over what is left of the merged index, while anything may be.
     fn left<K: Store>(&self, index: &Index<K>, ks: &mut K) -> Option<Walk<K>> {
-        match (self.to, index.plain_key()) {
+        match (self.to, index.places.plain_key()) {
             // Another program may have written down another storage meanwhile.
-            _ if !index.is_moving() || index.storage() != self.to => None,
+            _ if !index.places.is_moving() || index.places.storage() != self.to => None,
             (Storage::Packed, plain) => plain.map(|plain| Walk::hash(ks, plain.clone())),
             (Storage::Plain, _) => Some(index.packed_walk(Of::Merged)),
         }
@@ -172,12 +172,12 @@ impl Move {
 
     fn answer<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Reply {
         let names = &index.names();
-        let memory = match index.storage() {
+        let memory = match index.places.storage() {
             Storage::Packed => ks.memory(&names.packed),
             Storage::Plain => ks.memory(&names.merged) + ks.memory(&names.holders),
         };
         Reply::named([
-            ("storage", Reply::bulk(index.storage().name())),
+            ("storage", Reply::bulk(index.places.storage().name())),
             ("hashes", Reply::count(self.hashes)),
             ("records", Reply::count(self.records)),
             ("memory", Reply::count(memory)),
@@ -187,7 +187,7 @@ impl Move {
 
 /// Puts what another program wrote to the name of the merged index to what is left to pack.
 async fn join_rest<K: Store>(lent: &Lent<K>) -> Result<()> {
-    let Some((merged, moving)) = lent.with(|index, ks| index.rest(ks)) else {
+    let Some((merged, moving)) = lent.with(|index, ks| index.places.two_plain_hashes(ks)) else {
         return Ok(());
     };
     let mut rest = lent.with(|_, ks| Walk::hash(ks, merged.clone()));
@@ -228,25 +228,26 @@ async fn each_batch<K: Store>(
 impl<K: Store> Index<K> {
     /// A walk over what is packed alone.
     fn packed_walk(&self, of: Of) -> Walk<K> {
-        Walk::over(self.packed_source(of).into_iter().collect())
+        Walk::over(self.places.packed_source(of).into_iter().collect())
     }
 
     /// Moves an entry of the merged index to the storage where changes go. An owner that was packed before another
     /// program wrote this one stays, as with `HSETNX`, if it is committed.
     fn move_owner(&mut self, ks: &mut K, field: &[u8], owner: &[u8]) -> Result<()> {
-        if let (Storage::Packed, Some(plain)) = (self.storage(), self.plain_key().cloned())
-            && let Some(packed) = self.packed(Part::Owners).get(ks, field)?
+        if let (Storage::Packed, Some(plain)) =
+            (self.places.storage(), self.places.plain_key().cloned())
+            && let Some(packed) = self.places.packed(Part::Owners).get(ks, field)?
             && self.crawls.is_committed(ks, packed.as_ref())?
         {
             ks.hash_del(&plain, field)?;
             return Ok(());
         }
-        self.merged().set(ks, field, owner)
+        self.places.merged().set(ks, field, owner)
     }
 
     fn move_holders(&mut self, ks: &mut K, to: Storage, moved: &Batch) -> Result<()> {
         if to == Storage::Packed {
-            if let Some(key) = self.packed_key() {
+            if let Some(key) = self.places.packed_key() {
                 for (field, value) in moved.iter() {
                     ks.change_packed(key, &Op::Set(Part::Holders, field, value))?;
                 }
@@ -259,7 +260,7 @@ impl<K: Store> Index<K> {
                 ks.hash_set(&self.names().holders, field, value)?;
             }
             for (field, _) in moved.iter() {
-                self.packed(Part::Holders).del(ks, field)?;
+                self.places.packed(Part::Holders).del(ks, field)?;
             }
         }
         Ok(())
@@ -273,7 +274,7 @@ impl<K: Store> Index<K> {
             let list = self.crawls.key(ks, crawl, list);
             ks.exists(&list)
         });
-        let merged = self.plain_key().cloned();
+        let merged = self.places.plain_key().cloned();
         let (mut moved, mut owned) = (Vec::new(), Vec::new());
         for (field, value) in batch.iter() {
             // What is not committed stays in the plain hash.
@@ -286,10 +287,11 @@ impl<K: Store> Index<K> {
             };
             let owns = owner.is_some_and(|owner| owner.as_ref() == crawl);
             // What a plain client wrote beside a packed record was never seen.
-            if !self.packed(Part::Records(crawl)).has(ks, field)? {
-                self.take(ks, crawl, (field, value), owns)?;
+            if !self.places.packed(Part::Records(crawl)).has(ks, field)? {
+                self.places
+                    .take(ks, &mut self.crawls, crawl, (field, value), owns)?;
             } else if owns {
-                self.merged().set(ks, field, crawl)?;
+                self.places.merged().set(ks, field, crawl)?;
             }
             moved.push(field);
             if owns {
@@ -325,21 +327,21 @@ impl<K: Store> Index<K> {
         self.set_copied(ks, crawl, 0)?;
         let mut owned = Vec::new();
         for (field, _) in moved.iter() {
-            let owner = self.packed(Part::Owners).get(ks, field)?;
+            let owner = self.places.packed(Part::Owners).get(ks, field)?;
             if owner.is_some_and(|owner| owner.as_ref() == crawl) {
                 owned.push(field);
             }
         }
-        if let Some(merged) = self.plain_key() {
+        if let Some(merged) = self.places.plain_key() {
             for field in &owned {
                 ks.hash_set(merged, field, crawl)?;
             }
         }
         for field in &owned {
-            self.packed(Part::Owners).del(ks, field)?;
+            self.places.packed(Part::Owners).del(ks, field)?;
         }
         for (field, _) in moved.iter() {
-            self.unpack_record(ks, crawl, field)?;
+            self.places.unpack_record(ks, crawl, field)?;
         }
         Ok((owned.len() as u64, unpacked))
     }

@@ -193,14 +193,14 @@ impl World {
     }
 
     fn is_plain(&self) -> bool {
-        self.index.storage_shown() == "plain"
+        self.index.places.shown() == "plain"
     }
 
     /// The server tells the module of a plain client's change, and a timer of the module comes at once or not.
     fn reopen(&mut self) {
         self.index = open(&mut self.ks);
         if self.rng.chance(50) {
-            self.index.mark_again(&mut self.ks).unwrap();
+            self.index.restore_marker(&mut self.ks).unwrap();
         }
     }
 
@@ -398,7 +398,7 @@ impl World {
     /// A commit by plain commands.
     fn plain_commit(&mut self, crawl: &[u8]) {
         let (index, ks) = (&mut self.index, &mut self.ks);
-        if index.storage_shown() != "plain" || index.under_way.is_committing(ks, crawl).unwrap() {
+        if index.places.shown() != "plain" || index.under_way.is_committing(ks, crawl).unwrap() {
             return;
         }
         if self.retains() {
@@ -501,7 +501,7 @@ impl World {
         };
         let (index, ks) = (&mut self.index, &mut self.ks);
         let step = begun.job.step(index, ks, &mut || false);
-        index.settle_storage(ks).unwrap();
+        index.refresh_storage(ks).unwrap();
         index.write_spelling(ks).unwrap();
         match step {
             Ok(Step::More) => {
@@ -579,6 +579,7 @@ impl World {
         self.ks.hash_has(&records, &hash(n)).unwrap()
             || self
                 .index
+                .places
                 .packed(Part::Records(crawl))
                 .has(&mut self.ks, &hash(n))
                 .unwrap()
@@ -659,7 +660,7 @@ impl World {
         for (crawl, _) in self.fields(b"committing") {
             self.run("COMMIT again", commit(&crawl));
         }
-        if self.index.is_moving() || (!self.is_plain() && self.rng.chance(70)) {
+        if self.index.places.is_moving() || (!self.is_plain() && self.rng.chance(70)) {
             self.run("UNPACK", move_to(Storage::Plain));
         }
         for crawl in self.live() {

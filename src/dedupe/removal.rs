@@ -156,7 +156,7 @@ impl Removal {
                     Withdrawn::Dropped => self.dropped += 1,
                 }
                 // Packed records go one by one; the plain hash of the crawl is deleted whole at the end.
-                index.unpack_record(ks, crawl, field)
+                index.places.unpack_record(ks, crawl, field)
             })?;
             self.write_figures(index, ks)?;
             self.done = before + records.given();
@@ -364,7 +364,7 @@ impl Cancel<'_> {
         let mut withdraw = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
             index.withdraw(ks, crawl, &self.numbers, field, &excluded)?;
             // What its commit, cut short, had copied.
-            index.unpack_record(ks, crawl, field)
+            index.places.unpack_record(ks, crawl, field)
         };
         lent.slices(|index, ks, time| {
             let done = records.slice(index, ks, time, &mut withdraw)?;

@@ -52,7 +52,7 @@ impl<K: Store> Index<K> {
 
     /// A crawl's part of the packed index, by its number of records.
     fn packed_memory(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
-        let Some(key) = self.packed_key().cloned() else {
+        let Some(key) = self.places.packed_key().cloned() else {
             return Ok(0);
         };
         let share = ks.packed(&key, |packed| {
@@ -114,13 +114,13 @@ impl<K: Store> Index<K> {
         let progress = ks.hash_get(&names.allcounts, counts::UPDATE_PROGRESS)?;
         let mut figures = vec![
             ("profile", Reply::bulk(self.profile().name())),
-            ("storage", Reply::bulk(self.storage_shown())),
+            ("storage", Reply::bulk(self.places.shown())),
             ("crawls", Reply::count(ks.set_len(&self.names().allcrawls)?)),
             (
                 "uncommitted",
                 Reply::count(ks.set_len(&self.names().uncommitted)?),
             ),
-            ("hashes", Reply::count(self.merged().len(ks)?)),
+            ("hashes", Reply::count(self.places.merged().len(ks)?)),
         ];
         for name in counts::SHOWN
             .into_iter()

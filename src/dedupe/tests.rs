@@ -617,7 +617,7 @@ impl World {
             }
             Op::Move { to } => {
                 reply.unwrap().unwrap();
-                assert_eq!(self.index.storage_shown(), to.name());
+                assert_eq!(self.index.places.shown(), to.name());
             }
             _ => {}
         }
@@ -803,7 +803,7 @@ impl World {
         let Some(state) = self.model.crawls.get(&crawl) else {
             return;
         };
-        if self.index.storage_shown() != "plain" {
+        if self.index.places.shown() != "plain" {
             return; // plain clients cannot write to it
         }
         // The documents know no second commit of a crawl, and no commits of ours cut short.
@@ -967,7 +967,7 @@ impl World {
             },
         );
         assert_eq!(walked, Ok(true));
-        let len = self.index.merged().len(&mut self.ks).unwrap();
+        let len = self.index.places.merged().len(&mut self.ks).unwrap();
         assert_eq!(len, merged.len() as u64);
         // A commit that was cut short has written hashes that nobody sees.
         let under_way = self.ks.keys.contains_key(&b"{p}:committing"[..]);

@@ -351,7 +351,7 @@ async fn captures<K: Store>(
                 }
                 hashes.clear();
                 let more = candidates.next(ks, &mut hashes)?;
-                if !hashes.is_empty() && index.packed_key().is_some() {
+                if !hashes.is_empty() && index.places.packed_key().is_some() {
                     // Packed records are read from another key; who may not read this one may not see them either.
                     let records = index.crawls.key(ks, crawl, CrawlKey::Records);
                     ks.hash_len(&records)?;

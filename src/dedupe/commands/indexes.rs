@@ -72,7 +72,7 @@ pub fn with_index<T>(
         let new = settings::layout();
         let mut index = Index::open(keys, prefix, new, in_cluster())?;
         if INVALIDATED.borrow().contains_key(&scope(db, prefix)[..]) {
-            index.invalidate_merged(keys)?;
+            index.spelling.invalidate(keys, &index.places)?;
         }
         let sweep = None;
         Ok(CachedIndex { index, sweep, new })
@@ -215,10 +215,10 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
                 if purges && index.has_commits(keys) {
                     index.mark_holders_untrusted(keys)?;
                 }
-                index.invalidate_merged(keys)?;
-                index.mark_again(keys)?;
+                index.spelling.invalidate(keys, &index.places)?;
+                index.restore_marker(keys)?;
                 if purges {
-                    index.unmark_emptied(keys)?;
+                    index.places.unmark_emptied(keys)?;
                 }
                 index.write_spelling(keys)
             };

@@ -55,15 +55,15 @@ impl Slices for IndexJob {
         let step = slice(self.db, &self.prefix, &mut opening, |index, opening| {
             opening.release();
             if kind != JobKind::Reads {
-                index.ready_storage(&mut keys)?;
+                index.prepare_storage(&mut keys)?;
             } else if let Some(user) = user {
-                let packed = index.packed_key().cloned();
+                let packed = index.places.packed_key().cloned();
                 let stands_for = packed.zip(Some(index.names().merged.clone()));
                 keys.read_as(User::named(user), prefix, is_bookkeeping, stands_for);
             }
             let step = job.step(index, &mut keys, time);
             if kind != JobKind::Reads {
-                index.settle_storage(&mut keys)?;
+                index.refresh_storage(&mut keys)?;
                 index.write_spelling(&mut keys)?;
             }
             step

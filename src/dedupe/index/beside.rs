@@ -44,13 +44,13 @@ impl<K: Store> Index<K> {
                 return Ok(true);
             }
         }
-        Ok(self.packed_records_len(ks, crawl)? > 0)
+        Ok(self.places.packed_len(ks, crawl)? > 0)
     }
 
     /// Whether another program took a crawl out of `allcrawls` whose records are packed, and thus committed, and left what
     /// it has besides: not one that it deleted, or whose id was used again since.
     pub(crate) fn was_set_aside(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        if self.packed_records_len(ks, crawl)? == 0 {
+        if self.places.packed_len(ks, crawl)? == 0 {
             return Ok(false);
         }
         if self.crawls.is_outgoing(ks, crawl)? {

@@ -276,7 +276,7 @@ impl<K: Store> Index<K> {
             return known;
         }
         let records = self.crawls.key(ks, crawl, CrawlKey::Records);
-        let packed = self.packed(Part::Records(crawl));
+        let packed = self.places.packed(Part::Records(crawl));
         let is_new = !ks.exists(&records) && packed.len(ks).is_ok_and(|len| len == 0);
         self.crawls.set_written(ks, crawl, is_new);
         is_new

@@ -240,12 +240,13 @@ impl<K: Store> Index<K> {
     /// Further holders of a hash: numbers of commits.
     pub(crate) fn holders(&mut self, ks: &mut K, digest: &Digest) -> Result<Numbers> {
         if self.ledger.has_lists.is_none() {
-            self.ledger.has_lists = Some(self.further_holders().len(ks)? > 0);
+            self.ledger.has_lists = Some(self.places.further_holders().len(ks)? > 0);
         }
         if self.ledger.has_lists == Some(false) {
             return Ok(Numbers::new());
         }
         Ok(self
+            .places
             .further_holders()
             .get(ks, digest.canonical())?
             .map(|value| parse_numbers(value.as_ref()))
@@ -261,11 +262,11 @@ impl<K: Store> Index<K> {
     ) -> Result<()> {
         let field = digest.canonical();
         if numbers.is_empty() {
-            return self.further_holders().del(ks, field).map(drop);
+            return self.places.further_holders().del(ks, field).map(drop);
         }
         self.ledger.has_lists = Some(true);
         let numbers = write_numbers(numbers);
-        self.further_holders().set(ks, field, &numbers)
+        self.places.further_holders().set(ks, field, &numbers)
     }
 
     /// The crawl of a commit number.

@@ -53,13 +53,14 @@ pub struct Index<K: Store> {
     /// Which opening of an index this is; see [`Index::opening`].
     opening: u64,
     /// Where the committed part is.
-    places: Places<K::Name>,
+    pub(super) places: Places<K>,
     /// Which crawls there are.
     pub(super) crawls: Crawls<K>,
     /// Which of them jobs are at work on.
     pub(super) under_way: UnderWay<K>,
     ledger: Ledger,
-    spelling: Spelling,
+    /// How the merged index spells hashes.
+    pub(super) spelling: Spelling<K>,
     /// Which of them others see while they run.
     pub(super) visible: Visible<K>,
     /// Who is about to store a payload.
@@ -127,7 +128,7 @@ impl<K: Store> Index<K> {
             crawls: Crawls::new(prefix, &names),
             under_way: UnderWay::new(&names),
             ledger: Ledger::read(ks, &names.meta)?,
-            spelling: Spelling::default(),
+            spelling: Spelling::new(&names.meta, profile),
             visible: Visible::read(ks, &names.meta)?,
             claims: Claims::new(&names),
             urls: Urls::read(ks, &names.meta)?,
@@ -136,7 +137,7 @@ impl<K: Store> Index<K> {
         if stored.is_none() {
             index.detect_profile(ks)?;
         }
-        index.read_spelling(ks)?;
+        index.spelling.read(ks, &index.places)?;
         Ok(index)
     }
 
@@ -169,7 +170,7 @@ impl<K: Store> Index<K> {
             if ks.set_len(&self.names.allcrawls)? > 0 || ks.set_len(&self.names.uncommitted)? > 0 {
                 return Err(Error::HasCrawls);
             }
-            if self.has_hashes(ks) {
+            if self.places.has_hashes(ks) {
                 return Err(Error::HasCrawls);
             }
             self.change_profile(ks, profile);
@@ -182,18 +183,12 @@ impl<K: Store> Index<K> {
         self.profile = profile;
         self.names.merged = ks.name(&[&self.prefix, MERGED.name(profile).as_bytes()]);
         self.places = Places::of_empty(&self.names, self.places.storage());
-    }
-
-    /// Whether there is a merged index in either storage.
-    fn has_hashes(&self, ks: &mut K) -> bool {
-        let names = &self.names;
-        let mut keys = [&names.merged, &names.packed, &names.moving].into_iter();
-        keys.any(|key| ks.exists(key))
+        self.spelling.set_profile(profile);
     }
 
     /// An index without a merged one, whose layout nobody wrote down, tells its layout by a crawl of it.
     pub fn detect_profile_by(&mut self, ks: &mut K, crawl: &[u8]) {
-        let is_open = !self.registered && !self.has_hashes(ks);
+        let is_open = !self.registered && !self.places.has_hashes(ks);
         if is_open && self.profile != Profile::Browsertrix && self.has_bare_fields(ks, crawl) {
             self.change_profile(ks, Profile::Browsertrix);
         }
@@ -214,14 +209,14 @@ impl<K: Store> Index<K> {
     /// Makes the index known as one: its format and profile are written down before its first
     /// own write, so that a later change of configuration does not change its meaning.
     pub(crate) fn register(&mut self, ks: &mut K) -> Result<()> {
-        self.ready_storage(ks)?;
+        self.prepare_storage(ks)?;
         if self.registered {
             return Ok(());
         }
         ks.hash_set(&self.names.meta, b"format", FORMAT)?;
         ks.hash_set(&self.names.meta, b"profile", self.profile.name().as_bytes())?;
-        if self.storage() != Storage::Plain {
-            let storage = self.storage().name();
+        if self.places.storage() != Storage::Plain {
+            let storage = self.places.storage().name();
             ks.hash_set(&self.names.meta, b"storage", storage.as_bytes())?;
         }
         if self.anchored && !self.prefix.is_empty() {
@@ -242,7 +237,7 @@ impl<K: Store> Index<K> {
     /// Refuses an index, or a crawl in it, with a key of another type than it should be: looked at
     /// before a job's first write, so that nothing is half-written.
     pub(crate) fn check_types(&mut self, ks: &mut K, crawl: Option<&[u8]>) -> Result<()> {
-        self.merged().len(ks)?;
+        self.places.merged().len(ks)?;
         for (name, row) in self.names.all() {
             row.kind.map_or(Ok(()), |kind| ks.check_type(name, kind))?;
         }
