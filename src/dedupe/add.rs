@@ -1,5 +1,6 @@
 //! `ADD`: `response` records as they are written.
 
+use super::begin::start;
 use super::counts;
 use super::digest::Digest;
 use super::earliest::Earliest;
@@ -8,6 +9,7 @@ use super::index::Index;
 use super::index::claims::Millis;
 use super::keys::CrawlKey;
 use super::record::{Record, Room};
+use super::restore::restore_if_set_aside;
 use super::sequence::Sequence;
 use super::store::Store;
 
@@ -86,7 +88,7 @@ impl<K: Store> Index<K> {
         ks.hash_len(&added)?;
         self.urls.check_key(ks, &mut self.crawls, crawl)?;
         let claimed = self.check_claimed(ks, responses, how.token, now)?;
-        self.put_back_if_set_aside(ks, crawl)?;
+        restore_if_set_aside(self, ks, crawl)?;
         let mut earliest = how
             .earliest
             .then(|| Earliest::of(self, ks, crawl))
@@ -114,7 +116,7 @@ impl<K: Store> Index<K> {
             match stored {
                 None => {
                     if !at_once {
-                        self.start(ks, crawl)?;
+                        start(self, ks, crawl)?;
                         ks.hash_set(&records, field, &value)?;
                     }
                     self.urls
@@ -134,7 +136,7 @@ impl<K: Store> Index<K> {
         }
         if urls > 0 {
             // A mere retry does not make a committed crawl a continued one.
-            self.start(ks, crawl)?;
+            start(self, ks, crawl)?;
             counts::add(ks, &counts_key, counts::TOTAL_URLS, urls)?;
         }
         if let Some(earliest) = earliest {

@@ -6,21 +6,24 @@ use std::pin::pin;
 use std::task::Poll;
 
 use crawlspace_host::reply::Reply;
-use crawlspace_host::text::{parse_signed, parse_unsigned};
+use crawlspace_host::text::parse_signed;
 
+use super::adopt::adopt_all;
+use super::begin::drop_leftovers;
 use super::counters::check_counters;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::findings::{Findings, Packed, packed_standing};
 use super::index::Index;
-use super::index::numbers::{Numbers, write_numbers};
+use super::index::numbers::Numbers;
 use super::index::storage::Of;
-use super::job::{Job, Lent, Walk, adopt, crawls_in, each_crawl};
+use super::job::{Job, Lent, Walk, crawls_in, each_crawl};
 use super::keys::CrawlKey;
 use super::pack::pack_rest;
 use super::store::Store;
 use super::stray::each_stray;
+use super::sums::uncertain_size;
 use super::urls::compare;
 use super::wacz::WaczEntry;
 
@@ -88,7 +91,7 @@ impl Check {
             if lent.with(|index, ks| index.places.has_left_to_pack(ks, &index.crawls)) {
                 self.findings.repaired += pack_rest(lent).await?;
             }
-            adopt(lent).await?;
+            adopt_all(lent).await?;
         }
         self.check_uncommitted(lent).await?;
         self.sum_canceled(lent).await?;
@@ -114,7 +117,7 @@ impl Check {
         lent.with(|index, ks| {
             self.findings.to_remove_crawls = ks.set_len(&index.names().outgoing)?;
             if self.findings.repair {
-                index.mark_holders_trusted(ks)?;
+                index.ledger.mark_trusted(ks, &index.crawls)?;
             }
             Ok(self.findings.report())
         })
@@ -251,7 +254,7 @@ impl Check {
                 // Nothing is left that it tells of.
                 self.findings.leaked_keys += 1;
                 if self.findings.repair {
-                    index.drop_leftovers(ks, &crawl, &[which])?;
+                    drop_leftovers(index, ks, &crawl, &[which])?;
                     self.findings.repaired += 1;
                 }
             }
@@ -275,7 +278,7 @@ impl Check {
         }
         let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
         let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
-        let adopted = ks.hash_has(&baseline, b"commits")?;
+        let adopted = index.crawls.baseline(ks, crawl).has_numbers(ks)?;
         let committed = if adopted && index.crawls.is_uncommitted(ks, crawl)? {
             counts::all(ks, &baseline, b"baseline.")?
         } else {
@@ -288,7 +291,7 @@ impl Check {
             *self.sums.entry(name).or_default() += n;
         }
         // Counts that cannot be read were found above.
-        let uncertain = index.uncertain_size(ks, crawl).unwrap_or(0);
+        let uncertain = uncertain_size(index, ks, crawl).unwrap_or(0);
         self.uncertain_size = self.uncertain_size.saturating_add(uncertain);
         let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
         for i in 0..ks.list_len(&waczs)? {
@@ -312,14 +315,13 @@ impl Check {
         if index.places.packed_key().is_none() || index.crawls.is_uncommitted(ks, crawl)? {
             return Ok(());
         }
-        let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
-        let seen = ks.hash_get(&baseline, b"hashes")?;
-        let seen = seen.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0);
+        let baseline = index.crawls.baseline(ks, crawl);
+        let seen = baseline.seen(ks)?.unwrap_or(0);
         if seen > 0 && index.records_len(ks, crawl)? == 0 {
             self.findings.missing_hashes += seen;
             if self.findings.repair {
                 // They cannot be brought back.
-                ks.hash_set(&baseline, b"hashes", b"0")?;
+                baseline.set_seen(ks, 0)?;
                 self.findings.repaired += 1;
             }
         }
@@ -333,10 +335,10 @@ impl Check {
         ks: &mut K,
         crawl: &[u8],
     ) -> Result<Numbers> {
-        let numbers = index.numbers_of(ks, crawl)?;
+        let numbers = index.crawls.baseline(ks, crawl).numbers(ks)?;
         let mut kept = Numbers::new();
         for &number in &numbers {
-            let known = index.crawl_of(ks, number)?;
+            let known = index.ledger.crawl_of(ks, number)?;
             if known.as_deref() == Some(crawl) {
                 kept.push(number);
                 continue;
@@ -344,21 +346,19 @@ impl Check {
             self.findings.stale_holders += 1;
             if self.findings.repair && known.is_none() && number <= index.last_number(ks)? {
                 kept.push(number);
-                ks.hash_set(&index.names().commits, number.to_string().as_bytes(), crawl)?;
+                index.ledger.record(ks, number, crawl)?;
             }
         }
         if !self.findings.repair {
             return Ok(numbers);
         }
         if kept != numbers {
-            let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
             if kept.is_empty() {
                 // All are another crawl's: this one goes to the end of the order.
                 kept.push(index.next_number(ks)?);
-                let number = kept[0].to_string();
-                ks.hash_set(&index.names().commits, number.as_bytes(), crawl)?;
+                index.ledger.record(ks, kept[0], crawl)?;
             }
-            ks.hash_set(&baseline, b"commits", &write_numbers(&kept))?;
+            index.crawls.baseline(ks, crawl).set_numbers(ks, &kept)?;
             self.findings.repaired += 1;
         }
         Ok(kept)

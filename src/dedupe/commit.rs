@@ -6,17 +6,20 @@
 
 use crawlspace_host::reply::Reply;
 
+use super::adopt::{adopt_all, ensure_base};
+use super::begin::drop_leftovers;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
-use super::gather::gather;
+use super::gather::{changed_since_commit_began, gather};
 use super::index::progress::CommitState;
 use super::index::storage::{Of, Storage};
 use super::index::{CrawlState, Index};
-use super::job::{Job, Lent, Time, Walk, adopt};
+use super::job::{Job, Lent, Time, Walk};
 use super::keys::CrawlKey;
 use super::packed::Part;
 use super::record::Record;
+use super::restore::{drop_marks, restore};
 use super::store::Store;
 use super::undo::file_before;
 use super::urls;
@@ -66,7 +69,7 @@ struct Commit<'a> {
 impl Commit<'_> {
     async fn run<K: Store>(mut self, lent: &Lent<K>) -> Result<Reply> {
         lent.with(|index, ks| self.check(index, ks))?;
-        adopt(lent).await?;
+        adopt_all(lent).await?;
         let mut swept = false;
         loop {
             lent.with(|index, ks| self.look(index, ks))?;
@@ -117,7 +120,7 @@ impl Commit<'_> {
     fn look<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let crawl = self.crawl;
         index.under_way.refuse_while_removing(ks, crawl)?;
-        index.heed_purge(ks)?;
+        index.note_purge(ks)?;
         // A crawl that another program took out of `allcrawls`, and whose records are packed, goes back: what is packed
         // is committed.
         let is_out = match index.crawls.state(ks, crawl)? {
@@ -127,13 +130,13 @@ impl Commit<'_> {
         };
         if index.standing(ks, crawl)? == Some(CrawlState::Canceled) {
             // Its crawler counted it in `allcounts` as it wrote. Its hashes may have gone since, with those who owned them.
-            index.ensure_base(ks, crawl)?;
-            index.recommit_all(ks, crawl)?;
+            ensure_base(index, ks, crawl)?;
+            index.crawls.baseline(ks, crawl).set_seen(ks, 0)?;
             index.set_committed(ks, crawl, true)?;
-            index.take_back(ks, crawl)?;
+            drop_marks(index, ks, crawl)?;
         }
         if is_out && !index.under_way.is_committing(ks, crawl)? {
-            index.put_back(ks, crawl)?;
+            restore(index, ks, crawl)?;
             self.came_back = true;
         }
         self.continued = index.crawls.is_committed(ks, crawl)?;
@@ -173,7 +176,7 @@ impl Commit<'_> {
         ks: &mut K,
         swept: bool,
     ) -> Result<bool> {
-        if !self.continued || index.copied(ks, self.crawl)? > 0 {
+        if !self.continued || index.crawls.baseline(ks, self.crawl).copied(ks)? > 0 {
             return Ok(self.continued);
         }
         let records = index.crawls.key(ks, self.crawl, CrawlKey::Records);
@@ -200,9 +203,13 @@ impl Commit<'_> {
             let left = if done {
                 0
             } else {
-                index.copied(ks, crawl)?.saturating_sub(swept)
+                index
+                    .crawls
+                    .baseline(ks, crawl)
+                    .copied(ks)?
+                    .saturating_sub(swept)
             };
-            index.set_copied(ks, crawl, left)?;
+            index.crawls.baseline(ks, crawl).set_copied(ks, left)?;
             Ok(done)
         })
         .await
@@ -212,11 +219,11 @@ impl Commit<'_> {
     fn begin<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
         let crawl = self.crawl;
         if !self.continued {
-            index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
+            drop_leftovers(index, ks, crawl, CrawlKey::OF_COMMITS)?;
         }
         let state = index.crawls.state(ks, crawl)?;
         if state == Some(CrawlState::Committed) && !index.has_unseen_fields(ks, crawl)? {
-            index.take_back(ks, crawl)?;
+            drop_marks(index, ks, crawl)?;
             return Ok(false);
         }
         if state.is_none() {
@@ -302,7 +309,7 @@ impl Commit<'_> {
     async fn announce_files<K: Store>(&self, lent: &Lent<K>) -> Result<u64> {
         let [waczs, baseline] = [CrawlKey::Waczs, CrawlKey::Baseline]
             .map(|key| lent.with(|index, ks| index.crawls.key(ks, self.crawl, key)));
-        let committed = lent.with(|_, ks| counts::read(ks, &baseline, b"wacz"))?;
+        let committed = lent.with(|index, ks| index.crawls.baseline(ks, self.crawl).files(ks))?;
         let mut at = 0;
         while lent.with(|index, ks| announce_file(index, ks, [&waczs, &baseline], committed, at))? {
             at += 1;
@@ -345,7 +352,7 @@ impl Commit<'_> {
         fields: &mut Walk<K>,
     ) -> Result<bool> {
         let before = self.state;
-        index.heed_purge(ks)?;
+        index.note_purge(ks)?;
         let added = index.crawls.key(ks, self.crawl, CrawlKey::Added);
         // Fields that come while a first commit runs are the next one's.
         let skipped = (!self.continued && ks.hash_len(&added)? > 0).then_some(added);
@@ -357,7 +364,10 @@ impl Commit<'_> {
             index.drop_moved(ks, self.crawl, &mut moved)?;
             if !self.continued {
                 let copied = index.places.packed_len(ks, self.crawl)?;
-                index.set_copied(ks, self.crawl, copied)?;
+                index
+                    .crawls
+                    .baseline(ks, self.crawl)
+                    .set_copied(ks, copied)?;
             }
         }
         if self.state != before {
@@ -446,7 +456,10 @@ impl Commit<'_> {
             let was = was.map_or(0, |b| b.1);
             let more = n.saturating_sub(was);
             if is_counted {
-                index.note_uncertain(ks, crawl, &name, more)?;
+                index
+                    .crawls
+                    .baseline(ks, crawl)
+                    .note_uncertain(ks, &name, more)?;
             } else if more != 0 {
                 // All are read before one is written: a plain client may have spoiled one by now.
                 let sum = counts::read(ks, &index.names().allcounts, &name)?;
@@ -456,19 +469,18 @@ impl Commit<'_> {
         for (name, sum) in sums {
             counts::set(ks, &index.names().allcounts, &name, sum)?;
         }
-        let more_came = !is_counted && index.changed_since_commit_began(ks, crawl)?;
+        let more_came = !is_counted && changed_since_commit_began(index, ks, crawl)?;
         ks.delete(&merging)?;
         let number = self.state.number;
         index.settle_baseline(ks, crawl, number)?;
-        let commits = &index.names().commits;
-        ks.hash_set(commits, number.to_string().as_bytes(), crawl)?;
+        index.ledger.record(ks, number, crawl)?;
         index.under_way.set_commit_state(ks, crawl, None)?;
         index.set_uncommitted(ks, crawl, more_came)?;
         index.set_committed(ks, crawl, true)?;
         // Their purge deletes what is left there.
-        index.take_back(ks, crawl)?;
-        index.heed_purge(ks)?;
-        if self.continued || index.copied(ks, crawl)? == 0 {
+        drop_marks(index, ks, crawl)?;
+        index.note_purge(ks)?;
+        if self.continued || index.crawls.baseline(ks, crawl).copied(ks)? == 0 {
             return Ok(true);
         }
         let records = index.crawls.key(ks, crawl, CrawlKey::Records);
@@ -476,7 +488,7 @@ impl Commit<'_> {
             return Ok(false);
         }
         ks.delete(&records)?;
-        index.set_copied(ks, crawl, 0)?;
+        index.crawls.baseline(ks, crawl).set_copied(ks, 0)?;
         Ok(true)
     }
 }

@@ -20,7 +20,7 @@ pub(super) async fn check_counters<K: Store>(lent: &Lent<K>, repair: bool) -> Re
     let (mut commit, mut token, mut visible) = (0, 0, 0);
     let crawls = lent.with(|index, ks| Walk::set(ks, index.names().allcrawls.clone()));
     let look = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
-        raise(&mut commit, index.numbers_of(ks, crawl)?);
+        raise(&mut commit, index.crawls.baseline(ks, crawl).numbers(ks)?);
         Ok(())
     };
     crawls.run(lent, look).await?;
@@ -106,7 +106,10 @@ mod tests {
             assert!(matches!(begun, Outcome::Claimed(1)));
             let claimed = world.index.claim(ks, b"a", &digest(1), 9, 1).ok().unwrap();
             assert!(matches!(claimed, Outcome::Claimed(2)));
-            assert_eq!(world.index.begin(ks, b"open", true), Ok(true));
+            assert_eq!(
+                super::super::begin::begin(&mut world.index, ks, b"open", true),
+                Ok(true)
+            );
             world
         }
 
@@ -238,7 +241,7 @@ mod tests {
         world.look(true);
         assert_eq!(world.counter(COMMITS).unwrap(), b"2");
         assert_eq!(world.look(false)[2], Some(Reply::Int(1)));
-        let crawls = [1, 2].map(|number| world.index.crawl_of(&mut world.ks, number));
+        let crawls = [1, 2].map(|number| world.index.ledger.crawl_of(&mut world.ks, number));
         assert_eq!(crawls, [Ok(Some(b"a".to_vec())), Ok(Some(b"b".to_vec()))]);
     }
 

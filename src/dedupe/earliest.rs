@@ -7,6 +7,7 @@
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::begin::start;
 use super::digest::Digest;
 use super::error::Result;
 use super::gather::Gather;
@@ -80,7 +81,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         let counts = !is_known && !is_retry;
         let earlier = stored.is_none_or(|stored| record.cmp_age(&stored).is_lt());
         if earlier && !self.is_taken(index, ks, crawl, digest)? {
-            index.start(ks, crawl)?;
+            start(index, ks, crawl)?;
             let spelling = index.spelling_in(ks, crawl, digest)?;
             let spelling = spelling
                 .as_deref()

@@ -6,12 +6,12 @@ use crawlspace_host::text::parse_signed;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
-use super::index::holders::FOUND;
 use super::index::numbers::{Numbers, parse_numbers};
 use super::index::{CrawlState, Index};
 use super::keys::CrawlKey;
 use super::record::Record;
 use super::store::Store;
+use super::sums::committed_share;
 
 /// What a check has found so far, in numbers; with `repair` it is set right at once.
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl Findings {
             }
             self.count_drift += 1;
             if self.repair {
-                let share = match index.committed_share(ks, crawl, name) {
+                let share = match committed_share(index, ks, crawl, name) {
                     // Nothing tells the shares of several crawls apart.
                     Err(Error::Argument(_)) => 0,
                     share => share?,
@@ -130,19 +130,19 @@ impl Findings {
                 let Some(&last) = numbers.last() else {
                     return Ok(());
                 };
-                let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
-                let mut holders = index.holders(ks, &digest)?;
+                let baseline = index.crawls.baseline(ks, crawl);
+                let mut holders = index.ledger.holders(ks, &index.places, &digest)?;
                 let is_recorded = holders.iter().any(|n| numbers.contains(n));
                 // Nor is what it added to a committed one, in which holders are looked for.
-                if !is_recorded
-                    && !ks.hash_has(&baseline, FOUND)?
-                    && !may_have_more(index, ks, crawl)?
+                if !is_recorded && !baseline.is_unrecorded(ks)? && !may_have_more(index, ks, crawl)?
                 {
                     self.stale_holders += 1;
                     if self.repair {
                         holders.push(last);
                         holders.sort_unstable();
-                        index.set_holders(ks, &digest, &holders)?;
+                        index
+                            .ledger
+                            .set_holders(ks, &index.places, &digest, &holders)?;
                         self.repaired += 1;
                     }
                 }
@@ -203,7 +203,7 @@ impl Findings {
         let mut kept = Numbers::new();
         let mut under_way = false;
         for &number in &numbers {
-            match index.crawl_of(ks, number)? {
+            match index.ledger.crawl_of(ks, number)? {
                 Some(crawl)
                     if index.under_way.is_removing(ks, &crawl)?
                         || index.crawls.is_outgoing(ks, &crawl)?
@@ -224,11 +224,11 @@ impl Findings {
             self.stale_holders += 1;
             if self.repair {
                 index.places.further_holders().del(ks, hash)?;
-                let mut all = index.holders(ks, &digest)?;
+                let mut all = index.ledger.holders(ks, &index.places, &digest)?;
                 all.extend(kept);
                 all.sort_unstable();
                 all.dedup();
-                index.set_holders(ks, &digest, &all)?;
+                index.ledger.set_holders(ks, &index.places, &digest, &all)?;
                 self.repaired += 1;
             }
             return Ok(());
@@ -238,7 +238,9 @@ impl Findings {
         if kept != numbers && !under_way {
             self.stale_holders += 1;
             if self.repair {
-                index.set_holders(ks, &digest, &kept)?;
+                index
+                    .ledger
+                    .set_holders(ks, &index.places, &digest, &kept)?;
                 self.repaired += 1;
             }
         }

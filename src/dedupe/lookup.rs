@@ -120,7 +120,7 @@ impl<K: Store> Index<K> {
                     fields,
                     || read.next().map_or(Ok(()), &mut permit),
                     |owner, record| {
-                        let usual = owner.and_then(|owner| self.usual(owner));
+                        let usual = owner.and_then(|owner| self.records_if_quiet(owner));
                         let parts = Parts::of(&record);
                         found.push(usual.zip(parts).map(|(records, parts)| {
                             self.original(records.clone(), Stored::Packed(record), parts)
@@ -171,7 +171,7 @@ impl<K: Store> Index<K> {
             return self.find_uncommitted(ks, digest, own);
         };
         let owner = owner.as_ref();
-        if let (None, Some(records)) = (self.places.packed_key(), self.usual(owner)) {
+        if let (None, Some(records)) = (self.places.packed_key(), self.records_if_quiet(owner)) {
             // The usual case of a plain index.
             let records = records.clone();
             if let Some(value) = ks.hash_get(&records, digest.written(self.profile()))?

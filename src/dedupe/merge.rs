@@ -91,7 +91,7 @@ impl<K: Store> Index<K> {
         if owner.as_ref() == crawl {
             return Ok(false); // counted in an earlier slice
         }
-        let mut numbers = self.holders(ks, digest)?;
+        let mut numbers = self.ledger.holders(ks, &self.places, digest)?;
         if numbers.contains(&state.number) {
             return Ok(true); // the same
         }
@@ -120,7 +120,8 @@ impl<K: Store> Index<K> {
             }
         }
         numbers.push(state.number);
-        self.set_holders(ks, digest, &numbers)?;
+        self.ledger
+            .set_holders(ks, &self.places, digest, &numbers)?;
         state.known += 1;
         Ok(true)
     }
@@ -133,9 +134,9 @@ impl<K: Store> Index<K> {
         numbers: &mut Numbers,
         crawl: &[u8],
     ) -> Result<()> {
-        let own = self.numbers_of(ks, crawl)?;
+        let own = self.crawls.baseline(ks, crawl).numbers(ks)?;
         numbers.retain(|n| !own.contains(n));
-        self.set_holders(ks, digest, numbers)
+        self.ledger.set_holders(ks, &self.places, digest, numbers)
     }
 
     /// Takes one hash of a crawl out of the merged index: its next holder owns it, or it goes.
@@ -149,20 +150,21 @@ impl<K: Store> Index<K> {
         excluded: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Withdrawn> {
         let digest = Digest::of_field(field);
-        let mut holders = self.holders(ks, &digest)?;
+        let mut holders = self.ledger.holders(ks, &self.places, &digest)?;
         let before = holders.len();
         holders.retain(|n| !numbers.contains(n));
         let owner = self.spelling.locate_owner(ks, &self.places, &digest)?;
         let Some((spelling, _)) = owner.filter(|(_, owner)| owner.as_ref() == crawl) else {
             if holders.len() != before {
-                self.set_holders(ks, &digest, &holders)?;
+                self.ledger
+                    .set_holders(ks, &self.places, &digest, &holders)?;
             }
             return Ok(Withdrawn::NotOwner);
         };
         let Some((heir, _)) = self.next_holder(ks, &digest, crawl, excluded)? else {
             self.places.merged().del(ks, &spelling)?;
             if before > 0 {
-                self.set_holders(ks, &digest, &[])?;
+                self.ledger.set_holders(ks, &self.places, &digest, &[])?;
             }
             return Ok(Withdrawn::Dropped);
         };

@@ -4,6 +4,8 @@
 //! with documented names; the rules here are pure and know neither Redis nor the clock.
 
 pub mod add;
+mod adopt;
+mod begin;
 pub mod check;
 pub mod claim;
 #[cfg(feature = "module")]
@@ -29,11 +31,13 @@ pub mod profile;
 pub mod record;
 pub mod removal;
 pub mod requires;
+mod restore;
 pub mod revisit;
 pub mod sequence;
 pub mod stats;
 pub mod store;
 pub mod stray;
+mod sums;
 pub mod undo;
 pub mod urls;
 pub mod wacz;

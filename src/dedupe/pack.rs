@@ -324,7 +324,7 @@ impl<K: Store> Index<K> {
                 unpacked += 1;
             }
         }
-        self.set_copied(ks, crawl, 0)?;
+        self.crawls.baseline(ks, crawl).set_copied(ks, 0)?;
         let mut owned = Vec::new();
         for (field, _) in moved.iter() {
             let owner = self.places.packed(Part::Owners).get(ks, field)?;

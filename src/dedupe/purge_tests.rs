@@ -696,7 +696,7 @@ impl World {
         }
         self.run("REPAIR", check(true));
         self.is_sound();
-        assert!(self.index.holders_are_trusted());
+        assert!(self.index.ledger.is_trusted());
         // The lists of holders are right again: whatever goes now, nothing of the others does.
         while let Some(crawl) = self.rng.one_of(&self.members(b"allcrawls")) {
             let removal = remove(vec![crawl.clone()]);

@@ -6,19 +6,22 @@
 
 use crawlspace_host::reply::Reply;
 
+use super::adopt::{adopt_all, ensure_base};
+use super::begin::drop_leftovers;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::gather::gather;
-use super::index::beside::Lacks;
 use super::index::numbers::{Numbers, parse_numbers, write_numbers};
 use super::index::progress::{GONE, REMOVE};
 use super::index::storage::Of;
 use super::index::{CrawlState, Index};
-use super::job::{Job, Lent, Walk, adopt, crawls_in, each_crawl};
+use super::job::{Job, Lent, Walk, crawls_in};
 use super::keys::{CrawlKey, Pick};
 use super::merge::Withdrawn;
+use super::restore::drop_marks;
 use super::store::Store;
+use super::sums::{Lacks, committed_count, lacks, uncount};
 use super::undo::file;
 
 /// The field of `removing` with the figures so far: no crawl has an empty id.
@@ -70,7 +73,7 @@ impl Removal {
             lent.with(|index, ks| index.check_types(ks, Some(crawl)))?;
             lent.pause().await;
         }
-        adopt(lent).await?;
+        adopt_all(lent).await?;
         let crawls = lent.with(|index, ks| self.join(index, ks, crawls))?;
         for crawl in &crawls {
             self.all += lent.with(|index, ks| {
@@ -97,7 +100,7 @@ impl Removal {
         ks: &mut K,
         crawls: Vec<Vec<u8>>,
     ) -> Result<Vec<Vec<u8>>> {
-        index.heed_purge(ks)?;
+        index.note_purge(ks)?;
         let mut wanted = Vec::new();
         for (crawl, state) in counts::fields(ks, &index.names().removing)?.iter() {
             if crawl == FIGURES {
@@ -133,7 +136,7 @@ impl Removal {
         crawls: &[Vec<u8>],
     ) -> Result<()> {
         let numbers = lent.with(|index, ks| {
-            let mut numbers = index.numbers_of(ks, crawl)?;
+            let mut numbers = index.crawls.baseline(ks, crawl).numbers(ks)?;
             numbers.extend(index.under_way.commit_state(ks, crawl)?.map(|s| s.number));
             Ok::<_, Error>(numbers)
         })?;
@@ -142,7 +145,7 @@ impl Removal {
         let mut records = lent.with(|index, ks| Walk::stored(index, ks, of));
         let before = self.done;
         lent.slices(|index, ks, time| {
-            index.heed_purge(ks)?;
+            index.note_purge(ks)?;
             let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
             let is_merging = ks.exists(&merging);
             let done = records.slice(index, ks, time, |index, ks, field, _| {
@@ -168,9 +171,9 @@ impl Removal {
 
     /// Takes out what is left of a crawl: its keys, its counts, its marks.
     fn take_out<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        index.uncount(ks, crawl, &mut self.lacks)?;
-        for n in index.numbers_of(ks, crawl)? {
-            ks.hash_del(&index.names().commits, n.to_string().as_bytes())?;
+        uncount(index, ks, crawl, &mut self.lacks)?;
+        for n in index.crawls.baseline(ks, crawl).numbers(ks)? {
+            index.ledger.drop_number(ks, n)?;
         }
         index.drop_crawl(ks, crawl)?;
         index.set_committed(ks, crawl, false)?;
@@ -183,49 +186,6 @@ impl Removal {
         let figures = write_numbers(&[self.removed, self.dropped, self.reowned]);
         index.under_way.set_removing(ks, FIGURES, Some(&figures))
     }
-}
-
-/// Returns what the sums lack of those of the committed crawls, if `crawls` may be the reason.
-async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
-    let mut may_lack = false;
-    for crawl in crawls {
-        may_lack |= lent.with(|index, ks| {
-            if index.crawls.is_committed(ks, crawl)? {
-                Ok(index.uncertain_size(ks, crawl)? > 0)
-            } else {
-                index.crawls.is_canceled(ks, crawl)
-            }
-        })?;
-        lent.pause().await;
-    }
-    let mut lacks = Lacks::default();
-    if !may_lack {
-        return Ok(lacks);
-    }
-    let add = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
-        for name in counts::SHOWN {
-            let lack = lacks.by_name.entry(name).or_default();
-            *lack = lack.saturating_add(index.committed_count(ks, crawl, name)?);
-        }
-        Ok(())
-    };
-    each_crawl(lent, &[|names| &names.allcrawls], add).await?;
-    let add = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
-        if !index.crawls.is_committed(ks, crawl)? {
-            let size = index.committed_count(ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
-            lacks.canceled_size = lacks.canceled_size.saturating_add(size);
-        }
-        Ok(())
-    };
-    each_crawl(lent, &[|names| &names.canceled], add).await?;
-    lent.with(|index, ks| {
-        for name in counts::SHOWN {
-            let sum = counts::read(ks, &index.names().allcounts, name)?;
-            let lack = lacks.by_name.entry(name).or_default();
-            *lack = lack.saturating_sub(sum);
-        }
-        Ok(lacks)
-    })
 }
 
 /// Takes what a crawl wrote outside its own keys away: its claims, and, when the `whole` crawl leaves, the names of its
@@ -261,6 +221,21 @@ async fn leave<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()
         index.claims.drop_of(ks, crawl, hash, claim)
     };
     claims.run(lent, drop_claim).await
+}
+
+/// Ids of the WACZ files whose references a crawl wrote.
+///
+/// # Errors
+/// `WRONGTYPE` when a key holds another type; or when the server refuses.
+pub(super) fn references_of<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+) -> Result<Vec<K::Name>> {
+    let refs = index.crawls.key(ks, crawl, CrawlKey::Refs);
+    let uuids = counts::members(ks, &refs)?;
+    let names = uuids.iter().map(|uuid| index.references_key(ks, uuid));
+    Ok(names.collect())
 }
 
 /// Refuses crawls that have nothing to cancel.
@@ -333,9 +308,10 @@ impl Cancel<'_> {
         self.continued = index.crawls.is_committed(ks, crawl)?;
         if !self.continued && index.crawls.is_canceled(ks, crawl)? {
             // It was committed once.
-            self.numbers.extend(index.numbers_of(ks, crawl)?);
+            self.numbers
+                .extend(index.crawls.baseline(ks, crawl).numbers(ks)?);
         } else if !self.continued && !index.under_way.is_committing(ks, crawl)? {
-            index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
+            drop_leftovers(index, ks, crawl, CrawlKey::OF_COMMITS)?;
         }
         let cut_short = index.under_way.commit_state(ks, crawl)?;
         self.numbers.extend(cut_short.map(|state| state.number));
@@ -344,7 +320,7 @@ impl Cancel<'_> {
             return Ok(());
         }
         if self.continued {
-            index.ensure_base(ks, crawl)?;
+            ensure_base(index, ks, crawl)?;
         } else {
             self.dropped = index.records_len(ks, crawl)?;
         }
@@ -411,8 +387,8 @@ impl Cancel<'_> {
             index.under_way.set_commit_state(ks, crawl, None)?;
             index.set_uncommitted(ks, crawl, false)?;
         } else {
-            index.uncount(ks, crawl, lacks)?;
-            index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
+            uncount(index, ks, crawl, lacks)?;
+            drop_leftovers(index, ks, crawl, CrawlKey::OF_COMMITS)?;
             index.drop_crawl(ks, crawl)?;
         }
         index.under_way.set_removing(ks, crawl, None)
@@ -464,7 +440,8 @@ async fn purge_others<K: Store>(lent: &Lent<K>, others: Vec<Vec<u8>>) -> Result<
 async fn track<K: Store>(lent: &Lent<K>, others: &[Vec<u8>]) -> Result<Reply> {
     let mut size = 0_i64;
     for crawl in others {
-        let of = lent.with(|i, ks| i.committed_count(ks, crawl, counts::TOTAL_CRAWL_SIZE))?;
+        let of =
+            lent.with(|index, ks| committed_count(index, ks, crawl, counts::TOTAL_CRAWL_SIZE))?;
         size = size.saturating_add(of);
         lent.pause().await;
     }
@@ -500,7 +477,7 @@ impl<K: Store> Index<K> {
 
     /// Deletes a crawl's keys, and its marks as uncommitted or being committed.
     fn drop_crawl(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        self.take_back(ks, crawl)?;
+        drop_marks(self, ks, crawl)?;
         for &key in CrawlKey::ALL {
             let key = self.crawls.key(ks, crawl, key);
             ks.delete(&key)?;

@@ -2,6 +2,7 @@
 
 use crawlspace_host::text::parse_unsigned;
 
+use super::begin::start;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
@@ -106,7 +107,7 @@ impl<K: Store> Index<K> {
             ks.set_len(references)?;
         }
         let (conserved, sources) = self.originals(ks, crawl, revisits)?;
-        self.start(ks, crawl)?;
+        start(self, ks, crawl)?;
         for (source, wacz_index) in sources {
             let is_new = self.count_revisit(ks, crawl, &keys, &source)?;
             if dependency == Dependency::Elsewhere {

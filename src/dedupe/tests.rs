@@ -514,7 +514,7 @@ impl World {
     }
 
     fn begin(&mut self, crawl: usize, visible: bool) {
-        let begins = self.index.begin(&mut self.ks, CRAWLS[crawl], visible);
+        let begins = super::begin::begin(&mut self.index, &mut self.ks, CRAWLS[crawl], visible);
         let state = self.model.crawls.entry(crawl).or_default();
         let shows = visible && state.visible.is_none();
         assert_eq!(begins, Ok(shows || !state.uncommitted));

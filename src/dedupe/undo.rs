@@ -10,7 +10,6 @@
 
 use super::counts;
 use super::error::Result;
-use super::gather::MORE;
 use super::index::Index;
 use super::keys::CrawlKey;
 use super::store::Store;
@@ -76,7 +75,7 @@ impl<K: Store> Index<K> {
     /// The end of a commit: its counts are the baseline now.
     pub(super) fn settle_baseline(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
         let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
-        let mut numbers = self.numbers_of(ks, crawl)?;
+        let mut numbers = self.crawls.baseline(ks, crawl).numbers(ks)?;
         if !numbers.contains(&number) {
             numbers.push(number);
         }
@@ -101,57 +100,18 @@ impl<K: Store> Index<K> {
         let added = self.crawls.key(ks, crawl, CrawlKey::Added);
         let hashes = self.records_len(ks, crawl)?;
         let hashes = hashes.saturating_sub(ks.hash_len(&added)?);
-        ks.hash_set(&baseline, b"hashes", hashes.to_string().as_bytes())?;
-        ks.hash_del(&baseline, MORE)?;
-        ks.hash_set(
-            &baseline,
-            b"commits",
-            &super::index::numbers::write_numbers(&numbers),
-        )?;
-        Ok(())
-    }
-
-    /// Makes what a committed crawl has now its baseline, before it is gone on with: what plain clients wrote since the
-    /// last commit they counted in `allcounts` at once, and a cancel must leave it.
-    pub(super) fn rebase(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let [baseline, counts_key, waczs] = [CrawlKey::Baseline, CrawlKey::Counts, CrawlKey::Waczs]
-            .map(|key| self.crawls.key(ks, crawl, key));
-        let is_committing = self.under_way.is_committing(ks, crawl)?;
-        let mut names = counts::all(ks, &counts_key, b"")?;
-        names.extend(counts::all(ks, &baseline, b"baseline.")?);
-        for (name, _) in names {
-            let n = counts::read(ks, &counts_key, &name).unwrap_or(0);
-            let field = [b"baseline.", &name[..]].concat();
-            let was = counts::read(ks, &baseline, &field).unwrap_or(0);
-            if was != n {
-                self.note_uncertain(ks, crawl, &name, n.saturating_sub(was))?;
-                counts::set(ks, &baseline, &field, n)?;
-            }
-            if is_committing {
-                let field = [b"merging.", &name[..]].concat();
-                counts::set(ks, &baseline, &field, n)?;
-            }
-        }
-        let committed = counts::read(ks, &baseline, b"wacz").unwrap_or(0);
-        let files = ks.list_len(&waczs)?;
-        for at in committed.max(0) as u64..files {
-            // It may be another crawl's, too.
-            if let Some(entry) = file(ks, &waczs, at)?
-                && ks.set_has(&self.names().finished, &entry.filename)?
-            {
-                ks.set_add(&self.names().shared, &entry.filename)?;
-            }
-        }
-        self.settle_files(ks, crawl, files)?;
-        self.note_more_fields(ks, crawl)
+        let baseline = self.crawls.baseline(ks, crawl);
+        baseline.set_seen(ks, hashes)?;
+        baseline.drop_more(ks)?;
+        baseline.set_numbers(ks, &numbers)
     }
 
     /// Notes how many WACZ files a committed crawl has that is not gone on with.
     pub(super) fn settle_files(&mut self, ks: &mut K, crawl: &[u8], files: u64) -> Result<()> {
-        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
-        let is_settled = !self.crawls.is_uncommitted(ks, crawl)?;
-        if is_settled && counts::read(ks, &baseline, b"wacz") != Ok(files as i64) {
-            ks.hash_set(&baseline, b"wacz", files.to_string().as_bytes())?;
+        let baseline = self.crawls.baseline(ks, crawl);
+        let is_finished = !self.crawls.is_uncommitted(ks, crawl)?;
+        if is_finished && baseline.files(ks) != Ok(files as i64) {
+            baseline.set_files(ks, files)?;
         }
         Ok(())
     }
@@ -311,4 +271,46 @@ fn file_name<K: Store>(ks: &mut K, waczs: &K::Name, i: u64) -> Result<Option<Vec
 pub(super) fn file<K: Store>(ks: &mut K, waczs: &K::Name, i: u64) -> Result<Option<WaczEntry>> {
     let entry = ks.list_get(waczs, i)?;
     Ok(entry.and_then(|json| WaczEntry::parse(json.as_ref())))
+}
+
+/// Makes what a committed crawl has now its baseline, before it is gone on with: what plain clients wrote since the
+/// last commit they counted in `allcounts` at once, and a cancel must leave it.
+pub(super) fn rebase<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    let [baseline, counts_key, waczs] = [CrawlKey::Baseline, CrawlKey::Counts, CrawlKey::Waczs]
+        .map(|key| index.crawls.key(ks, crawl, key));
+    let is_committing = index.under_way.is_committing(ks, crawl)?;
+    let mut names = counts::all(ks, &counts_key, b"")?;
+    names.extend(counts::all(ks, &baseline, b"baseline.")?);
+    for (name, _) in names {
+        let n = counts::read(ks, &counts_key, &name).unwrap_or(0);
+        let field = [b"baseline.", &name[..]].concat();
+        let was = counts::read(ks, &baseline, &field).unwrap_or(0);
+        if was != n {
+            index
+                .crawls
+                .baseline(ks, crawl)
+                .note_uncertain(ks, &name, n.saturating_sub(was))?;
+            counts::set(ks, &baseline, &field, n)?;
+        }
+        if is_committing {
+            let field = [b"merging.", &name[..]].concat();
+            counts::set(ks, &baseline, &field, n)?;
+        }
+    }
+    let committed = index.crawls.baseline(ks, crawl).files(ks).unwrap_or(0);
+    let files = ks.list_len(&waczs)?;
+    for at in committed.max(0) as u64..files {
+        // It may be another crawl's, too.
+        if let Some(entry) = file(ks, &waczs, at)?
+            && ks.set_has(&index.names().finished, &entry.filename)?
+        {
+            ks.set_add(&index.names().shared, &entry.filename)?;
+        }
+    }
+    index.settle_files(ks, crawl, files)?;
+    let more = index.unseen_fields(ks, crawl)?.unwrap_or(0).max(0);
+    if more > 0 {
+        index.mark_unrecorded(ks, crawl)?;
+    }
+    index.crawls.baseline(ks, crawl).set_more(ks, more)
 }

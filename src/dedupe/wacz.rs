@@ -5,6 +5,7 @@ use serde::de::{Deserializer, Visitor};
 
 use crawlspace_host::text::Shown;
 
+use super::begin::start;
 use super::counts;
 use super::error::{Error, Result};
 use super::index::Index;
@@ -142,7 +143,7 @@ impl<K: Store> Index<K> {
                 return Ok(i);
             }
         }
-        self.start(ks, crawl)?;
+        start(self, ks, crawl)?;
         let placeholder = WaczEntry {
             filename: filename.to_vec(),
             hash: None,
@@ -207,7 +208,7 @@ impl<K: Store> Index<K> {
         }
         let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
         counts::read(ks, &counts_key, counts::TOTAL_CRAWL_SIZE)?;
-        self.start(ks, crawl)?;
+        start(self, ks, crawl)?;
         self.save_for_undo(
             ks,
             crawl,

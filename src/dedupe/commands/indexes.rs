@@ -212,7 +212,7 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
         for (scope, purges) in scopes {
             let mark = |cached: &mut CachedIndex, keys: &mut RedisKeyspace| {
                 let index = &mut cached.index;
-                if purges && index.has_commits(keys) {
+                if purges && index.ledger.has_commits(keys) {
                     index.mark_holders_untrusted(keys)?;
                 }
                 index.spelling.invalidate(keys, &index.places)?;

@@ -4,10 +4,11 @@ use std::os::raw::c_int;
 
 use rustc_hash::FxHashSet;
 
+use crate::dedupe::gather::changed_since_commit_began;
 use crate::dedupe::grammar::{Cancel, Commit, Remove, RequiredBy, Requires, Retain};
 use crate::dedupe::job::{Job, Step};
 use crate::dedupe::keys::{CrawlKey, Group, is_bookkeeping};
-use crate::dedupe::removal::{self, check_cancelable, check_removable};
+use crate::dedupe::removal::{self, check_cancelable, check_removable, references_of};
 use crate::dedupe::requires::{self, Format, Of};
 use crate::dedupe::stats::check_known;
 use crate::dedupe::{commit, error::Error};
@@ -162,7 +163,7 @@ impl Act for Commit<'static> {
         let may_attach = on_index(call, |cached, keys| {
             let index = &mut cached.index;
             Ok(!index.under_way.is_committing(keys, crawl)?
-                || !index.changed_since_commit_began(keys, crawl)?)
+                || !changed_since_commit_began(index, keys, crawl)?)
         })?;
         let id = id(call, JobKind::Grows, "commit", &[crawl]);
         submit(call, JobKind::Grows, id, commit::commit(crawl), may_attach)
@@ -259,7 +260,7 @@ fn permit_references(call: &mut Call<'_>, crawls: &[&[u8]]) -> Result<(), String
     let references = on_index(call, |cached, keys| {
         let mut all = Vec::new();
         for crawl in crawls {
-            all.extend(cached.index.references_of(keys, crawl)?);
+            all.extend(references_of(&mut cached.index, keys, crawl)?);
         }
         Ok(all)
     })?;

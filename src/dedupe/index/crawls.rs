@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::Index;
+use super::baseline::Baseline;
 use crate::dedupe::counts;
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::{Error, Result};
@@ -124,6 +125,11 @@ impl<K: Store> Crawls<K> {
                 ks.name(&[&self.prefix, before, crawl, after])
             }
         }
+    }
+
+    /// What the last commit of a crawl left.
+    pub(crate) fn baseline(&mut self, ks: &mut K, crawl: &[u8]) -> Baseline<K> {
+        Baseline::at(self.key(ks, crawl, CrawlKey::Baseline))
     }
 
     /// Name of the key of a crawl's records, if the crawl is known to be committed and not gone on with.

@@ -3,16 +3,18 @@
 //! The keys are the truth. Everything kept here beside the prefix is a cache that is rebuilt from
 //! them; it is invalidated whenever somebody else changes the keys it came from.
 
+pub mod baseline;
 pub mod beside;
 pub mod claims;
 pub(super) mod counters;
 pub mod crawls;
-pub mod holders;
+pub mod ledger;
 pub mod numbers;
 pub mod progress;
 pub mod spelling;
 pub mod storage;
 mod table;
+mod unseen;
 pub mod urls;
 pub mod visible;
 
@@ -23,7 +25,7 @@ use crawlspace_host::keyspace::Batch;
 use self::claims::Claims;
 pub use self::crawls::CrawlState;
 use self::crawls::Crawls;
-use self::holders::Ledger;
+use self::ledger::Ledger;
 use self::progress::UnderWay;
 use self::spelling::Spelling;
 use self::storage::{Layout, Places, Storage};
@@ -58,7 +60,8 @@ pub struct Index<K: Store> {
     pub(super) crawls: Crawls<K>,
     /// Which of them jobs are at work on.
     pub(super) under_way: UnderWay<K>,
-    ledger: Ledger,
+    /// Who holds a hash, in the order of commits.
+    pub(super) ledger: Ledger<K>,
     /// How the merged index spells hashes.
     pub(super) spelling: Spelling<K>,
     /// Which of them others see while they run.
@@ -127,7 +130,7 @@ impl<K: Store> Index<K> {
             places,
             crawls: Crawls::new(prefix, &names),
             under_way: UnderWay::new(&names),
-            ledger: Ledger::read(ks, &names.meta)?,
+            ledger: Ledger::read(ks, &names)?,
             spelling: Spelling::new(&names.meta, profile),
             visible: Visible::read(ks, &names.meta)?,
             claims: Claims::new(&names),
@@ -249,71 +252,6 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Makes a crawl known before its first record, or continues one that is committed. With `visible`
-    /// others see its hashes from now on. False when that changes nothing.
-    ///
-    /// # Errors
-    /// `REMOVING` while it is being removed or canceled; `ERR` when too many crawls are visible.
-    pub fn begin(&mut self, ks: &mut K, crawl: &[u8], visible: bool) -> Result<bool> {
-        self.check_types(ks, Some(crawl))?;
-        if visible {
-            self.visible.check_room(ks, &mut self.crawls, crawl)?;
-        }
-        let begins = !self.crawls.is_uncommitted(ks, crawl)?;
-        self.start(ks, crawl)?;
-        Ok((visible && self.visible.add(ks, &mut self.crawls, crawl)?) || begins)
-    }
-
-    /// Readies a crawl for a record: the first one makes it known, and one after its commit
-    /// makes it a continued crawl.
-    ///
-    /// # Errors
-    /// `REMOVING` while it is being removed or canceled.
-    pub fn start(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        self.under_way.refuse_while_removing(ks, crawl)?;
-        self.register(ks)?;
-        if !self.crawls.is_uncommitted(ks, crawl)? {
-            self.visible.remove(ks, crawl)?;
-            self.put_back_if_set_aside(ks, crawl)?;
-            if self.crawls.is_committed(ks, crawl)? || self.crawls.is_outgoing(ks, crawl)? {
-                self.ensure_base(ks, crawl)?;
-                if self.crawls.is_committed(ks, crawl)? {
-                    self.rebase(ks, crawl)?;
-                }
-                // A plain client's commit does not know of these.
-                let unstored = self.crawls.key(ks, crawl, CrawlKey::Unstored);
-                ks.delete(&unstored)?;
-            } else {
-                self.drop_leftovers(ks, crawl, CrawlKey::OURS)?;
-            }
-            self.set_uncommitted(ks, crawl, true)?;
-        }
-        Ok(())
-    }
-
-    /// A plain client removes a crawl without knowing of our keys. Before its id is used again they
-    /// go, so that the new crawl is not taken for the old one.
-    pub(crate) fn drop_leftovers(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        keys: &[CrawlKey],
-    ) -> Result<()> {
-        for number in self.numbers_of(ks, crawl)? {
-            if self.crawl_of(ks, number)?.as_deref() == Some(crawl) {
-                ks.hash_del(&self.names.commits, number.to_string().as_bytes())?;
-            }
-        }
-        for &which in keys {
-            let key = self.crawls.key(ks, crawl, which);
-            ks.delete(&key)?;
-        }
-        if self.under_way.is_committing(ks, crawl)? {
-            self.under_way.set_commit_state(ks, crawl, None)?;
-        }
-        Ok(())
-    }
-
     /// Takes the next number in the order of commits.
     pub(crate) fn next_number(&mut self, ks: &mut K) -> Result<u64> {
         self.register(ks)?;
@@ -323,16 +261,5 @@ impl<K: Store> Index<K> {
     /// The highest number taken so far.
     pub(crate) fn last_number(&mut self, ks: &mut K) -> Result<u64> {
         counters::last(ks, &self.names.meta, counters::COMMITS)
-    }
-
-    /// Ids of the WACZ files whose references a crawl wrote.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn references_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Vec<K::Name>> {
-        let refs = self.crawls.key(ks, crawl, CrawlKey::Refs);
-        let uuids = super::counts::members(ks, &refs)?;
-        let names = uuids.iter().map(|uuid| self.references_key(ks, uuid));
-        Ok(names.collect())
     }
 }

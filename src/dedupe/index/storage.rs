@@ -18,7 +18,7 @@
 use std::borrow::Cow;
 
 use crawlspace_host::keyspace::{Batch, KeyError, KeyType, Keyspace};
-use crawlspace_host::text::{Shown, parse_unsigned};
+use crawlspace_host::text::Shown;
 
 use super::Index;
 use super::crawls::Crawls;
@@ -554,33 +554,11 @@ impl<K: Store> Index<K> {
         }
         let copied = match plain.min(packed) {
             0 => 0,
-            most => self.copied(ks, crawl)?.min(most),
+            most => self.crawls.baseline(ks, crawl).copied(ks)?.min(most),
         };
         Ok(plain + packed - copied)
     }
-
-    /// How many of a crawl's packed records stand in its plain hash as well.
-    pub(crate) fn copied(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
-        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
-        let copied = ks.hash_get(&baseline, COPIED)?;
-        Ok(copied.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0))
-    }
-
-    /// Writes that number down.
-    pub(crate) fn set_copied(&mut self, ks: &mut K, crawl: &[u8], copied: u64) -> Result<()> {
-        if copied != self.copied(ks, crawl)? {
-            let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
-            match copied {
-                0 => ks.hash_del(&baseline, COPIED)?,
-                _ => ks.hash_set(&baseline, COPIED, copied.to_string().as_bytes())?,
-            };
-        }
-        Ok(())
-    }
 }
-
-/// The field of `h:<crawl>:baseline` with the number of records that are both packed and plain.
-const COPIED: &[u8] = b"copied";
 
 /// From how many records on it is worth to make room for them at once.
 const WORTH_EXPECTING: u64 = 1000;

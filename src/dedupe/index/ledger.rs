@@ -8,52 +8,60 @@
 use std::rc::Rc;
 
 use super::Index;
-use super::beside::UNTRUSTED;
+use super::crawls::Crawls;
 use super::numbers::{Numbers, parse_numbers, write_numbers};
-use crate::dedupe::counts;
+use super::storage::Places;
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::Result;
-use crate::dedupe::keys::CrawlKey;
+use crate::dedupe::keys::Names;
 use crate::dedupe::record::Record;
 use crate::dedupe::store::{Store, Stored, Under};
 
-/// The field of `h:<crawl>:baseline` that says that nobody wrote down all that the crawl holds.
-pub(crate) const FOUND: &[u8] = b"found";
+/// The field of `crawlspace` that says that lists of holders may lack somebody.
+const UNTRUSTED: &[u8] = b"untrusted";
 
 /// Crawls whose holdings nobody wrote down, each after the number of its commit, in their order.
 pub type Unrecorded = Vec<(u64, Vec<u8>)>;
 
-/// What is cached of who holds what.
-#[derive(Default)]
-pub(super) struct Ledger {
+/// What a part of the index knows of who holds what: the order of commits, and the lists of further holders.
+pub struct Ledger<K: Store> {
+    /// Name of `commits`.
+    commits: K::Name,
+    /// Name of the key that says whether lists are whole.
+    meta: K::Name,
     /// Whether any hash has a list of further holders.
     has_lists: Option<bool>,
     /// Committed crawls whose holdings nobody wrote down.
     unrecorded: Option<Rc<Unrecorded>>,
     /// All committed crawls.
-    everybody: Option<Rc<Unrecorded>>,
+    in_order: Option<Rc<Unrecorded>>,
     /// Whether all committed crawls have their place in the order of commits.
     adopted: bool,
     /// Whether lists of holders may lack somebody; see [`super::beside`].
     untrusted: bool,
 }
 
-impl Ledger {
+impl<K: Store> Ledger<K> {
     /// Reads what must not be found out again.
-    pub fn read<K: Store>(ks: &mut K, meta: &K::Name) -> Result<Ledger> {
+    pub(super) fn read(ks: &mut K, names: &Names<K::Name>) -> Result<Ledger<K>> {
         Ok(Ledger {
-            untrusted: ks.hash_has(meta, UNTRUSTED)?,
-            ..Ledger::default()
+            commits: names.commits.clone(),
+            meta: names.meta.clone(),
+            has_lists: None,
+            unrecorded: None,
+            in_order: None,
+            adopted: false,
+            untrusted: ks.hash_has(&names.meta, UNTRUSTED)?,
         })
     }
 
     /// Notes that a crawl is among the committed ones from now on, or no more.
-    pub fn note_committed(&mut self, crawl: &[u8], is: bool) {
+    pub(super) fn note_committed(&mut self, crawl: &[u8], is: bool) {
         if is {
-            self.everybody = None;
+            self.in_order = None;
             return;
         }
-        let lists = [&mut self.everybody, &mut self.unrecorded];
+        let lists = [&mut self.in_order, &mut self.unrecorded];
         for list in lists.into_iter().flatten() {
             Rc::make_mut(list).retain(|(_, other)| other != crawl);
         }
@@ -61,192 +69,105 @@ impl Ledger {
 
     /// Drops what is cached of crawls whose holdings nobody wrote down: plain clients have added to one of them, or one
     /// has come back.
-    pub fn forget_unrecorded(&mut self) {
+    pub(crate) fn forget_unrecorded(&mut self) {
         self.unrecorded = None;
     }
 
-    /// Notes that a crawl whose holdings nobody wrote down has got a number.
-    fn note_adopted(&mut self, crawl: &[u8], number: u64) {
-        self.everybody = None;
+    /// Gives a number to a crawl whose holdings nobody wrote down.
+    pub(crate) fn adopt(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
+        self.record(ks, number, crawl)?;
+        self.in_order = None;
         if let Some(unrecorded) = &mut self.unrecorded {
             let unrecorded = Rc::make_mut(unrecorded);
             unrecorded.retain(|(_, other)| other != crawl);
             unrecorded.push((number, crawl.to_vec()));
             unrecorded.sort();
         }
+        Ok(())
     }
 
     /// Notes that lists of holders are kept elsewhere from now on.
-    pub fn note_moved(&mut self) {
+    pub(super) fn note_moved(&mut self) {
         self.has_lists = None;
     }
 
+    /// Whether any commit of ours has left its number, so that there may be lists of holders.
+    pub(crate) fn has_commits(&self, ks: &mut K) -> bool {
+        ks.exists(&self.commits)
+    }
+
+    /// Writes down whose commit has a number.
+    pub(crate) fn record(&self, ks: &mut K, number: u64, crawl: &[u8]) -> Result<()> {
+        ks.hash_set(&self.commits, number.to_string().as_bytes(), crawl)?;
+        Ok(())
+    }
+
+    /// Drops the number of a commit.
+    pub(crate) fn drop_number(&self, ks: &mut K, number: u64) -> Result<()> {
+        ks.hash_del(&self.commits, number.to_string().as_bytes())?;
+        Ok(())
+    }
+
     /// Whether lists of holders name every committed crawl that has the hash.
-    pub fn is_trusted(&self) -> bool {
+    pub(crate) fn is_trusted(&self) -> bool {
         !self.untrusted
     }
 
-    /// Notes whether they do.
-    pub fn set_trusted(&mut self, is: bool) {
-        self.untrusted = !is;
-    }
-}
-
-impl<K: Store> Index<K> {
-    /// A committed crawl that plain clients committed gets a baseline: its counts as they are.
-    pub(crate) fn ensure_base(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
-        if ks.hash_has(&baseline, b"commits")? {
-            return Ok(());
-        }
-        let number = self.next_number(ks)?;
-        self.adopt(ks, crawl, number)
-    }
-
-    /// Gives a crawl that plain clients committed a place in the order of commits.
-    pub(crate) fn adopt(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
-        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
-        let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
-        let waczs = self.crawls.key(ks, crawl, CrawlKey::Waczs);
-        let continued = self.crawls.is_uncommitted(ks, crawl)?;
-        for (name, n) in counts::all(ks, &counts_key, b"")? {
-            let n = if continued {
-                match self.committed_share(ks, crawl, &name)? {
-                    0 => continue,
-                    share => share,
-                }
-            } else {
-                n
-            };
-            ks.hash_set(
-                &baseline,
-                &[b"baseline.", &name[..]].concat(),
-                n.to_string().as_bytes(),
-            )?;
-        }
-        let hashes = self.records_len(ks, crawl)?;
-        let wacz_files = ks.list_len(&waczs)?;
-        if !continued {
-            // Of a continued crawl nobody knows which of its hashes came before the commit.
-            ks.hash_set(&baseline, b"hashes", hashes.to_string().as_bytes())?;
-        }
-        ks.hash_set(&baseline, b"wacz", wacz_files.to_string().as_bytes())?;
-        ks.hash_set(&baseline, FOUND, b"1")?;
-        let text = number.to_string();
-        ks.hash_set(&baseline, b"commits", text.as_bytes())?;
-        ks.hash_set(&self.names.commits, text.as_bytes(), crawl)?;
-        self.ledger.note_adopted(crawl, number);
+    /// Notes that lists of holders may be incomplete from now on.
+    pub(super) fn mark_untrusted(&mut self, ks: &mut K) -> Result<()> {
+        ks.hash_set(&self.meta, UNTRUSTED, b"1")?;
+        self.untrusted = true;
         Ok(())
     }
 
-    /// Notes that nobody wrote down all that a committed crawl holds: plain clients added to it.
-    pub(crate) fn mark_unrecorded(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
-        if !ks.hash_has(&baseline, FOUND)? {
-            ks.hash_set(&baseline, FOUND, b"1")?;
-            self.ledger.forget_unrecorded();
+    /// Notes that lists of holders are complete: all of the index was checked and repaired, and nobody purges it.
+    pub(crate) fn mark_trusted(&mut self, ks: &mut K, crawls: &Crawls<K>) -> Result<()> {
+        if self.untrusted && !crawls.are_purged(ks) {
+            ks.hash_del(&self.meta, UNTRUSTED)?;
+            self.untrusted = false;
         }
         Ok(())
-    }
-
-    /// What of `allcounts` is this crawl's, when plain clients both committed it and went on with
-    /// it: what the other crawls do not account for.
-    pub(crate) fn committed_share(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
-        let mut share = counts::read(ks, &self.names.allcounts, name)?;
-        for other in self.crawls.committed(ks)? {
-            if other != crawl {
-                share = share.saturating_sub(self.committed_count(ks, &other, name)?);
-            }
-        }
-        Ok(share.max(0))
-    }
-
-    /// What a committed crawl adds to a field of `allcounts`.
-    pub(crate) fn committed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
-        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
-        // Of a crawl that is not gone on with, all of its counts are committed, whoever did that.
-        if self.crawls.is_uncommitted(ks, crawl)? && ks.hash_has(&baseline, b"commits")? {
-            return counts::read(ks, &baseline, &[b"baseline.", name].concat());
-        }
-        let counts_key = self.crawls.key(ks, crawl, CrawlKey::Counts);
-        counts::read(ks, &counts_key, name)
     }
 
     /// Whether all committed crawls have their place in the order of commits.
     pub fn all_adopted(&self) -> bool {
-        self.ledger.adopted
+        self.adopted
     }
 
     /// Says that they have.
     pub fn set_all_adopted(&mut self) {
-        self.ledger.adopted = true;
+        self.adopted = true;
     }
 
     /// Takes note of the crawls whose holdings nobody wrote down, found by going through all.
     pub fn set_unrecorded(&mut self, mut unrecorded: Unrecorded) {
         unrecorded.sort();
         unrecorded.dedup();
-        self.ledger.unrecorded = Some(Rc::new(unrecorded));
+        self.unrecorded = Some(Rc::new(unrecorded));
     }
 
     /// How many hashes may be worked on between two looks at the clock: each costs a look into every
     /// crawl whose holdings nobody wrote down.
     pub fn batch(&self, usual: usize) -> usize {
-        let looked = [&self.ledger.unrecorded, &self.ledger.everybody];
+        let looked = [&self.unrecorded, &self.in_order];
         let looked = looked.into_iter().flatten().map(|list| list.len()).max();
         (usual * 16 / (looked.unwrap_or(0) + 16)).max(1)
     }
 
-    /// Has the next commit of a committed crawl look at all of it.
-    pub(crate) fn recommit_all(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
-        ks.hash_set(&baseline, b"hashes", b"0")?;
-        Ok(())
-    }
-
-    /// Returns the first number of a crawl's commits if it may hold hashes that nobody wrote down: plain clients
-    /// committed it, or added to it since its last commit.
-    pub(crate) fn looked_for(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
-        if let Some(number) = self.unrecorded_number(ks, crawl)? {
-            return Ok(Some(number));
-        }
-        if self.crawls.is_uncommitted(ks, crawl)? || !self.has_more_fields(ks, crawl)? {
-            return Ok(None);
-        }
-        Ok(self.numbers_of(ks, crawl)?.first().copied())
-    }
-
-    /// Whether a crawl is one of those, with the first number of its commits.
-    pub(crate) fn unrecorded_number(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
-        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
-        let number = ks
-            .hash_get(&baseline, b"commits")?
-            .and_then(|n| parse_numbers(n.as_ref()).first().copied());
-        Ok(match number {
-            None => Some(u64::MAX),
-            Some(number) => ks.hash_has(&baseline, FOUND)?.then_some(number),
-        })
-    }
-
-    /// Numbers of the commits of a crawl.
-    pub(crate) fn numbers_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Numbers> {
-        let baseline = self.crawls.key(ks, crawl, CrawlKey::Baseline);
-        Ok(ks
-            .hash_get(&baseline, b"commits")?
-            .map(|value| parse_numbers(value.as_ref()))
-            .unwrap_or_default())
-    }
-
     /// Further holders of a hash: numbers of commits.
-    pub(crate) fn holders(&mut self, ks: &mut K, digest: &Digest) -> Result<Numbers> {
-        if self.ledger.has_lists.is_none() {
-            self.ledger.has_lists = Some(self.places.further_holders().len(ks)? > 0);
+    pub(crate) fn holders(
+        &mut self,
+        ks: &mut K,
+        places: &Places<K>,
+        digest: &Digest,
+    ) -> Result<Numbers> {
+        if self.has_lists.is_none() {
+            self.has_lists = Some(places.further_holders().len(ks)? > 0);
         }
-        if self.ledger.has_lists == Some(false) {
+        if self.has_lists == Some(false) {
             return Ok(Numbers::new());
         }
-        Ok(self
-            .places
+        Ok(places
             .further_holders()
             .get(ks, digest.canonical())?
             .map(|value| parse_numbers(value.as_ref()))
@@ -257,23 +178,51 @@ impl<K: Store> Index<K> {
     pub(crate) fn set_holders(
         &mut self,
         ks: &mut K,
+        places: &Places<K>,
         digest: &Digest,
         numbers: &[u64],
     ) -> Result<()> {
         let field = digest.canonical();
         if numbers.is_empty() {
-            return self.places.further_holders().del(ks, field).map(drop);
+            return places.further_holders().del(ks, field).map(drop);
         }
-        self.ledger.has_lists = Some(true);
+        self.has_lists = Some(true);
         let numbers = write_numbers(numbers);
-        self.places.further_holders().set(ks, field, &numbers)
+        places.further_holders().set(ks, field, &numbers)
     }
 
     /// The crawl of a commit number.
-    pub(crate) fn crawl_of(&mut self, ks: &mut K, number: u64) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn crawl_of(&self, ks: &mut K, number: u64) -> Result<Option<Vec<u8>>> {
         Ok(ks
-            .hash_get(&self.names.commits, number.to_string().as_bytes())?
+            .hash_get(&self.commits, number.to_string().as_bytes())?
             .map(|crawl| crawl.as_ref().to_vec()))
+    }
+}
+
+impl<K: Store> Index<K> {
+    /// Notes that nobody wrote down all that a committed crawl holds: plain clients added to it.
+    pub(crate) fn mark_unrecorded(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        if self.crawls.baseline(ks, crawl).mark_unrecorded(ks)? {
+            self.ledger.forget_unrecorded();
+        }
+        Ok(())
+    }
+
+    /// Returns the first number of a crawl's commits if it may hold hashes that nobody wrote down: plain clients
+    /// committed it, or added to it since its last commit.
+    pub(crate) fn first_unrecorded(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
+        if let Some(number) = self.crawls.baseline(ks, crawl).unrecorded_number(ks)? {
+            return Ok(Some(number));
+        }
+        if self.crawls.is_uncommitted(ks, crawl)? || !self.has_more_fields(ks, crawl)? {
+            return Ok(None);
+        }
+        Ok(self
+            .crawls
+            .baseline(ks, crawl)
+            .numbers(ks)?
+            .first()
+            .copied())
     }
 
     /// Committed crawls whose holdings nobody wrote down, because plain clients committed them,
@@ -284,33 +233,38 @@ impl<K: Store> Index<K> {
         }
         let mut unrecorded = Vec::new();
         for crawl in self.crawls.committed(ks)? {
-            if let Some(number) = self.looked_for(ks, &crawl)? {
+            if let Some(number) = self.first_unrecorded(ks, &crawl)? {
                 unrecorded.push((number, crawl));
             }
         }
-        self.set_unrecorded(unrecorded);
+        self.ledger.set_unrecorded(unrecorded);
         Ok(self.ledger.unrecorded.clone().unwrap_or_default())
     }
 
     /// All committed crawls, in commit order as far as it is known.
-    fn everybody(&mut self, ks: &mut K) -> Result<Rc<Unrecorded>> {
-        if let Some(known) = &self.ledger.everybody {
+    fn committed_in_order(&mut self, ks: &mut K) -> Result<Rc<Unrecorded>> {
+        if let Some(known) = &self.ledger.in_order {
             return Ok(Rc::clone(known));
         }
-        let mut everybody = Unrecorded::new();
+        let mut in_order = Unrecorded::new();
         for crawl in self.crawls.committed(ks)? {
-            let first = self.numbers_of(ks, &crawl)?.first().copied();
-            everybody.push((first.unwrap_or(u64::MAX), crawl));
+            let first = self
+                .crawls
+                .baseline(ks, &crawl)
+                .numbers(ks)?
+                .first()
+                .copied();
+            in_order.push((first.unwrap_or(u64::MAX), crawl));
         }
-        everybody.sort();
-        let everybody = Rc::new(everybody);
-        self.ledger.everybody = Some(Rc::clone(&everybody));
-        Ok(everybody)
+        in_order.sort();
+        let in_order = Rc::new(in_order);
+        self.ledger.in_order = Some(Rc::clone(&in_order));
+        Ok(in_order)
     }
 
     /// Name of the key of the records of a usual crawl: committed, not gone on with, and known to be so while no
     /// commit and no removal is under way.
-    pub(crate) fn usual(&self, crawl: &[u8]) -> Option<&K::Name> {
+    pub(crate) fn records_if_quiet(&self, crawl: &[u8]) -> Option<&K::Name> {
         let is_quiet = self.under_way.is_nothing();
         self.crawls.records_of_finished(crawl).filter(|_| is_quiet)
     }
@@ -322,7 +276,7 @@ impl<K: Store> Index<K> {
         crawl: &[u8],
         digest: &Digest,
     ) -> Result<Option<Stored<K::Value>>> {
-        if self.usual(crawl).is_some() {
+        if self.records_if_quiet(crawl).is_some() {
             let value = self.record_of(ks, crawl, digest)?;
             return Ok(value.filter(|value| Record::parse(value.as_ref()).is_some()));
         }
@@ -349,21 +303,25 @@ impl<K: Store> Index<K> {
         owner: &[u8],
         excluded: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Option<Under<K::Value>>> {
-        let numbers = self.holders(ks, digest)?;
+        let numbers = self.ledger.holders(ks, &self.places, digest)?;
         // A plain client's commit may have taken a hash from any crawl that owned it.
         let plain = !self.ledger.is_trusted()
             || (self.crawls.is_committed(ks, owner)?
-                && self.unrecorded_number(ks, owner)?.is_some())
+                && self
+                    .crawls
+                    .baseline(ks, owner)
+                    .unrecorded_number(ks)?
+                    .is_some())
             || self.is_owner_listed(ks, owner, &numbers)?;
         let unrecorded = if plain {
-            self.everybody(ks)?
+            self.committed_in_order(ks)?
         } else {
             self.unrecorded(ks)?
         };
         if unrecorded.is_empty() {
             // The usual case, in which there may be thousands of them.
             for number in numbers {
-                let Some(crawl) = self.crawl_of(ks, number)? else {
+                let Some(crawl) = self.ledger.crawl_of(ks, number)? else {
                     continue;
                 };
                 if !excluded(&crawl)
@@ -376,7 +334,7 @@ impl<K: Store> Index<K> {
         }
         let mut candidates: Vec<(u64, Vec<u8>)> = Vec::new();
         for number in numbers {
-            if let Some(crawl) = self.crawl_of(ks, number)? {
+            if let Some(crawl) = self.ledger.crawl_of(ks, number)? {
                 candidates.push((number, crawl));
             }
         }
