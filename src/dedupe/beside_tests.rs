@@ -18,6 +18,7 @@ use super::job::{Job, Step};
 use super::profile::Profile;
 use super::record::Record;
 use super::removal::{cancel, check_cancelable, check_removable, remove, retain};
+use super::stats::crawl_stats;
 use super::tests::run;
 
 type MemoryIndex = Index<MemoryKeyspace>;
@@ -964,7 +965,7 @@ fn what_only_their_importer_counts_is_no_drift() {
 fn figures_are_given_of_a_crawl_that_can_be_committed() {
     let mut world = World::new();
     world.plain_crawl(b"A", [1, 2]);
-    let stats = world.index.crawl_stats(&mut world.ks, b"A");
+    let stats = crawl_stats(&mut world.index, &mut world.ks, b"A");
     let Ok(Reply::Map(stats)) = stats else {
         panic!("{stats:?}")
     };

@@ -17,14 +17,15 @@ use super::index::storage::{Of, Storage};
 use super::index::{CrawlState, Index};
 use super::job::{Job, Lent, Time, Walk};
 use super::keys::CrawlKey;
+use super::merge::{drop_moved, merge, merge_new, take_by_digest, withdraw};
 use super::packed::Part;
 use super::record::Record;
 use super::restore::{drop_marks, restore};
 use super::store::Store;
-use super::undo::file_before;
+use super::undo::{begin_baseline, end_baseline, file_before, note_files};
 use super::urls;
 use super::wacz::WaczEntry;
-use super::waiting::may_have_waiting;
+use super::waiting::{count_waiting, may_have_waiting};
 
 /// Maximum number of records that are copied before they go out of the plain hash: each of the two kinds of change is
 /// replicated at once.
@@ -87,7 +88,7 @@ impl Commit<'_> {
             } else {
                 // Plain clients may have committed it, who leave `src:d` as it is.
                 let files = self.announce_files(lent).await?;
-                lent.with(|index, ks| index.settle_files(ks, self.crawl, files))?;
+                lent.with(|index, ks| note_files(index, ks, self.crawl, files))?;
                 return Ok(Reply::counts(&[0, 0]));
             }
         }
@@ -231,7 +232,7 @@ impl Commit<'_> {
             index.set_uncommitted(ks, crawl, true)?;
         }
         self.take_number(index, ks)?;
-        index.begin_baseline(ks, crawl)?;
+        begin_baseline(index, ks, crawl)?;
         if self.continued {
             let added = index.crawls.key(ks, crawl, CrawlKey::Added);
             let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
@@ -270,7 +271,7 @@ impl Commit<'_> {
         } else {
             lent.with(|_, ks| ks.delete(&added))?;
         }
-        lent.with(|index, ks| index.begin_baseline(ks, crawl))?;
+        lent.with(|index, ks| begin_baseline(index, ks, crawl))?;
         if lent.with(|index, ks| index.last_number(ks))? <= self.state.number {
             return Ok(());
         }
@@ -280,7 +281,7 @@ impl Commit<'_> {
         let numbers = [self.state.number];
         let excluded = |other: &[u8]| other == crawl;
         let undo = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
-            index.withdraw(ks, crawl, &numbers, field, &excluded)?;
+            withdraw(index, ks, crawl, &numbers, field, &excluded)?;
             Ok(())
         };
         fields.run(lent, undo).await?;
@@ -361,7 +362,7 @@ impl Commit<'_> {
             self.merge_field(index, ks, (field, value), skipped.as_ref(), &mut moved)
         })?;
         if index.places.storage() == Storage::Packed {
-            index.drop_moved(ks, self.crawl, &mut moved)?;
+            drop_moved(index, ks, self.crawl, &mut moved)?;
             if !self.continued {
                 let copied = index.places.packed_len(ks, self.crawl)?;
                 index
@@ -400,11 +401,11 @@ impl Commit<'_> {
         let usual = is_record && !continued && skipped.is_none();
         if usual
             && index.spelling.only_written(field)
-            && index.merge_new(ks, crawl, (field, value))?
+            && merge_new(index, ks, crawl, (field, value))?
         {
             self.state.new += 1;
             if self.may_wait {
-                index.settle_waiting(ks, crawl, &Digest::of_field(field))?;
+                count_waiting(index, ks, crawl, &Digest::of_field(field))?;
             }
             return Ok(());
         }
@@ -415,13 +416,13 @@ impl Commit<'_> {
             return Ok(());
         }
         if self.may_wait && is_record {
-            index.settle_waiting(ks, crawl, &digest)?;
+            count_waiting(index, ks, crawl, &digest)?;
         }
         let packs = index.places.storage() == Storage::Packed;
         if packs && continued {
-            moved.extend(index.take_spelled(ks, crawl, &digest)?);
+            moved.extend(take_by_digest(index, ks, crawl, &digest)?);
             if moved.len() >= MAX_MOVED {
-                index.drop_moved(ks, crawl, moved)?;
+                drop_moved(index, ks, crawl, moved)?;
             }
         } else if packs {
             index
@@ -432,7 +433,7 @@ impl Commit<'_> {
             return Ok(()); // what is no record cannot be looked up
         }
         let spelling = (!continued).then_some(field);
-        if !index.merge(ks, crawl, spelling, &digest, &mut self.state)? && is_new {
+        if !merge(index, ks, crawl, spelling, &digest, &mut self.state)? && is_new {
             index.mark_holders_untrusted(ks)?;
         }
         Ok(())
@@ -472,7 +473,7 @@ impl Commit<'_> {
         let more_came = !is_counted && changed_since_commit_began(index, ks, crawl)?;
         ks.delete(&merging)?;
         let number = self.state.number;
-        index.settle_baseline(ks, crawl, number)?;
+        end_baseline(index, ks, crawl, number)?;
         index.ledger.record(ks, number, crawl)?;
         index.under_way.set_commit_state(ks, crawl, None)?;
         index.set_uncommitted(ks, crawl, more_came)?;

@@ -9,6 +9,7 @@ use super::error::{Error, Result};
 use super::index::numbers::{Numbers, parse_numbers};
 use super::index::{CrawlState, Index};
 use super::keys::CrawlKey;
+use super::merge::withdraw;
 use super::record::Record;
 use super::store::Store;
 use super::sums::committed_share;
@@ -182,7 +183,7 @@ impl Findings {
             }
         }
         if self.repair {
-            index.withdraw(ks, owner, &[], field, &|other| other == owner)?;
+            withdraw(index, ks, owner, &[], field, &|other| other == owner)?;
             self.repaired += 1;
         }
         Ok(())

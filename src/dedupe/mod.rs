@@ -17,6 +17,7 @@ pub mod date;
 pub mod digest;
 pub mod earliest;
 pub mod error;
+pub mod files;
 mod findings;
 pub mod gather;
 pub(crate) mod grammar;

@@ -19,10 +19,12 @@ use super::index::{CrawlState, Index};
 use super::job::{Job, Lent, Walk, crawls_in};
 use super::keys::{CrawlKey, Pick};
 use super::merge::Withdrawn;
+use super::merge::withdraw;
 use super::restore::drop_marks;
 use super::store::Store;
 use super::sums::{Lacks, committed_count, lacks, uncount};
-use super::undo::file;
+use super::undo::{drop_finished, restore_baseline};
+use super::wacz::file;
 
 /// The field of `removing` with the figures so far: no crawl has an empty id.
 const FIGURES: &[u8] = b"";
@@ -152,7 +154,7 @@ impl Removal {
                 // What a commit cut short had put in does not count: nobody saw it.
                 let unseen =
                     is_merging && ks.hash_has(&merging, Digest::of_field(field).canonical())?;
-                match index.withdraw(ks, crawl, &numbers, field, &excluded)? {
+                match withdraw(index, ks, crawl, &numbers, field, &excluded)? {
                     Withdrawn::NotOwner => {}
                     _ if unseen => {}
                     Withdrawn::Reowned => self.reowned += 1,
@@ -175,7 +177,7 @@ impl Removal {
         for n in index.crawls.baseline(ks, crawl).numbers(ks)? {
             index.ledger.drop_number(ks, n)?;
         }
-        index.drop_crawl(ks, crawl)?;
+        drop_crawl(index, ks, crawl)?;
         index.set_committed(ks, crawl, false)?;
         index.under_way.set_removing(ks, crawl, Some(GONE))?;
         self.removed += 1;
@@ -199,7 +201,7 @@ async fn leave<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()
                     // The name of a placeholder is another crawl's, if it is there.
                     let is_ours = entry.is_closed()
                         && index.crawls.state(ks, crawl)? == Some(CrawlState::Committed);
-                    index.drop_finished(ks, &entry.filename, is_ours)
+                    drop_finished(index, ks, &entry.filename, is_ours)
                 }
                 None => Ok(()),
             })?;
@@ -338,7 +340,7 @@ impl Cancel<'_> {
             Ok::<_, Error>((Walk::stored(index, ks, of), all))
         })?;
         let mut withdraw = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
-            index.withdraw(ks, crawl, &self.numbers, field, &excluded)?;
+            withdraw(index, ks, crawl, &self.numbers, field, &excluded)?;
             // What its commit, cut short, had copied.
             index.places.unpack_record(ks, crawl, field)
         };
@@ -362,9 +364,9 @@ impl Cancel<'_> {
             let before = self.dropped;
             let done = fields.slice(index, ks, time, |index, ks, field, _| {
                 if list == CrawlKey::Merging {
-                    index.withdraw(ks, crawl, &self.numbers, field, &excluded)?;
+                    withdraw(index, ks, crawl, &self.numbers, field, &excluded)?;
                 }
-                self.dropped += u64::from(index.drop_record(ks, crawl, field)?);
+                self.dropped += u64::from(drop_record(index, ks, crawl, field)?);
                 Ok(())
             })?;
             if self.dropped > before {
@@ -378,7 +380,7 @@ impl Cancel<'_> {
     fn end<K: Store>(&self, index: &mut Index<K>, ks: &mut K, lacks: &mut Lacks) -> Result<()> {
         let crawl = self.crawl;
         if self.continued {
-            index.restore_baseline(ks, crawl)?;
+            restore_baseline(index, ks, crawl)?;
             // Sequence numbers only grow, and those from before the commit still count.
             for key in [CrawlKey::Added, CrawlKey::Merging, CrawlKey::Unstored] {
                 let key = index.crawls.key(ks, crawl, key);
@@ -389,7 +391,7 @@ impl Cancel<'_> {
         } else {
             uncount(index, ks, crawl, lacks)?;
             drop_leftovers(index, ks, crawl, CrawlKey::OF_COMMITS)?;
-            index.drop_crawl(ks, crawl)?;
+            drop_crawl(index, ks, crawl)?;
         }
         index.under_way.set_removing(ks, crawl, None)
     }
@@ -463,31 +465,34 @@ async fn track<K: Store>(lent: &Lent<K>, others: &[Vec<u8>]) -> Result<Reply> {
     })
 }
 
-impl<K: Store> Index<K> {
-    /// Deletes one record of a crawl, whatever its spelling; true when it was there.
-    fn drop_record(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<bool> {
-        let digest = Digest::of_field(field);
-        let mut dropped = false;
-        while let Some(spelling) = self.spelling_in(ks, crawl, &digest)? {
-            dropped |= self.records(ks, crawl)?.del(ks, &spelling)?;
-        }
-        self.urls.drop(ks, &mut self.crawls, crawl, &digest)?;
-        Ok(dropped)
+/// Deletes one record of a crawl, whatever its spelling; true when it was there.
+fn drop_record<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    field: &[u8],
+) -> Result<bool> {
+    let digest = Digest::of_field(field);
+    let mut dropped = false;
+    while let Some(spelling) = index.spelling_in(ks, crawl, &digest)? {
+        dropped |= index.records(ks, crawl)?.del(ks, &spelling)?;
     }
+    index.urls.drop(ks, &mut index.crawls, crawl, &digest)?;
+    Ok(dropped)
+}
 
-    /// Deletes a crawl's keys, and its marks as uncommitted or being committed.
-    fn drop_crawl(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        drop_marks(self, ks, crawl)?;
-        for &key in CrawlKey::ALL {
-            let key = self.crawls.key(ks, crawl, key);
-            ks.delete(&key)?;
-        }
-        if self.under_way.is_committing(ks, crawl)? {
-            self.under_way.set_commit_state(ks, crawl, None)?;
-        }
-        if self.crawls.is_uncommitted(ks, crawl)? {
-            self.set_uncommitted(ks, crawl, false)?;
-        }
-        Ok(())
+/// Deletes a crawl's keys, and its marks as uncommitted or being committed.
+fn drop_crawl<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    drop_marks(index, ks, crawl)?;
+    for &key in CrawlKey::ALL {
+        let key = index.crawls.key(ks, crawl, key);
+        ks.delete(&key)?;
     }
+    if index.under_way.is_committing(ks, crawl)? {
+        index.under_way.set_commit_state(ks, crawl, None)?;
+    }
+    if index.crawls.is_uncommitted(ks, crawl)? {
+        index.set_uncommitted(ks, crawl, false)?;
+    }
+    Ok(())
 }

@@ -8,6 +8,7 @@ use crawlspace_host::text::parse_unsigned;
 
 use super::counts;
 use super::error::{Error, Result};
+use super::files::list_waczs;
 use super::index::Index;
 use super::job::{Job, Lent, each_crawl};
 use super::keys::{CrawlKey, Pick};
@@ -74,7 +75,7 @@ impl Requires {
             lent.pause().await;
             if let Some(crawl) = self.crawls.pop() {
                 if self.seen.insert(crawl.clone()) {
-                    let waczs = lent.with(|index, ks| index.wacz_list(ks, &crawl))?;
+                    let waczs = lent.with(|index, ks| list_waczs(index, ks, &crawl))?;
                     for (i, entry) in waczs.into_iter().enumerate() {
                         self.found.insert((crawl.clone(), i as u64), entry);
                     }

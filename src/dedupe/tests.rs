@@ -15,6 +15,7 @@ use super::check::check;
 use super::commit::commit;
 use super::digest::Digest;
 use super::error::Error;
+use super::files::{Finished, close_wacz, open_wacz};
 use super::index::Index;
 use super::index::storage::{Layout, Of, Storage};
 use super::job::{Job, Step, Walk};
@@ -24,7 +25,6 @@ use super::record::Record;
 use super::removal::{cancel, check_cancelable, check_removable, remove, retain};
 use super::revisit::{Dependency, Original, Revisit};
 use super::urls::{Asked, look_up, switch};
-use super::wacz::Finished;
 
 type MemoryIndex = Index<MemoryKeyspace>;
 
@@ -530,7 +530,7 @@ impl World {
         let n = state.now.waczs.len();
         let (index, ks) = (&mut self.index, &mut self.ks);
         let opened = format!("{crawl}-{n}.open.wacz");
-        let i = index.wacz_open(ks, CRAWLS[crawl], opened.as_bytes());
+        let i = open_wacz(index, ks, CRAWLS[crawl], opened.as_bytes());
         assert_eq!(i, Ok(n as u64));
         let name = if shared {
             "all.wacz".to_string()
@@ -544,7 +544,7 @@ impl World {
                 size: u64::from(size),
                 renames,
             };
-            assert_eq!(index.wacz_close(ks, CRAWLS[crawl], n as u64, file), Ok(()));
+            assert_eq!(close_wacz(index, ks, CRAWLS[crawl], n as u64, file), Ok(()));
         }
         state.uncommitted = true;
         state.now.waczs.push(name);

@@ -25,7 +25,7 @@ use super::keys::{CrawlKey, Pick};
 use super::profile::Profile;
 use super::record::{Record, Room};
 use super::store::{Store, Stored};
-use super::undo;
+use super::wacz;
 
 /// Maximum number of captures that are given of one URL.
 pub const MAX_CAPTURES: u64 = 10_000;
@@ -421,7 +421,7 @@ fn reply_of<K: Store>(
 ) -> Result<Reply> {
     let record = Record::parse(value).expect("only whole records are found");
     let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
-    let file = undo::file(ks, &waczs, record.wacz_index)?;
+    let file = wacz::file(ks, &waczs, record.wacz_index)?;
     Ok(Reply::Array(vec![
         Reply::bulk(crawl),
         Reply::bulk(Digest::of_field(hash).written(index.profile())),

@@ -32,7 +32,9 @@ impl Act for Stats<'static> {
                 (Keys::Of(crawl, CrawlKey::DOCUMENTED), Access::Read),
             ],
         )?;
-        let figures = on_index(call, |cached, keys| cached.index.crawl_stats(keys, crawl))?;
+        let figures = on_index(call, |cached, keys| {
+            stats::crawl_stats(&mut cached.index, keys, crawl)
+        })?;
         Ok(Answer::Reply(figures))
     }
 }

@@ -13,7 +13,7 @@ use crawlspace_host::keyspace::Batch;
 
 use super::{CrawlState, Index};
 use crate::dedupe::counts;
-use crate::dedupe::error::Result;
+use crate::dedupe::error::{Error, Result};
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::store::Store;
 
@@ -122,5 +122,14 @@ impl<K: Store> Index<K> {
         fields
             .next()
             .is_some_and(|(field, _)| field.len() == 64 && field.iter().all(u8::is_ascii_hexdigit))
+    }
+
+    /// Refuses a crawl that the index does not know, and says where another one stands.
+    ///
+    /// # Errors
+    /// `NOCRAWL` names it.
+    pub(crate) fn require_known(&mut self, ks: &mut K, crawl: &[u8]) -> Result<CrawlState> {
+        self.standing(ks, crawl)?
+            .ok_or_else(|| Error::NoCrawl(crawl.to_vec()))
     }
 }
