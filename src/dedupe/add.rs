@@ -1,5 +1,6 @@
 //! `ADD`: `response` records as they are written.
 
+use super::adopt::restore_if_set_aside;
 use super::begin::start;
 use super::counts;
 use super::digest::Digest;
@@ -9,7 +10,6 @@ use super::index::Index;
 use super::index::claims::Millis;
 use super::keys::CrawlKey;
 use super::record::{Record, Room};
-use super::restore::restore_if_set_aside;
 use super::sequence::Sequence;
 use super::sequence::once;
 use super::store::Store;

@@ -1,4 +1,5 @@
-//! Crawls that plain clients committed get their place in the order of commits.
+//! Crawls that other programs committed, took out of `allcrawls` or canceled: the first get their place in the order of
+//! commits, the others come back.
 
 use super::counts;
 use super::error::{Error, Result};
@@ -9,7 +10,7 @@ use super::store::Store;
 use super::sums::committed_share;
 
 /// A committed crawl that plain clients committed gets a baseline: its counts as they are.
-pub(super) fn ensure_base<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+pub fn ensure_base<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     if index.crawls.baseline(ks, crawl).has_numbers(ks)? {
         return Ok(());
     }
@@ -46,7 +47,7 @@ fn adopt<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8], number: u64) 
     index.ledger.adopt(ks, crawl, number)
 }
 
-/// How many records the last commit of a crawl left in it, as far as all of them count.
+/// Returns how many records the last commit of a crawl left in it, as far as all of them count.
 fn seen_by_commit<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<u64> {
     if index.under_way.is_removing(ks, crawl)? {
         return Ok(0);
@@ -60,7 +61,7 @@ fn seen_by_commit<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> R
 ///
 /// # Errors
 /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-pub(super) async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
+pub async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
     if lent.with(|index, _| index.ledger.all_adopted()) {
         return Ok(());
     }
@@ -106,5 +107,52 @@ pub(super) async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
             index.ledger.set_all_adopted();
         }
     });
+    Ok(())
+}
+
+/// Takes a crawl off the sets of other programs, before they delete it. One that they canceled no longer counts as
+/// removed.
+pub fn drop_marks<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    if index.crawls.is_canceled(ks, crawl)? {
+        let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
+        let size = counts::read(ks, &counts_key, counts::TOTAL_CRAWL_SIZE).unwrap_or(0);
+        let tracked = [
+            (counts::REMOVED_CRAWLS, 1),
+            (counts::REMOVED_CRAWL_SIZE, size),
+        ];
+        for (name, n) in tracked {
+            let sum = counts::read(ks, &index.names().allcounts, name).unwrap_or(0);
+            if sum > 0 && n > 0 {
+                let left = sum.saturating_sub(n).max(0).to_string();
+                ks.hash_set(&index.names().allcounts, name, left.as_bytes())?;
+            }
+        }
+    }
+    index.crawls.drop_marks_of_others(ks, crawl)
+}
+
+/// Puts such a crawl back before it goes on.
+pub fn restore_if_set_aside<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+) -> Result<()> {
+    let is_known =
+        index.crawls.is_uncommitted(ks, crawl)? || index.crawls.is_committed(ks, crawl)?;
+    if !is_known && !index.crawls.is_outgoing(ks, crawl)? && index.was_set_aside(ks, crawl)? {
+        restore(index, ks, crawl)?;
+    }
+    Ok(())
+}
+
+/// Puts a crawl back that another program took out of `allcrawls`, and whose records are packed.
+pub fn restore<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    index.set_committed(ks, crawl, true)?;
+    drop_marks(index, ks, crawl)?;
+    ensure_base(index, ks, crawl)?;
+    // While it was out, removals passed it over.
+    index.crawls.baseline(ks, crawl).set_seen(ks, 0)?;
+    index.mark_unrecorded(ks, crawl)?;
+    index.ledger.forget_unrecorded();
     Ok(())
 }

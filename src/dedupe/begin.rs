@@ -1,10 +1,9 @@
 //! `BEGIN`, and what comes before the first record of a crawl.
 
-use super::adopt::ensure_base;
+use super::adopt::{ensure_base, restore_if_set_aside};
 use super::error::Result;
 use super::index::Index;
 use super::keys::CrawlKey;
-use super::restore::restore_if_set_aside;
 use super::store::Store;
 use super::undo::rebase;
 
@@ -13,7 +12,7 @@ use super::undo::rebase;
 ///
 /// # Errors
 /// `REMOVING` while it is being removed or canceled; `ERR` when too many crawls are visible.
-pub(super) fn begin<K: Store>(
+pub fn begin<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
@@ -33,7 +32,7 @@ pub(super) fn begin<K: Store>(
 ///
 /// # Errors
 /// `REMOVING` while it is being removed or canceled.
-pub(super) fn start<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+pub fn start<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     index.under_way.refuse_while_removing(ks, crawl)?;
     index.register(ks)?;
     if !index.crawls.is_uncommitted(ks, crawl)? {
@@ -57,7 +56,7 @@ pub(super) fn start<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) ->
 
 /// A plain client removes a crawl without knowing of our keys. Before its id is used again they
 /// go, so that the new crawl is not taken for the old one.
-pub(super) fn drop_leftovers<K: Store>(
+pub fn drop_leftovers<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],

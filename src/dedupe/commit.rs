@@ -6,7 +6,7 @@
 
 use crawlspace_host::reply::Reply;
 
-use super::adopt::{adopt_all, ensure_base};
+use super::adopt::{adopt_all, drop_marks, ensure_base, restore};
 use super::begin::drop_leftovers;
 use super::counts;
 use super::digest::Digest;
@@ -20,7 +20,6 @@ use super::keys::CrawlKey;
 use super::merge::{drop_moved, merge, merge_new, take_by_digest, withdraw};
 use super::packed::Part;
 use super::record::Record;
-use super::restore::{drop_marks, restore};
 use super::store::Store;
 use super::undo::{begin_baseline, end_baseline, file_before, note_files};
 use super::urls;

@@ -39,7 +39,7 @@ pub(super) struct Findings {
 impl Findings {
     /// A crawl's counts must be integers, those as of its last commit, too: a repair takes one of these from what the
     /// other crawls leave of the sum.
-    pub(super) fn check_counts<K: Store>(
+    pub fn check_counts<K: Store>(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -71,7 +71,7 @@ impl Findings {
     }
 
     /// These fields of a hash must be integers; a repair deletes one that is not.
-    pub(super) fn check_integers<K: Store>(
+    pub fn check_integers<K: Store>(
         &mut self,
         ks: &mut K,
         key: &K::Name,
@@ -91,7 +91,7 @@ impl Findings {
     }
 
     /// A committed crawl's hash must be in the merged index, as its owner or as a holder.
-    pub(super) fn check_record<K: Store>(
+    pub fn check_record<K: Store>(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -153,7 +153,7 @@ impl Findings {
     }
 
     /// The owner of a hash must be committed, or on its way, and have its record.
-    pub(super) fn check_owner<K: Store>(
+    pub fn check_owner<K: Store>(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -190,7 +190,7 @@ impl Findings {
     }
 
     /// Every holder must be a commit whose crawl has the hash, beside the owner.
-    pub(super) fn check_holders<K: Store>(
+    pub fn check_holders<K: Store>(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -249,7 +249,7 @@ impl Findings {
     }
 
     /// The findings as the reply of the command.
-    pub(super) fn report(&self) -> Reply {
+    pub fn report(&self) -> Reply {
         let f = self;
         let faults = f.dangling_owners
             + f.missing_hashes
@@ -304,11 +304,7 @@ pub(super) enum Packed {
     Stray,
 }
 
-pub(super) fn packed_standing<K: Store>(
-    index: &mut Index<K>,
-    ks: &mut K,
-    crawl: &[u8],
-) -> Result<Packed> {
+pub fn packed_standing<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<Packed> {
     if index.under_way.is_committing(ks, crawl)? || index.under_way.is_removing(ks, crawl)? {
         return Ok(Packed::Known);
     }

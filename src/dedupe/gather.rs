@@ -78,7 +78,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
         Ok(())
     }
 
-    /// Whether a commit took this hash of the crawl.
+    /// Returns whether a commit took this hash of the crawl.
     pub(super) fn is_recorded<K: Store<Name = N>>(
         &self,
         index: &mut Index<K>,
@@ -98,7 +98,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
     }
 }
 
-/// Whether anything was written for the crawl since its running commit began.
+/// Returns whether anything was written for the crawl since its running commit began.
 pub(super) fn changed_since_commit_began<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

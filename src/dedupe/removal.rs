@@ -6,7 +6,7 @@
 
 use crawlspace_host::reply::Reply;
 
-use super::adopt::{adopt_all, ensure_base};
+use super::adopt::{adopt_all, drop_marks, ensure_base};
 use super::begin::drop_leftovers;
 use super::counts;
 use super::digest::Digest;
@@ -20,7 +20,6 @@ use super::job::{Job, Lent, Walk, crawls_in};
 use super::keys::{CrawlKey, Pick};
 use super::merge::Withdrawn;
 use super::merge::withdraw;
-use super::restore::drop_marks;
 use super::store::Store;
 use super::sums::{Lacks, committed_count, lacks, uncount};
 use super::undo::{drop_finished, restore_baseline};
@@ -87,7 +86,7 @@ impl Removal {
         self.lacks = lacks(lent, &crawls).await?;
         for crawl in &crawls {
             self.withdraw(lent, crawl, &crawls).await?;
-            leave(lent, crawl, true).await?;
+            drop_traces(lent, crawl, true).await?;
             lent.with(|index, ks| self.take_out(index, ks, crawl))?;
             lent.pause().await;
         }
@@ -192,7 +191,7 @@ impl Removal {
 
 /// Takes what a crawl wrote outside its own keys away: its claims, and, when the `whole` crawl leaves, the names of its
 /// WACZ files in `src:d` and its sets of references.
-async fn leave<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()> {
+async fn drop_traces<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()> {
     if whole {
         let waczs = lent.with(|index, ks| index.crawls.key(ks, crawl, CrawlKey::Waczs));
         for at in 0..lent.with(|_, ks| ks.list_len(&waczs))? {
@@ -297,7 +296,7 @@ impl Cancel<'_> {
         } else {
             self.withdraw(lent).await?;
         }
-        leave(lent, crawl, !self.continued).await?;
+        drop_traces(lent, crawl, !self.continued).await?;
         let mut lacks = lacks(lent, &[crawl.to_vec()]).await?;
         lent.with(|index, ks| self.end(index, ks, &mut lacks))?;
         Ok(Reply::count(self.dropped))

@@ -19,7 +19,7 @@ pub(super) struct Lacks {
 }
 
 /// What a committed crawl adds to a field of `allcounts`.
-pub(super) fn committed_count<K: Store>(
+pub fn committed_count<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
@@ -36,7 +36,7 @@ pub(super) fn committed_count<K: Store>(
 
 /// What of `allcounts` is this crawl's, when plain clients both committed it and went on with
 /// it: what the other crawls do not account for.
-pub(super) fn committed_share<K: Store>(
+pub fn committed_share<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
@@ -52,7 +52,7 @@ pub(super) fn committed_share<K: Store>(
 }
 
 /// What a crawl's removal takes out of a field of `allcounts`.
-pub(super) fn removed_count<K: Store>(
+pub fn removed_count<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
@@ -71,7 +71,7 @@ pub(super) fn removed_count<K: Store>(
 }
 
 /// Takes what a crawl that leaves adds to the sums out of `allcounts`, and its part of what they lack out of `lacks`.
-pub(super) fn uncount<K: Store>(
+pub fn uncount<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
@@ -103,11 +103,7 @@ pub(super) fn uncount<K: Store>(
 
 /// Returns the bytes of a committed crawl's WACZ files that may be missing in `allcounts`: a concurrent crawl of
 /// Browsertrix counts all in both places as it writes, but the sizes of its files in its own counts alone.
-pub(super) fn uncertain_size<K: Store>(
-    index: &mut Index<K>,
-    ks: &mut K,
-    crawl: &[u8],
-) -> Result<i64> {
+pub fn uncertain_size<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<i64> {
     let size = committed_count(index, ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
     let baseline = index.crawls.baseline(ks, crawl);
     if baseline.unrecorded_number(ks)?.is_some() {
@@ -118,7 +114,7 @@ pub(super) fn uncertain_size<K: Store>(
 }
 
 /// Returns what the sums lack of those of the committed crawls, if `crawls` may be the reason.
-pub(super) async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
+pub async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
     let mut may_lack = false;
     for crawl in crawls {
         may_lack |= lent.with(|index, ks| {

@@ -8,6 +8,8 @@
 //! `undo.member.<length of uuid>:<uuid><reference>` a new member of one that was there.
 //! A commit turns `undo.` into `merging-undo.` and its own counts into `merging.`; when it ends those go.
 
+use crawlspace_host::text::parse_unsigned;
+
 use super::counts;
 use super::error::Result;
 use super::index::Index;
@@ -19,13 +21,13 @@ use super::wacz::{WaczEntry, file};
 fn parse_member(what: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = what.strip_prefix(b"member.")?;
     let colon = memchr::memchr(b':', rest)?;
-    let len = crawlspace_host::text::parse_unsigned(&rest[..colon])?;
+    let len = parse_unsigned(&rest[..colon])?;
     rest[colon + 1..].split_at_checked(usize::try_from(len).ok()?)
 }
 
 /// Saves what `what` was before its first change since the last commit, or since the start of
 /// the one under way. Only crawls that can be taken back to a commit need it.
-pub(super) fn save_for_undo<K: Store>(
+pub fn save_for_undo<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
@@ -44,20 +46,13 @@ pub(super) fn save_for_undo<K: Store>(
 }
 
 /// The start of a commit: what was new so far is the commit's, what comes is the next one's.
-pub(super) fn begin_baseline<K: Store>(
-    index: &mut Index<K>,
-    ks: &mut K,
-    crawl: &[u8],
-) -> Result<()> {
+pub fn begin_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
     let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
     let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
     for (name, n) in counts::all(ks, &counts_key, b"")? {
-        ks.hash_set(
-            &baseline,
-            &[b"merging.", &name[..]].concat(),
-            n.to_string().as_bytes(),
-        )?;
+        let field = [b"merging.", &name[..]].concat();
+        ks.hash_set(&baseline, &field, n.to_string().as_bytes())?;
     }
     let files = ks.list_len(&waczs)?;
     ks.hash_set(&baseline, b"merging-wacz", files.to_string().as_bytes())?;
@@ -76,7 +71,7 @@ pub(super) fn begin_baseline<K: Store>(
 }
 
 /// The end of a commit: its counts are the baseline now.
-pub(super) fn end_baseline<K: Store>(
+pub fn end_baseline<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
@@ -115,7 +110,7 @@ pub(super) fn end_baseline<K: Store>(
 }
 
 /// Notes how many WACZ files a committed crawl has that is not gone on with.
-pub(super) fn note_files<K: Store>(
+pub fn note_files<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
@@ -131,11 +126,7 @@ pub(super) fn note_files<K: Store>(
 
 /// Takes a continued crawl's counts, WACZ list and dependencies back to its last commit.
 /// Its hashes are taken back before this.
-pub(super) fn restore_baseline<K: Store>(
-    index: &mut Index<K>,
-    ks: &mut K,
-    crawl: &[u8],
-) -> Result<()> {
+pub fn restore_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
     let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
     let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
@@ -151,7 +142,7 @@ pub(super) fn restore_baseline<K: Store>(
     }
     let mut closed_since = Vec::new();
     if let Some(files) = ks.hash_get(&baseline, b"wacz")?
-        && let Some(files) = crawlspace_host::text::parse_unsigned(files.as_ref())
+        && let Some(files) = parse_unsigned(files.as_ref())
         && ks.list_len(&waczs)? > files
     {
         for i in files..ks.list_len(&waczs)? {
@@ -166,7 +157,7 @@ pub(super) fn restore_baseline<K: Store>(
                 continue;
             };
             if let Some(i) = what.strip_prefix(b"wacz.") {
-                let i = crawlspace_host::text::parse_unsigned(i).unwrap_or(u64::MAX);
+                let i = parse_unsigned(i).unwrap_or(u64::MAX);
                 if ks.list_get(&waczs, i)?.is_some() {
                     if !WaczEntry::parse(was).is_some_and(|entry| entry.is_closed()) {
                         closed_since.extend(file_name(ks, &waczs, i)?);
@@ -207,7 +198,7 @@ pub(super) fn restore_baseline<K: Store>(
     Ok(())
 }
 
-/// Whether a committed crawl has a finished file of that name that is part of its last commit.
+/// Returns whether a committed crawl has a finished file of that name that is part of its last commit.
 fn has_committed_file<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -219,8 +210,7 @@ fn has_committed_file<K: Store>(
     let mut files = ks.list_len(&waczs)?;
     let continued = index.crawls.is_uncommitted(ks, crawl)?;
     if let (true, Some(committed)) = (continued, ks.hash_get(&baseline, b"wacz")?) {
-        files = crawlspace_host::text::parse_unsigned(committed.as_ref())
-            .map_or(files, |n| n.min(files));
+        files = parse_unsigned(committed.as_ref()).map_or(files, |n| n.min(files));
     }
     for i in 0..files {
         let entry = ks.list_get(&waczs, i)?;
@@ -245,7 +235,7 @@ fn has_committed_file<K: Store>(
 /// stays has a finished file of that name, be it the same one. Looking through the lists is for the
 /// rare names that are there twice, and for those in `src:d` that no commit of this crawl may have
 /// put there (`is_ours` is false).
-pub(super) fn drop_finished<K: Store>(
+pub fn drop_finished<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     name: &[u8],
@@ -273,11 +263,7 @@ pub(super) fn drop_finished<K: Store>(
 }
 
 /// List element `i` of a crawl's files as it was at the last commit, if it has changed since.
-pub(super) fn file_before<K: Store>(
-    ks: &mut K,
-    baseline: &K::Name,
-    i: u64,
-) -> Result<Option<K::Value>> {
+pub fn file_before<K: Store>(ks: &mut K, baseline: &K::Name, i: u64) -> Result<Option<K::Value>> {
     let i = i.to_string();
     for generation in [&b"merging-undo.wacz."[..], b"undo.wacz."] {
         let was = ks.hash_get(baseline, &[generation, i.as_bytes()].concat())?;
@@ -290,7 +276,7 @@ pub(super) fn file_before<K: Store>(
 
 /// Makes what a committed crawl has now its baseline, before it is gone on with: what plain clients wrote since the
 /// last commit they counted in `allcounts` at once, and a cancel must leave it.
-pub(super) fn rebase<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+pub fn rebase<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     let [baseline, counts_key, waczs] = [CrawlKey::Baseline, CrawlKey::Counts, CrawlKey::Waczs]
         .map(|key| index.crawls.key(ks, crawl, key));
     let is_committing = index.under_way.is_committing(ks, crawl)?;

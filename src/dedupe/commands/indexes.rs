@@ -165,7 +165,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
 }
 
 /// A plain client wrote to a merged index, in whatever spelling, or removed keys that decide who owns a hash:
-/// notes the index, whose claims about that are taken back once the event is over.
+/// notes the index, whose claims about that are invalidated once the event is over.
 fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Shared) {
     if prefix.len() > PREFIX_BYTES {
         return;
@@ -176,7 +176,7 @@ fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Sh
     }
     let mut invalidated = INVALIDATED.borrow();
     if invalidated.is_empty() {
-        take_back_at(ctx, 0);
+        invalidate_after(ctx, 0);
     }
     if invalidated.len() < MAX_INVALIDATED {
         let scope = scope(db, prefix)[..].into();
@@ -184,25 +184,25 @@ fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Sh
     }
 }
 
-fn take_back_at(ctx: Ctx, delay_ms: i64) {
+fn invalidate_after(ctx: Ctx, delay_ms: i64) {
     // SAFETY: main thread, live context; the timer carries no data.
     unsafe {
         rm!(RedisModule_CreateTimer(
             ctx.raw(),
             delay_ms,
-            Some(take_back),
+            Some(invalidate_noted),
             std::ptr::null_mut()
         ))
     };
 }
 
 /// Indexes to which plain clients wrote no longer say that they have only written forms.
-extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
+extern "C" fn invalidate_noted(ctx: RawCtx, _: *mut c_void) {
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };
     let _ = guarded("a timer", || {
         if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 && job::avoid_writing() {
-            return take_back_at(ctx, 5);
+            return invalidate_after(ctx, 5);
         }
         let scopes = std::mem::take(&mut *INVALIDATED.borrow());
         // A replica gets this from its master.

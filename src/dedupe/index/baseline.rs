@@ -33,7 +33,7 @@ impl<K: Store> Baseline<K> {
         Baseline { key }
     }
 
-    /// Whether the crawl has its place in the order of commits.
+    /// Returns whether the crawl has its place in the order of commits.
     pub(crate) fn has_numbers(&self, ks: &mut K) -> Result<bool> {
         Ok(ks.hash_has(&self.key, COMMITS)?)
     }
@@ -50,7 +50,7 @@ impl<K: Store> Baseline<K> {
         Ok(())
     }
 
-    /// Whether nobody wrote down all that the crawl holds.
+    /// Returns whether nobody wrote down all that the crawl holds.
     pub(crate) fn is_unrecorded(&self, ks: &mut K) -> Result<bool> {
         Ok(ks.hash_has(&self.key, FOUND)?)
     }
@@ -84,7 +84,7 @@ impl<K: Store> Baseline<K> {
         Ok(())
     }
 
-    /// How many of the crawl's packed records stand in its plain hash as well.
+    /// Returns how many of the crawl's packed records stand in its plain hash as well.
     pub(crate) fn copied(&self, ks: &mut K) -> Result<u64> {
         let copied = ks.hash_get(&self.key, COPIED)?;
         Ok(copied.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0))

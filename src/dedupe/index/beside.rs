@@ -18,7 +18,7 @@ use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::store::Store;
 
 impl<K: Store> Index<K> {
-    /// Whether a crawl has any of the keys that nobody can restore.
+    /// Returns whether a crawl has any of the keys that nobody can restore.
     pub(crate) fn has_documents(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         for &which in CrawlKey::CONTENT {
             let key = self.crawls.key(ks, crawl, which);
@@ -57,7 +57,7 @@ impl<K: Store> Index<K> {
         Ok(files as i64 >= committed && (files > 0 || ks.exists(&counts_key)))
     }
 
-    /// Whether packed records of a crawl are copies of what its plain hash has.
+    /// Returns whether packed records of a crawl are copies of what its plain hash has.
     pub(crate) fn has_copies(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         let is_uncommitted = self.crawls.state(ks, crawl)? == Some(CrawlState::Uncommitted);
         Ok(is_uncommitted && !self.was_set_aside(ks, crawl)?)
@@ -99,7 +99,7 @@ impl<K: Store> Index<K> {
         }
     }
 
-    /// Whether the list of a hash's holders shows that another program changed the owner: our own
+    /// Returns whether the list of a hash's holders shows that another program changed the owner: our own
     /// changes never leave the owner in it.
     pub(crate) fn is_owner_listed(
         &mut self,
@@ -113,7 +113,7 @@ impl<K: Store> Index<K> {
         })
     }
 
-    /// Whether the crawl's first record stands under a bare SHA-256, as Browsertrix writes it.
+    /// Returns whether the crawl's first record stands under a bare SHA-256, as Browsertrix writes it.
     pub(crate) fn has_bare_fields(&mut self, ks: &mut K, crawl: &[u8]) -> bool {
         let records = self.crawls.key(ks, crawl, CrawlKey::Records);
         let (mut cursor, mut first) = (ks.cursor(), Batch::default());
@@ -131,5 +131,37 @@ impl<K: Store> Index<K> {
     pub(crate) fn require_known(&mut self, ks: &mut K, crawl: &[u8]) -> Result<CrawlState> {
         self.standing(ks, crawl)?
             .ok_or_else(|| Error::NoCrawl(crawl.to_vec()))
+    }
+
+    /// Returns whether a continued crawl has fields that none of our commands listed as added.
+    pub(crate) fn has_unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        Ok(self.unseen_fields(ks, crawl)? != Some(0))
+    }
+
+    /// Returns whether plain clients added fields to a committed crawl since its last commit.
+    pub(crate) fn has_more_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        Ok(self.unseen_fields(ks, crawl)? > Some(0))
+    }
+
+    /// Returns whether a continued crawl may have fields that a plain client added after our command went on with it. Those
+    /// that it added before are committed.
+    pub(crate) fn has_unclear_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        let committed = self.crawls.baseline(ks, crawl).more(ks);
+        Ok(self.unseen_fields(ks, crawl)? != Some(committed))
+    }
+
+    /// Returns how many fields of a crawl none of our commands listed: below 0 when plain clients deleted some, nothing
+    /// when no commit of ours counted them.
+    pub(crate) fn unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<i64>> {
+        let Some(seen) = self.crawls.baseline(ks, crawl).seen(ks)? else {
+            return Ok(None);
+        };
+        let mut listed = 0;
+        for &key in CrawlKey::UNCOMMITTED {
+            let key = self.crawls.key(ks, crawl, key);
+            listed += ks.hash_len(&key)?;
+        }
+        let records = self.records_len(ks, crawl)?;
+        Ok(Some(records as i64 - (seen + listed) as i64))
     }
 }

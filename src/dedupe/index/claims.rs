@@ -159,17 +159,12 @@ impl<K: Store> Claims<K> {
     /// # Errors
     /// `STALE` when another token holds the claim.
     pub fn give_up(&self, ks: &mut K, digest: &Digest, token: u64, now: Millis) -> Result<bool> {
-        match self.on(ks, digest, now)? {
-            None => Ok(false),
-            Some(claim) if claim.token == token => {
-                ks.hash_del(&self.claims, digest.canonical())?;
-                Ok(true)
-            }
-            Some(claim) => Err(Error::Stale(format!(
-                "invalid token {token}: crawl '{}' holds the claim now; nothing was changed",
-                Shown(&claim.crawl)
-            ))),
+        self.check_token(ks, std::slice::from_ref(digest), token, now)?;
+        let is_held = self.on(ks, digest, now)?.is_some();
+        if is_held {
+            ks.hash_del(&self.claims, digest.canonical())?;
         }
+        Ok(is_held)
     }
 
     /// Gives up one claim if it is this crawl's, or unreadable.

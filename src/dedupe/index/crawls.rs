@@ -165,7 +165,7 @@ impl<K: Store> Crawls<K> {
         counts::members(ks, &self.committed)
     }
 
-    /// Whether the crawl is in `allcrawls`.
+    /// Returns whether the crawl is in `allcrawls`.
     pub(crate) fn is_committed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if let Some(known) = self.get(crawl).and_then(|c| c.is_committed) {
             return Ok(known);
@@ -175,7 +175,7 @@ impl<K: Store> Crawls<K> {
         Ok(is)
     }
 
-    /// Whether the crawl is in `uncommittedcrawls`.
+    /// Returns whether the crawl is in `uncommittedcrawls`.
     pub(crate) fn is_uncommitted(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if let Some(known) = self.get(crawl).and_then(|c| c.is_uncommitted) {
             return Ok(known);
@@ -207,7 +207,7 @@ impl<K: Store> Crawls<K> {
         Ok(())
     }
 
-    /// Where the crawl stands; `None` when the index does not know it.
+    /// Returns where the crawl stands; `None` when the index does not know it.
     pub(crate) fn state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
         let committed = self.is_committed(ks, crawl)?;
         let uncommitted = self.is_uncommitted(ks, crawl)?;
@@ -219,7 +219,7 @@ impl<K: Store> Crawls<K> {
         })
     }
 
-    /// Whether a list says that no ended commit has the crawl's hash.
+    /// Returns whether a list says that no ended commit has the crawl's hash.
     pub(crate) fn is_listed(&mut self, ks: &mut K, crawl: &[u8], digest: &Digest) -> Result<bool> {
         for &list in CrawlKey::UNCOMMITTED {
             let list = self.key(ks, crawl, list);
@@ -230,22 +230,22 @@ impl<K: Store> Crawls<K> {
         Ok(false)
     }
 
-    /// Whether another program's purge is under way, or was cut short.
+    /// Returns whether another program's purge is under way, or was cut short.
     pub(crate) fn are_purged(&self, ks: &mut K) -> bool {
         ks.exists(&self.outgoing)
     }
 
-    /// Whether another program's purge took the crawl out of `allcrawls` and has not decided on it.
+    /// Returns whether another program's purge took the crawl out of `allcrawls` and has not decided on it.
     pub(crate) fn is_outgoing(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.are_purged(ks) && ks.set_has(&self.outgoing, crawl)?)
     }
 
-    /// Whether another program canceled the crawl after its hashes had gone into the merged index.
+    /// Returns whether another program canceled the crawl after its hashes had gone into the merged index.
     pub(crate) fn is_canceled(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(ks.exists(&self.canceled) && ks.set_has(&self.canceled, crawl)?)
     }
 
-    /// Whether a crawl may be removed: it is committed, or another program was about to remove it.
+    /// Returns whether a crawl may be removed: it is committed, or another program was about to remove it.
     pub(crate) fn is_removable(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.is_committed(ks, crawl)?
             || self.is_outgoing(ks, crawl)?
@@ -276,7 +276,7 @@ impl<K: Store> Crawls<K> {
 }
 
 impl<K: Store> Index<K> {
-    /// Whether every field of the crawl's records is known to be in the written form.
+    /// Returns whether every field of the crawl's records is known to be in the written form.
     pub(crate) fn has_written_records(&mut self, ks: &mut K, crawl: &[u8]) -> bool {
         if let Some(known) = self.crawls.is_written(crawl) {
             return known;
@@ -311,7 +311,7 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Whether records that come now are a later commit's: the crawl is committed, or a commit
+    /// Returns whether records that come now are a later commit's: the crawl is committed, or a commit
     /// of it is under way.
     pub(crate) fn is_continuing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.crawls.is_committed(ks, crawl)?

@@ -91,7 +91,7 @@ impl<K: Store> Ledger<K> {
         self.has_lists = None;
     }
 
-    /// Whether any commit of ours has left its number, so that there may be lists of holders.
+    /// Returns whether any commit of ours has left its number, so that there may be lists of holders.
     pub(crate) fn has_commits(&self, ks: &mut K) -> bool {
         ks.exists(&self.commits)
     }
@@ -108,7 +108,7 @@ impl<K: Store> Ledger<K> {
         Ok(())
     }
 
-    /// Whether lists of holders name every committed crawl that has the hash.
+    /// Returns whether lists of holders name every committed crawl that has the hash.
     pub(crate) fn is_trusted(&self) -> bool {
         !self.untrusted
     }
@@ -129,7 +129,7 @@ impl<K: Store> Ledger<K> {
         Ok(())
     }
 
-    /// Whether all committed crawls have their place in the order of commits.
+    /// Returns whether all committed crawls have their place in the order of commits.
     pub fn all_adopted(&self) -> bool {
         self.adopted
     }
@@ -146,7 +146,7 @@ impl<K: Store> Ledger<K> {
         self.unrecorded = Some(Rc::new(unrecorded));
     }
 
-    /// How many hashes may be worked on between two looks at the clock: each costs a look into every
+    /// Returns how many hashes may be worked on between two looks at the clock: each costs a look into every
     /// crawl whose holdings nobody wrote down.
     pub fn batch(&self, usual: usize) -> usize {
         let looked = [&self.unrecorded, &self.in_order];

@@ -14,7 +14,6 @@ pub mod progress;
 pub mod spelling;
 pub mod storage;
 mod table;
-mod unseen;
 pub mod urls;
 pub mod visible;
 
@@ -42,8 +41,8 @@ const FORMAT: &[u8] = b"1";
 /// How many crawls are looked at for the layout of an index that nobody wrote down.
 const CRAWLS_LOOKED_AT: usize = 8;
 
-/// An index, with what is cached of it. Each part keeps its fields to itself, in the file of its name; nobody outside of
-/// this folder sees a part.
+/// An index, with what is cached of it. Each part keeps its fields to itself, in a file of its own; rules ask the part
+/// that they need.
 pub struct Index<K: Store> {
     prefix: Vec<u8>,
     profile: Profile,
@@ -58,13 +57,13 @@ pub struct Index<K: Store> {
     pub(super) places: Places<K>,
     /// Which crawls there are.
     pub(super) crawls: Crawls<K>,
-    /// Which of them jobs are at work on.
+    /// Which crawls jobs are at work on.
     pub(super) under_way: UnderWay<K>,
     /// Who holds a hash, in the order of commits.
     pub(super) ledger: Ledger<K>,
     /// How the merged index spells hashes.
     pub(super) spelling: Spelling<K>,
-    /// Which of them others see while they run.
+    /// Which crawls others see while they run.
     pub(super) visible: Visible<K>,
     /// Who is about to store a payload.
     pub(super) claims: Claims<K>,
@@ -159,7 +158,7 @@ impl<K: Store> Index<K> {
         self.profile
     }
 
-    /// Whether the layout is written down; before that it follows the configuration.
+    /// Returns whether the layout is written down; before that it follows the configuration.
     pub fn is_registered(&self) -> bool {
         self.registered
     }

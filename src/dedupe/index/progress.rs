@@ -71,7 +71,7 @@ impl<K: Store> UnderWay<K> {
         }
     }
 
-    /// Whether it is known that there are none.
+    /// Returns whether it is known that there are none.
     pub(super) fn is_nothing(&self) -> bool {
         self.committing.as_ref().is_some_and(FxHashSet::is_empty)
             && self.removing.as_ref().is_some_and(FxHashMap::is_empty)
@@ -86,12 +86,12 @@ impl<K: Store> UnderWay<K> {
         Ok(self.committing.as_mut().expect("read above"))
     }
 
-    /// Whether a commit of the crawl is under way, or was cut short.
+    /// Returns whether a commit of the crawl is under way, or was cut short.
     pub(crate) fn is_committing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.committing(ks)?.contains(crawl))
     }
 
-    /// How far the commit of a crawl is.
+    /// Returns how far the commit of a crawl is.
     pub(crate) fn commit_state(&self, ks: &mut K, crawl: &[u8]) -> Result<Option<CommitState>> {
         Ok(ks
             .hash_get(&self.commits, crawl)?
@@ -120,24 +120,24 @@ impl<K: Store> UnderWay<K> {
         Ok(())
     }
 
-    /// Whether the crawl is being removed or canceled, or such a job was cut short.
+    /// Returns whether the crawl is being removed or canceled, or such a job was cut short.
     pub(crate) fn is_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.removing(ks)?.contains_key(crawl))
     }
 
-    /// Whether the crawl is being removed whole. Look-ups skip it from the start, so that all
+    /// Returns whether the crawl is being removed whole. Look-ups skip it from the start, so that all
     /// of it goes at once.
     pub(crate) fn is_leaving(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.removing(ks)?.get(crawl) == Some(&true))
     }
 
-    /// Whether an unfinished removal has already taken this crawl out.
+    /// Returns whether an unfinished removal has already taken this crawl out.
     pub(crate) fn is_gone(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         let state = ks.hash_get(&self.removals, crawl)?;
         Ok(state.is_some_and(|state| state.as_ref() == GONE))
     }
 
-    /// Whether the crawl is being canceled, or a cancel was cut short.
+    /// Returns whether the crawl is being canceled, or a cancel was cut short.
     pub(crate) fn is_canceling(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         let state = ks.hash_get(&self.removals, crawl)?;
         Ok(state.is_some_and(|state| state.as_ref().starts_with(CANCEL)))

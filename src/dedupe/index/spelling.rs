@@ -75,12 +75,12 @@ impl<K: Store> Spelling<K> {
         self.is_written |= self.begin_census(opening) == begun;
     }
 
-    /// Whether every hash of the merged index is known to be in the written form.
+    /// Returns whether every hash of the merged index is known to be in the written form.
     pub(crate) fn is_written(&self) -> bool {
         self.is_written
     }
 
-    /// Whether `spelling` is the only one under which the merged index can have its hash.
+    /// Returns whether `spelling` is the only one under which the merged index can have its hash.
     pub fn only_written(&self, spelling: &[u8]) -> bool {
         self.is_written && Digest::is_written(spelling, self.profile)
     }

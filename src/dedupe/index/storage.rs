@@ -163,7 +163,7 @@ impl<K: Store> Places<K> {
         }
     }
 
-    /// Whether there is a merged index in either storage.
+    /// Returns whether there is a merged index in either storage.
     pub(super) fn has_hashes(&self, ks: &mut K) -> bool {
         let mut keys = [&self.merged_key, &self.packed_name, &self.moving_key].into_iter();
         keys.any(|key| ks.exists(key))
@@ -208,7 +208,7 @@ impl<K: Store> Places<K> {
         self.storage
     }
 
-    /// Whether a change of storage is under way, or was cut short.
+    /// Returns whether a change of storage is under way, or was cut short.
     pub fn is_moving(&self) -> bool {
         self.packed.is_some() && self.plain.is_some()
     }
@@ -232,12 +232,12 @@ impl<K: Store> Places<K> {
         self.plain.as_ref()
     }
 
-    /// Whether plain hashes have a part of a packed index, and nobody purges it.
+    /// Returns whether plain hashes have a part of a packed index, and nobody purges it.
     pub fn has_left_to_pack(&self, ks: &mut K, crawls: &Crawls<K>) -> bool {
         self.storage == Storage::Packed && self.is_moving() && !crawls.are_purged(ks)
     }
 
-    /// Whether there is a packed index, to which changes go.
+    /// Returns whether there is a packed index, to which changes go.
     fn is_there(&self, ks: &mut K) -> bool {
         self.storage == Storage::Packed && ks.exists(&self.packed_name)
     }
@@ -535,7 +535,7 @@ impl<K: Store> Index<K> {
         })
     }
 
-    /// Whether records of a crawl may be packed: those of one that is not committed are not, or
+    /// Returns whether records of a crawl may be packed: those of one that is not committed are not, or
     /// stand in its plain hash as well.
     pub(crate) fn may_be_packed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.places.packed.is_some() && self.crawls.is_committed(ks, crawl)?)

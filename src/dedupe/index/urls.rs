@@ -37,19 +37,6 @@ pub enum State {
     On,
 }
 
-impl State {
-    /// Reads the state of an index.
-    fn read<K: Store>(ks: &mut K, meta: &K::Name) -> Result<State> {
-        let value = ks.hash_get(meta, FIELD)?;
-        Ok(match value.as_ref().map(AsRef::as_ref) {
-            Some(ON) => State::On,
-            Some(UNDATED) => State::Undated,
-            Some(_) => State::Building,
-            None => State::Off,
-        })
-    }
-}
-
 /// The score of a capture: a whole number from -2^53 to -1, of which each is a score of its own. A newer capture of a
 /// URL has a lower one.
 pub(in crate::dedupe) fn score(url: &[u8], moment: Option<Moment>) -> f64 {
@@ -81,18 +68,23 @@ pub struct Urls<K: Store> {
 impl<K: Store> Urls<K> {
     /// Reads the state of an index.
     pub(super) fn read(ks: &mut K, meta: &K::Name) -> Result<Urls<K>> {
-        Ok(Urls {
-            state: State::read(ks, meta)?,
-            meta: meta.clone(),
-        })
+        let value = ks.hash_get(meta, FIELD)?;
+        let state = match value.as_ref().map(AsRef::as_ref) {
+            Some(ON) => State::On,
+            Some(UNDATED) => State::Undated,
+            Some(_) => State::Building,
+            None => State::Off,
+        };
+        let meta = meta.clone();
+        Ok(Urls { meta, state })
     }
 
-    /// Whether there is an index by URL.
+    /// Returns whether there is an index by URL.
     pub(in crate::dedupe) fn state(&self) -> State {
         self.state
     }
 
-    /// Whether records are put into an index by URL as they come.
+    /// Returns whether records are put into an index by URL as they come.
     pub(in crate::dedupe) fn are_kept(&self) -> bool {
         self.state != State::Off
     }

@@ -49,12 +49,12 @@ impl<K: Store> Visible<K> {
         Rc::clone(&self.crawls)
     }
 
-    /// Whether others see no crawl while it runs.
+    /// Returns whether others see no crawl while it runs.
     pub(crate) fn is_empty(&self) -> bool {
         self.crawls.is_empty()
     }
 
-    /// Whether others see the crawl while it runs.
+    /// Returns whether others see the crawl while it runs.
     pub(crate) fn has(&self, crawl: &[u8]) -> bool {
         self.crawls.iter().any(|(_, visible)| visible == crawl)
     }
