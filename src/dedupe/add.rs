@@ -1,14 +1,17 @@
 //! `ADD`: `response` records as they are written.
 
-use super::claim::Millis;
+use super::adopt::restore_if_set_aside;
+use super::begin::start;
 use super::counts;
 use super::digest::Digest;
 use super::earliest::Earliest;
 use super::error::Result;
 use super::index::Index;
+use super::index::claims::Millis;
 use super::keys::CrawlKey;
 use super::record::{Record, Room};
 use super::sequence::Sequence;
+use super::sequence::once;
 use super::store::Store;
 
 /// A `response` record that was written.
@@ -47,117 +50,119 @@ impl<K: Store> Index<K> {
         how: Adding<'_>,
         now: Millis,
     ) -> Result<u64> {
-        self.once(ks, crawl, how.seq, |index, ks| {
-            index.add_once(ks, crawl, responses, how, now)
+        once(self, ks, crawl, how.seq, |index, ks| {
+            add_once(index, ks, crawl, responses, how, now)
         })
     }
+}
 
-    /// The hashes whose claims a token settles, if there is one.
-    fn check_claimed(
-        &mut self,
-        ks: &mut K,
-        responses: &[Response<'_>],
-        token: Option<u64>,
-        now: Millis,
-    ) -> Result<Vec<Digest>> {
-        let Some(token) = token else {
-            return Ok(Vec::new());
+/// The hashes whose claims a token settles, if there is one.
+fn check_claimed<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    responses: &[Response<'_>],
+    token: Option<u64>,
+    now: Millis,
+) -> Result<Vec<Digest>> {
+    let Some(token) = token else {
+        return Ok(Vec::new());
+    };
+    let digests: Vec<Digest> = responses.iter().map(|r| r.digest.clone()).collect();
+    index.claims.check_token(ks, &digests, token, now)?;
+    Ok(digests)
+}
+
+fn add_once<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    responses: &[Response<'_>],
+    how: Adding<'_>,
+    now: Millis,
+) -> Result<u64> {
+    index.under_way.refuse_while_removing(ks, crawl)?;
+    let records = index.crawls.key(ks, crawl, CrawlKey::Records);
+    let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
+    let added = index.crawls.key(ks, crawl, CrawlKey::Added);
+    // Everything that can be refused is looked at before the first write.
+    counts::read(ks, &counts_key, counts::TOTAL_URLS)?;
+    ks.hash_len(&records)?;
+    ks.hash_len(&added)?;
+    index.urls.check_key(ks, &mut index.crawls, crawl)?;
+    let claimed = check_claimed(index, ks, responses, how.token, now)?;
+    restore_if_set_aside(index, ks, crawl)?;
+    let mut earliest = how
+        .earliest
+        .then(|| Earliest::of(index, ks, crawl))
+        .transpose()?;
+    let continuing = index.is_continuing(ks, crawl)?;
+
+    let (mut new, mut urls) = (0, 0);
+    let (mut value, mut room) = (Vec::new(), Room::default());
+    let profile = index.profile();
+    // What is packed already is not in the plain hash.
+    let one_place = !index.may_be_packed(ks, crawl)?;
+    let one_step = one_place && index.has_written_records(ks, crawl);
+    for Response { digest, record } in responses {
+        let field = digest.written(profile);
+        let record = &record.as_stored(profile, &mut room);
+        record.write(&mut value);
+        // Nearly always a hash is new when another one of the same call was, and then one step
+        // does it.
+        let at_once = new > 0 && one_step && ks.hash_set_new(&records, field, &value)?;
+        let stored = if at_once {
+            None
+        } else {
+            index.record_of(ks, crawl, digest)?
         };
-        let digests: Vec<Digest> = responses.iter().map(|r| r.digest.clone()).collect();
-        self.check_token(ks, &digests, token, now)?;
-        Ok(digests)
-    }
-
-    fn add_once(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        responses: &[Response<'_>],
-        how: Adding<'_>,
-        now: Millis,
-    ) -> Result<u64> {
-        self.refuse_while_removing(ks, crawl)?;
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        let added = self.crawl_key(ks, crawl, CrawlKey::Added);
-        // Everything that can be refused is looked at before the first write.
-        counts::read(ks, &counts_key, counts::TOTAL_URLS)?;
-        ks.hash_len(&records)?;
-        ks.hash_len(&added)?;
-        self.check_urls_key(ks, crawl)?;
-        let claimed = self.check_claimed(ks, responses, how.token, now)?;
-        self.put_back_if_set_aside(ks, crawl)?;
-        let mut earliest = how
-            .earliest
-            .then(|| Earliest::of(self, ks, crawl))
-            .transpose()?;
-        let continuing = self.is_continuing(ks, crawl)?;
-
-        let (mut new, mut urls) = (0, 0);
-        let (mut value, mut room) = (Vec::new(), Room::default());
-        let profile = self.profile();
-        // What is packed already is not in the plain hash.
-        let one_place = !self.may_be_packed(ks, crawl)?;
-        let one_step = one_place && self.has_written_records(ks, crawl);
-        for Response { digest, record } in responses {
-            let field = digest.written(profile);
-            let record = &record.as_stored(profile, &mut room);
-            record.write(&mut value);
-            // Nearly always a hash is new when another one of the same call was, and then one step
-            // does it.
-            let at_once = new > 0 && one_step && ks.hash_set_new(&records, field, &value)?;
-            let stored = if at_once {
-                None
-            } else {
-                self.record_of(ks, crawl, digest)?
-            };
-            match stored {
-                None => {
-                    if !at_once {
-                        self.start(ks, crawl)?;
-                        ks.hash_set(&records, field, &value)?;
-                    }
-                    self.note_url(ks, crawl, digest, record)?;
-                    if continuing {
-                        ks.hash_set(&added, digest.canonical(), b"")?;
-                    }
-                    new += 1;
-                    urls += 1;
+        match stored {
+            None => {
+                if !at_once {
+                    start(index, ks, crawl)?;
+                    ks.hash_set(&records, field, &value)?;
                 }
-                Some(stored) => {
-                    let both = (stored.as_ref(), record);
-                    let counts = self.counts_again(ks, crawl, digest, both, earliest.as_mut())?;
-                    urls += i64::from(counts);
+                index
+                    .urls
+                    .note(ks, &mut index.crawls, crawl, digest, record)?;
+                if continuing {
+                    ks.hash_set(&added, digest.canonical(), b"")?;
                 }
+                new += 1;
+                urls += 1;
+            }
+            Some(stored) => {
+                let both = (stored.as_ref(), record);
+                let counts = counts_again(index, ks, crawl, digest, both, earliest.as_mut())?;
+                urls += i64::from(counts);
             }
         }
-        if urls > 0 {
-            // A mere retry does not make a committed crawl a continued one.
-            self.start(ks, crawl)?;
-            counts::add(ks, &counts_key, counts::TOTAL_URLS, urls)?;
-        }
-        if let Some(earliest) = earliest {
-            earliest.write_marks(ks)?;
-        }
-        if let Some(token) = how.token {
-            self.settle(ks, &claimed, token)?;
-        }
-        Ok(new)
     }
+    if urls > 0 {
+        // A mere retry does not make a committed crawl a continued one.
+        start(index, ks, crawl)?;
+        counts::add(ks, &counts_key, counts::TOTAL_URLS, urls)?;
+    }
+    if let Some(earliest) = earliest {
+        earliest.write_marks(ks)?;
+    }
+    if let Some(token) = how.token {
+        index.claims.release(ks, &claimed, token)?;
+    }
+    Ok(new)
+}
 
-    /// Whether another record counts of a hash that the crawl has: the stored one again is a retry.
-    fn counts_again(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        digest: &Digest,
-        (stored, record): (&[u8], &Record<'_>),
-        earliest: Option<&mut Earliest<K::Name>>,
-    ) -> Result<bool> {
-        if let Some(earliest) = earliest {
-            return earliest.meet(self, ks, crawl, digest, (stored, record));
-        }
-        let stored = Record::parse(stored);
-        Ok(!stored.is_some_and(|stored| stored.is_same(record, self.profile())))
+/// Whether another record counts of a hash that the crawl has: the stored one again is a retry.
+fn counts_again<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    digest: &Digest,
+    (stored, record): (&[u8], &Record<'_>),
+    earliest: Option<&mut Earliest<K::Name>>,
+) -> Result<bool> {
+    if let Some(earliest) = earliest {
+        return earliest.meet(index, ks, crawl, digest, (stored, record));
     }
+    let stored = Record::parse(stored);
+    Ok(!stored.is_some_and(|stored| stored.is_same(record, index.profile())))
 }

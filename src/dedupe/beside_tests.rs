@@ -6,6 +6,7 @@ use crawlspace_host::keyspace::memory::Plain;
 use crawlspace_host::reply::Reply;
 
 use super::add::{Adding, Response};
+use super::adopt::adopt_all;
 use super::check::check;
 use super::commit::commit;
 use super::counts;
@@ -13,10 +14,11 @@ use super::digest::Digest;
 use super::error::Error;
 use super::index::Index;
 use super::index::storage::{Layout, Storage};
-use super::job::{Job, Step, adopt};
+use super::job::{Job, Step};
 use super::profile::Profile;
 use super::record::Record;
 use super::removal::{cancel, check_cancelable, check_removable, remove, retain};
+use super::stats::crawl_stats;
 use super::tests::run;
 
 type MemoryIndex = Index<MemoryKeyspace>;
@@ -344,7 +346,11 @@ fn a_commit_among_plain_writes_counts_nothing_twice() {
                         break;
                     }
                 }
-                let is_settled = !world.index.is_uncommitted(&mut world.ks, b"A").unwrap();
+                let is_settled = !world
+                    .index
+                    .crawls
+                    .is_uncommitted(&mut world.ks, b"A")
+                    .unwrap();
                 // While a crawl is in both sets, what theirs counts is not told from what ours does.
                 if is_settled {
                     world.plain_import_records(b"A", 10..13);
@@ -854,13 +860,13 @@ fn lists_of_holders_are_trusted_again_after_a_repair() {
     world.plain_begin_purge();
     world.add(b"C", [1, 2]);
     world.commit(b"C").unwrap();
-    assert!(!world.index.holders_are_trusted());
+    assert!(!world.index.ledger.is_trusted());
     world.repair();
-    assert!(!world.index.holders_are_trusted(), "the purge goes on");
+    assert!(!world.index.ledger.is_trusted(), "the purge goes on");
     world.plain_put_back(b"A");
-    assert!(!world.index.holders_are_trusted());
+    assert!(!world.index.ledger.is_trusted());
     world.repair();
-    assert!(world.index.holders_are_trusted());
+    assert!(world.index.ledger.is_trusted());
     assert_eq!(world.remove(&[b"C"]), Ok(Reply::counts(&[1, 1, 1])));
     assert_eq!(world.owner(1), Some(b"A".to_vec()));
 }
@@ -895,7 +901,7 @@ fn a_crawl_that_is_committed_while_others_are_adopted_is_adopted_by_the_next_job
     };
     plain_commit(&mut world, b"a");
     plain_commit(&mut world, b"b");
-    let mut adoption = Job::new(async |lent| adopt(&lent).await.map(|()| Reply::Ok));
+    let mut adoption = Job::new(async |lent| adopt_all(&lent).await.map(|()| Reply::Ok));
     let (index, ks) = (&mut world.index, &mut world.ks);
     let step = adoption.step(index, ks, &mut || false);
     assert_eq!(step, Ok(Step::More));
@@ -903,7 +909,12 @@ fn a_crawl_that_is_committed_while_others_are_adopted_is_adopted_by_the_next_job
     world.run(adoption).unwrap();
     world.add(b"ours", 3..4);
     world.commit(b"ours").unwrap();
-    let numbers = world.index.numbers_of(&mut world.ks, b"later").unwrap();
+    let numbers = world
+        .index
+        .crawls
+        .baseline(&mut world.ks, b"later")
+        .numbers(&mut world.ks)
+        .unwrap();
     assert_eq!(numbers.len(), 1);
 }
 
@@ -954,7 +965,7 @@ fn what_only_their_importer_counts_is_no_drift() {
 fn figures_are_given_of_a_crawl_that_can_be_committed() {
     let mut world = World::new();
     world.plain_crawl(b"A", [1, 2]);
-    let stats = world.index.crawl_stats(&mut world.ks, b"A");
+    let stats = crawl_stats(&mut world.index, &mut world.ks, b"A");
     let Ok(Reply::Map(stats)) = stats else {
         panic!("{stats:?}")
     };

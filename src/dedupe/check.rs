@@ -6,22 +6,25 @@ use std::pin::pin;
 use std::task::Poll;
 
 use crawlspace_host::reply::Reply;
-use crawlspace_host::text::{parse_signed, parse_unsigned};
+use crawlspace_host::text::parse_signed;
 
+use super::adopt::adopt_all;
+use super::begin::drop_leftovers;
 use super::counters::check_counters;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::findings::{Findings, Packed, packed_standing};
 use super::index::Index;
-use super::index::holders::{Numbers, write_numbers};
+use super::index::numbers::Numbers;
 use super::index::storage::Of;
-use super::job::{Job, Lent, Walk, adopt, crawls_in, each_crawl};
+use super::job::{Job, Lent, Walk, crawls_in, each_crawl};
 use super::keys::CrawlKey;
 use super::pack::pack_rest;
 use super::store::Store;
 use super::stray::each_stray;
-use super::urls::settle;
+use super::sums::uncertain_size;
+use super::urls::compare;
 use super::wacz::WaczEntry;
 
 /// A look at every key of an index. With `repair` what is found is set right.
@@ -36,8 +39,8 @@ pub fn check<K: Store>(repair: bool) -> Job<K> {
         }
         loop {
             let storage = |index: &mut Index<K>, _: &mut K| {
-                let packed = index.packed_key().map(|key| key.as_ref().to_vec());
-                (index.storage(), index.is_moving(), packed)
+                let packed = index.places.packed_key().map(|key| key.as_ref().to_vec());
+                (index.places.storage(), index.places.is_moving(), packed)
             };
             let began_in = lent.with(storage);
             let mut look = pin!(Check::new(false).run(&lent));
@@ -85,28 +88,28 @@ impl Check {
     async fn run<K: Store>(mut self, lent: &Lent<K>) -> Result<Reply> {
         self.check_counters(lent).await?;
         if self.findings.repair {
-            if lent.with(|index, ks| index.has_left_to_pack(ks)) {
+            if lent.with(|index, ks| index.places.has_left_to_pack(ks, &index.crawls)) {
                 self.findings.repaired += pack_rest(lent).await?;
             }
-            adopt(lent).await?;
+            adopt_all(lent).await?;
         }
         self.check_uncommitted(lent).await?;
         self.sum_canceled(lent).await?;
         let crawls = crawls_in(lent, &[|names| &names.allcrawls]).await?;
         self.check_merged(lent).await?;
-        self.findings.url_drift = lent.with(|index, _| index.keeps_urls().then_some(0));
+        self.findings.url_drift = lent.with(|index, _| index.urls.are_kept().then_some(0));
         for crawl in &crawls {
             self.check_crawl(lent, crawl).await?;
             lent.pause().await;
         }
         lent.with(|index, ks| {
             self.check_sums(index, ks)?;
-            self.findings.hashes = index.merged().len(ks)?;
+            self.findings.hashes = index.places.merged().len(ks)?;
             Ok::<_, Error>(())
         })?;
         self.check_holders(lent).await?;
         lent.with(|index, ks| self.count_interrupted(index, ks))?;
-        for crawl in lent.with(|index, ks| index.packed_crawls(ks))? {
+        for crawl in lent.with(|index, ks| index.places.packed_crawls(ks))? {
             self.check_packed(lent, crawl).await?;
             lent.pause().await;
         }
@@ -114,7 +117,7 @@ impl Check {
         lent.with(|index, ks| {
             self.findings.to_remove_crawls = ks.set_len(&index.names().outgoing)?;
             if self.findings.repair {
-                index.mark_holders_trusted(ks)?;
+                index.ledger.mark_trusted(ks, &index.crawls)?;
             }
             Ok(self.findings.report())
         })
@@ -142,8 +145,8 @@ impl Check {
     async fn sum_canceled<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let crawls = lent.with(|index, ks| Walk::set(ks, index.names().canceled.clone()));
         let sum = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
-            if index.state(ks, crawl)?.is_none() {
-                let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
+            if index.crawls.state(ks, crawl)?.is_none() {
+                let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
                 for (name, n) in counts::all(ks, &counts_key, b"")? {
                     *self.canceled.entry(name).or_default() += n;
                 }
@@ -156,7 +159,7 @@ impl Check {
     /// Looks at the owners of all hashes, and whether each hash is in the written form, which must be known before the
     /// crawls' hashes are looked for.
     async fn check_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        let census = lent.with(|index, _| index.begin_census());
+        let census = lent.with(|index, _| index.spelling.begin_census(index.opening()));
         let mut all_written = true;
         let merged = lent.with(|index, ks| Walk::stored(index, ks, Of::Merged));
         let check = |index: &mut Index<K>, ks: &mut K, field: &[u8], owner: &[u8]| {
@@ -166,10 +169,10 @@ impl Check {
         merged.run(lent, check).await?;
         lent.with(|index, ks| {
             if all_written {
-                index.end_census(census);
+                index.spelling.end_census(index.opening(), census);
                 Ok(())
             } else {
-                index.invalidate_merged(ks)
+                index.spelling.invalidate(ks, &index.places)
             }
         })
     }
@@ -193,9 +196,9 @@ impl Check {
     async fn check_urls<K: Store>(&mut self, lent: &Lent<K>, crawl: &[u8]) -> Result<()> {
         let repair = self.findings.repair;
         if let Some(drift) = &mut self.findings.url_drift
-            && (repair || !lent.with(|index, ks| index.is_uncommitted(ks, crawl))?)
+            && (repair || !lent.with(|index, ks| index.crawls.is_uncommitted(ks, crawl))?)
         {
-            let wrong = settle(lent, crawl, repair).await?;
+            let wrong = compare(lent, crawl, repair).await?;
             *drift += wrong;
             self.findings.repaired += if repair { wrong } else { 0 };
         }
@@ -216,7 +219,7 @@ impl Check {
         let removing = counts::fields(ks, &index.names().removing)?;
         let marks = committing.iter().chain(removing.iter());
         let crawls: BTreeSet<&[u8]> = marks.map(|(c, _)| c).filter(|c| !c.is_empty()).collect();
-        self.findings.interrupted = crawls.len() as u64 + u64::from(index.is_moving());
+        self.findings.interrupted = crawls.len() as u64 + u64::from(index.places.is_moving());
         Ok(())
     }
 
@@ -237,7 +240,7 @@ impl Check {
         let of = Of::Packed(crawl.clone());
         let records = lent.with(|index, ks| Walk::stored(index, ks, of));
         let take_out = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
-            index.unpack_record(ks, &crawl, field)
+            index.places.unpack_record(ks, &crawl, field)
         };
         records.run(lent, take_out).await
     }
@@ -251,7 +254,7 @@ impl Check {
                 // Nothing is left that it tells of.
                 self.findings.leaked_keys += 1;
                 if self.findings.repair {
-                    index.drop_leftovers(ks, &crawl, &[which])?;
+                    drop_leftovers(index, ks, &crawl, &[which])?;
                     self.findings.repaired += 1;
                 }
             }
@@ -270,27 +273,27 @@ impl Check {
         crawl: &[u8],
     ) -> Result<()> {
         self.findings.crawls += 1;
-        if !index.is_uncommitted(ks, crawl)? {
+        if !index.crawls.is_uncommitted(ks, crawl)? {
             self.findings.check_counts(index, ks, crawl)?;
         }
-        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
-        let adopted = ks.hash_has(&baseline, b"commits")?;
-        let committed = if adopted && index.is_uncommitted(ks, crawl)? {
+        let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
+        let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
+        let adopted = index.crawls.baseline(ks, crawl).has_numbers(ks)?;
+        let committed = if adopted && index.crawls.is_uncommitted(ks, crawl)? {
             counts::all(ks, &baseline, b"baseline.")?
         } else {
             counts::all(ks, &counts_key, b"")?
         };
         // Plain clients both committed it and went on with it: what part of its counts is
         // committed, nothing says.
-        self.sums_unknown |= !adopted && index.is_uncommitted(ks, crawl)?;
+        self.sums_unknown |= !adopted && index.crawls.is_uncommitted(ks, crawl)?;
         for (name, n) in committed {
             *self.sums.entry(name).or_default() += n;
         }
         // Counts that cannot be read were found above.
-        let uncertain = index.uncertain_size(ks, crawl).unwrap_or(0);
+        let uncertain = uncertain_size(index, ks, crawl).unwrap_or(0);
         self.uncertain_size = self.uncertain_size.saturating_add(uncertain);
-        let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
+        let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
         for i in 0..ks.list_len(&waczs)? {
             let closed = ks
                 .list_get(&waczs, i)?
@@ -309,17 +312,16 @@ impl Check {
         ks: &mut K,
         crawl: &[u8],
     ) -> Result<()> {
-        if index.packed_key().is_none() || index.is_uncommitted(ks, crawl)? {
+        if index.places.packed_key().is_none() || index.crawls.is_uncommitted(ks, crawl)? {
             return Ok(());
         }
-        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let seen = ks.hash_get(&baseline, b"hashes")?;
-        let seen = seen.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0);
+        let baseline = index.crawls.baseline(ks, crawl);
+        let seen = baseline.seen(ks)?.unwrap_or(0);
         if seen > 0 && index.records_len(ks, crawl)? == 0 {
             self.findings.missing_hashes += seen;
             if self.findings.repair {
                 // They cannot be brought back.
-                ks.hash_set(&baseline, b"hashes", b"0")?;
+                baseline.set_seen(ks, 0)?;
                 self.findings.repaired += 1;
             }
         }
@@ -333,10 +335,10 @@ impl Check {
         ks: &mut K,
         crawl: &[u8],
     ) -> Result<Numbers> {
-        let numbers = index.numbers_of(ks, crawl)?;
+        let numbers = index.crawls.baseline(ks, crawl).numbers(ks)?;
         let mut kept = Numbers::new();
         for &number in &numbers {
-            let known = index.crawl_of(ks, number)?;
+            let known = index.ledger.crawl_of(ks, number)?;
             if known.as_deref() == Some(crawl) {
                 kept.push(number);
                 continue;
@@ -344,21 +346,19 @@ impl Check {
             self.findings.stale_holders += 1;
             if self.findings.repair && known.is_none() && number <= index.last_number(ks)? {
                 kept.push(number);
-                ks.hash_set(&index.names().commits, number.to_string().as_bytes(), crawl)?;
+                index.ledger.record(ks, number, crawl)?;
             }
         }
         if !self.findings.repair {
             return Ok(numbers);
         }
         if kept != numbers {
-            let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
             if kept.is_empty() {
                 // All are another crawl's: this one goes to the end of the order.
                 kept.push(index.next_number(ks)?);
-                let number = kept[0].to_string();
-                ks.hash_set(&index.names().commits, number.as_bytes(), crawl)?;
+                index.ledger.record(ks, kept[0], crawl)?;
             }
-            ks.hash_set(&baseline, b"commits", &write_numbers(&kept))?;
+            index.crawls.baseline(ks, crawl).set_numbers(ks, &kept)?;
             self.findings.repaired += 1;
         }
         Ok(kept)
@@ -366,7 +366,7 @@ impl Check {
 
     /// Sums in `allcounts` that are not the sums of the crawls' counts.
     fn check_sums<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
-        if self.sums_unknown || index.is_purged(ks) {
+        if self.sums_unknown || index.crawls.are_purged(ks) {
             return Ok(()); // their purge adds crawl by crawl
         }
         let of_no_crawl = counts::OF_NO_CRAWL;

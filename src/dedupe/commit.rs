@@ -6,21 +6,25 @@
 
 use crawlspace_host::reply::Reply;
 
+use super::adopt::{adopt_all, drop_marks, ensure_base, restore};
+use super::begin::drop_leftovers;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
-use super::gather::gather;
+use super::gather::{changed_since_commit_began, gather};
 use super::index::progress::CommitState;
 use super::index::storage::{Of, Storage};
 use super::index::{CrawlState, Index};
-use super::job::{Job, Lent, Time, Walk, adopt};
+use super::job::{Job, Lent, Time, Walk};
 use super::keys::CrawlKey;
+use super::merge::{drop_moved, merge, merge_new, take_by_digest, withdraw};
 use super::packed::Part;
 use super::record::Record;
 use super::store::Store;
-use super::undo::file_before;
+use super::undo::{begin_baseline, end_baseline, file_before, note_files};
+use super::urls;
 use super::wacz::WaczEntry;
-use super::waiting::may_have_waiting;
+use super::waiting::{count_waiting, may_have_waiting};
 
 /// Maximum number of records that are copied before they go out of the plain hash: each of the two kinds of change is
 /// replicated at once.
@@ -65,7 +69,7 @@ struct Commit<'a> {
 impl Commit<'_> {
     async fn run<K: Store>(mut self, lent: &Lent<K>) -> Result<Reply> {
         lent.with(|index, ks| self.check(index, ks))?;
-        adopt(lent).await?;
+        adopt_all(lent).await?;
         let mut swept = false;
         loop {
             lent.with(|index, ks| self.look(index, ks))?;
@@ -83,7 +87,7 @@ impl Commit<'_> {
             } else {
                 // Plain clients may have committed it, who leave `src:d` as it is.
                 let files = self.announce_files(lent).await?;
-                lent.with(|index, ks| index.settle_files(ks, self.crawl, files))?;
+                lent.with(|index, ks| note_files(index, ks, self.crawl, files))?;
                 return Ok(Reply::counts(&[0, 0]));
             }
         }
@@ -98,14 +102,14 @@ impl Commit<'_> {
     /// Everything that can be refused is looked at before the first write.
     fn check<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let crawl = self.crawl;
-        index.refuse_while_removing(ks, crawl)?;
+        index.under_way.refuse_while_removing(ks, crawl)?;
         index.detect_profile_by(ks, crawl);
         // A plain client may have written the hashes without announcing the crawl.
         if index.standing(ks, crawl)?.is_none() {
             return Err(Error::NoCrawl(crawl.to_vec()));
         }
         index.check_types(ks, Some(crawl))?;
-        let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
+        let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
         for (name, _) in counts::all(ks, &counts_key, b"")? {
             counts::read(ks, &index.names().allcounts, &name)?;
         }
@@ -115,33 +119,33 @@ impl Commit<'_> {
     /// Sees how the crawl stands; others may have changed it since the last slice.
     fn look<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let crawl = self.crawl;
-        index.refuse_while_removing(ks, crawl)?;
-        index.heed_purge(ks)?;
+        index.under_way.refuse_while_removing(ks, crawl)?;
+        index.note_purge(ks)?;
         // A crawl that another program took out of `allcrawls`, and whose records are packed, goes back: what is packed
         // is committed.
-        let is_out = match index.state(ks, crawl)? {
-            None => index.packed_records_len(ks, crawl)? > 0,
+        let is_out = match index.crawls.state(ks, crawl)? {
+            None => index.places.packed_len(ks, crawl)? > 0,
             Some(CrawlState::Uncommitted) => index.was_set_aside(ks, crawl)?,
             Some(_) => false,
         };
         if index.standing(ks, crawl)? == Some(CrawlState::Canceled) {
             // Its crawler counted it in `allcounts` as it wrote. Its hashes may have gone since, with those who owned them.
-            index.ensure_base(ks, crawl)?;
-            index.recommit_all(ks, crawl)?;
+            ensure_base(index, ks, crawl)?;
+            index.crawls.baseline(ks, crawl).set_seen(ks, 0)?;
             index.set_committed(ks, crawl, true)?;
-            index.take_back(ks, crawl)?;
+            drop_marks(index, ks, crawl)?;
         }
-        if is_out && !index.is_committing(ks, crawl)? {
-            index.put_back(ks, crawl)?;
+        if is_out && !index.under_way.is_committing(ks, crawl)? {
+            restore(index, ks, crawl)?;
             self.came_back = true;
         }
-        self.continued = index.is_committed(ks, crawl)?;
+        self.continued = index.crawls.is_committed(ks, crawl)?;
         Ok(())
     }
 
     /// Whether an earlier run was cut short. What came since belongs to this one as well.
     fn was_cut_short<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
-        let Some(state) = index.commit_state(ks, self.crawl)? else {
+        let Some(state) = index.under_way.commit_state(ks, self.crawl)? else {
             return Ok(false);
         };
         self.state = state;
@@ -151,7 +155,7 @@ impl Commit<'_> {
 
     /// Whether the packed index has records of an earlier crawl with this id, or of a commit that was dropped.
     fn has_strays<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
-        Ok(!self.continued && index.packed_records_len(ks, self.crawl)? > 0)
+        Ok(!self.continued && index.places.packed_len(ks, self.crawl)? > 0)
     }
 
     /// Takes such records out.
@@ -159,7 +163,7 @@ impl Commit<'_> {
         let of = Of::Packed(self.crawl.to_vec());
         let records = lent.with(|index, ks| Walk::stored(index, ks, of));
         let take_out = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
-            index.unpack_record(ks, self.crawl, field)
+            index.places.unpack_record(ks, self.crawl, field)
         };
         records.run(lent, take_out).await
     }
@@ -172,12 +176,12 @@ impl Commit<'_> {
         ks: &mut K,
         swept: bool,
     ) -> Result<bool> {
-        if !self.continued || index.copied(ks, self.crawl)? > 0 {
+        if !self.continued || index.crawls.baseline(ks, self.crawl).copied(ks)? > 0 {
             return Ok(self.continued);
         }
-        let records = index.crawl_key(ks, self.crawl, CrawlKey::Records);
+        let records = index.crawls.key(ks, self.crawl, CrawlKey::Records);
         Ok(!swept
-            && index.packed_records_len(ks, self.crawl)? > 0
+            && index.places.packed_len(ks, self.crawl)? > 0
             && ks.exists(&records)
             && index.has_unseen_fields(ks, self.crawl)?)
     }
@@ -185,12 +189,12 @@ impl Commit<'_> {
     /// Takes what is packed out of the crawl's plain hash, where something else has come meanwhile.
     async fn sweep<K: Store>(&self, lent: &Lent<K>) -> Result<()> {
         let crawl = self.crawl;
-        let records = lent.with(|index, ks| index.crawl_key(ks, crawl, CrawlKey::Records));
+        let records = lent.with(|index, ks| index.crawls.key(ks, crawl, CrawlKey::Records));
         let mut walk = lent.with(|_, ks| Walk::hash(ks, records.clone()));
         lent.slices(|index, ks, time| {
             let mut swept = 0;
             let done = walk.slice(index, ks, time, |index, ks, field, _| {
-                if index.packed(Part::Records(crawl)).has(ks, field)? {
+                if index.places.packed(Part::Records(crawl)).has(ks, field)? {
                     ks.hash_del(&records, field)?;
                     swept += 1;
                 }
@@ -199,9 +203,13 @@ impl Commit<'_> {
             let left = if done {
                 0
             } else {
-                index.copied(ks, crawl)?.saturating_sub(swept)
+                index
+                    .crawls
+                    .baseline(ks, crawl)
+                    .copied(ks)?
+                    .saturating_sub(swept)
             };
-            index.set_copied(ks, crawl, left)?;
+            index.crawls.baseline(ks, crawl).set_copied(ks, left)?;
             Ok(done)
         })
         .await
@@ -211,11 +219,11 @@ impl Commit<'_> {
     fn begin<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
         let crawl = self.crawl;
         if !self.continued {
-            index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
+            drop_leftovers(index, ks, crawl, CrawlKey::OF_COMMITS)?;
         }
-        let state = index.state(ks, crawl)?;
+        let state = index.crawls.state(ks, crawl)?;
         if state == Some(CrawlState::Committed) && !index.has_unseen_fields(ks, crawl)? {
-            index.take_back(ks, crawl)?;
+            drop_marks(index, ks, crawl)?;
             return Ok(false);
         }
         if state.is_none() {
@@ -223,10 +231,10 @@ impl Commit<'_> {
             index.set_uncommitted(ks, crawl, true)?;
         }
         self.take_number(index, ks)?;
-        index.begin_baseline(ks, crawl)?;
+        begin_baseline(index, ks, crawl)?;
         if self.continued {
-            let added = index.crawl_key(ks, crawl, CrawlKey::Added);
-            let merging = index.crawl_key(ks, crawl, CrawlKey::Merging);
+            let added = index.crawls.key(ks, crawl, CrawlKey::Added);
+            let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
             if ks.exists(&added) {
                 ks.rename(&added, &merging)?;
             }
@@ -240,14 +248,16 @@ impl Commit<'_> {
             number: index.next_number(ks)?,
             ..CommitState::default()
         };
-        index.set_commit_state(ks, self.crawl, Some(self.state))
+        index
+            .under_way
+            .set_commit_state(ks, self.crawl, Some(self.state))
     }
 
     /// Makes ready to go on with a commit that was cut short.
     async fn resume<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let crawl = self.crawl;
         let [added, merging] = [CrawlKey::Added, CrawlKey::Merging]
-            .map(|key| lent.with(|index, ks| index.crawl_key(ks, crawl, key)));
+            .map(|key| lent.with(|index, ks| index.crawls.key(ks, crawl, key)));
         if self.continued {
             // Fields that came since join those that it was to commit.
             let fields = lent.with(|_, ks| Walk::hash(ks, added.clone()));
@@ -260,7 +270,7 @@ impl Commit<'_> {
         } else {
             lent.with(|_, ks| ks.delete(&added))?;
         }
-        lent.with(|index, ks| index.begin_baseline(ks, crawl))?;
+        lent.with(|index, ks| begin_baseline(index, ks, crawl))?;
         if lent.with(|index, ks| index.last_number(ks))? <= self.state.number {
             return Ok(());
         }
@@ -270,7 +280,7 @@ impl Commit<'_> {
         let numbers = [self.state.number];
         let excluded = |other: &[u8]| other == crawl;
         let undo = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
-            index.withdraw(ks, crawl, &numbers, field, &excluded)?;
+            withdraw(index, ks, crawl, &numbers, field, &excluded)?;
             Ok(())
         };
         fields.run(lent, undo).await?;
@@ -284,7 +294,7 @@ impl Commit<'_> {
         } else {
             CrawlKey::Records
         };
-        index.crawl_key(ks, self.crawl, which)
+        index.crawls.key(ks, self.crawl, which)
     }
 
     /// A walk over those fields, from the first on.
@@ -298,8 +308,8 @@ impl Commit<'_> {
     /// Lists the names of the crawl's finished WACZ files in `src:d`, and returns the number of its files.
     async fn announce_files<K: Store>(&self, lent: &Lent<K>) -> Result<u64> {
         let [waczs, baseline] = [CrawlKey::Waczs, CrawlKey::Baseline]
-            .map(|key| lent.with(|index, ks| index.crawl_key(ks, self.crawl, key)));
-        let committed = lent.with(|_, ks| counts::read(ks, &baseline, b"wacz"))?;
+            .map(|key| lent.with(|index, ks| index.crawls.key(ks, self.crawl, key)));
+        let committed = lent.with(|index, ks| index.crawls.baseline(ks, self.crawl).files(ks))?;
         let mut at = 0;
         while lent.with(|index, ks| announce_file(index, ks, [&waczs, &baseline], committed, at))? {
             at += 1;
@@ -320,7 +330,7 @@ impl Commit<'_> {
             let key = self.walked_key(index, ks);
             let records = ks.hash_len(&key)?;
             if !gathers {
-                index.expect(ks, crawl, records)?;
+                index.places.expect(ks, crawl, records)?;
             }
             Ok::<_, Error>(records)
         })?;
@@ -342,23 +352,28 @@ impl Commit<'_> {
         fields: &mut Walk<K>,
     ) -> Result<bool> {
         let before = self.state;
-        index.heed_purge(ks)?;
-        let added = index.crawl_key(ks, self.crawl, CrawlKey::Added);
+        index.note_purge(ks)?;
+        let added = index.crawls.key(ks, self.crawl, CrawlKey::Added);
         // Fields that come while a first commit runs are the next one's.
         let skipped = (!self.continued && ks.hash_len(&added)? > 0).then_some(added);
         let mut moved = Vec::new();
         let done = fields.slice(index, ks, time, |index, ks, field, value| {
             self.merge_field(index, ks, (field, value), skipped.as_ref(), &mut moved)
         })?;
-        if index.storage() == Storage::Packed {
-            index.drop_moved(ks, self.crawl, &mut moved)?;
+        if index.places.storage() == Storage::Packed {
+            drop_moved(index, ks, self.crawl, &mut moved)?;
             if !self.continued {
-                let copied = index.packed_records_len(ks, self.crawl)?;
-                index.set_copied(ks, self.crawl, copied)?;
+                let copied = index.places.packed_len(ks, self.crawl)?;
+                index
+                    .crawls
+                    .baseline(ks, self.crawl)
+                    .set_copied(ks, copied)?;
             }
         }
         if self.state != before {
-            index.set_commit_state(ks, self.crawl, Some(self.state))?;
+            index
+                .under_way
+                .set_commit_state(ks, self.crawl, Some(self.state))?;
         }
         Ok(done)
     }
@@ -374,19 +389,22 @@ impl Commit<'_> {
         moved: &mut Vec<Vec<u8>>,
     ) -> Result<()> {
         let (crawl, continued) = (self.crawl, self.continued);
-        if index.keeps_urls() {
+        if index.urls.are_kept() {
             // Plain clients may have written the record.
-            index.settle_url(ks, crawl, &Digest::of_field(field), true)?;
+            urls::correct(index, ks, crawl, &Digest::of_field(field), true)?;
         }
         // Nearly always the hash is new, and one step does it.
         let is_new = self.looked_at < LOOKED_AT;
         self.looked_at += usize::from(is_new);
         let is_record = continued || Record::parse(value).is_some();
         let usual = is_record && !continued && skipped.is_none();
-        if usual && index.only_written(field) && index.merge_new(ks, crawl, (field, value))? {
+        if usual
+            && index.spelling.only_written(field)
+            && merge_new(index, ks, crawl, (field, value))?
+        {
             self.state.new += 1;
             if self.may_wait {
-                index.settle_waiting(ks, crawl, &Digest::of_field(field))?;
+                count_waiting(index, ks, crawl, &Digest::of_field(field))?;
             }
             return Ok(());
         }
@@ -397,22 +415,24 @@ impl Commit<'_> {
             return Ok(());
         }
         if self.may_wait && is_record {
-            index.settle_waiting(ks, crawl, &digest)?;
+            count_waiting(index, ks, crawl, &digest)?;
         }
-        let packs = index.storage() == Storage::Packed;
+        let packs = index.places.storage() == Storage::Packed;
         if packs && continued {
-            moved.extend(index.take_spelled(ks, crawl, &digest)?);
+            moved.extend(take_by_digest(index, ks, crawl, &digest)?);
             if moved.len() >= MAX_MOVED {
-                index.drop_moved(ks, crawl, moved)?;
+                drop_moved(index, ks, crawl, moved)?;
             }
         } else if packs {
-            index.take(ks, crawl, (field, value), false)?;
+            index
+                .places
+                .take(ks, &mut index.crawls, crawl, (field, value), false)?;
         }
         if !is_record {
             return Ok(()); // what is no record cannot be looked up
         }
         let spelling = (!continued).then_some(field);
-        if !index.merge(ks, crawl, spelling, &digest, &mut self.state)? && is_new {
+        if !merge(index, ks, crawl, spelling, &digest, &mut self.state)? && is_new {
             index.mark_holders_untrusted(ks)?;
         }
         Ok(())
@@ -421,21 +441,25 @@ impl Commit<'_> {
     /// Makes the crawl visible; false if records are left that stand in the plain hash beside the packed ones.
     fn finish<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
         let crawl = self.crawl;
-        if index.storage() == Storage::Packed {
-            index.expect_no_more(ks, crawl)?;
+        if index.places.storage() == Storage::Packed {
+            index.places.expect_no_more(ks, crawl)?;
         }
-        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let merging = index.crawl_key(ks, crawl, CrawlKey::Merging);
+        let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
+        let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
         let before = counts::all(ks, &baseline, b"baseline.")?;
         // Plain clients count a crawl that they committed, or commit meanwhile, in `allcounts` themselves.
-        let is_counted = !self.came_back && index.state(ks, crawl)? == Some(CrawlState::Committed);
+        let is_counted =
+            !self.came_back && index.crawls.state(ks, crawl)? == Some(CrawlState::Committed);
         let mut sums = Vec::new();
         for (name, n) in counts::all(ks, &baseline, b"merging.")? {
             let was = before.iter().find(|(b, _)| *b == name && !self.came_back);
             let was = was.map_or(0, |b| b.1);
             let more = n.saturating_sub(was);
             if is_counted {
-                index.note_uncertain(ks, crawl, &name, more)?;
+                index
+                    .crawls
+                    .baseline(ks, crawl)
+                    .note_uncertain(ks, &name, more)?;
             } else if more != 0 {
                 // All are read before one is written: a plain client may have spoiled one by now.
                 let sum = counts::read(ks, &index.names().allcounts, &name)?;
@@ -445,27 +469,26 @@ impl Commit<'_> {
         for (name, sum) in sums {
             counts::set(ks, &index.names().allcounts, &name, sum)?;
         }
-        let more_came = !is_counted && index.changed_since_commit_began(ks, crawl)?;
+        let more_came = !is_counted && changed_since_commit_began(index, ks, crawl)?;
         ks.delete(&merging)?;
         let number = self.state.number;
-        index.settle_baseline(ks, crawl, number)?;
-        let commits = &index.names().commits;
-        ks.hash_set(commits, number.to_string().as_bytes(), crawl)?;
-        index.set_commit_state(ks, crawl, None)?;
+        end_baseline(index, ks, crawl, number)?;
+        index.ledger.record(ks, number, crawl)?;
+        index.under_way.set_commit_state(ks, crawl, None)?;
         index.set_uncommitted(ks, crawl, more_came)?;
         index.set_committed(ks, crawl, true)?;
         // Their purge deletes what is left there.
-        index.take_back(ks, crawl)?;
-        index.heed_purge(ks)?;
-        if self.continued || index.copied(ks, crawl)? == 0 {
+        drop_marks(index, ks, crawl)?;
+        index.note_purge(ks)?;
+        if self.continued || index.crawls.baseline(ks, crawl).copied(ks)? == 0 {
             return Ok(true);
         }
-        let records = index.crawl_key(ks, crawl, CrawlKey::Records);
-        if ks.hash_len(&records)? != index.packed_records_len(ks, crawl)? {
+        let records = index.crawls.key(ks, crawl, CrawlKey::Records);
+        if ks.hash_len(&records)? != index.places.packed_len(ks, crawl)? {
             return Ok(false);
         }
         ks.delete(&records)?;
-        index.set_copied(ks, crawl, 0)?;
+        index.crawls.baseline(ks, crawl).set_copied(ks, 0)?;
         Ok(true)
     }
 }

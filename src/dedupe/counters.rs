@@ -1,22 +1,15 @@
-//! The counters in `crawlspace`: the last number that a commit, a claim and a visible crawl were given.
-//! A plain client may spoil one. The numbers in use say what it must be at least.
+//! Counters that a plain client spoiled: the numbers in use say what each must be at least.
 
 use crawlspace_host::text::{parse_signed, parse_unsigned};
 
-use super::claim::Claim;
 use super::counts;
 use super::error::Result;
 use super::index::Index;
+use super::index::claims::Claim;
+use super::index::counters::{COMMITS, TOKENS, VISIBLE};
 use super::index::progress::CommitState;
 use super::job::{Lent, Walk};
 use super::store::Store;
-
-/// The last commit's number.
-pub(super) const COMMITS: &[u8] = b"commits";
-/// The last claim's token.
-pub(super) const TOKENS: &[u8] = b"tokens";
-/// The number of the crawl that became visible last.
-pub(super) const VISIBLE: &[u8] = b"visible";
 
 /// Looks for counters that are not integers, or below a number in use: how many there are. With `repair` they become the
 /// highest number in use.
@@ -27,7 +20,7 @@ pub(super) async fn check_counters<K: Store>(lent: &Lent<K>, repair: bool) -> Re
     let (mut commit, mut token, mut visible) = (0, 0, 0);
     let crawls = lent.with(|index, ks| Walk::set(ks, index.names().allcrawls.clone()));
     let look = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
-        raise(&mut commit, index.numbers_of(ks, crawl)?);
+        raise(&mut commit, index.crawls.baseline(ks, crawl).numbers(ks)?);
         Ok(())
     };
     crawls.run(lent, look).await?;
@@ -51,7 +44,7 @@ pub(super) async fn check_counters<K: Store>(lent: &Lent<K>, repair: bool) -> Re
         raise(&mut commit, states.map(|state| state.number));
         raise(
             &mut visible,
-            index.visible().iter().map(|(number, _)| *number),
+            index.visible.crawls().iter().map(|(number, _)| *number),
         );
         let mut wrong = 0;
         for (counter, used) in [(COMMITS, commit), (TOKENS, token), (VISIBLE, visible)] {
@@ -109,10 +102,14 @@ mod tests {
                 world.commit(crawl).unwrap();
             }
             let ks = &mut world.ks;
-            assert_eq!(world.index.next_token(ks), Ok(1));
+            let begun = world.index.claim(ks, b"a", &digest(2), 1, 0).ok().unwrap();
+            assert!(matches!(begun, Outcome::Claimed(1)));
             let claimed = world.index.claim(ks, b"a", &digest(1), 9, 1).ok().unwrap();
             assert!(matches!(claimed, Outcome::Claimed(2)));
-            assert_eq!(world.index.begin(ks, b"open", true), Ok(true));
+            assert_eq!(
+                super::super::begin::begin(&mut world.index, ks, b"open", true),
+                Ok(true)
+            );
             world
         }
 
@@ -197,7 +194,7 @@ mod tests {
                     .add(ks, b"b", &response, Adding::default(), 1)
                     .unwrap();
                 let [baseline, counts_key] = [CrawlKey::Baseline, CrawlKey::Counts]
-                    .map(|key| index.crawl_key(ks, b"b", key));
+                    .map(|key| index.crawls.key(ks, b"b", key));
                 ks.hash_set(&baseline, field, b"spoiled").unwrap();
                 assert_ne!(world.look(false)[0], Some(Reply::Int(0)));
                 assert_eq!(world.look(true)[1], Some(Reply::Int(1)));
@@ -244,7 +241,7 @@ mod tests {
         world.look(true);
         assert_eq!(world.counter(COMMITS).unwrap(), b"2");
         assert_eq!(world.look(false)[2], Some(Reply::Int(1)));
-        let crawls = [1, 2].map(|number| world.index.crawl_of(&mut world.ks, number));
+        let crawls = [1, 2].map(|number| world.index.ledger.crawl_of(&mut world.ks, number));
         assert_eq!(crawls, [Ok(Some(b"a".to_vec())), Ok(Some(b"b".to_vec()))]);
     }
 
@@ -258,7 +255,11 @@ mod tests {
         };
         world.add(b"c");
         let ks = &mut world.ks;
-        world.index.set_commit_state(ks, b"c", Some(state)).unwrap();
+        world
+            .index
+            .under_way
+            .set_commit_state(ks, b"c", Some(state))
+            .unwrap();
         world.spoil(COMMITS, Some(b"x"));
         world.look(true);
         assert_eq!(world.counter(COMMITS).unwrap(), b"3");

@@ -7,6 +7,7 @@
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::begin::start;
 use super::digest::Digest;
 use super::error::Result;
 use super::gather::Gather;
@@ -35,10 +36,10 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         ks: &mut K,
         crawl: &[u8],
     ) -> Result<Earliest<N>> {
-        let unstored = index.crawl_key(ks, crawl, CrawlKey::Unstored);
+        let unstored = index.crawls.key(ks, crawl, CrawlKey::Unstored);
         ks.hash_len(&unstored)?;
         Ok(Earliest {
-            added: index.crawl_key(ks, crawl, CrawlKey::Added),
+            added: index.crawls.key(ks, crawl, CrawlKey::Added),
             unstored,
             marks: FxHashMap::default(),
             commits: None,
@@ -80,7 +81,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         let counts = !is_known && !is_retry;
         let earlier = stored.is_none_or(|stored| record.cmp_age(&stored).is_lt());
         if earlier && !self.is_taken(index, ks, crawl, digest)? {
-            index.start(ks, crawl)?;
+            start(index, ks, crawl)?;
             let spelling = index.spelling_in(ks, crawl, digest)?;
             let spelling = spelling
                 .as_deref()
@@ -88,7 +89,9 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
             index
                 .records(ks, crawl)?
                 .set(ks, spelling, &record.to_value())?;
-            index.note_url(ks, crawl, digest, record)?;
+            index
+                .urls
+                .note(ks, &mut index.crawls, crawl, digest, record)?;
             if marked {
                 self.marks.insert(mark(digest, &capture), false);
             }
@@ -100,7 +103,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
             }
         } else if counts || !is_known && !capture.millis.is_empty() {
             // A retry changes nothing of a crawl that is not gone on with.
-            if counts || index.is_uncommitted(ks, crawl)? {
+            if counts || index.crawls.is_uncommitted(ks, crawl)? {
                 self.mark(digest, &capture);
             }
         }
@@ -129,7 +132,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
             return Ok(is);
         }
         // Marks that outlived a commit or a removal by plain clients say nothing.
-        Ok(index.is_uncommitted(ks, crawl)? && ks.hash_has(&self.unstored, mark)?)
+        Ok(index.crawls.is_uncommitted(ks, crawl)? && ks.hash_has(&self.unstored, mark)?)
     }
 
     /// Writes the marks, once the crawl is started.
@@ -155,7 +158,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         if !index.is_continuing(ks, crawl)? || ks.hash_has(&self.added, digest.canonical())? {
             return Ok(false);
         }
-        if index.is_committing(ks, crawl)? {
+        if index.under_way.is_committing(ks, crawl)? {
             return Ok(true);
         }
         // What plain clients added after the last commit is listed nowhere.
@@ -536,7 +539,12 @@ mod tests {
                 world.earliest((n, 1, 0, 0, 1));
             }
             let mut commit = commit(CRAWL);
-            while !world.index.is_committing(&mut world.ks, CRAWL).unwrap() {
+            while !world
+                .index
+                .under_way
+                .is_committing(&mut world.ks, CRAWL)
+                .unwrap()
+            {
                 let step = commit.step(&mut world.index, &mut world.ks, &mut || false);
                 assert!(matches!(step, Ok(Step::More)));
             }

@@ -6,11 +6,13 @@ use crawlspace_host::text::parse_signed;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
-use super::index::holders::{FOUND, Numbers, parse_numbers};
+use super::index::numbers::{Numbers, parse_numbers};
 use super::index::{CrawlState, Index};
 use super::keys::CrawlKey;
+use super::merge::withdraw;
 use super::record::Record;
 use super::store::Store;
+use super::sums::committed_share;
 
 /// What a check has found so far, in numbers; with `repair` it is set right at once.
 #[derive(Default)]
@@ -37,15 +39,15 @@ pub(super) struct Findings {
 impl Findings {
     /// A crawl's counts must be integers, those as of its last commit, too: a repair takes one of these from what the
     /// other crawls leave of the sum.
-    pub(super) fn check_counts<K: Store>(
+    pub fn check_counts<K: Store>(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
         crawl: &[u8],
     ) -> Result<()> {
-        let key = index.crawl_key(ks, crawl, CrawlKey::Counts);
+        let key = index.crawls.key(ks, crawl, CrawlKey::Counts);
         self.check_integers(ks, &key, &counts::SHOWN)?;
-        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
         self.check_integers(ks, &baseline, &[b"wacz", b"merging-wacz"])?;
         for (field, value) in counts::fields(ks, &baseline)?.iter() {
             let Some(name) = field.strip_prefix(b"baseline.") else {
@@ -56,7 +58,7 @@ impl Findings {
             }
             self.count_drift += 1;
             if self.repair {
-                let share = match index.committed_share(ks, crawl, name) {
+                let share = match committed_share(index, ks, crawl, name) {
                     // Nothing tells the shares of several crawls apart.
                     Err(Error::Argument(_)) => 0,
                     share => share?,
@@ -69,7 +71,7 @@ impl Findings {
     }
 
     /// These fields of a hash must be integers; a repair deletes one that is not.
-    pub(super) fn check_integers<K: Store>(
+    pub fn check_integers<K: Store>(
         &mut self,
         ks: &mut K,
         key: &K::Name,
@@ -89,7 +91,7 @@ impl Findings {
     }
 
     /// A committed crawl's hash must be in the merged index, as its owner or as a holder.
-    pub(super) fn check_record<K: Store>(
+    pub fn check_record<K: Store>(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -97,7 +99,7 @@ impl Findings {
         numbers: &[u64],
         (field, value): (&[u8], &[u8]),
     ) -> Result<()> {
-        if index.is_removing(ks, crawl)? {
+        if index.under_way.is_removing(ks, crawl)? {
             return Ok(()); // its hashes go one by one
         }
         if Record::parse(value).is_none() {
@@ -106,18 +108,20 @@ impl Findings {
         }
         let digest = Digest::of_field(field);
         // A plain client's commit leaves these lists behind.
-        let may_be_listed = index.is_uncommitted(ks, crawl)? || index.is_committing(ks, crawl)?;
-        if may_be_listed && index.is_listed(ks, crawl, &digest)? {
+        let may_be_listed =
+            index.crawls.is_uncommitted(ks, crawl)? || index.under_way.is_committing(ks, crawl)?;
+        if may_be_listed && index.crawls.is_listed(ks, crawl, &digest)? {
             return Ok(()); // not committed yet
         }
-        match index.get_owner(ks, &digest)? {
+        match index.spelling.owner(ks, &index.places, &digest)? {
             // What a plain client added to a continued crawl is not listed anywhere before its commit.
-            None if index.is_uncommitted(ks, crawl)? && index.has_unseen_fields(ks, crawl)? => {}
+            None if index.crawls.is_uncommitted(ks, crawl)?
+                && index.has_unseen_fields(ks, crawl)? => {}
             None => {
                 self.missing_hashes += 1;
                 if self.repair {
-                    index.note_merged(&digest, field);
-                    index.merged().set(ks, field, crawl)?;
+                    index.spelling.note_merged(&digest, field);
+                    index.places.merged().set(ks, field, crawl)?;
                     self.repaired += 1;
                 }
             }
@@ -127,19 +131,19 @@ impl Findings {
                 let Some(&last) = numbers.last() else {
                     return Ok(());
                 };
-                let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
-                let mut holders = index.holders(ks, &digest)?;
+                let baseline = index.crawls.baseline(ks, crawl);
+                let mut holders = index.ledger.holders(ks, &index.places, &digest)?;
                 let is_recorded = holders.iter().any(|n| numbers.contains(n));
                 // Nor is what it added to a committed one, in which holders are looked for.
-                if !is_recorded
-                    && !ks.hash_has(&baseline, FOUND)?
-                    && !may_have_more(index, ks, crawl)?
+                if !is_recorded && !baseline.is_unrecorded(ks)? && !may_have_more(index, ks, crawl)?
                 {
                     self.stale_holders += 1;
                     if self.repair {
                         holders.push(last);
                         holders.sort_unstable();
-                        index.set_holders(ks, &digest, &holders)?;
+                        index
+                            .ledger
+                            .set_holders(ks, &index.places, &digest, &holders)?;
                         self.repaired += 1;
                     }
                 }
@@ -149,7 +153,7 @@ impl Findings {
     }
 
     /// The owner of a hash must be committed, or on its way, and have its record.
-    pub(super) fn check_owner<K: Store>(
+    pub fn check_owner<K: Store>(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -158,17 +162,17 @@ impl Findings {
     ) -> Result<()> {
         let digest = Digest::of_field(field);
         if index.committed_record(ks, owner, &digest)?.is_some()
-            || index.is_committing(ks, owner)?
+            || index.under_way.is_committing(ks, owner)?
         {
             return Ok(());
         }
-        if index.is_removing(ks, owner)? {
+        if index.under_way.is_removing(ks, owner)? {
             return Ok(());
         }
-        if index.is_committed(ks, owner)? {
+        if index.crawls.is_committed(ks, owner)? {
             self.dangling_owners += 1;
         } else {
-            if index.is_canceled(ks, owner)? {
+            if index.crawls.is_canceled(ks, owner)? {
                 return Ok(());
             }
             // Also what a plain client's commit looks like while it runs, and a purge by another program; a
@@ -179,14 +183,14 @@ impl Findings {
             }
         }
         if self.repair {
-            index.withdraw(ks, owner, &[], field, &|other| other == owner)?;
+            withdraw(index, ks, owner, &[], field, &|other| other == owner)?;
             self.repaired += 1;
         }
         Ok(())
     }
 
     /// Every holder must be a commit whose crawl has the hash, beside the owner.
-    pub(super) fn check_holders<K: Store>(
+    pub fn check_holders<K: Store>(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -195,16 +199,16 @@ impl Findings {
     ) -> Result<()> {
         let digest = Digest::of_field(hash);
         let numbers = parse_numbers(value);
-        let owner = index.get_owner(ks, &digest)?;
+        let owner = index.spelling.owner(ks, &index.places, &digest)?;
         let owner = owner.as_ref().map(AsRef::as_ref);
         let mut kept = Numbers::new();
         let mut under_way = false;
         for &number in &numbers {
-            match index.crawl_of(ks, number)? {
+            match index.ledger.crawl_of(ks, number)? {
                 Some(crawl)
-                    if index.is_removing(ks, &crawl)?
-                        || index.is_outgoing(ks, &crawl)?
-                        || index.is_canceled(ks, &crawl)? =>
+                    if index.under_way.is_removing(ks, &crawl)?
+                        || index.crawls.is_outgoing(ks, &crawl)?
+                        || index.crawls.is_canceled(ks, &crawl)? =>
                 {
                     kept.push(number); // whoever works on it takes it out
                 }
@@ -220,12 +224,12 @@ impl Findings {
             // Look-ups do not find this spelling.
             self.stale_holders += 1;
             if self.repair {
-                index.further_holders().del(ks, hash)?;
-                let mut all = index.holders(ks, &digest)?;
+                index.places.further_holders().del(ks, hash)?;
+                let mut all = index.ledger.holders(ks, &index.places, &digest)?;
                 all.extend(kept);
                 all.sort_unstable();
                 all.dedup();
-                index.set_holders(ks, &digest, &all)?;
+                index.ledger.set_holders(ks, &index.places, &digest, &all)?;
                 self.repaired += 1;
             }
             return Ok(());
@@ -235,7 +239,9 @@ impl Findings {
         if kept != numbers && !under_way {
             self.stale_holders += 1;
             if self.repair {
-                index.set_holders(ks, &digest, &kept)?;
+                index
+                    .ledger
+                    .set_holders(ks, &index.places, &digest, &kept)?;
                 self.repaired += 1;
             }
         }
@@ -243,7 +249,7 @@ impl Findings {
     }
 
     /// The findings as the reply of the command.
-    pub(super) fn report(&self) -> Reply {
+    pub fn report(&self) -> Reply {
         let f = self;
         let faults = f.dangling_owners
             + f.missing_hashes
@@ -281,7 +287,7 @@ impl Findings {
 
 /// Returns whether a committed crawl may have hashes that no list tells of.
 fn may_have_more<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-    if index.is_uncommitted(ks, crawl)? {
+    if index.crawls.is_uncommitted(ks, crawl)? {
         index.has_unseen_fields(ks, crawl)
     } else {
         index.has_more_fields(ks, crawl)
@@ -298,12 +304,8 @@ pub(super) enum Packed {
     Stray,
 }
 
-pub(super) fn packed_standing<K: Store>(
-    index: &mut Index<K>,
-    ks: &mut K,
-    crawl: &[u8],
-) -> Result<Packed> {
-    if index.is_committing(ks, crawl)? || index.is_removing(ks, crawl)? {
+pub fn packed_standing<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<Packed> {
+    if index.under_way.is_committing(ks, crawl)? || index.under_way.is_removing(ks, crawl)? {
         return Ok(Packed::Known);
     }
     Ok(match index.standing(ks, crawl)? {

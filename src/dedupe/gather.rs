@@ -4,7 +4,7 @@ use super::counts;
 use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
-use super::index::holders::{FOUND, Numbers};
+use super::index::numbers::Numbers;
 use super::index::storage::Of;
 use super::job::{Lent, Walk};
 use super::keys::CrawlKey;
@@ -45,15 +45,15 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
         crawl: &[u8],
         spares: bool,
     ) -> Result<Gather<N>> {
-        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let mut numbers = index.numbers_of(ks, crawl)?;
-        let is_unrecorded = numbers.is_empty() || ks.hash_has(&baseline, FOUND)?;
-        if let Some(state) = index.commit_state(ks, crawl)? {
+        let baseline = index.crawls.baseline(ks, crawl);
+        let mut numbers = baseline.numbers(ks)?;
+        let is_unrecorded = numbers.is_empty() || baseline.is_unrecorded(ks)?;
+        if let Some(state) = index.under_way.commit_state(ks, crawl)? {
             numbers.push(state.number);
         }
         Ok(Gather {
-            merging: index.crawl_key(ks, crawl, CrawlKey::Merging),
-            added: index.crawl_key(ks, crawl, CrawlKey::Added),
+            merging: index.crawls.key(ks, crawl, CrawlKey::Merging),
+            added: index.crawls.key(ks, crawl, CrawlKey::Added),
             numbers,
             spare_unrecorded: spares && is_unrecorded,
         })
@@ -78,7 +78,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
         Ok(())
     }
 
-    /// Whether a commit took this hash of the crawl.
+    /// Returns whether a commit took this hash of the crawl.
     pub(super) fn is_recorded<K: Store<Name = N>>(
         &self,
         index: &mut Index<K>,
@@ -86,11 +86,11 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
         crawl: &[u8],
         digest: &Digest,
     ) -> Result<bool> {
-        Ok(match index.get_owner(ks, digest)? {
+        Ok(match index.spelling.owner(ks, &index.places, digest)? {
             Some(owner) if owner.as_ref() == crawl => true,
             Some(_) if self.spare_unrecorded => true,
             Some(_) => {
-                let holders = index.holders(ks, digest)?;
+                let holders = index.ledger.holders(ks, &index.places, digest)?;
                 holders.iter().any(|n| self.numbers.contains(n))
             }
             None => false,
@@ -98,81 +98,21 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
     }
 }
 
-/// The field of `h:<crawl>:baseline` with the number of fields that plain clients had added when our command went on with
-/// the crawl.
-pub(super) const MORE: &[u8] = b"more";
-
-impl<K: Store> Index<K> {
-    /// Whether a continued crawl has fields that none of our commands listed as added.
-    pub(super) fn has_unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        Ok(self.unseen_fields(ks, crawl)? != Some(0))
+/// Returns whether anything was written for the crawl since its running commit began.
+pub(super) fn changed_since_commit_began<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+) -> Result<bool> {
+    let added = index.crawls.key(ks, crawl, CrawlKey::Added);
+    if ks.hash_len(&added)? > 0 {
+        return Ok(true);
     }
-
-    /// Returns whether plain clients added fields to a committed crawl since its last commit.
-    pub(super) fn has_more_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        Ok(self.unseen_fields(ks, crawl)? > Some(0))
+    let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
+    let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
+    let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
+    if counts::all(ks, &counts_key, b"")? != counts::all(ks, &baseline, b"merging.")? {
+        return Ok(true);
     }
-
-    /// Returns whether a continued crawl may have fields that a plain client added after our command went on with it. Those
-    /// that it added before are committed.
-    pub(super) fn has_unclear_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let committed = counts::read(ks, &baseline, MORE).unwrap_or(0);
-        Ok(self.unseen_fields(ks, crawl)? != Some(committed))
-    }
-
-    /// Notes how many fields a committed crawl has that plain clients added since its last commit.
-    pub(super) fn note_more_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let more = self.unseen_fields(ks, crawl)?.unwrap_or(0).max(0);
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        if more > 0 {
-            self.mark_unrecorded(ks, crawl)?;
-        }
-        counts::set(ks, &baseline, MORE, more)
-    }
-
-    /// Returns how many fields of a crawl none of our commands listed: below 0 when plain clients deleted some, nothing
-    /// when no commit of ours counted them.
-    fn unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<i64>> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let Some(seen) = ks
-            .hash_get(&baseline, b"hashes")?
-            .and_then(|n| crawlspace_host::text::parse_unsigned(n.as_ref()))
-        else {
-            return Ok(None);
-        };
-        let mut listed = 0;
-        for &key in CrawlKey::UNCOMMITTED {
-            let key = self.crawl_key(ks, crawl, key);
-            listed += ks.hash_len(&key)?;
-        }
-        let records = self.records_len(ks, crawl)?;
-        Ok(Some(records as i64 - (seen + listed) as i64))
-    }
-
-    /// Whether a list says that no ended commit has the crawl's hash.
-    pub(super) fn is_listed(&mut self, ks: &mut K, crawl: &[u8], digest: &Digest) -> Result<bool> {
-        for &list in CrawlKey::UNCOMMITTED {
-            let list = self.crawl_key(ks, crawl, list);
-            if ks.hash_has(&list, digest.canonical())? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Whether anything was written for the crawl since its running commit began.
-    pub(super) fn changed_since_commit_began(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        let added = self.crawl_key(ks, crawl, CrawlKey::Added);
-        if ks.hash_len(&added)? > 0 {
-            return Ok(true);
-        }
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
-        if counts::all(ks, &counts_key, b"")? != counts::all(ks, &baseline, b"merging.")? {
-            return Ok(true);
-        }
-        Ok(ks.list_len(&waczs)? as i64 != counts::read(ks, &baseline, b"merging-wacz")?)
-    }
+    Ok(ks.list_len(&waczs)? as i64 != counts::read(ks, &baseline, b"merging-wacz")?)
 }

@@ -16,10 +16,11 @@ use crawlspace_host::{command, grammar};
 use smallvec::SmallVec;
 
 use super::add::{Adding, Response};
-use super::claim::CLAIM_MS;
 use super::date::{DATE_BYTES, is_date};
 use super::digest::Digest;
-use super::keys::check_crawl_id;
+use super::error::Error;
+use super::index::claims::CLAIM_MS;
+use super::keys::is_crawl_id;
 use super::profile::Profile as Layout;
 use super::record::{Record, URL_BYTES};
 use super::requires::{Format, Of, check_references};
@@ -51,7 +52,9 @@ const SIZE: Integer = Integer::new("size", 0, MAX_INTEGER);
 const WACZ_INDEX: Integer = Integer::new("waczIndex", 0, MAX_INTEGER);
 
 fn crawl_id(crawl: &[u8]) -> Result<&[u8], String> {
-    check_crawl_id(crawl).map_err(|error| error.to_string())?;
+    if !is_crawl_id(crawl) {
+        return Err(Error::BadCrawl(crawl.to_vec()).to_string());
+    }
     Ok(crawl)
 }
 

@@ -65,7 +65,7 @@ impl<K: Store> Walk<K> {
 
     /// Over one of the hashes that can be in either storage.
     pub fn stored(index: &mut Index<K>, ks: &mut K, of: Of) -> Walk<K> {
-        Walk::over(index.sources(ks, &of))
+        Walk::over(index.places.sources(ks, &mut index.crawls, &of))
     }
 
     pub(super) fn over(sources: Vec<Source<K>>) -> Walk<K> {
@@ -106,7 +106,7 @@ impl<K: Store> Walk<K> {
         let mut batches = 0;
         loop {
             let (batch, done) = self.next(index, ks)?;
-            if let (Some(key), true) = (index.packed_key(), batch.len() > 1) {
+            if let (Some(key), true) = (index.places.packed_key(), batch.len() > 1) {
                 let fields = batch.iter().map(|(field, _)| field);
                 ks.packed(key, |packed| packed.expect_look_ups(fields))?;
             }
@@ -134,7 +134,7 @@ impl<K: Store> Walk<K> {
     /// The next entries, and whether they are the last. They must be worked off in the same slice.
     pub(super) fn next(&mut self, index: &Index<K>, ks: &mut K) -> Result<(&Batch, bool)> {
         self.batch.clear();
-        let size = index.batch(self.size);
+        let size = index.ledger.batch(self.size);
         while self.batch.len() < size
             && let (Some(hash), Some(field)) = (&self.left_of, self.left.pop())
         {
@@ -217,60 +217,6 @@ pub(super) async fn each_crawl<K: Store>(
         Ok(chunks.len() == 0)
     };
     lent.slices(work).await
-}
-
-/// Gives every committed crawl its place in the order of commits: those that plain clients
-/// committed get theirs here, sorted by id, before the job that asks gets its own.
-///
-/// # Errors
-/// `WRONGTYPE` when a key holds another type; or when the server refuses.
-pub(super) async fn adopt<K: Store>(lent: &Lent<K>) -> Result<()> {
-    if lent.with(|index, _| index.all_adopted()) {
-        return Ok(());
-    }
-    let opening = lent.with(|index, _| index.opening());
-    let (mut found, mut unrecorded) = (Vec::new(), Vec::new());
-    let mut most_seen = 0;
-    let crawls = lent.with(|index, ks| Walk::set(ks, index.names().allcrawls.clone()));
-    let note = |index: &mut Index<K>, ks: &mut K, crawl: &[u8], _: &[u8]| {
-        most_seen = index.seen_by_commit(ks, crawl)?.max(most_seen);
-        match index.looked_for(ks, crawl)? {
-            Some(u64::MAX) => found.push(crawl.to_vec()),
-            Some(number) => unrecorded.push((number, crawl.to_vec())),
-            None => {}
-        }
-        Ok(())
-    };
-    crawls.run(lent, note).await?;
-    lent.with(|index, ks| {
-        if most_seen > index.merged().len(ks)? {
-            // Another program took hashes out of it.
-            index.mark_holders_untrusted(ks)?;
-        }
-        if opening == index.opening() {
-            index.set_unrecorded(unrecorded);
-        }
-        Ok::<_, Error>(())
-    })?;
-    found.sort();
-    found.dedup();
-    for crawl in found {
-        lent.with(|index, ks| {
-            if index.numbers_of(ks, &crawl)?.is_empty() {
-                let number = index.next_number(ks)?;
-                index.adopt(ks, &crawl, number)?;
-            }
-            Ok::<_, Error>(())
-        })?;
-        lent.pause().await;
-    }
-    lent.with(|index, _| {
-        // A crawl that was committed behind the walk, by a plain client, is the next job's to adopt.
-        if opening == index.opening() {
-            index.set_all_adopted();
-        }
-    });
-    Ok(())
 }
 
 #[cfg(test)]

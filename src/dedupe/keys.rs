@@ -6,7 +6,6 @@ use crawlspace_host::names::{Endings, Lengths};
 use crawlspace_host::once_keys;
 
 use self::Group::{Marks, Measured, Moved, State, Whole};
-use super::error::{Error, Result};
 use super::profile::Profile;
 
 /// Keys for which permission is asked, or which are looked at, together.
@@ -288,12 +287,17 @@ impl CrawlKey {
             let crawl = name.strip_prefix(before)?.strip_suffix(after)?;
             (!crawl.is_empty()).then_some((crawl, which))
         })?;
-        check_crawl_id(crawl).is_ok().then_some((crawl, which))
+        is_crawl_id(crawl).then_some((crawl, which))
     }
 }
 
 /// What follows the id of a WACZ in the name of its set of references, in the order of [`Profile::ALL`].
-pub const REFERENCES: [&str; 2] = [":duperefs", ":duperef"];
+const REFERENCES: [&str; 2] = [":duperefs", ":duperef"];
+
+/// Returns what follows the id of a WACZ in the name of its set of references.
+pub(super) const fn references_suffix(profile: Profile) -> &'static [u8] {
+    REFERENCES[profile as usize].as_bytes()
+}
 
 /// Endings that are kept for keys to come.
 const KEPT_ENDINGS: [&str; 1] = [":claims"];
@@ -308,12 +312,9 @@ fn has_reserved_ending(crawl: &[u8]) -> bool {
         .any(|ending| !ending.is_empty() && crawl.ends_with(ending))
 }
 
-/// Refuses ids that cannot name a crawl.
-pub(super) fn check_crawl_id(crawl: &[u8]) -> Result<()> {
-    if crawl.is_empty() || crawl.len() > CRAWL_BYTES || has_reserved_ending(crawl) {
-        return Err(Error::BadCrawl(crawl.to_vec()));
-    }
-    Ok(())
+/// Returns whether an id can name a crawl.
+pub(super) fn is_crawl_id(crawl: &[u8]) -> bool {
+    !crawl.is_empty() && crawl.len() <= CRAWL_BYTES && !has_reserved_ending(crawl)
 }
 
 /// Whether a key is book-keeping that says nothing of anybody's data, by its name behind the prefix.
@@ -451,10 +452,10 @@ mod tests {
             ":duperef",
         ] {
             let id = ["crawl", ending].concat();
-            assert!(check_crawl_id(id.as_bytes()).is_err(), "{id}");
+            assert!(!is_crawl_id(id.as_bytes()), "{id}");
         }
         for id in ["crawl", "a:b", ":", "counts", "allcrawls", "h:x"] {
-            assert!(check_crawl_id(id.as_bytes()).is_ok(), "{id}");
+            assert!(is_crawl_id(id.as_bytes()), "{id}");
         }
     }
 

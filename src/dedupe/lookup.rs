@@ -8,7 +8,7 @@ use super::index::Index;
 use super::keys::CrawlKey;
 use super::record::{Parts, Record};
 use super::store::{Store, Stored};
-use super::undo;
+use super::wacz;
 
 /// Where a hash was found.
 pub struct Original<K: Store> {
@@ -78,15 +78,15 @@ impl<K: Store> Index<K> {
         mut permit: impl FnMut(&K::Name) -> Result<()>,
     ) -> Result<Found<K>> {
         let mut all = Found::<K>::new();
-        let sights = self.sights(ks, digests, &mut permit, &mut all)?;
+        let sights = sights(self, ks, digests, &mut permit, &mut all)?;
         all.resize_with(digests.len(), || None);
         // Names are cached, so those of one crawl are mostly one.
         let mut permitted: SmallVec<[*const [u8]; 4]> = SmallVec::new();
         for (i, digest) in digests.iter().enumerate() {
             match sights.get(i) {
                 Some(Sight::Usual) => {}
-                Some(Sight::Absent) => all[i] = self.find_uncommitted(ks, digest, own)?,
-                Some(Sight::Other) | None => all[i] = self.find_anywhere(ks, digest, own)?,
+                Some(Sight::Absent) => all[i] = find_uncommitted(self, ks, digest, own)?,
+                Some(Sight::Other) | None => all[i] = find_anywhere(self, ks, digest, own)?,
             }
             if let Some(found) = &all[i] {
                 let name = std::ptr::from_ref(found.records.as_ref());
@@ -97,136 +97,6 @@ impl<K: Store> Index<K> {
             }
         }
         Ok(all)
-    }
-
-    /// What the packed index tells of hashes, and in `found` the originals that it has; nothing if there is none. What
-    /// has to be permitted for every look-up is asked while memory is waited for.
-    fn sights(
-        &self,
-        ks: &mut K,
-        digests: &[Digest],
-        mut permit: impl FnMut(&K::Name) -> Result<()>,
-        found: &mut Found<K>,
-    ) -> Result<SmallVec<[Sight; 16]>> {
-        let names = self.names();
-        let mut read = [&names.merged, &names.allcrawls].into_iter();
-        let mut sights = SmallVec::new();
-        if let Some(key) = self.packed_key() {
-            let profile = self.profile();
-            let fields = digests.iter().map(|digest| digest.written(profile));
-            let looked = ks.packed(key, |packed| {
-                found.reserve(digests.len());
-                packed.look_up(
-                    fields,
-                    || read.next().map_or(Ok(()), &mut permit),
-                    |owner, record| {
-                        let usual = owner.and_then(|owner| self.usual(owner));
-                        let parts = Parts::of(&record);
-                        found.push(usual.zip(parts).map(|(records, parts)| {
-                            self.original(records.clone(), Stored::Packed(record), parts)
-                        }));
-                        sights.push(match found.last() {
-                            Some(Some(_)) => Sight::Usual,
-                            _ if owner.is_none() && self.is_sure() => Sight::Absent,
-                            _ => Sight::Other,
-                        });
-                    },
-                )
-            })?;
-            looked.transpose()?;
-        }
-        read.try_for_each(permit)?;
-        Ok(sights)
-    }
-
-    /// Whether a hash that the packed index does not have in the written form is nobody's.
-    fn is_sure(&self) -> bool {
-        self.is_written() && !self.is_moving() && !self.has_visible()
-    }
-
-    fn original(&self, records: K::Name, value: Stored<K::Value>, parts: Parts) -> Original<K> {
-        let id = self.prefix().len() + CrawlKey::Records.around().0.len();
-        Original {
-            records,
-            id,
-            value,
-            parts,
-        }
-    }
-
-    /// The original in a value of that key, if it is one.
-    fn read(&self, records: K::Name, value: Stored<K::Value>) -> Option<Original<K>> {
-        let parts = Parts::of(value.as_ref())?;
-        Some(self.original(records, value, parts))
-    }
-
-    /// Looks a hash up in whatever spelling and storage.
-    fn find_anywhere(
-        &mut self,
-        ks: &mut K,
-        digest: &Digest,
-        own: Option<&[u8]>,
-    ) -> Result<Option<Original<K>>> {
-        let Some(owner) = self.get_owner(ks, digest)? else {
-            return self.find_uncommitted(ks, digest, own);
-        };
-        let owner = owner.as_ref();
-        if let (None, Some(records)) = (self.packed_key(), self.usual(owner)) {
-            // The usual case of a plain index.
-            let records = records.clone();
-            if let Some(value) = ks.hash_get(&records, digest.written(self.profile()))?
-                && let Some(found) = self.read(records, Stored::Plain(value))
-            {
-                return Ok(Some(found));
-            }
-        }
-        if let Some(value) = self.committed_record(ks, owner, digest)? {
-            let records = self.crawl_key(ks, owner, CrawlKey::Records);
-            return Ok(self.read(records, value));
-        }
-        let is_owner = |crawl: &[u8]| crawl == owner;
-        if let Some((crawl, value)) = self.next_holder(ks, digest, owner, &is_owner)? {
-            let records = self.crawl_key(ks, &crawl, CrawlKey::Records);
-            return Ok(self.read(records, value));
-        }
-        self.find_uncommitted(ks, digest, own)
-    }
-
-    /// Looks a hash up among a crawl's own, and then among those of crawls that others see.
-    fn find_uncommitted(
-        &mut self,
-        ks: &mut K,
-        digest: &Digest,
-        own: Option<&[u8]>,
-    ) -> Result<Option<Original<K>>> {
-        let found = self.find_own(ks, digest, own)?;
-        if found.is_some() || !self.has_visible() {
-            return Ok(found);
-        }
-        for (_, crawl) in self.visible().iter() {
-            if self.is_uncommitted(ks, crawl)? && !self.is_removing(ks, crawl)? {
-                let found = self.find_own(ks, digest, Some(crawl))?;
-                if found.is_some() {
-                    return Ok(found);
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// Looks a hash up among a crawl's own.
-    fn find_own(
-        &mut self,
-        ks: &mut K,
-        digest: &Digest,
-        own: Option<&[u8]>,
-    ) -> Result<Option<Original<K>>> {
-        let Some(own) = own else { return Ok(None) };
-        let Some(value) = self.record_of(ks, own, digest)? else {
-            return Ok(None);
-        };
-        let records = self.crawl_key(ks, own, CrawlKey::Records);
-        Ok(self.read(records, value))
     }
 
     /// File name of the WACZ that holds a found record; `None` when the crawl lists none there. `permit` is asked for
@@ -240,9 +110,148 @@ impl<K: Store> Index<K> {
         found: &Original<K>,
         mut permit: impl FnMut(&K::Name) -> Result<()>,
     ) -> Result<Option<Vec<u8>>> {
-        let waczs = self.crawl_key(ks, found.crawl(), CrawlKey::Waczs);
+        let waczs = self.crawls.key(ks, found.crawl(), CrawlKey::Waczs);
         permit(&waczs)?;
-        let entry = undo::file(ks, &waczs, found.record().wacz_index)?;
+        let entry = wacz::file(ks, &waczs, found.record().wacz_index)?;
         Ok(entry.map(|entry| entry.filename))
     }
+}
+
+/// What the packed index tells of hashes, and in `found` the originals that it has; nothing if there is none. What
+/// has to be permitted for every look-up is asked while memory is waited for.
+fn sights<K: Store>(
+    index: &Index<K>,
+    ks: &mut K,
+    digests: &[Digest],
+    mut permit: impl FnMut(&K::Name) -> Result<()>,
+    found: &mut Found<K>,
+) -> Result<SmallVec<[Sight; 16]>> {
+    let names = index.names();
+    let mut read = [&names.merged, &names.allcrawls].into_iter();
+    let mut sights = SmallVec::new();
+    if let Some(key) = index.places.packed_key() {
+        let profile = index.profile();
+        let fields = digests.iter().map(|digest| digest.written(profile));
+        let looked = ks.packed(key, |packed| {
+            found.reserve(digests.len());
+            packed.look_up(
+                fields,
+                || read.next().map_or(Ok(()), &mut permit),
+                |owner, record| {
+                    let usual = owner.and_then(|owner| index.records_if_quiet(owner));
+                    let parts = Parts::of(&record);
+                    found.push(usual.zip(parts).map(|(records, parts)| {
+                        original(index, records.clone(), Stored::Packed(record), parts)
+                    }));
+                    sights.push(match found.last() {
+                        Some(Some(_)) => Sight::Usual,
+                        _ if owner.is_none() && is_sure(index) => Sight::Absent,
+                        _ => Sight::Other,
+                    });
+                },
+            )
+        })?;
+        looked.transpose()?;
+    }
+    read.try_for_each(permit)?;
+    Ok(sights)
+}
+
+/// Whether a hash that the packed index does not have in the written form is nobody's.
+fn is_sure<K: Store>(index: &Index<K>) -> bool {
+    index.spelling.is_written() && !index.places.is_moving() && index.visible.is_empty()
+}
+
+fn original<K: Store>(
+    index: &Index<K>,
+    records: K::Name,
+    value: Stored<K::Value>,
+    parts: Parts,
+) -> Original<K> {
+    let id = index.prefix().len() + CrawlKey::Records.around().0.len();
+    Original {
+        records,
+        id,
+        value,
+        parts,
+    }
+}
+
+/// The original in a value of that key, if it is one.
+fn read_original<K: Store>(
+    index: &Index<K>,
+    records: K::Name,
+    value: Stored<K::Value>,
+) -> Option<Original<K>> {
+    let parts = Parts::of(value.as_ref())?;
+    Some(original(index, records, value, parts))
+}
+
+/// Looks a hash up in whatever spelling and storage.
+fn find_anywhere<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    digest: &Digest,
+    own: Option<&[u8]>,
+) -> Result<Option<Original<K>>> {
+    let Some(owner) = index.spelling.owner(ks, &index.places, digest)? else {
+        return find_uncommitted(index, ks, digest, own);
+    };
+    let owner = owner.as_ref();
+    if let (None, Some(records)) = (index.places.packed_key(), index.records_if_quiet(owner)) {
+        // The usual case of a plain index.
+        let records = records.clone();
+        if let Some(value) = ks.hash_get(&records, digest.written(index.profile()))?
+            && let Some(found) = read_original(index, records, Stored::Plain(value))
+        {
+            return Ok(Some(found));
+        }
+    }
+    if let Some(value) = index.committed_record(ks, owner, digest)? {
+        let records = index.crawls.key(ks, owner, CrawlKey::Records);
+        return Ok(read_original(index, records, value));
+    }
+    let is_owner = |crawl: &[u8]| crawl == owner;
+    if let Some((crawl, value)) = index.next_holder(ks, digest, owner, &is_owner)? {
+        let records = index.crawls.key(ks, &crawl, CrawlKey::Records);
+        return Ok(read_original(index, records, value));
+    }
+    find_uncommitted(index, ks, digest, own)
+}
+
+/// Looks a hash up among a crawl's own, and then among those of crawls that others see.
+fn find_uncommitted<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    digest: &Digest,
+    own: Option<&[u8]>,
+) -> Result<Option<Original<K>>> {
+    let found = find_own(index, ks, digest, own)?;
+    if found.is_some() || index.visible.is_empty() {
+        return Ok(found);
+    }
+    for (_, crawl) in index.visible.crawls().iter() {
+        if index.crawls.is_uncommitted(ks, crawl)? && !index.under_way.is_removing(ks, crawl)? {
+            let found = find_own(index, ks, digest, Some(crawl))?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Looks a hash up among a crawl's own.
+fn find_own<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    digest: &Digest,
+    own: Option<&[u8]>,
+) -> Result<Option<Original<K>>> {
+    let Some(own) = own else { return Ok(None) };
+    let Some(value) = index.record_of(ks, own, digest)? else {
+        return Ok(None);
+    };
+    let records = index.crawls.key(ks, own, CrawlKey::Records);
+    Ok(read_original(index, records, value))
 }

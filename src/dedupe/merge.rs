@@ -3,172 +3,184 @@
 use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
-use super::index::holders::Numbers;
+use super::index::numbers::Numbers;
 use super::index::progress::CommitState;
 use super::index::storage::Storage;
 use super::keys::CrawlKey;
 use super::store::Store;
 
-impl<K: Store> Index<K> {
-    /// A hash that nobody has goes into the merged index, with its record if that is packed; false if
-    /// somebody has it.
-    pub(super) fn merge_new(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        (field, record): (&[u8], &[u8]),
-    ) -> Result<bool> {
-        match self.storage() {
-            _ if self.is_moving() => Ok(false),
-            Storage::Packed => self.take(ks, crawl, (field, record), true),
-            Storage::Plain => Ok(ks.hash_set_new(&self.names().merged, field, crawl)?),
-        }
+/// A hash that nobody has goes into the merged index, with its record if that is packed; false if
+/// somebody has it.
+pub(super) fn merge_new<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    (field, record): (&[u8], &[u8]),
+) -> Result<bool> {
+    match index.places.storage() {
+        _ if index.places.is_moving() => Ok(false),
+        Storage::Packed => index
+            .places
+            .take(ks, &mut index.crawls, crawl, (field, record), true),
+        Storage::Plain => Ok(ks.hash_set_new(&index.names().merged, field, crawl)?),
     }
+}
 
-    /// What was copied into the packed index goes out of the crawl's plain hash.
-    pub(super) fn drop_moved(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        moved: &mut Vec<Vec<u8>>,
-    ) -> Result<()> {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        for field in moved.drain(..) {
-            ks.hash_del(&records, &field)?;
-        }
-        Ok(())
+/// What was copied into the packed index goes out of the crawl's plain hash.
+pub(super) fn drop_moved<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    moved: &mut Vec<Vec<u8>>,
+) -> Result<()> {
+    let records = index.crawls.key(ks, crawl, CrawlKey::Records);
+    for field in moved.drain(..) {
+        ks.hash_del(&records, &field)?;
     }
+    Ok(())
+}
 
-    /// Copies a crawl's record of a hash into the packed index, and gives the spelling under which it
-    /// stands in the plain hash, if it does.
-    pub(super) fn take_spelled(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        digest: &Digest,
-    ) -> Result<Option<Vec<u8>>> {
-        let Some((spelling, value)) = self.plain_record(ks, crawl, digest)? else {
-            return Ok(None);
-        };
-        self.take(ks, crawl, (&spelling, value.as_ref()), false)?;
-        Ok(Some(spelling))
-    }
+/// Copies a crawl's record of a hash into the packed index, and gives the spelling under which it
+/// stands in the plain hash, if it does.
+pub(super) fn take_by_digest<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    digest: &Digest,
+) -> Result<Option<Vec<u8>>> {
+    let Some((spelling, value)) = index.plain_record(ks, crawl, digest)? else {
+        return Ok(None);
+    };
+    index.places.take(
+        ks,
+        &mut index.crawls,
+        crawl,
+        (&spelling, value.as_ref()),
+        false,
+    )?;
+    Ok(Some(spelling))
+}
 
-    /// One hash of a crawl goes into the merged index. `spelling` is how the crawl's own hash
-    /// spells it, when the caller knows. False if the crawl owned it already.
-    pub(super) fn merge(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        spelling: Option<&[u8]>,
-        digest: &Digest,
-        state: &mut CommitState,
-    ) -> Result<bool> {
-        let Some((spelling, owner)) = self.locate_owner(ks, digest)? else {
-            // The merged index spells a hash as the crawl's own does, so that the documented
-            // second look-up works.
-            let found;
-            let spelling = match spelling {
-                Some(spelling) => spelling,
-                None => {
-                    found = self.spelling_in(ks, crawl, digest)?;
-                    found.as_deref().unwrap_or(digest.written(self.profile()))
-                }
-            };
-            self.note_merged(digest, spelling);
-            self.merged().set(ks, spelling, crawl)?;
-            state.new += 1;
-            return Ok(true);
-        };
-        if owner.as_ref() == crawl {
-            return Ok(false); // counted in an earlier slice
-        }
-        let mut numbers = self.holders(ks, digest)?;
-        if numbers.contains(&state.number) {
-            return Ok(true); // the same
-        }
-        let is_owner = |other: &[u8]| other == owner.as_ref() || other == crawl;
-        let visible = self.committed_record(ks, owner.as_ref(), digest)?.is_some();
-        if !visible {
-            let owner = owner.as_ref();
-            if !self.is_committing(ks, owner)? && !self.is_removing(ks, owner)? {
-                // Another program put it there or took it out of the set, and may put it back.
-                self.mark_holders_untrusted(ks)?;
+/// One hash of a crawl goes into the merged index. `spelling` is how the crawl's own hash
+/// spells it, when the caller knows. False if the crawl owned it already.
+pub(super) fn merge<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    spelling: Option<&[u8]>,
+    digest: &Digest,
+    state: &mut CommitState,
+) -> Result<bool> {
+    let Some((spelling, owner)) = index.spelling.locate_owner(ks, &index.places, digest)? else {
+        // The merged index spells a hash as the crawl's own does, so that the documented
+        // second look-up works.
+        let found;
+        let spelling = match spelling {
+            Some(spelling) => spelling,
+            None => {
+                found = index.spelling_in(ks, crawl, digest)?;
+                found.as_deref().unwrap_or(digest.written(index.profile()))
             }
-            // The owner is not committed, or its record is gone: the next one in line owns it,
-            // which is this crawl unless another committed one holds it.
-            match self.next_holder(ks, digest, owner, &is_owner)? {
-                Some((holder, _)) => {
-                    self.merged().set(ks, &spelling, &holder)?;
-                    self.drop_numbers_of(ks, digest, &mut numbers, &holder)?;
-                }
-                None => {
-                    self.merged().set(ks, &spelling, crawl)?;
-                    state.new += 1;
-                    return Ok(true);
-                }
+        };
+        index.spelling.note_merged(digest, spelling);
+        index.places.merged().set(ks, spelling, crawl)?;
+        state.new += 1;
+        return Ok(true);
+    };
+    if owner.as_ref() == crawl {
+        return Ok(false); // counted in an earlier slice
+    }
+    let mut numbers = index.ledger.holders(ks, &index.places, digest)?;
+    if numbers.contains(&state.number) {
+        return Ok(true); // the same
+    }
+    let is_owner = |other: &[u8]| other == owner.as_ref() || other == crawl;
+    let visible = index
+        .committed_record(ks, owner.as_ref(), digest)?
+        .is_some();
+    if !visible {
+        let owner = owner.as_ref();
+        if !index.under_way.is_committing(ks, owner)? && !index.under_way.is_removing(ks, owner)? {
+            // Another program put it there or took it out of the set, and may put it back.
+            index.mark_holders_untrusted(ks)?;
+        }
+        // The owner is not committed, or its record is gone: the next one in line owns it,
+        // which is this crawl unless another committed one holds it.
+        match index.next_holder(ks, digest, owner, &is_owner)? {
+            Some((holder, _)) => {
+                index.places.merged().set(ks, &spelling, &holder)?;
+                drop_numbers_of(index, ks, digest, &mut numbers, &holder)?;
+            }
+            None => {
+                index.places.merged().set(ks, &spelling, crawl)?;
+                state.new += 1;
+                return Ok(true);
             }
         }
-        numbers.push(state.number);
-        self.set_holders(ks, digest, &numbers)?;
-        state.known += 1;
-        Ok(true)
     }
+    numbers.push(state.number);
+    index
+        .ledger
+        .set_holders(ks, &index.places, digest, &numbers)?;
+    state.known += 1;
+    Ok(true)
+}
 
-    /// Takes the numbers of a crawl's commits out of a list of holders.
-    fn drop_numbers_of(
-        &mut self,
-        ks: &mut K,
-        digest: &Digest,
-        numbers: &mut Numbers,
-        crawl: &[u8],
-    ) -> Result<()> {
-        let own = self.numbers_of(ks, crawl)?;
-        numbers.retain(|n| !own.contains(n));
-        self.set_holders(ks, digest, numbers)
-    }
+/// Takes the numbers of a crawl's commits out of a list of holders.
+fn drop_numbers_of<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    digest: &Digest,
+    numbers: &mut Numbers,
+    crawl: &[u8],
+) -> Result<()> {
+    let own = index.crawls.baseline(ks, crawl).numbers(ks)?;
+    numbers.retain(|n| !own.contains(n));
+    index.ledger.set_holders(ks, &index.places, digest, numbers)
+}
 
-    /// Takes one hash of a crawl out of the merged index: its next holder owns it, or it goes.
-    /// `numbers` are the crawl's commits; crawls that `excluded` names inherit nothing.
-    pub(super) fn withdraw(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        numbers: &[u64],
-        field: &[u8],
-        excluded: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<Withdrawn> {
-        let digest = Digest::of_field(field);
-        let mut holders = self.holders(ks, &digest)?;
-        let before = holders.len();
-        holders.retain(|n| !numbers.contains(n));
-        let owner = self.locate_owner(ks, &digest)?;
-        let Some((spelling, _)) = owner.filter(|(_, owner)| owner.as_ref() == crawl) else {
-            if holders.len() != before {
-                self.set_holders(ks, &digest, &holders)?;
-            }
-            return Ok(Withdrawn::NotOwner);
-        };
-        let Some((heir, _)) = self.next_holder(ks, &digest, crawl, excluded)? else {
-            self.merged().del(ks, &spelling)?;
-            if before > 0 {
-                self.set_holders(ks, &digest, &[])?;
-            }
-            return Ok(Withdrawn::Dropped);
-        };
-        let heirs_spelling = self
-            .spelling_in(ks, &heir, &digest)?
-            .unwrap_or_else(|| spelling.clone());
-        self.note_merged(&digest, &heirs_spelling);
-        if heirs_spelling != spelling {
-            self.merged().del(ks, &spelling)?;
+/// Takes one hash of a crawl out of the merged index: its next holder owns it, or it goes.
+/// `numbers` are the crawl's commits; crawls that `excluded` names inherit nothing.
+pub(super) fn withdraw<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    numbers: &[u64],
+    field: &[u8],
+    excluded: &dyn Fn(&[u8]) -> bool,
+) -> Result<Withdrawn> {
+    let digest = Digest::of_field(field);
+    let mut holders = index.ledger.holders(ks, &index.places, &digest)?;
+    let before = holders.len();
+    holders.retain(|n| !numbers.contains(n));
+    let owner = index.spelling.locate_owner(ks, &index.places, &digest)?;
+    let Some((spelling, _)) = owner.filter(|(_, owner)| owner.as_ref() == crawl) else {
+        if holders.len() != before {
+            index
+                .ledger
+                .set_holders(ks, &index.places, &digest, &holders)?;
         }
-        self.merged().set(ks, &heirs_spelling, &heir)?;
+        return Ok(Withdrawn::NotOwner);
+    };
+    let Some((heir, _)) = index.next_holder(ks, &digest, crawl, excluded)? else {
+        index.places.merged().del(ks, &spelling)?;
         if before > 0 {
-            self.drop_numbers_of(ks, &digest, &mut holders, &heir)?;
+            index.ledger.set_holders(ks, &index.places, &digest, &[])?;
         }
-        Ok(Withdrawn::Reowned)
+        return Ok(Withdrawn::Dropped);
+    };
+    let heirs_spelling = index
+        .spelling_in(ks, &heir, &digest)?
+        .unwrap_or_else(|| spelling.clone());
+    index.spelling.note_merged(&digest, &heirs_spelling);
+    if heirs_spelling != spelling {
+        index.places.merged().del(ks, &spelling)?;
     }
+    index.places.merged().set(ks, &heirs_spelling, &heir)?;
+    if before > 0 {
+        drop_numbers_of(index, ks, &digest, &mut holders, &heir)?;
+    }
+    Ok(Withdrawn::Reowned)
 }
 
 /// What became of a hash that was taken out.

@@ -4,6 +4,8 @@
 //! with documented names; the rules here are pure and know neither Redis nor the clock.
 
 pub mod add;
+mod adopt;
+mod begin;
 pub mod check;
 pub mod claim;
 #[cfg(feature = "module")]
@@ -15,6 +17,7 @@ pub mod date;
 pub mod digest;
 pub mod earliest;
 pub mod error;
+pub mod files;
 mod findings;
 pub mod gather;
 pub(crate) mod grammar;
@@ -34,7 +37,8 @@ pub mod sequence;
 pub mod stats;
 pub mod store;
 pub mod stray;
-pub mod undo;
+mod sums;
+mod undo;
 pub mod urls;
 pub mod wacz;
 mod waiting;

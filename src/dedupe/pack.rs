@@ -58,13 +58,13 @@ impl Move {
     async fn run<K: Store>(&mut self, lent: &Lent<K>) -> Result<Reply> {
         let to = self.to;
         let committed = self.check(lent).await?;
-        while !lent.with(|index, ks| index.put_aside(ks, to))? {
+        while !lent.with(|index, ks| index.switch_storage(ks, to))? {
             join_rest(lent).await?;
         }
         self.move_all_holders(lent).await?;
         let crawls = match to {
             Storage::Packed => committed,
-            Storage::Plain => lent.with(|index, ks| index.packed_crawls(ks))?,
+            Storage::Plain => lent.with(|index, ks| index.places.packed_crawls(ks))?,
         };
         for crawl in crawls.iter().rev() {
             self.move_records(lent, crawl).await?;
@@ -78,10 +78,10 @@ impl Move {
         let to = self.to;
         let mut holders = lent.with(|index, ks| match to {
             Storage::Packed => Walk::hash(ks, index.names().holders.clone()),
-            Storage::Plain => index.packed_walk(Of::Holders),
+            Storage::Plain => packed_walk(index, Of::Holders),
         });
         each_batch(lent, &mut holders, |index, ks, moved| {
-            index.move_holders(ks, to, moved)
+            move_holders(index, ks, to, moved)
         })
         .await
     }
@@ -90,8 +90,8 @@ impl Move {
     async fn check<K: Store>(&mut self, lent: &Lent<K>) -> Result<Vec<Vec<u8>>> {
         lent.with(|index, ks| {
             index.check_types(ks, None)?;
-            index.check_move(ks, self.to)?;
-            if self.to == Storage::Packed && index.is_purged(ks) {
+            index.places.check_move(ks, self.to)?;
+            if self.to == Storage::Packed && index.crawls.are_purged(ks) {
                 return Err(Error::PurgingIndex); // it could not write to a packed index
             }
             Ok(())
@@ -100,7 +100,7 @@ impl Move {
         let check = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
             crawls.push(crawl.to_vec());
             index.check_types(ks, Some(crawl))?;
-            let packed = index.packed_records_len(ks, crawl)?;
+            let packed = index.places.packed_len(ks, crawl)?;
             self.all += match self.to {
                 Storage::Packed => index.records_len(ks, crawl)?.saturating_sub(packed),
                 Storage::Plain => packed,
@@ -116,10 +116,10 @@ impl Move {
         let to = self.to;
         let mut records = lent.with(|index, ks| match to {
             Storage::Packed => {
-                let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+                let records = index.crawls.key(ks, crawl, CrawlKey::Records);
                 let len = ks.hash_len(&records)?;
                 if len > 0 {
-                    index.expect(ks, crawl, len)?;
+                    index.places.expect(ks, crawl, len)?;
                 }
                 Ok::<_, Error>(Walk::hash(ks, records))
             }
@@ -127,8 +127,8 @@ impl Move {
         })?;
         each_batch(lent, &mut records, |index, ks, batch| {
             let (hashes, records) = match to {
-                Storage::Packed => index.pack_records(ks, crawl, batch)?,
-                Storage::Plain => index.unpack_records(ks, crawl, batch)?,
+                Storage::Packed => pack_records(index, ks, crawl, batch)?,
+                Storage::Plain => unpack_records(index, ks, crawl, batch)?,
             };
             self.hashes += hashes;
             self.records += records;
@@ -145,13 +145,13 @@ impl Move {
             let before = self.hashes;
             each_batch(lent, &mut left, |index, ks, moved| {
                 for (field, owner) in moved.iter() {
-                    index.move_owner(ks, field, owner)?;
+                    move_owner(index, ks, field, owner)?;
                 }
                 self.hashes += moved.len() as u64;
                 Ok(())
             })
             .await?;
-            lent.with(|index, ks| index.settle_storage(ks))?;
+            lent.with(|index, ks| index.refresh_storage(ks))?;
             if self.hashes == before {
                 break;
             }
@@ -162,22 +162,22 @@ impl Move {
 
     /// A walk over what is left of the merged index, while anything may be.
     fn left<K: Store>(&self, index: &Index<K>, ks: &mut K) -> Option<Walk<K>> {
-        match (self.to, index.plain_key()) {
+        match (self.to, index.places.plain_key()) {
             // Another program may have written down another storage meanwhile.
-            _ if !index.is_moving() || index.storage() != self.to => None,
+            _ if !index.places.is_moving() || index.places.storage() != self.to => None,
             (Storage::Packed, plain) => plain.map(|plain| Walk::hash(ks, plain.clone())),
-            (Storage::Plain, _) => Some(index.packed_walk(Of::Merged)),
+            (Storage::Plain, _) => Some(packed_walk(index, Of::Merged)),
         }
     }
 
     fn answer<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Reply {
         let names = &index.names();
-        let memory = match index.storage() {
+        let memory = match index.places.storage() {
             Storage::Packed => ks.memory(&names.packed),
             Storage::Plain => ks.memory(&names.merged) + ks.memory(&names.holders),
         };
         Reply::named([
-            ("storage", Reply::bulk(index.storage().name())),
+            ("storage", Reply::bulk(index.places.storage().name())),
             ("hashes", Reply::count(self.hashes)),
             ("records", Reply::count(self.records)),
             ("memory", Reply::count(memory)),
@@ -187,7 +187,7 @@ impl Move {
 
 /// Puts what another program wrote to the name of the merged index to what is left to pack.
 async fn join_rest<K: Store>(lent: &Lent<K>) -> Result<()> {
-    let Some((merged, moving)) = lent.with(|index, ks| index.rest(ks)) else {
+    let Some((merged, moving)) = lent.with(|index, ks| index.places.two_plain_hashes(ks)) else {
         return Ok(());
     };
     let mut rest = lent.with(|_, ks| Walk::hash(ks, merged.clone()));
@@ -225,122 +225,147 @@ async fn each_batch<K: Store>(
     .await
 }
 
-impl<K: Store> Index<K> {
-    /// A walk over what is packed alone.
-    fn packed_walk(&self, of: Of) -> Walk<K> {
-        Walk::over(self.packed_source(of).into_iter().collect())
-    }
+/// A walk over what is packed alone.
+fn packed_walk<K: Store>(index: &Index<K>, of: Of) -> Walk<K> {
+    Walk::over(index.places.packed_source(of).into_iter().collect())
+}
 
-    /// Moves an entry of the merged index to the storage where changes go. An owner that was packed before another
-    /// program wrote this one stays, as with `HSETNX`, if it is committed.
-    fn move_owner(&mut self, ks: &mut K, field: &[u8], owner: &[u8]) -> Result<()> {
-        if let (Storage::Packed, Some(plain)) = (self.storage(), self.plain_key().cloned())
-            && let Some(packed) = self.packed(Part::Owners).get(ks, field)?
-            && self.is_committed(ks, packed.as_ref())?
+/// Moves an entry of the merged index to the storage where changes go. An owner that was packed before another
+/// program wrote this one stays, as with `HSETNX`, if it is committed.
+fn move_owner<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    field: &[u8],
+    owner: &[u8],
+) -> Result<()> {
+    if let (Storage::Packed, Some(plain)) =
+        (index.places.storage(), index.places.plain_key().cloned())
+        && let Some(packed) = index.places.packed(Part::Owners).get(ks, field)?
+        && index.crawls.is_committed(ks, packed.as_ref())?
+    {
+        ks.hash_del(&plain, field)?;
+        return Ok(());
+    }
+    index.places.merged().set(ks, field, owner)
+}
+
+fn move_holders<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    to: Storage,
+    moved: &Batch,
+) -> Result<()> {
+    if to == Storage::Packed {
+        if let Some(key) = index.places.packed_key() {
+            for (field, value) in moved.iter() {
+                ks.change_packed(key, &Op::Set(Part::Holders, field, value))?;
+            }
+        }
+        for (field, _) in moved.iter() {
+            ks.hash_del(&index.names().holders, field)?;
+        }
+    } else {
+        for (field, value) in moved.iter() {
+            ks.hash_set(&index.names().holders, field, value)?;
+        }
+        for (field, _) in moved.iter() {
+            index.places.packed(Part::Holders).del(ks, field)?;
+        }
+    }
+    Ok(())
+}
+
+/// Committed records go into the packed index, and with them the hashes that their crawl owns; gives
+/// how many hashes and records that were.
+fn pack_records<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    batch: &Batch,
+) -> Result<(u64, u64)> {
+    let mut lists = CrawlKey::UNCOMMITTED.iter();
+    let any = lists.any(|&list| {
+        let list = index.crawls.key(ks, crawl, list);
+        ks.exists(&list)
+    });
+    let merged = index.places.plain_key().cloned();
+    let (mut moved, mut owned) = (Vec::new(), Vec::new());
+    for (field, value) in batch.iter() {
+        // What is not committed stays in the plain hash.
+        if any
+            && index
+                .crawls
+                .is_listed(ks, crawl, &Digest::of_field(field))?
         {
-            ks.hash_del(&plain, field)?;
-            return Ok(());
+            continue;
         }
-        self.merged().set(ks, field, owner)
+        let owner = match &merged {
+            Some(merged) => ks.hash_get(merged, field)?,
+            None => None,
+        };
+        let owns = owner.is_some_and(|owner| owner.as_ref() == crawl);
+        // What a plain client wrote beside a packed record was never seen.
+        if !index.places.packed(Part::Records(crawl)).has(ks, field)? {
+            index
+                .places
+                .take(ks, &mut index.crawls, crawl, (field, value), owns)?;
+        } else if owns {
+            index.places.merged().set(ks, field, crawl)?;
+        }
+        moved.push(field);
+        if owns {
+            owned.push(field);
+        }
     }
-
-    fn move_holders(&mut self, ks: &mut K, to: Storage, moved: &Batch) -> Result<()> {
-        if to == Storage::Packed {
-            if let Some(key) = self.packed_key() {
-                for (field, value) in moved.iter() {
-                    ks.change_packed(key, &Op::Set(Part::Holders, field, value))?;
-                }
-            }
-            for (field, _) in moved.iter() {
-                ks.hash_del(&self.names().holders, field)?;
-            }
-        } else {
-            for (field, value) in moved.iter() {
-                ks.hash_set(&self.names().holders, field, value)?;
-            }
-            for (field, _) in moved.iter() {
-                self.packed(Part::Holders).del(ks, field)?;
-            }
+    // One kind of change after the other, because each is replicated at once.
+    let (mut hashes, mut records) = (0, 0);
+    if let Some(merged) = &merged {
+        for field in owned {
+            hashes += u64::from(ks.hash_del(merged, field)?);
         }
-        Ok(())
     }
-
-    /// Committed records go into the packed index, and with them the hashes that their crawl owns; gives
-    /// how many hashes and records that were.
-    fn pack_records(&mut self, ks: &mut K, crawl: &[u8], batch: &Batch) -> Result<(u64, u64)> {
-        let mut lists = CrawlKey::UNCOMMITTED.iter();
-        let any = lists.any(|&list| {
-            let list = self.crawl_key(ks, crawl, list);
-            ks.exists(&list)
-        });
-        let merged = self.plain_key().cloned();
-        let (mut moved, mut owned) = (Vec::new(), Vec::new());
-        for (field, value) in batch.iter() {
-            // What is not committed stays in the plain hash.
-            if any && self.is_listed(ks, crawl, &Digest::of_field(field))? {
-                continue;
-            }
-            let owner = match &merged {
-                Some(merged) => ks.hash_get(merged, field)?,
-                None => None,
-            };
-            let owns = owner.is_some_and(|owner| owner.as_ref() == crawl);
-            // What a plain client wrote beside a packed record was never seen.
-            if !self.packed(Part::Records(crawl)).has(ks, field)? {
-                self.take(ks, crawl, (field, value), owns)?;
-            } else if owns {
-                self.merged().set(ks, field, crawl)?;
-            }
-            moved.push(field);
-            if owns {
-                owned.push(field);
-            }
-        }
-        // One kind of change after the other, because each is replicated at once.
-        let (mut hashes, mut records) = (0, 0);
-        if let Some(merged) = &merged {
-            for field in owned {
-                hashes += u64::from(ks.hash_del(merged, field)?);
-            }
-        }
-        let plain = self.crawl_key(ks, crawl, CrawlKey::Records);
-        for field in moved {
-            records += u64::from(ks.hash_del(&plain, field)?);
-        }
-        Ok((hashes, records))
+    let plain = index.crawls.key(ks, crawl, CrawlKey::Records);
+    for field in moved {
+        records += u64::from(ks.hash_del(&plain, field)?);
     }
+    Ok((hashes, records))
+}
 
-    /// Packed records go into the plain keys, with the hashes that the crawl owns.
-    fn unpack_records(&mut self, ks: &mut K, crawl: &[u8], moved: &Batch) -> Result<(u64, u64)> {
-        // Of a crawl that is not committed the plain hash has them all.
-        let committed = !self.has_copies(ks, crawl)?;
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        let mut unpacked = 0;
-        if committed {
-            for (field, value) in moved.iter() {
-                ks.hash_set(&records, field, value)?;
-                unpacked += 1;
-            }
+/// Packed records go into the plain keys, with the hashes that the crawl owns.
+fn unpack_records<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    moved: &Batch,
+) -> Result<(u64, u64)> {
+    // Of a crawl that is not committed the plain hash has them all.
+    let committed = !index.has_copies(ks, crawl)?;
+    let records = index.crawls.key(ks, crawl, CrawlKey::Records);
+    let mut unpacked = 0;
+    if committed {
+        for (field, value) in moved.iter() {
+            ks.hash_set(&records, field, value)?;
+            unpacked += 1;
         }
-        self.set_copied(ks, crawl, 0)?;
-        let mut owned = Vec::new();
-        for (field, _) in moved.iter() {
-            let owner = self.packed(Part::Owners).get(ks, field)?;
-            if owner.is_some_and(|owner| owner.as_ref() == crawl) {
-                owned.push(field);
-            }
+    }
+    index.crawls.baseline(ks, crawl).set_copied(ks, 0)?;
+    let mut owned = Vec::new();
+    for (field, _) in moved.iter() {
+        let owner = index.places.packed(Part::Owners).get(ks, field)?;
+        if owner.is_some_and(|owner| owner.as_ref() == crawl) {
+            owned.push(field);
         }
-        if let Some(merged) = self.plain_key() {
-            for field in &owned {
-                ks.hash_set(merged, field, crawl)?;
-            }
-        }
+    }
+    if let Some(merged) = index.places.plain_key() {
         for field in &owned {
-            self.packed(Part::Owners).del(ks, field)?;
+            ks.hash_set(merged, field, crawl)?;
         }
-        for (field, _) in moved.iter() {
-            self.unpack_record(ks, crawl, field)?;
-        }
-        Ok((owned.len() as u64, unpacked))
     }
+    for field in &owned {
+        index.places.packed(Part::Owners).del(ks, field)?;
+    }
+    for (field, _) in moved.iter() {
+        index.places.unpack_record(ks, crawl, field)?;
+    }
+    Ok((owned.len() as u64, unpacked))
 }

@@ -1,7 +1,5 @@
 //! The two spellings of the key layout that are in use.
 
-use super::keys::{MERGED, REFERENCES};
-
 /// How an index names its keys and fields: as the documents do, or as the crawler in the field does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
@@ -29,15 +27,5 @@ impl Profile {
         Profile::ALL
             .into_iter()
             .find(|profile| name.eq_ignore_ascii_case(profile.name().as_bytes()))
-    }
-
-    /// Name of the merged index, without the key prefix.
-    pub fn merged_index(self) -> &'static [u8] {
-        MERGED.name(self).as_bytes()
-    }
-
-    /// What follows the id of a WACZ in the name of its set of references.
-    pub fn references_suffix(self) -> &'static [u8] {
-        REFERENCES[self as usize].as_bytes()
     }
 }

@@ -193,14 +193,14 @@ impl World {
     }
 
     fn is_plain(&self) -> bool {
-        self.index.storage_shown() == "plain"
+        self.index.places.shown() == "plain"
     }
 
     /// The server tells the module of a plain client's change, and a timer of the module comes at once or not.
     fn reopen(&mut self) {
         self.index = open(&mut self.ks);
         if self.rng.chance(50) {
-            self.index.mark_again(&mut self.ks).unwrap();
+            self.index.restore_marker(&mut self.ks).unwrap();
         }
     }
 
@@ -216,7 +216,12 @@ impl World {
     /// A removal has ended before its time: crawls that it has not marked stay.
     fn keep_unmarked(&mut self, leaving: Vec<Crawl>) {
         for crawl in leaving {
-            if !self.index.is_removing(&mut self.ks, &crawl).unwrap() {
+            if !self
+                .index
+                .under_way
+                .is_removing(&mut self.ks, &crawl)
+                .unwrap()
+            {
                 self.leaving.remove(&crawl);
             }
         }
@@ -239,7 +244,12 @@ impl World {
     }
 
     fn add(&mut self, crawl: &[u8], n: u64, plainly: bool) {
-        if self.index.is_removing(&mut self.ks, crawl).unwrap() {
+        if self
+            .index
+            .under_way
+            .is_removing(&mut self.ks, crawl)
+            .unwrap()
+        {
             return;
         }
         self.note(format!("add {} {n} plainly {plainly}", shown(crawl)));
@@ -388,7 +398,7 @@ impl World {
     /// A commit by plain commands.
     fn plain_commit(&mut self, crawl: &[u8]) {
         let (index, ks) = (&mut self.index, &mut self.ks);
-        if index.storage_shown() != "plain" || index.is_committing(ks, crawl).unwrap() {
+        if index.places.shown() != "plain" || index.under_way.is_committing(ks, crawl).unwrap() {
             return;
         }
         if self.retains() {
@@ -455,7 +465,7 @@ impl World {
                     let (index, ks) = (&mut self.index, &mut self.ks);
                     let mut removed = Vec::new();
                     for crawl in self.holds.keys() {
-                        if !keep.contains(crawl) && index.is_removable(ks, crawl).unwrap() {
+                        if !keep.contains(crawl) && index.crawls.is_removable(ks, crawl).unwrap() {
                             removed.push(crawl.clone());
                         }
                     }
@@ -471,7 +481,7 @@ impl World {
                         Storage::Plain
                     };
                     let begins = !self.purge.is_empty()
-                        && !self.index.is_purged(&mut self.ks)
+                        && !self.index.crawls.are_purged(&mut self.ks)
                         && to == Storage::Packed;
                     if begins {
                         return; // the guide says so
@@ -491,7 +501,7 @@ impl World {
         };
         let (index, ks) = (&mut self.index, &mut self.ks);
         let step = begun.job.step(index, ks, &mut || false);
-        index.settle_storage(ks).unwrap();
+        index.refresh_storage(ks).unwrap();
         index.write_spelling(ks).unwrap();
         match step {
             Ok(Step::More) => {
@@ -569,6 +579,7 @@ impl World {
         self.ks.hash_has(&records, &hash(n)).unwrap()
             || self
                 .index
+                .places
                 .packed(Part::Records(crawl))
                 .has(&mut self.ks, &hash(n))
                 .unwrap()
@@ -604,9 +615,14 @@ impl World {
         for n in 0..HASHES {
             let mut holders = Vec::new();
             for crawl in &committed {
-                let key = self.index.crawl_key(&mut self.ks, crawl, CrawlKey::Added);
+                let key = self.index.crawls.key(&mut self.ks, crawl, CrawlKey::Added);
                 let fresh = self.ks.hash_has(&key, digest(n).canonical()).unwrap();
-                let fresh = fresh && self.index.is_uncommitted(&mut self.ks, crawl).unwrap();
+                let fresh = fresh
+                    && self
+                        .index
+                        .crawls
+                        .is_uncommitted(&mut self.ks, crawl)
+                        .unwrap();
                 if !fresh && self.has_record(crawl, n) {
                     holders.push(crawl.clone());
                 }
@@ -644,7 +660,7 @@ impl World {
         for (crawl, _) in self.fields(b"committing") {
             self.run("COMMIT again", commit(&crawl));
         }
-        if self.index.is_moving() || (!self.is_plain() && self.rng.chance(70)) {
+        if self.index.places.is_moving() || (!self.is_plain() && self.rng.chance(70)) {
             self.run("UNPACK", move_to(Storage::Plain));
         }
         for crawl in self.live() {
@@ -680,7 +696,7 @@ impl World {
         }
         self.run("REPAIR", check(true));
         self.is_sound();
-        assert!(self.index.holders_are_trusted());
+        assert!(self.index.ledger.is_trusted());
         // The lists of holders are right again: whatever goes now, nothing of the others does.
         while let Some(crawl) = self.rng.one_of(&self.members(b"allcrawls")) {
             let removal = remove(vec![crawl.clone()]);

@@ -5,22 +5,25 @@
 //! until all of it is done, so that a removal cut short by a crash is finished by running it again.
 
 use crawlspace_host::reply::Reply;
-use crawlspace_host::text::parse_unsigned;
 
+use super::adopt::{adopt_all, drop_marks, ensure_base};
+use super::begin::drop_leftovers;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::gather::gather;
-use super::index::beside::Lacks;
-use super::index::holders::{Numbers, parse_numbers, write_numbers};
-use super::index::progress::{CANCEL, GONE, REMOVE};
+use super::index::numbers::{Numbers, parse_numbers, write_numbers};
+use super::index::progress::{GONE, REMOVE};
 use super::index::storage::Of;
 use super::index::{CrawlState, Index};
-use super::job::{Job, Lent, Walk, adopt, crawls_in, each_crawl};
+use super::job::{Job, Lent, Walk, crawls_in};
 use super::keys::{CrawlKey, Pick};
 use super::merge::Withdrawn;
+use super::merge::withdraw;
 use super::store::Store;
-use super::undo::file;
+use super::sums::{Lacks, committed_count, lacks, uncount};
+use super::undo::{drop_finished, restore_baseline};
+use super::wacz::file;
 
 /// The field of `removing` with the figures so far: no crawl has an empty id.
 const FIGURES: &[u8] = b"";
@@ -31,7 +34,7 @@ const FIGURES: &[u8] = b"";
 /// `NOCRAWL`, and `UNCOMMITTED` for a crawl that is not committed yet.
 pub fn check_removable<K: Store>(index: &mut Index<K>, ks: &mut K, crawls: &[&[u8]]) -> Result<()> {
     for &crawl in crawls {
-        if index.is_removable(ks, crawl)? || index.is_gone(ks, crawl)? {
+        if index.crawls.is_removable(ks, crawl)? || index.under_way.is_gone(ks, crawl)? {
             continue;
         }
         return Err(match index.standing(ks, crawl)? {
@@ -71,11 +74,11 @@ impl Removal {
             lent.with(|index, ks| index.check_types(ks, Some(crawl)))?;
             lent.pause().await;
         }
-        adopt(lent).await?;
+        adopt_all(lent).await?;
         let crawls = lent.with(|index, ks| self.join(index, ks, crawls))?;
         for crawl in &crawls {
             self.all += lent.with(|index, ks| {
-                index.set_removing(ks, crawl, Some(REMOVE))?;
+                index.under_way.set_removing(ks, crawl, Some(REMOVE))?;
                 index.records_len(ks, crawl)
             })?;
             lent.pause().await;
@@ -83,11 +86,11 @@ impl Removal {
         self.lacks = lacks(lent, &crawls).await?;
         for crawl in &crawls {
             self.withdraw(lent, crawl, &crawls).await?;
-            leave(lent, crawl, true).await?;
+            drop_traces(lent, crawl, true).await?;
             lent.with(|index, ks| self.take_out(index, ks, crawl))?;
             lent.pause().await;
         }
-        lent.with(|index, ks| index.end_removal(ks))?;
+        lent.with(|index, ks| index.under_way.end_removal(ks))?;
         Ok(Reply::counts(&[self.removed, self.dropped, self.reowned]))
     }
 
@@ -98,7 +101,7 @@ impl Removal {
         ks: &mut K,
         crawls: Vec<Vec<u8>>,
     ) -> Result<Vec<Vec<u8>>> {
-        index.heed_purge(ks)?;
+        index.note_purge(ks)?;
         let mut wanted = Vec::new();
         for (crawl, state) in counts::fields(ks, &index.names().removing)?.iter() {
             if crawl == FIGURES {
@@ -111,7 +114,9 @@ impl Removal {
         }
         // An earlier job of the queue may have removed some of them meanwhile.
         for crawl in crawls {
-            if index.is_removable(ks, &crawl)? && !index.is_canceling(ks, &crawl)? {
+            if index.crawls.is_removable(ks, &crawl)?
+                && !index.under_way.is_canceling(ks, &crawl)?
+            {
                 wanted.push(crawl);
             }
         }
@@ -132,8 +137,8 @@ impl Removal {
         crawls: &[Vec<u8>],
     ) -> Result<()> {
         let numbers = lent.with(|index, ks| {
-            let mut numbers = index.numbers_of(ks, crawl)?;
-            numbers.extend(index.commit_state(ks, crawl)?.map(|s| s.number));
+            let mut numbers = index.crawls.baseline(ks, crawl).numbers(ks)?;
+            numbers.extend(index.under_way.commit_state(ks, crawl)?.map(|s| s.number));
             Ok::<_, Error>(numbers)
         })?;
         let excluded = |other: &[u8]| crawls.binary_search_by(|c| c[..].cmp(other)).is_ok();
@@ -141,21 +146,21 @@ impl Removal {
         let mut records = lent.with(|index, ks| Walk::stored(index, ks, of));
         let before = self.done;
         lent.slices(|index, ks, time| {
-            index.heed_purge(ks)?;
-            let merging = index.crawl_key(ks, crawl, CrawlKey::Merging);
+            index.note_purge(ks)?;
+            let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
             let is_merging = ks.exists(&merging);
             let done = records.slice(index, ks, time, |index, ks, field, _| {
                 // What a commit cut short had put in does not count: nobody saw it.
                 let unseen =
                     is_merging && ks.hash_has(&merging, Digest::of_field(field).canonical())?;
-                match index.withdraw(ks, crawl, &numbers, field, &excluded)? {
+                match withdraw(index, ks, crawl, &numbers, field, &excluded)? {
                     Withdrawn::NotOwner => {}
                     _ if unseen => {}
                     Withdrawn::Reowned => self.reowned += 1,
                     Withdrawn::Dropped => self.dropped += 1,
                 }
                 // Packed records go one by one; the plain hash of the crawl is deleted whole at the end.
-                index.unpack_record(ks, crawl, field)
+                index.places.unpack_record(ks, crawl, field)
             })?;
             self.write_figures(index, ks)?;
             self.done = before + records.given();
@@ -167,85 +172,42 @@ impl Removal {
 
     /// Takes out what is left of a crawl: its keys, its counts, its marks.
     fn take_out<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        index.uncount(ks, crawl, &mut self.lacks)?;
-        for n in index.numbers_of(ks, crawl)? {
-            ks.hash_del(&index.names().commits, n.to_string().as_bytes())?;
+        uncount(index, ks, crawl, &mut self.lacks)?;
+        for n in index.crawls.baseline(ks, crawl).numbers(ks)? {
+            index.ledger.drop_number(ks, n)?;
         }
-        index.drop_crawl(ks, crawl)?;
+        drop_crawl(index, ks, crawl)?;
         index.set_committed(ks, crawl, false)?;
-        index.set_removing(ks, crawl, Some(GONE))?;
+        index.under_way.set_removing(ks, crawl, Some(GONE))?;
         self.removed += 1;
         self.write_figures(index, ks)
     }
 
     fn write_figures<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let figures = write_numbers(&[self.removed, self.dropped, self.reowned]);
-        index.set_removing(ks, FIGURES, Some(&figures))
+        index.under_way.set_removing(ks, FIGURES, Some(&figures))
     }
-}
-
-/// Returns what the sums lack of those of the committed crawls, if `crawls` may be the reason.
-async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
-    let mut may_lack = false;
-    for crawl in crawls {
-        may_lack |= lent.with(|index, ks| {
-            if index.is_committed(ks, crawl)? {
-                Ok(index.uncertain_size(ks, crawl)? > 0)
-            } else {
-                index.is_canceled(ks, crawl)
-            }
-        })?;
-        lent.pause().await;
-    }
-    let mut lacks = Lacks::default();
-    if !may_lack {
-        return Ok(lacks);
-    }
-    let add = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
-        for name in counts::SHOWN {
-            let lack = lacks.by_name.entry(name).or_default();
-            *lack = lack.saturating_add(index.committed_count(ks, crawl, name)?);
-        }
-        Ok(())
-    };
-    each_crawl(lent, &[|names| &names.allcrawls], add).await?;
-    let add = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
-        if !index.is_committed(ks, crawl)? {
-            let size = index.committed_count(ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
-            lacks.canceled_size = lacks.canceled_size.saturating_add(size);
-        }
-        Ok(())
-    };
-    each_crawl(lent, &[|names| &names.canceled], add).await?;
-    lent.with(|index, ks| {
-        for name in counts::SHOWN {
-            let sum = counts::read(ks, &index.names().allcounts, name)?;
-            let lack = lacks.by_name.entry(name).or_default();
-            *lack = lack.saturating_sub(sum);
-        }
-        Ok(lacks)
-    })
 }
 
 /// Takes what a crawl wrote outside its own keys away: its claims, and, when the `whole` crawl leaves, the names of its
 /// WACZ files in `src:d` and its sets of references.
-async fn leave<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()> {
+async fn drop_traces<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()> {
     if whole {
-        let waczs = lent.with(|index, ks| index.crawl_key(ks, crawl, CrawlKey::Waczs));
+        let waczs = lent.with(|index, ks| index.crawls.key(ks, crawl, CrawlKey::Waczs));
         for at in 0..lent.with(|_, ks| ks.list_len(&waczs))? {
             lent.with(|index, ks| match file(ks, &waczs, at)? {
                 Some(entry) => {
                     // The name of a placeholder is another crawl's, if it is there.
-                    let is_ours =
-                        entry.is_closed() && index.state(ks, crawl)? == Some(CrawlState::Committed);
-                    index.drop_finished(ks, &entry.filename, is_ours)
+                    let is_ours = entry.is_closed()
+                        && index.crawls.state(ks, crawl)? == Some(CrawlState::Committed);
+                    drop_finished(index, ks, &entry.filename, is_ours)
                 }
                 None => Ok(()),
             })?;
             lent.pause().await;
         }
         let references = lent.with(|index, ks| {
-            let key = index.crawl_key(ks, crawl, CrawlKey::Refs);
+            let key = index.crawls.key(ks, crawl, CrawlKey::Refs);
             Walk::set(ks, key)
         });
         let drop_set = |index: &mut Index<K>, ks: &mut K, uuid: &[u8], _: &[u8]| {
@@ -257,9 +219,24 @@ async fn leave<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()
     }
     let claims = lent.with(|index, ks| Walk::hash(ks, index.names().claims.clone()));
     let drop_claim = |index: &mut Index<K>, ks: &mut K, hash: &[u8], claim: &[u8]| {
-        index.drop_claim_of(ks, crawl, hash, claim)
+        index.claims.drop_of(ks, crawl, hash, claim)
     };
     claims.run(lent, drop_claim).await
+}
+
+/// Ids of the WACZ files whose references a crawl wrote.
+///
+/// # Errors
+/// `WRONGTYPE` when a key holds another type; or when the server refuses.
+pub(super) fn references_of<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+) -> Result<Vec<K::Name>> {
+    let refs = index.crawls.key(ks, crawl, CrawlKey::Refs);
+    let uuids = counts::members(ks, &refs)?;
+    let names = uuids.iter().map(|uuid| index.references_key(ks, uuid));
+    Ok(names.collect())
 }
 
 /// Refuses crawls that have nothing to cancel.
@@ -268,12 +245,12 @@ async fn leave<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()
 /// `NOCRAWL`, `COMMITTED`, `REMOVING` while the crawl is being removed, and `PURGING` for one that
 /// another program's purge has set aside.
 pub fn check_cancelable<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
-    if index.is_removing(ks, crawl)? && !index.is_canceling(ks, crawl)? {
+    if index.under_way.is_removing(ks, crawl)? && !index.under_way.is_canceling(ks, crawl)? {
         return Err(Error::Removing(crawl.to_vec()));
     }
-    index.refuse_while_outgoing(ks, crawl)?;
+    index.crawls.refuse_while_outgoing(ks, crawl)?;
     match index.standing(ks, crawl)? {
-        Some(CrawlState::Committed) if index.is_canceling(ks, crawl)? => Ok(()),
+        Some(CrawlState::Committed) if index.under_way.is_canceling(ks, crawl)? => Ok(()),
         Some(CrawlState::Committed) => Err(Error::Committed(crawl.to_vec())),
         Some(_) => Ok(()),
         None => Err(Error::NoCrawl(crawl.to_vec())),
@@ -319,7 +296,7 @@ impl Cancel<'_> {
         } else {
             self.withdraw(lent).await?;
         }
-        leave(lent, crawl, !self.continued).await?;
+        drop_traces(lent, crawl, !self.continued).await?;
         let mut lacks = lacks(lent, &[crawl.to_vec()]).await?;
         lent.with(|index, ks| self.end(index, ks, &mut lacks))?;
         Ok(Reply::count(self.dropped))
@@ -329,29 +306,27 @@ impl Cancel<'_> {
         let crawl = self.crawl;
         check_cancelable(index, ks, crawl)?;
         index.check_types(ks, Some(crawl))?;
-        self.continued = index.is_committed(ks, crawl)?;
-        if !self.continued && index.is_canceled(ks, crawl)? {
+        self.continued = index.crawls.is_committed(ks, crawl)?;
+        if !self.continued && index.crawls.is_canceled(ks, crawl)? {
             // It was committed once.
-            self.numbers.extend(index.numbers_of(ks, crawl)?);
-        } else if !self.continued && !index.is_committing(ks, crawl)? {
-            index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
+            self.numbers
+                .extend(index.crawls.baseline(ks, crawl).numbers(ks)?);
+        } else if !self.continued && !index.under_way.is_committing(ks, crawl)? {
+            drop_leftovers(index, ks, crawl, CrawlKey::OF_COMMITS)?;
         }
-        let cut_short = index.commit_state(ks, crawl)?;
+        let cut_short = index.under_way.commit_state(ks, crawl)?;
         self.numbers.extend(cut_short.map(|state| state.number));
-        let marked = ks
-            .hash_get(&index.names().removing, crawl)?
-            .and_then(|state| parse_unsigned(state.as_ref().strip_prefix(CANCEL)?));
-        if let Some(dropped) = marked {
+        if let Some(dropped) = index.under_way.canceled(ks, crawl)? {
             self.dropped = dropped;
             return Ok(());
         }
         if self.continued {
-            index.ensure_base(ks, crawl)?;
+            ensure_base(index, ks, crawl)?;
         } else {
             self.dropped = index.records_len(ks, crawl)?;
         }
         index.register(ks)?;
-        self.mark(index, ks)
+        index.under_way.set_canceled(ks, crawl, self.dropped)
     }
 
     /// Takes the hashes of a crawl that was never committed out of the merged index, where a commit cut short put them.
@@ -364,9 +339,9 @@ impl Cancel<'_> {
             Ok::<_, Error>((Walk::stored(index, ks, of), all))
         })?;
         let mut withdraw = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
-            index.withdraw(ks, crawl, &self.numbers, field, &excluded)?;
+            withdraw(index, ks, crawl, &self.numbers, field, &excluded)?;
             // What its commit, cut short, had copied.
-            index.unpack_record(ks, crawl, field)
+            index.places.unpack_record(ks, crawl, field)
         };
         lent.slices(|index, ks, time| {
             let done = records.slice(index, ks, time, &mut withdraw)?;
@@ -381,48 +356,43 @@ impl Cancel<'_> {
         let crawl = self.crawl;
         let excluded = |other: &[u8]| other == crawl;
         let mut fields = lent.with(|index, ks| {
-            let key = index.crawl_key(ks, crawl, list);
+            let key = index.crawls.key(ks, crawl, list);
             Walk::hash(ks, key)
         });
         lent.slices(|index, ks, time| {
             let before = self.dropped;
             let done = fields.slice(index, ks, time, |index, ks, field, _| {
                 if list == CrawlKey::Merging {
-                    index.withdraw(ks, crawl, &self.numbers, field, &excluded)?;
+                    withdraw(index, ks, crawl, &self.numbers, field, &excluded)?;
                 }
-                self.dropped += u64::from(index.drop_record(ks, crawl, field)?);
+                self.dropped += u64::from(drop_record(index, ks, crawl, field)?);
                 Ok(())
             })?;
             if self.dropped > before {
-                self.mark(index, ks)?;
+                index.under_way.set_canceled(ks, crawl, self.dropped)?;
             }
             Ok(done)
         })
         .await
     }
 
-    fn mark<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
-        let state = [CANCEL, self.dropped.to_string().as_bytes()].concat();
-        index.set_removing(ks, self.crawl, Some(&state))
-    }
-
     fn end<K: Store>(&self, index: &mut Index<K>, ks: &mut K, lacks: &mut Lacks) -> Result<()> {
         let crawl = self.crawl;
         if self.continued {
-            index.restore_baseline(ks, crawl)?;
+            restore_baseline(index, ks, crawl)?;
             // Sequence numbers only grow, and those from before the commit still count.
             for key in [CrawlKey::Added, CrawlKey::Merging, CrawlKey::Unstored] {
-                let key = index.crawl_key(ks, crawl, key);
+                let key = index.crawls.key(ks, crawl, key);
                 ks.delete(&key)?;
             }
-            index.set_commit_state(ks, crawl, None)?;
+            index.under_way.set_commit_state(ks, crawl, None)?;
             index.set_uncommitted(ks, crawl, false)?;
         } else {
-            index.uncount(ks, crawl, lacks)?;
-            index.drop_leftovers(ks, crawl, CrawlKey::OF_COMMITS)?;
-            index.drop_crawl(ks, crawl)?;
+            uncount(index, ks, crawl, lacks)?;
+            drop_leftovers(index, ks, crawl, CrawlKey::OF_COMMITS)?;
+            drop_crawl(index, ks, crawl)?;
         }
-        index.set_removing(ks, crawl, None)
+        index.under_way.set_removing(ks, crawl, None)
     }
 }
 
@@ -471,7 +441,8 @@ async fn purge_others<K: Store>(lent: &Lent<K>, others: Vec<Vec<u8>>) -> Result<
 async fn track<K: Store>(lent: &Lent<K>, others: &[Vec<u8>]) -> Result<Reply> {
     let mut size = 0_i64;
     for crawl in others {
-        let of = lent.with(|i, ks| i.committed_count(ks, crawl, counts::TOTAL_CRAWL_SIZE))?;
+        let of =
+            lent.with(|index, ks| committed_count(index, ks, crawl, counts::TOTAL_CRAWL_SIZE))?;
         size = size.saturating_add(of);
         lent.pause().await;
     }
@@ -493,57 +464,34 @@ async fn track<K: Store>(lent: &Lent<K>, others: &[Vec<u8>]) -> Result<Reply> {
     })
 }
 
-impl<K: Store> Index<K> {
-    /// Whether an unfinished removal has already taken this crawl out.
-    fn is_gone(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        let state = ks.hash_get(&self.names().removing, crawl)?;
-        Ok(state.is_some_and(|state| state.as_ref() == GONE))
+/// Deletes one record of a crawl, whatever its spelling; true when it was there.
+fn drop_record<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    field: &[u8],
+) -> Result<bool> {
+    let digest = Digest::of_field(field);
+    let mut dropped = false;
+    while let Some(spelling) = index.spelling_in(ks, crawl, &digest)? {
+        dropped |= index.records(ks, crawl)?.del(ks, &spelling)?;
     }
+    index.urls.drop(ks, &mut index.crawls, crawl, &digest)?;
+    Ok(dropped)
+}
 
-    /// Whether the crawl is being canceled, or a cancel was cut short.
-    fn is_canceling(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        let state = ks.hash_get(&self.names().removing, crawl)?;
-        Ok(state.is_some_and(|state| state.as_ref().starts_with(CANCEL)))
+/// Deletes a crawl's keys, and its marks as uncommitted or being committed.
+fn drop_crawl<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    drop_marks(index, ks, crawl)?;
+    for &key in CrawlKey::ALL {
+        let key = index.crawls.key(ks, crawl, key);
+        ks.delete(&key)?;
     }
-
-    /// Ends a removal: its marks go, those of cancels that were cut short stay.
-    fn end_removal(&mut self, ks: &mut K) -> Result<()> {
-        let marks = counts::fields(ks, &self.names().removing)?;
-        if !marks.iter().any(|(_, state)| state.starts_with(CANCEL)) {
-            return self.clear_removing(ks);
-        }
-        for (crawl, state) in marks.iter() {
-            if !state.starts_with(CANCEL) {
-                self.set_removing(ks, crawl, None)?;
-            }
-        }
-        Ok(())
+    if index.under_way.is_committing(ks, crawl)? {
+        index.under_way.set_commit_state(ks, crawl, None)?;
     }
-
-    /// Deletes one record of a crawl, whatever its spelling; true when it was there.
-    fn drop_record(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<bool> {
-        let digest = Digest::of_field(field);
-        let mut dropped = false;
-        while let Some(spelling) = self.spelling_in(ks, crawl, &digest)? {
-            dropped |= self.records(ks, crawl)?.del(ks, &spelling)?;
-        }
-        self.drop_url(ks, crawl, &digest)?;
-        Ok(dropped)
+    if index.crawls.is_uncommitted(ks, crawl)? {
+        index.set_uncommitted(ks, crawl, false)?;
     }
-
-    /// Deletes a crawl's keys, and its marks as uncommitted or being committed.
-    fn drop_crawl(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        self.take_back(ks, crawl)?;
-        for &key in CrawlKey::ALL {
-            let key = self.crawl_key(ks, crawl, key);
-            ks.delete(&key)?;
-        }
-        if self.is_committing(ks, crawl)? {
-            self.set_commit_state(ks, crawl, None)?;
-        }
-        if self.is_uncommitted(ks, crawl)? {
-            self.set_uncommitted(ks, crawl, false)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }

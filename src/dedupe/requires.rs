@@ -8,6 +8,7 @@ use crawlspace_host::text::parse_unsigned;
 
 use super::counts;
 use super::error::{Error, Result};
+use super::files::list_waczs;
 use super::index::Index;
 use super::job::{Job, Lent, each_crawl};
 use super::keys::{CrawlKey, Pick};
@@ -74,7 +75,7 @@ impl Requires {
             lent.pause().await;
             if let Some(crawl) = self.crawls.pop() {
                 if self.seen.insert(crawl.clone()) {
-                    let waczs = lent.with(|index, ks| index.wacz_list(ks, &crawl))?;
+                    let waczs = lent.with(|index, ks| list_waczs(index, ks, &crawl))?;
                     for (i, entry) in waczs.into_iter().enumerate() {
                         self.found.insert((crawl.clone(), i as u64), entry);
                     }
@@ -119,7 +120,7 @@ impl Requires {
             let Some((crawl, i)) = parse_reference(&reference) else {
                 continue;
             };
-            let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
+            let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
             if let Some(json) = ks.list_get(&waczs, i)?
                 && let Some(entry) = WaczEntry::parse(json.as_ref())
             {
@@ -173,7 +174,7 @@ pub fn entry_members(entry: &WaczEntry) -> Vec<(&'static str, Reply)> {
 }
 
 fn requirements<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let key = index.crawl_key(ks, crawl, CrawlKey::Requires);
+    let key = index.crawls.key(ks, crawl, CrawlKey::Requires);
     counts::members(ks, &key)
 }
 
@@ -187,8 +188,8 @@ pub fn required_by<K: Store>(crawl: &[u8]) -> Job<K> {
         let mut rows = Vec::new();
         let note = |index: &mut Index<K>, ks: &mut K, other: &[u8]| {
             // Crawlers may keep what they require elsewhere; the revisits are counted all the same.
-            let deps = index.crawl_key(ks, other, CrawlKey::Deps);
-            let requires = index.crawl_key(ks, other, CrawlKey::Requires);
+            let deps = index.crawls.key(ks, other, CrawlKey::Deps);
+            let requires = index.crawls.key(ks, other, CrawlKey::Requires);
             let revisits = ks.hash_get(&deps, &crawl)?;
             if revisits.is_some() || ks.set_has(&requires, &crawl)? {
                 let revisits = revisits.and_then(|n| parse_unsigned(n.as_ref()));

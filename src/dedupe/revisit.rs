@@ -2,13 +2,16 @@
 
 use crawlspace_host::text::parse_unsigned;
 
+use super::begin::start;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::index::Index;
 use super::keys::CrawlKey;
 use super::sequence::Sequence;
+use super::sequence::once;
 use super::store::Store;
+use super::undo::save_for_undo;
 
 /// A `revisit` record that was written.
 pub struct Revisit<'a> {
@@ -70,154 +73,144 @@ impl<K: Store> Index<K> {
         dependency: Dependency<'_>,
         seq: Option<Sequence<'_>>,
     ) -> Result<u64> {
-        self.once(ks, crawl, seq, |index, ks| {
-            index.revisit_once(ks, crawl, revisits, dependency)
+        once(self, ks, crawl, seq, |index, ks| {
+            revisit_once(index, ks, crawl, revisits, dependency)
         })
     }
+}
 
-    fn revisit_once(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        revisits: &[Revisit<'_>],
-        dependency: Dependency<'_>,
-    ) -> Result<u64> {
-        self.refuse_while_removing(ks, crawl)?;
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        for count in [
-            counts::TOTAL_URLS,
-            counts::DUPE_URLS,
-            counts::CONSERVED_SIZE,
-        ] {
-            counts::read(ks, &counts_key, count)?;
-        }
-        let keys = DependencyKeys {
-            requires: self.crawl_key(ks, crawl, CrawlKey::Requires),
-            deps: self.crawl_key(ks, crawl, CrawlKey::Deps),
-            refs: self.crawl_key(ks, crawl, CrawlKey::Refs),
-            references: match dependency {
-                Dependency::Wacz(uuid) => Some((uuid, self.references_key(ks, uuid))),
-                Dependency::Crawl | Dependency::Elsewhere => None,
-            },
-        };
-        ks.set_len(&keys.requires)?;
-        ks.hash_len(&keys.deps)?;
-        if let Some((_, references)) = &keys.references {
-            ks.set_len(references)?;
-        }
-        let (conserved, sources) = self.originals(ks, crawl, revisits)?;
-        self.start(ks, crawl)?;
-        for (source, wacz_index) in sources {
-            let is_new = self.count_revisit(ks, crawl, &keys, &source)?;
-            if dependency == Dependency::Elsewhere {
-                continue;
-            }
-            if is_new {
-                // It may have been counted before, without being written down as a dependency.
-                self.save_for_undo(ks, crawl, &[b"req.", &source[..]].concat(), b"")?;
-                ks.set_add(&keys.requires, &source)?;
-            }
-            let reference = [&source[..], b" ", wacz_index.to_string().as_bytes()].concat();
-            self.refer(ks, crawl, &keys, &reference)?;
-        }
-        let n = revisits.len() as i64;
-        counts::add(ks, &counts_key, counts::TOTAL_URLS, n)?;
-        counts::add(ks, &counts_key, counts::DUPE_URLS, n)?;
-        counts::add(ks, &counts_key, counts::CONSERVED_SIZE, conserved)?;
-        Ok(n as u64)
+fn revisit_once<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    revisits: &[Revisit<'_>],
+    dependency: Dependency<'_>,
+) -> Result<u64> {
+    index.under_way.refuse_while_removing(ks, crawl)?;
+    let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
+    for count in [
+        counts::TOTAL_URLS,
+        counts::DUPE_URLS,
+        counts::CONSERVED_SIZE,
+    ] {
+        counts::read(ks, &counts_key, count)?;
     }
-
-    /// The bytes that revisits of a crawl spared, and the originals that are other crawls'.
-    fn originals(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        revisits: &[Revisit<'_>],
-    ) -> Result<(i64, Vec<Source>)> {
-        let mut conserved: i64 = 0;
-        let mut sources = Vec::new();
-        for revisit in revisits {
-            let found;
-            let original = match revisit.original {
-                Some(original) => original,
-                None => {
-                    found = self.find(ks, &revisit.digest, Some(crawl))?;
-                    let Some(found) = &found else {
-                        return Err(Error::NoHash(revisit.given.to_vec()));
-                    };
-                    let record = found.record();
-                    Original {
-                        crawl: found.crawl(),
-                        wacz_index: record.wacz_index,
-                        size: record.size,
-                    }
-                }
-            };
-            conserved = conserved.saturating_add(original.size.saturating_sub(revisit.size) as i64);
-            if original.crawl != crawl {
-                sources.push((original.crawl.to_vec(), original.wacz_index));
-            }
-        }
-        Ok((conserved, sources))
+    let keys = DependencyKeys {
+        requires: index.crawls.key(ks, crawl, CrawlKey::Requires),
+        deps: index.crawls.key(ks, crawl, CrawlKey::Deps),
+        refs: index.crawls.key(ks, crawl, CrawlKey::Refs),
+        references: match dependency {
+            Dependency::Wacz(uuid) => Some((uuid, index.references_key(ks, uuid))),
+            Dependency::Crawl | Dependency::Elsewhere => None,
+        },
+    };
+    ks.set_len(&keys.requires)?;
+    ks.hash_len(&keys.deps)?;
+    if let Some((_, references)) = &keys.references {
+        ks.set_len(references)?;
     }
-
-    /// Counts a revisit of a record of `source`; true if that crawl is not written down as a requirement yet.
-    fn count_revisit(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        keys: &DependencyKeys<'_, K::Name>,
-        source: &[u8],
-    ) -> Result<bool> {
-        let was = ks.hash_get(&keys.deps, source)?;
-        let known = ks.set_has(&keys.requires, source)?;
-        let undo = [b"dep.", source].concat();
-        match &was {
-            Some(was) => self.save_for_undo(ks, crawl, &undo, was.as_ref())?,
-            None if known => self.save_for_undo(ks, crawl, &undo, b"0")?,
-            None => self.save_for_undo(ks, crawl, &undo, b"")?,
+    let (conserved, sources) = originals(index, ks, crawl, revisits)?;
+    start(index, ks, crawl)?;
+    for (source, wacz_index) in sources {
+        let is_new = count_revisit(index, ks, crawl, &keys, &source)?;
+        if dependency == Dependency::Elsewhere {
+            continue;
         }
-        let revisits = was.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0) + 1;
-        ks.hash_set(&keys.deps, source, revisits.to_string().as_bytes())?;
-        Ok(!known)
-    }
-
-    /// Writes a reference down for the WACZ that depends on it, if one does.
-    fn refer(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        keys: &DependencyKeys<'_, K::Name>,
-        reference: &[u8],
-    ) -> Result<()> {
-        let Some((uuid, references)) = &keys.references else {
-            return Ok(());
-        };
-        let is_new = !ks.exists(references);
         if is_new {
-            self.save_for_undo(ks, crawl, &[b"ref.", *uuid].concat(), b"")?;
+            // It may have been counted before, without being written down as a dependency.
+            save_for_undo(index, ks, crawl, &[b"req.", &source[..]].concat(), b"")?;
+            ks.set_add(&keys.requires, &source)?;
         }
-        if !ks.set_has(references, reference)? {
-            if !is_new {
-                let what = format!("member.{}:", uuid.len()).into_bytes();
-                let what = [&what[..], *uuid, reference].concat();
-                self.save_for_undo(ks, crawl, &what, b"")?;
-            }
-            ks.set_add(references, reference)?;
-        }
-        if !ks.set_has(&keys.refs, uuid)? {
-            ks.set_add(&keys.refs, uuid)?;
-        }
-        Ok(())
+        let reference = [&source[..], b" ", wacz_index.to_string().as_bytes()].concat();
+        refer(index, ks, crawl, &keys, &reference)?;
     }
+    let n = revisits.len() as i64;
+    counts::add(ks, &counts_key, counts::TOTAL_URLS, n)?;
+    counts::add(ks, &counts_key, counts::DUPE_URLS, n)?;
+    counts::add(ks, &counts_key, counts::CONSERVED_SIZE, conserved)?;
+    Ok(n as u64)
+}
 
-    /// The crawl must be known to the index.
-    pub(super) fn require_known(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-    ) -> Result<super::index::CrawlState> {
-        self.standing(ks, crawl)?
-            .ok_or_else(|| Error::NoCrawl(crawl.to_vec()))
+/// The bytes that revisits of a crawl spared, and the originals that are other crawls'.
+fn originals<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    revisits: &[Revisit<'_>],
+) -> Result<(i64, Vec<Source>)> {
+    let mut conserved: i64 = 0;
+    let mut sources = Vec::new();
+    for revisit in revisits {
+        let found;
+        let original = match revisit.original {
+            Some(original) => original,
+            None => {
+                found = index.find(ks, &revisit.digest, Some(crawl))?;
+                let Some(found) = &found else {
+                    return Err(Error::NoHash(revisit.given.to_vec()));
+                };
+                let record = found.record();
+                Original {
+                    crawl: found.crawl(),
+                    wacz_index: record.wacz_index,
+                    size: record.size,
+                }
+            }
+        };
+        conserved = conserved.saturating_add(original.size.saturating_sub(revisit.size) as i64);
+        if original.crawl != crawl {
+            sources.push((original.crawl.to_vec(), original.wacz_index));
+        }
     }
+    Ok((conserved, sources))
+}
+
+/// Counts a revisit of a record of `source`; true if that crawl is not written down as a requirement yet.
+fn count_revisit<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    keys: &DependencyKeys<'_, K::Name>,
+    source: &[u8],
+) -> Result<bool> {
+    let was = ks.hash_get(&keys.deps, source)?;
+    let known = ks.set_has(&keys.requires, source)?;
+    let undo = [b"dep.", source].concat();
+    match &was {
+        Some(was) => save_for_undo(index, ks, crawl, &undo, was.as_ref())?,
+        None if known => save_for_undo(index, ks, crawl, &undo, b"0")?,
+        None => save_for_undo(index, ks, crawl, &undo, b"")?,
+    }
+    let revisits = was.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0) + 1;
+    ks.hash_set(&keys.deps, source, revisits.to_string().as_bytes())?;
+    Ok(!known)
+}
+
+/// Writes a reference down for the WACZ that depends on it, if one does.
+fn refer<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    keys: &DependencyKeys<'_, K::Name>,
+    reference: &[u8],
+) -> Result<()> {
+    let Some((uuid, references)) = &keys.references else {
+        return Ok(());
+    };
+    let is_new = !ks.exists(references);
+    if is_new {
+        save_for_undo(index, ks, crawl, &[b"ref.", *uuid].concat(), b"")?;
+    }
+    if !ks.set_has(references, reference)? {
+        if !is_new {
+            let what = format!("member.{}:", uuid.len()).into_bytes();
+            let what = [&what[..], *uuid, reference].concat();
+            save_for_undo(index, ks, crawl, &what, b"")?;
+        }
+        ks.set_add(references, reference)?;
+    }
+    if !ks.set_has(&keys.refs, uuid)? {
+        ks.set_add(&keys.refs, uuid)?;
+    }
+    Ok(())
 }

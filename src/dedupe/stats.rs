@@ -14,129 +14,130 @@ use super::packed::Part;
 use super::store::Store;
 use super::stray::each_stray;
 
-impl<K: Store> Index<K> {
-    fn crawl_figures(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        state: CrawlState,
-    ) -> Result<Vec<(&'static str, Reply)>> {
-        let hashes = self.records_len(ks, crawl)?;
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
-        let mut figures = vec![
-            ("state", Reply::bulk(state.name())),
-            ("hashes", Reply::count(hashes)),
-        ];
-        for name in counts::SHOWN {
-            let shown = std::str::from_utf8(name).expect("count names are ASCII");
-            figures.push((shown, Reply::Int(counts::read(ks, &counts_key, name)?)));
-        }
-        figures.push(("waczs", Reply::count(ks.list_len(&waczs)?)));
-        Ok(figures)
+fn crawl_figures<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    state: CrawlState,
+) -> Result<Vec<(&'static str, Reply)>> {
+    let hashes = index.records_len(ks, crawl)?;
+    let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
+    let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
+    let mut figures = vec![
+        ("state", Reply::bulk(state.name())),
+        ("hashes", Reply::count(hashes)),
+    ];
+    for name in counts::SHOWN {
+        let shown = std::str::from_utf8(name).expect("count names are ASCII");
+        figures.push((shown, Reply::Int(counts::read(ks, &counts_key, name)?)));
     }
+    figures.push(("waczs", Reply::count(ks.list_len(&waczs)?)));
+    Ok(figures)
+}
 
-    /// Figures of one crawl.
-    ///
-    /// # Errors
-    /// `NOCRAWL` when the index has no such crawl. `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn crawl_stats(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Reply> {
-        let state = self.require_known(ks, crawl)?;
-        let mut figures = self.crawl_figures(ks, crawl, state)?;
-        let requires = self.crawl_key(ks, crawl, CrawlKey::Requires);
-        figures.push(("requires", Reply::count(ks.set_len(&requires)?)));
-        let memory = self.crawl_memory(ks, crawl) + self.packed_memory(ks, crawl)?;
-        figures.push(("memory", Reply::count(memory)));
-        Ok(Reply::named(figures))
-    }
+/// Figures of one crawl.
+///
+/// # Errors
+/// `NOCRAWL` when the index has no such crawl. `WRONGTYPE` when a key holds another type; or when the server refuses.
+pub fn crawl_stats<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<Reply> {
+    let state = index.require_known(ks, crawl)?;
+    let mut figures = crawl_figures(index, ks, crawl, state)?;
+    let requires = index.crawls.key(ks, crawl, CrawlKey::Requires);
+    figures.push(("requires", Reply::count(ks.set_len(&requires)?)));
+    let memory = crawl_memory(index, ks, crawl) + packed_memory(index, ks, crawl)?;
+    figures.push(("memory", Reply::count(memory)));
+    Ok(Reply::named(figures))
+}
 
-    /// A crawl's part of the packed index, by its number of records.
-    fn packed_memory(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
-        let Some(key) = self.packed_key().cloned() else {
-            return Ok(0);
-        };
-        let share = ks.packed(&key, |packed| {
-            let records = packed.len(Part::Records(crawl)) as u128;
-            let all = packed.all_records().max(1) as u128;
-            (packed.memory() as u128 * records / all) as u64
-        })?;
-        Ok(share.unwrap_or(0))
-    }
+/// A crawl's part of the packed index, by its number of records.
+fn packed_memory<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<u64> {
+    let Some(key) = index.places.packed_key().cloned() else {
+        return Ok(0);
+    };
+    let share = ks.packed(&key, |packed| {
+        let records = packed.len(Part::Records(crawl)) as u128;
+        let all = packed.all_records().max(1) as u128;
+        (packed.memory() as u128 * records / all) as u64
+    })?;
+    Ok(share.unwrap_or(0))
+}
 
-    fn crawl_memory(&mut self, ks: &mut K, crawl: &[u8]) -> u64 {
-        let keys = CrawlKey::ALL.iter();
-        keys.map(|&which| {
-            let key = self.crawl_key(ks, crawl, which);
-            ks.memory(&key)
-        })
-        .sum()
-    }
+fn crawl_memory<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> u64 {
+    let keys = CrawlKey::ALL.iter();
+    keys.map(|&which| {
+        let key = index.crawls.key(ks, crawl, which);
+        ks.memory(&key)
+    })
+    .sum()
+}
 
-    /// Bytes that the crawls in a set take, by the first `samples` that a scan finds: in proportion to the records of all
-    /// that are `committed`, or else to the number of crawls.
-    fn estimate(
-        &mut self,
-        ks: &mut K,
-        (set, committed): (Pick<K::Name>, bool),
-        samples: u64,
-    ) -> Result<u64> {
-        let set = set(self.names()).clone();
-        let crawls = ks.set_len(&set)?;
-        let mut walk = Walk::set(ks, set);
-        let (mut memory, mut looked_at, mut done) = (0_u64, 0_u64, samples == 0);
-        let mut records = 0;
-        while !done {
-            let (batch, last) = walk.next(self, ks)?;
-            let wanted = batch.iter().take((samples - looked_at) as usize);
-            let found: Vec<Vec<u8>> = wanted.map(|(crawl, _)| crawl.to_vec()).collect();
-            for crawl in &found {
-                memory += self.crawl_memory(ks, crawl);
-                let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-                records += responses(ks, &counts_key)?;
-            }
-            looked_at += found.len() as u64;
-            done = last || looked_at >= samples;
+/// Bytes that the crawls in a set take, by the first `samples` that a scan finds: in proportion to the records of all
+/// that are `committed`, or else to the number of crawls.
+fn estimate<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    (set, committed): (Pick<K::Name>, bool),
+    samples: u64,
+) -> Result<u64> {
+    let set = set(index.names()).clone();
+    let crawls = ks.set_len(&set)?;
+    let mut walk = Walk::set(ks, set);
+    let (mut memory, mut looked_at, mut done) = (0_u64, 0_u64, samples == 0);
+    let mut records = 0;
+    while !done {
+        let (batch, last) = walk.next(index, ks)?;
+        let wanted = batch.iter().take((samples - looked_at) as usize);
+        let found: Vec<Vec<u8>> = wanted.map(|(crawl, _)| crawl.to_vec()).collect();
+        for crawl in &found {
+            memory += crawl_memory(index, ks, crawl);
+            let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
+            records += responses(ks, &counts_key)?;
         }
-        let (mut part, mut whole) = (looked_at, crawls);
-        if committed && looked_at < crawls && records > 0 {
-            (part, whole) = (records, responses(ks, &self.names().allcounts)?);
-        }
-        let memory = u128::from(memory) * u128::from(whole) / u128::from(part.max(1));
-        Ok(memory as u64)
+        looked_at += found.len() as u64;
+        done = last || looked_at >= samples;
     }
+    let (mut part, mut whole) = (looked_at, crawls);
+    if committed && looked_at < crawls && records > 0 {
+        (part, whole) = (records, responses(ks, &index.names().allcounts)?);
+    }
+    let memory = u128::from(memory) * u128::from(whole) / u128::from(part.max(1));
+    Ok(memory as u64)
+}
 
-    /// Figures of the whole index, whose crawls take so much `memory`, in bytes.
-    fn whole_stats(&mut self, ks: &mut K, mut memory: u64) -> Result<Reply> {
-        let names = &self.names();
-        for key in names.group(Group::Measured) {
-            memory += ks.memory(key);
-        }
-        let progress = ks.hash_get(&names.allcounts, counts::UPDATE_PROGRESS)?;
-        let mut figures = vec![
-            ("profile", Reply::bulk(self.profile().name())),
-            ("storage", Reply::bulk(self.storage_shown())),
-            ("crawls", Reply::count(ks.set_len(&self.names().allcrawls)?)),
-            (
-                "uncommitted",
-                Reply::count(ks.set_len(&self.names().uncommitted)?),
-            ),
-            ("hashes", Reply::count(self.merged().len(ks)?)),
-        ];
-        for name in counts::SHOWN
-            .into_iter()
-            .chain([counts::REMOVED_CRAWLS, counts::REMOVED_CRAWL_SIZE])
-        {
-            let shown = std::str::from_utf8(name).expect("count names are ASCII");
-            let n = counts::read(ks, &self.names().allcounts, name)?;
-            figures.push((shown, Reply::Int(n)));
-        }
-        figures.push((
-            "updateProgress",
-            progress.map_or(Reply::Nil, |p| Reply::bulk(p.as_ref())),
-        ));
-        figures.push(("memory", Reply::count(memory)));
-        Ok(Reply::named(figures))
+/// Figures of the whole index, whose crawls take so much `memory`, in bytes.
+fn whole_stats<K: Store>(index: &mut Index<K>, ks: &mut K, mut memory: u64) -> Result<Reply> {
+    let names = &index.names();
+    for key in names.group(Group::Measured) {
+        memory += ks.memory(key);
     }
+    let progress = ks.hash_get(&names.allcounts, counts::UPDATE_PROGRESS)?;
+    let mut figures = vec![
+        ("profile", Reply::bulk(index.profile().name())),
+        ("storage", Reply::bulk(index.places.shown())),
+        (
+            "crawls",
+            Reply::count(ks.set_len(&index.names().allcrawls)?),
+        ),
+        (
+            "uncommitted",
+            Reply::count(ks.set_len(&index.names().uncommitted)?),
+        ),
+        ("hashes", Reply::count(index.places.merged().len(ks)?)),
+    ];
+    for name in counts::SHOWN
+        .into_iter()
+        .chain([counts::REMOVED_CRAWLS, counts::REMOVED_CRAWL_SIZE])
+    {
+        let shown = std::str::from_utf8(name).expect("count names are ASCII");
+        let n = counts::read(ks, &index.names().allcounts, name)?;
+        figures.push((shown, Reply::Int(n)));
+    }
+    figures.push((
+        "updateProgress",
+        progress.map_or(Reply::Nil, |p| Reply::bulk(p.as_ref())),
+    ));
+    figures.push(("memory", Reply::count(memory)));
+    Ok(Reply::named(figures))
 }
 
 /// The number of `response` records that counts tell of.
@@ -171,10 +172,10 @@ pub fn sampled_stats<K: Store>(samples: u64) -> Job<K> {
         ];
         let mut memory = 0;
         for set in sets {
-            memory += lent.with(|index, ks| index.estimate(ks, set, samples))?;
+            memory += lent.with(|index, ks| estimate(index, ks, set, samples))?;
             lent.pause().await;
         }
-        lent.with(|index, ks| index.whole_stats(ks, memory))
+        lent.with(|index, ks| whole_stats(index, ks, memory))
     })
 }
 
@@ -186,12 +187,12 @@ pub fn stats<K: Store>() -> Job<K> {
     Job::new(async |lent: Lent<K>| {
         let mut memory = 0;
         let measure = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
-            memory += index.crawl_memory(ks, crawl);
+            memory += crawl_memory(index, ks, crawl);
             Ok(())
         };
         let sets: [Pick<K::Name>; 2] = [|names| &names.uncommitted, |names| &names.allcrawls];
         each_crawl(&lent, &sets, measure).await?;
-        lent.with(|index, ks| index.whole_stats(ks, memory))
+        lent.with(|index, ks| whole_stats(index, ks, memory))
     })
 }
 
@@ -257,7 +258,7 @@ fn note_crawl<K: Store>(
         return Ok(());
     }
     if let Some(state) = index.standing(ks, crawl)? {
-        let mut figures = index.crawl_figures(ks, crawl, state)?;
+        let mut figures = crawl_figures(index, ks, crawl, state)?;
         if let Some(Completion { done, total }) = under_way.get(crawl) {
             let part = *done as f64 / (*total).max(1) as f64;
             figures.push(("progress", Reply::bulk(format!("{part:.3}"))));

@@ -27,7 +27,7 @@ pub(super) async fn each_stray<K: Store>(
             let mut batch = Batch::default();
             let more = ks.keys_scan(index.prefix(), &mut cursor, &mut batch);
             for (key, _) in batch.iter() {
-                if let Some((crawl, which)) = index.stray(ks, key)? {
+                if let Some((crawl, which)) = stray_of(index, ks, key)? {
                     each(index, ks, crawl, which)?;
                 }
             }
@@ -39,19 +39,24 @@ pub(super) async fn each_stray<K: Store>(
     .await
 }
 
-impl<K: Store> Index<K> {
-    /// The crawl of a key, and which of its keys this is, if it is one of a crawl that is in no set.
-    pub(super) fn stray(&mut self, ks: &mut K, key: &[u8]) -> Result<Option<(Vec<u8>, CrawlKey)>> {
-        let prefix_len = self.prefix().len();
-        let Some((crawl, which)) = CrawlKey::parse(&key[prefix_len..]) else {
-            return Ok(None);
-        };
-        let is_known = self.is_removing(ks, crawl)?
-            || !matches!(self.standing(ks, crawl)?, None | Some(CrawlState::Unlisted));
-        let is_stray =
-            !is_known && !is_of_another_index(ks, key, prefix_len) && looks_ours(ks, key, which);
-        Ok(is_stray.then(|| (crawl.to_vec(), which)))
-    }
+/// The crawl of a key, and which of its keys this is, if it is one of a crawl that is in no set.
+pub(super) fn stray_of<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    key: &[u8],
+) -> Result<Option<(Vec<u8>, CrawlKey)>> {
+    let prefix_len = index.prefix().len();
+    let Some((crawl, which)) = CrawlKey::parse(&key[prefix_len..]) else {
+        return Ok(None);
+    };
+    let is_known = index.under_way.is_removing(ks, crawl)?
+        || !matches!(
+            index.standing(ks, crawl)?,
+            None | Some(CrawlState::Unlisted)
+        );
+    let is_stray =
+        !is_known && !is_of_another_index(ks, key, prefix_len) && looks_ours(ks, key, which);
+    Ok(is_stray.then(|| (crawl.to_vec(), which)))
 }
 
 /// Whether a key may be one of an index whose prefix begins with this one's: `h:h:c1` is of crawl

@@ -15,6 +15,7 @@ use super::check::check;
 use super::commit::commit;
 use super::digest::Digest;
 use super::error::Error;
+use super::files::{Finished, close_wacz, open_wacz};
 use super::index::Index;
 use super::index::storage::{Layout, Of, Storage};
 use super::job::{Job, Step, Walk};
@@ -24,7 +25,6 @@ use super::record::Record;
 use super::removal::{cancel, check_cancelable, check_removable, remove, retain};
 use super::revisit::{Dependency, Original, Revisit};
 use super::urls::{Asked, look_up, switch};
-use super::wacz::Finished;
 
 type MemoryIndex = Index<MemoryKeyspace>;
 
@@ -514,7 +514,7 @@ impl World {
     }
 
     fn begin(&mut self, crawl: usize, visible: bool) {
-        let begins = self.index.begin(&mut self.ks, CRAWLS[crawl], visible);
+        let begins = super::begin::begin(&mut self.index, &mut self.ks, CRAWLS[crawl], visible);
         let state = self.model.crawls.entry(crawl).or_default();
         let shows = visible && state.visible.is_none();
         assert_eq!(begins, Ok(shows || !state.uncommitted));
@@ -530,7 +530,7 @@ impl World {
         let n = state.now.waczs.len();
         let (index, ks) = (&mut self.index, &mut self.ks);
         let opened = format!("{crawl}-{n}.open.wacz");
-        let i = index.wacz_open(ks, CRAWLS[crawl], opened.as_bytes());
+        let i = open_wacz(index, ks, CRAWLS[crawl], opened.as_bytes());
         assert_eq!(i, Ok(n as u64));
         let name = if shared {
             "all.wacz".to_string()
@@ -544,7 +544,7 @@ impl World {
                 size: u64::from(size),
                 renames,
             };
-            assert_eq!(index.wacz_close(ks, CRAWLS[crawl], n as u64, file), Ok(()));
+            assert_eq!(close_wacz(index, ks, CRAWLS[crawl], n as u64, file), Ok(()));
         }
         state.uncommitted = true;
         state.now.waczs.push(name);
@@ -617,7 +617,7 @@ impl World {
             }
             Op::Move { to } => {
                 reply.unwrap().unwrap();
-                assert_eq!(self.index.storage_shown(), to.name());
+                assert_eq!(self.index.places.shown(), to.name());
             }
             _ => {}
         }
@@ -689,7 +689,11 @@ impl World {
     /// A commit that dies on the way.
     fn abandon(&mut self, crawl: usize, steps: usize) {
         let id = CRAWLS[crawl];
-        let began = self.index.is_committing(&mut self.ks, id).unwrap();
+        let began = self
+            .index
+            .under_way
+            .is_committing(&mut self.ks, id)
+            .unwrap();
         let mut job = commit(id);
         for _ in 0..steps {
             match job.step(&mut self.index, &mut self.ks, &mut || false) {
@@ -702,7 +706,12 @@ impl World {
             }
         }
         self.index = open(&mut self.ks, self.storage);
-        if !self.index.is_committing(&mut self.ks, id).unwrap() {
+        if !self
+            .index
+            .under_way
+            .is_committing(&mut self.ks, id)
+            .unwrap()
+        {
             return;
         }
         // What came after the first run began may have joined what it was to commit.
@@ -794,7 +803,7 @@ impl World {
         let Some(state) = self.model.crawls.get(&crawl) else {
             return;
         };
-        if self.index.storage_shown() != "plain" {
+        if self.index.places.shown() != "plain" {
             return; // plain clients cannot write to it
         }
         // The documents know no second commit of a crawl, and no commits of ours cut short.
@@ -846,7 +855,7 @@ impl World {
 
     /// What plain clients write is not in the index by URL until somebody asks.
     fn index_plain_urls(&mut self) {
-        if self.index.keeps_urls() {
+        if self.index.urls.are_kept() {
             run(switch(true), &mut self.index, &mut self.ks).unwrap();
         }
     }
@@ -930,7 +939,9 @@ impl World {
 
     fn deps_hold(&mut self, at: usize) {
         let (index, ks) = (&mut self.index, &mut self.ks);
-        let key = index.crawl_key(ks, CRAWLS[at], super::keys::CrawlKey::Deps);
+        let key = index
+            .crawls
+            .key(ks, CRAWLS[at], super::keys::CrawlKey::Deps);
         let deps = super::counts::all(ks, &key, b"").unwrap();
         let model = self.model.crawls.get(&at);
         let expected = model.into_iter().flat_map(|crawl| &crawl.now.deps);
@@ -941,7 +952,7 @@ impl World {
 
     fn keys_hold(&mut self) {
         self.lookups_hold();
-        if self.index.keeps_urls() {
+        if self.index.urls.are_kept() {
             self.urls_hold();
         }
         let mut merged = BTreeMap::new();
@@ -956,7 +967,7 @@ impl World {
             },
         );
         assert_eq!(walked, Ok(true));
-        let len = self.index.merged().len(&mut self.ks).unwrap();
+        let len = self.index.places.merged().len(&mut self.ks).unwrap();
         assert_eq!(len, merged.len() as u64);
         // A commit that was cut short has written hashes that nobody sees.
         let under_way = self.ks.keys.contains_key(&b"{p}:committing"[..]);
@@ -990,7 +1001,7 @@ impl World {
             .collect();
         assert_eq!(sums, expected);
         for (at, id) in CRAWLS.iter().enumerate() {
-            let state = self.index.state(&mut self.ks, id).unwrap();
+            let state = self.index.crawls.state(&mut self.ks, id).unwrap();
             let model = self.model.crawls.get(&at);
             let expected = model.map(|m| (m.committed.is_some(), m.uncommitted));
             assert_eq!(
@@ -1004,7 +1015,8 @@ impl World {
             );
             let counts_key = self
                 .index
-                .crawl_key(&mut self.ks, id, super::keys::CrawlKey::Counts);
+                .crawls
+                .key(&mut self.ks, id, super::keys::CrawlKey::Counts);
             let counts = super::counts::all(&mut self.ks, &counts_key, b"").unwrap();
             let counts: BTreeMap<String, i64> = counts
                 .into_iter()
@@ -1035,7 +1047,8 @@ impl World {
             assert_eq!(records, model.map_or(0, |m| m.now.records.len()));
             let others = self
                 .index
-                .crawl_key(&mut self.ks, id, super::keys::CrawlKey::Unstored);
+                .crawls
+                .key(&mut self.ks, id, super::keys::CrawlKey::Unstored);
             let n = self.ks.hash_len(&others).unwrap() as usize;
             // A plain client's commit leaves them there.
             if model.is_none_or(|m| m.uncommitted || !m.plainly) {
@@ -1043,7 +1056,8 @@ impl World {
             }
             let requires = self
                 .index
-                .crawl_key(&mut self.ks, id, super::keys::CrawlKey::Requires);
+                .crawls
+                .key(&mut self.ks, id, super::keys::CrawlKey::Requires);
             let n = self.ks.set_len(&requires).unwrap() as usize;
             assert_eq!(
                 n,
@@ -1130,7 +1144,12 @@ fn an_add_during_the_commit_of_a_crawl_that_nobody_announced_spoils_nothing() {
     let counts_key = [b"{p}:h:", CRAWLS[0], b":counts"].concat();
     super::counts::add(&mut world.ks, &counts_key, b"totalUrls", 100).unwrap();
     let mut job = commit(CRAWLS[0]);
-    while !world.index.is_committing(&mut world.ks, CRAWLS[0]).unwrap() {
+    while !world
+        .index
+        .under_way
+        .is_committing(&mut world.ks, CRAWLS[0])
+        .unwrap()
+    {
         let step = job.step(&mut world.index, &mut world.ks, &mut || false);
         assert!(matches!(step, Ok(Step::More)));
     }

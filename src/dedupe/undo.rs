@@ -8,290 +8,262 @@
 //! `undo.member.<length of uuid>:<uuid><reference>` a new member of one that was there.
 //! A commit turns `undo.` into `merging-undo.` and its own counts into `merging.`; when it ends those go.
 
+use crawlspace_host::text::parse_unsigned;
+
 use super::counts;
 use super::error::Result;
-use super::gather::MORE;
 use super::index::Index;
 use super::keys::CrawlKey;
 use super::store::Store;
-use super::wacz::WaczEntry;
+use super::wacz::{WaczEntry, file};
 
 /// Reads `member.<length of uuid>:<uuid><reference>`.
 fn parse_member(what: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = what.strip_prefix(b"member.")?;
     let colon = memchr::memchr(b':', rest)?;
-    let len = crawlspace_host::text::parse_unsigned(&rest[..colon])?;
+    let len = parse_unsigned(&rest[..colon])?;
     rest[colon + 1..].split_at_checked(usize::try_from(len).ok()?)
 }
 
-impl<K: Store> Index<K> {
-    /// Saves what `what` was before its first change since the last commit, or since the start of
-    /// the one under way. Only crawls that can be taken back to a commit need it.
-    pub(super) fn save_for_undo(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        what: &[u8],
-        was: &[u8],
-    ) -> Result<()> {
-        if !self.is_continuing(ks, crawl)? {
-            return Ok(());
-        }
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let field = [b"undo.", what].concat();
-        if !ks.hash_has(&baseline, &field)? {
-            ks.hash_set(&baseline, &field, was)?;
-        }
-        Ok(())
+/// Saves what `what` was before its first change since the last commit, or since the start of
+/// the one under way. Only crawls that can be taken back to a commit need it.
+pub fn save_for_undo<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    what: &[u8],
+    was: &[u8],
+) -> Result<()> {
+    if !index.is_continuing(ks, crawl)? {
+        return Ok(());
     }
-
-    /// The start of a commit: what was new so far is the commit's, what comes is the next one's.
-    pub(super) fn begin_baseline(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
-        for (name, n) in counts::all(ks, &counts_key, b"")? {
-            ks.hash_set(
-                &baseline,
-                &[b"merging.", &name[..]].concat(),
-                n.to_string().as_bytes(),
-            )?;
-        }
-        let files = ks.list_len(&waczs)?;
-        ks.hash_set(&baseline, b"merging-wacz", files.to_string().as_bytes())?;
-        let unstored = self.crawl_key(ks, crawl, CrawlKey::Unstored);
-        ks.delete(&unstored)?;
-        for (field, value) in counts::fields(ks, &baseline)?.iter() {
-            if let Some(what) = field.strip_prefix(b"undo.") {
-                let merging = [b"merging-undo.", what].concat();
-                if !ks.hash_has(&baseline, &merging)? {
-                    ks.hash_set(&baseline, &merging, value)?;
-                }
-                ks.hash_del(&baseline, field)?;
-            }
-        }
-        Ok(())
+    let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
+    let field = [b"undo.", what].concat();
+    if !ks.hash_has(&baseline, &field)? {
+        ks.hash_set(&baseline, &field, was)?;
     }
+    Ok(())
+}
 
-    /// The end of a commit: its counts are the baseline now.
-    pub(super) fn settle_baseline(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let mut numbers = self.numbers_of(ks, crawl)?;
-        if !numbers.contains(&number) {
-            numbers.push(number);
-        }
-        let fields = counts::fields(ks, &baseline)?;
-        for (field, _) in fields.iter() {
-            if [&b"merging-undo."[..], b"baseline.", b"merging."]
-                .iter()
-                .any(|p| field.starts_with(p))
-            {
-                ks.hash_del(&baseline, field)?;
-            }
-        }
-        for (field, value) in fields.iter() {
-            if let Some(name) = field.strip_prefix(b"merging.") {
-                ks.hash_set(&baseline, &[b"baseline.", name].concat(), value)?;
-            }
-        }
-        if let Some(files) = ks.hash_get(&baseline, b"merging-wacz")? {
-            ks.hash_set(&baseline, b"wacz", files.as_ref())?;
-            ks.hash_del(&baseline, b"merging-wacz")?;
-        }
-        let added = self.crawl_key(ks, crawl, CrawlKey::Added);
-        let hashes = self.records_len(ks, crawl)?;
-        let hashes = hashes.saturating_sub(ks.hash_len(&added)?);
-        ks.hash_set(&baseline, b"hashes", hashes.to_string().as_bytes())?;
-        ks.hash_del(&baseline, MORE)?;
-        ks.hash_set(
-            &baseline,
-            b"commits",
-            &super::index::holders::write_numbers(&numbers),
-        )?;
-        Ok(())
+/// The start of a commit: what was new so far is the commit's, what comes is the next one's.
+pub fn begin_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
+    let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
+    let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
+    for (name, n) in counts::all(ks, &counts_key, b"")? {
+        let field = [b"merging.", &name[..]].concat();
+        ks.hash_set(&baseline, &field, n.to_string().as_bytes())?;
     }
-
-    /// Makes what a committed crawl has now its baseline, before it is gone on with: what plain clients wrote since the
-    /// last commit they counted in `allcounts` at once, and a cancel must leave it.
-    pub(super) fn rebase(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let [baseline, counts_key, waczs] = [CrawlKey::Baseline, CrawlKey::Counts, CrawlKey::Waczs]
-            .map(|key| self.crawl_key(ks, crawl, key));
-        let is_committing = self.is_committing(ks, crawl)?;
-        let mut names = counts::all(ks, &counts_key, b"")?;
-        names.extend(counts::all(ks, &baseline, b"baseline.")?);
-        for (name, _) in names {
-            let n = counts::read(ks, &counts_key, &name).unwrap_or(0);
-            let field = [b"baseline.", &name[..]].concat();
-            let was = counts::read(ks, &baseline, &field).unwrap_or(0);
-            if was != n {
-                self.note_uncertain(ks, crawl, &name, n.saturating_sub(was))?;
-                counts::set(ks, &baseline, &field, n)?;
+    let files = ks.list_len(&waczs)?;
+    ks.hash_set(&baseline, b"merging-wacz", files.to_string().as_bytes())?;
+    let unstored = index.crawls.key(ks, crawl, CrawlKey::Unstored);
+    ks.delete(&unstored)?;
+    for (field, value) in counts::fields(ks, &baseline)?.iter() {
+        if let Some(what) = field.strip_prefix(b"undo.") {
+            let merging = [b"merging-undo.", what].concat();
+            if !ks.hash_has(&baseline, &merging)? {
+                ks.hash_set(&baseline, &merging, value)?;
             }
-            if is_committing {
-                let field = [b"merging.", &name[..]].concat();
-                counts::set(ks, &baseline, &field, n)?;
-            }
+            ks.hash_del(&baseline, field)?;
         }
-        let committed = counts::read(ks, &baseline, b"wacz").unwrap_or(0);
-        let files = ks.list_len(&waczs)?;
-        for at in committed.max(0) as u64..files {
-            // It may be another crawl's, too.
-            if let Some(entry) = file(ks, &waczs, at)?
-                && ks.set_has(&self.names().finished, &entry.filename)?
-            {
-                ks.set_add(&self.names().shared, &entry.filename)?;
-            }
-        }
-        self.settle_files(ks, crawl, files)?;
-        self.note_more_fields(ks, crawl)
     }
+    Ok(())
+}
 
-    /// Notes how many WACZ files a committed crawl has that is not gone on with.
-    pub(super) fn settle_files(&mut self, ks: &mut K, crawl: &[u8], files: u64) -> Result<()> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let is_settled = !self.is_uncommitted(ks, crawl)?;
-        if is_settled && counts::read(ks, &baseline, b"wacz") != Ok(files as i64) {
-            ks.hash_set(&baseline, b"wacz", files.to_string().as_bytes())?;
-        }
-        Ok(())
+/// The end of a commit: its counts are the baseline now.
+pub fn end_baseline<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    number: u64,
+) -> Result<()> {
+    let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
+    let mut numbers = index.crawls.baseline(ks, crawl).numbers(ks)?;
+    if !numbers.contains(&number) {
+        numbers.push(number);
     }
-
-    /// Takes a continued crawl's counts, WACZ list and dependencies back to its last commit.
-    /// Its hashes are taken back before this.
-    pub(super) fn restore_baseline(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
-        let deps = self.crawl_key(ks, crawl, CrawlKey::Deps);
-        let requires = self.crawl_key(ks, crawl, CrawlKey::Requires);
-        let refs = self.crawl_key(ks, crawl, CrawlKey::Refs);
-        let fields = counts::fields(ks, &baseline)?;
-
-        for (name, _) in counts::all(ks, &counts_key, b"")? {
-            if !ks.hash_has(&baseline, &[b"baseline.", &name[..]].concat())? {
-                ks.hash_del(&counts_key, &name)?;
-            }
-        }
-        let mut closed_since = Vec::new();
-        if let Some(files) = ks.hash_get(&baseline, b"wacz")?
-            && let Some(files) = crawlspace_host::text::parse_unsigned(files.as_ref())
-            && ks.list_len(&waczs)? > files
+    let fields = counts::fields(ks, &baseline)?;
+    for (field, _) in fields.iter() {
+        if [&b"merging-undo."[..], b"baseline.", b"merging."]
+            .iter()
+            .any(|p| field.starts_with(p))
         {
-            for i in files..ks.list_len(&waczs)? {
-                closed_since.extend(file_name(ks, &waczs, i)?);
-            }
-            ks.list_trim(&waczs, files)?;
+            ks.hash_del(&baseline, field)?;
         }
-        // What was undone first is the newer state, so the older one is put back last.
-        for generation in [&b"undo."[..], b"merging-undo."] {
-            for (field, was) in fields.iter() {
-                let Some(what) = field.strip_prefix(generation) else {
-                    continue;
-                };
-                if let Some(i) = what.strip_prefix(b"wacz.") {
-                    let i = crawlspace_host::text::parse_unsigned(i).unwrap_or(u64::MAX);
-                    if ks.list_get(&waczs, i)?.is_some() {
-                        if !WaczEntry::parse(was).is_some_and(|entry| entry.is_closed()) {
-                            closed_since.extend(file_name(ks, &waczs, i)?);
-                        }
-                        ks.list_set(&waczs, i, was)?;
-                    }
-                } else if let Some(source) = what.strip_prefix(b"dep.") {
-                    if was.is_empty() {
-                        ks.hash_del(&deps, source)?;
-                        ks.set_del(&requires, source)?;
-                    } else if was == b"0" {
-                        ks.hash_del(&deps, source)?;
-                    } else {
-                        ks.hash_set(&deps, source, was)?;
-                    }
-                } else if let Some(source) = what.strip_prefix(b"req.") {
-                    ks.set_del(&requires, source)?;
-                } else if let Some((uuid, reference)) = parse_member(what) {
-                    let references = self.references_key(ks, uuid);
-                    ks.set_del(&references, reference)?;
-                } else if let Some(uuid) = what.strip_prefix(b"ref.") {
-                    let references = self.references_key(ks, uuid);
-                    ks.delete(&references)?;
-                    ks.set_del(&refs, uuid)?;
-                }
-            }
-        }
-        for name in closed_since {
-            self.drop_finished(ks, &name, false)?;
-        }
-        for (field, value) in fields.iter() {
-            if let Some(name) = field.strip_prefix(b"baseline.") {
-                ks.hash_set(&counts_key, name, value)?;
-            } else if field.starts_with(b"undo.") || field.starts_with(b"merging") {
-                ks.hash_del(&baseline, field)?;
-            }
-        }
-        Ok(())
     }
-
-    /// Whether a committed crawl has a finished file of that name that is part of its last commit.
-    fn has_committed_file(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<bool> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
-        let mut files = ks.list_len(&waczs)?;
-        let continued = self.is_uncommitted(ks, crawl)?;
-        if let (true, Some(committed)) = (continued, ks.hash_get(&baseline, b"wacz")?) {
-            files = crawlspace_host::text::parse_unsigned(committed.as_ref())
-                .map_or(files, |n| n.min(files));
+    for (field, value) in fields.iter() {
+        if let Some(name) = field.strip_prefix(b"merging.") {
+            ks.hash_set(&baseline, &[b"baseline.", name].concat(), value)?;
         }
-        for i in 0..files {
-            let entry = ks.list_get(&waczs, i)?;
-            let entry = entry.and_then(|json| WaczEntry::parse(json.as_ref()));
-            if !entry.is_some_and(|e| e.is_closed() && e.filename == name) {
+    }
+    if let Some(files) = ks.hash_get(&baseline, b"merging-wacz")? {
+        ks.hash_set(&baseline, b"wacz", files.as_ref())?;
+        ks.hash_del(&baseline, b"merging-wacz")?;
+    }
+    let added = index.crawls.key(ks, crawl, CrawlKey::Added);
+    let hashes = index.records_len(ks, crawl)?;
+    let hashes = hashes.saturating_sub(ks.hash_len(&added)?);
+    let baseline = index.crawls.baseline(ks, crawl);
+    baseline.set_seen(ks, hashes)?;
+    baseline.drop_more(ks)?;
+    baseline.set_numbers(ks, &numbers)
+}
+
+/// Notes how many WACZ files a committed crawl has that is not gone on with.
+pub fn note_files<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    files: u64,
+) -> Result<()> {
+    let baseline = index.crawls.baseline(ks, crawl);
+    let is_finished = !index.crawls.is_uncommitted(ks, crawl)?;
+    if is_finished && baseline.files(ks) != Ok(files as i64) {
+        baseline.set_files(ks, files)?;
+    }
+    Ok(())
+}
+
+/// Takes a continued crawl's counts, WACZ list and dependencies back to its last commit.
+/// Its hashes are taken back before this.
+pub fn restore_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
+    let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
+    let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
+    let deps = index.crawls.key(ks, crawl, CrawlKey::Deps);
+    let requires = index.crawls.key(ks, crawl, CrawlKey::Requires);
+    let refs = index.crawls.key(ks, crawl, CrawlKey::Refs);
+    let fields = counts::fields(ks, &baseline)?;
+
+    for (name, _) in counts::all(ks, &counts_key, b"")? {
+        if !ks.hash_has(&baseline, &[b"baseline.", &name[..]].concat())? {
+            ks.hash_del(&counts_key, &name)?;
+        }
+    }
+    let mut closed_since = Vec::new();
+    if let Some(files) = ks.hash_get(&baseline, b"wacz")?
+        && let Some(files) = parse_unsigned(files.as_ref())
+        && ks.list_len(&waczs)? > files
+    {
+        for i in files..ks.list_len(&waczs)? {
+            closed_since.extend(file_name(ks, &waczs, i)?);
+        }
+        ks.list_trim(&waczs, files)?;
+    }
+    // What was undone first is the newer state, so the older one is put back last.
+    for generation in [&b"undo."[..], b"merging-undo."] {
+        for (field, was) in fields.iter() {
+            let Some(what) = field.strip_prefix(generation) else {
                 continue;
-            }
-            let was = if continued {
-                file_before(ks, &baseline, i)?
-            } else {
-                None
             };
-            let was = was.map(|json| WaczEntry::parse(json.as_ref()));
-            if was.is_none_or(|was| was.is_some_and(|was| was.is_closed())) {
-                return Ok(true);
+            if let Some(i) = what.strip_prefix(b"wacz.") {
+                let i = parse_unsigned(i).unwrap_or(u64::MAX);
+                if ks.list_get(&waczs, i)?.is_some() {
+                    if !WaczEntry::parse(was).is_some_and(|entry| entry.is_closed()) {
+                        closed_since.extend(file_name(ks, &waczs, i)?);
+                    }
+                    ks.list_set(&waczs, i, was)?;
+                }
+            } else if let Some(source) = what.strip_prefix(b"dep.") {
+                if was.is_empty() {
+                    ks.hash_del(&deps, source)?;
+                    ks.set_del(&requires, source)?;
+                } else if was == b"0" {
+                    ks.hash_del(&deps, source)?;
+                } else {
+                    ks.hash_set(&deps, source, was)?;
+                }
+            } else if let Some(source) = what.strip_prefix(b"req.") {
+                ks.set_del(&requires, source)?;
+            } else if let Some((uuid, reference)) = parse_member(what) {
+                let references = index.references_key(ks, uuid);
+                ks.set_del(&references, reference)?;
+            } else if let Some(uuid) = what.strip_prefix(b"ref.") {
+                let references = index.references_key(ks, uuid);
+                ks.delete(&references)?;
+                ks.set_del(&refs, uuid)?;
             }
         }
-        Ok(false)
     }
+    for name in closed_since {
+        drop_finished(index, ks, &name, false)?;
+    }
+    for (field, value) in fields.iter() {
+        if let Some(name) = field.strip_prefix(b"baseline.") {
+            ks.hash_set(&counts_key, name, value)?;
+        } else if field.starts_with(b"undo.") || field.starts_with(b"merging") {
+            ks.hash_del(&baseline, field)?;
+        }
+    }
+    Ok(())
+}
 
-    /// Takes the name of a file that a crawl has no more out of `src:d`, unless a committed crawl that
-    /// stays has a finished file of that name, be it the same one. Looking through the lists is for the
-    /// rare names that are there twice, and for those in `src:d` that no commit of this crawl may have
-    /// put there (`is_ours` is false).
-    pub(super) fn drop_finished(&mut self, ks: &mut K, name: &[u8], is_ours: bool) -> Result<()> {
-        if !ks.set_has(&self.names().finished, name)? {
+/// Returns whether a committed crawl has a finished file of that name that is part of its last commit.
+fn has_committed_file<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    name: &[u8],
+) -> Result<bool> {
+    let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
+    let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
+    let mut files = ks.list_len(&waczs)?;
+    let continued = index.crawls.is_uncommitted(ks, crawl)?;
+    if let (true, Some(committed)) = (continued, ks.hash_get(&baseline, b"wacz")?) {
+        files = parse_unsigned(committed.as_ref()).map_or(files, |n| n.min(files));
+    }
+    for i in 0..files {
+        let entry = ks.list_get(&waczs, i)?;
+        let entry = entry.and_then(|json| WaczEntry::parse(json.as_ref()));
+        if !entry.is_some_and(|e| e.is_closed() && e.filename == name) {
+            continue;
+        }
+        let was = if continued {
+            file_before(ks, &baseline, i)?
+        } else {
+            None
+        };
+        let was = was.map(|json| WaczEntry::parse(json.as_ref()));
+        if was.is_none_or(|was| was.is_some_and(|was| was.is_closed())) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Takes the name of a file that a crawl has no more out of `src:d`, unless a committed crawl that
+/// stays has a finished file of that name, be it the same one. Looking through the lists is for the
+/// rare names that are there twice, and for those in `src:d` that no commit of this crawl may have
+/// put there (`is_ours` is false).
+pub fn drop_finished<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    name: &[u8],
+    is_ours: bool,
+) -> Result<()> {
+    if !ks.set_has(&index.names().finished, name)? {
+        return Ok(());
+    }
+    if !is_ours || ks.set_has(&index.names().shared, name)? {
+        let mut holders = 0;
+        for other in index.crawls.committed(ks)? {
+            if !index.under_way.is_leaving(ks, &other)? {
+                holders += u32::from(has_committed_file(index, ks, &other, name)?);
+            }
+        }
+        if holders < 2 {
+            ks.set_del(&index.names().shared, name)?;
+        }
+        if holders > 0 {
             return Ok(());
         }
-        if !is_ours || ks.set_has(&self.names().shared, name)? {
-            let mut holders = 0;
-            for other in self.committed(ks)? {
-                if !self.is_leaving(ks, &other)? {
-                    holders += u32::from(self.has_committed_file(ks, &other, name)?);
-                }
-            }
-            if holders < 2 {
-                ks.set_del(&self.names().shared, name)?;
-            }
-            if holders > 0 {
-                return Ok(());
-            }
-        }
-        ks.set_del(&self.names().finished, name)?;
-        Ok(())
     }
+    ks.set_del(&index.names().finished, name)?;
+    Ok(())
 }
 
 /// List element `i` of a crawl's files as it was at the last commit, if it has changed since.
-pub(super) fn file_before<K: Store>(
-    ks: &mut K,
-    baseline: &K::Name,
-    i: u64,
-) -> Result<Option<K::Value>> {
+pub fn file_before<K: Store>(ks: &mut K, baseline: &K::Name, i: u64) -> Result<Option<K::Value>> {
     let i = i.to_string();
     for generation in [&b"merging-undo.wacz."[..], b"undo.wacz."] {
         let was = ks.hash_get(baseline, &[generation, i.as_bytes()].concat())?;
@@ -302,13 +274,49 @@ pub(super) fn file_before<K: Store>(
     Ok(None)
 }
 
+/// Makes what a committed crawl has now its baseline, before it is gone on with: what plain clients wrote since the
+/// last commit they counted in `allcounts` at once, and a cancel must leave it.
+pub fn rebase<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    let [baseline, counts_key, waczs] = [CrawlKey::Baseline, CrawlKey::Counts, CrawlKey::Waczs]
+        .map(|key| index.crawls.key(ks, crawl, key));
+    let is_committing = index.under_way.is_committing(ks, crawl)?;
+    let mut names = counts::all(ks, &counts_key, b"")?;
+    names.extend(counts::all(ks, &baseline, b"baseline.")?);
+    for (name, _) in names {
+        let n = counts::read(ks, &counts_key, &name).unwrap_or(0);
+        let field = [b"baseline.", &name[..]].concat();
+        let was = counts::read(ks, &baseline, &field).unwrap_or(0);
+        if was != n {
+            index
+                .crawls
+                .baseline(ks, crawl)
+                .note_uncertain(ks, &name, n.saturating_sub(was))?;
+            counts::set(ks, &baseline, &field, n)?;
+        }
+        if is_committing {
+            let field = [b"merging.", &name[..]].concat();
+            counts::set(ks, &baseline, &field, n)?;
+        }
+    }
+    let committed = index.crawls.baseline(ks, crawl).files(ks).unwrap_or(0);
+    let files = ks.list_len(&waczs)?;
+    for at in committed.max(0) as u64..files {
+        // It may be another crawl's, too.
+        if let Some(entry) = file(ks, &waczs, at)?
+            && ks.set_has(&index.names().finished, &entry.filename)?
+        {
+            ks.set_add(&index.names().shared, &entry.filename)?;
+        }
+    }
+    note_files(index, ks, crawl, files)?;
+    let more = index.unseen_fields(ks, crawl)?.unwrap_or(0).max(0);
+    if more > 0 {
+        index.mark_unrecorded(ks, crawl)?;
+    }
+    index.crawls.baseline(ks, crawl).set_more(ks, more)
+}
+
 /// The name in list element `i` of a crawl's files.
 fn file_name<K: Store>(ks: &mut K, waczs: &K::Name, i: u64) -> Result<Option<Vec<u8>>> {
     Ok(file(ks, waczs, i)?.map(|entry| entry.filename))
-}
-
-/// List element `i` of a crawl's files.
-pub(super) fn file<K: Store>(ks: &mut K, waczs: &K::Name, i: u64) -> Result<Option<WaczEntry>> {
-    let entry = ks.list_get(waczs, i)?;
-    Ok(entry.and_then(|json| WaczEntry::parse(json.as_ref())))
 }

@@ -13,7 +13,6 @@ use std::ops::{Range, RangeInclusive};
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::date::Moment;
 use super::digest::Digest;
@@ -21,74 +20,16 @@ use super::error::{Error, Result};
 use super::gather::Gather;
 use super::index::Index;
 use super::index::storage::Of;
+use super::index::urls::{State, score, scores, undated};
 use super::job::{Job, Lent, Walk, crawls_in};
 use super::keys::{CrawlKey, Pick};
 use super::profile::Profile;
 use super::record::{Record, Room};
 use super::store::{Store, Stored};
-use super::undo;
+use super::wacz;
 
 /// How many hashes of a URL are read before they are worked on.
 const AT_ONCE: u64 = if cfg!(test) { 2 } else { 32 };
-
-/// Field of `crawlspace` with the state of the index by URL.
-const FIELD: &[u8] = b"urls";
-
-const BUILDING: &[u8] = b"building";
-const ON: &[u8] = b"dated";
-/// What version 0.1.0 wrote.
-const UNDATED: &[u8] = b"on";
-
-/// Number of bits of a score that tell the minute; the 25 bits before them tell the URL.
-const MINUTE_BITS: u32 = 28;
-
-/// Whether there is an index by URL.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum State {
-    /// No.
-    #[default]
-    Off,
-    /// New records go into it, and older ones are on their way.
-    Building,
-    /// It has all records that were not written by plain clients since, some of them in the form of version 0.1.0.
-    Undated,
-    /// It has all records that were not written by plain clients since.
-    On,
-}
-
-impl State {
-    /// Reads the state of an index.
-    pub(super) fn read<K: Store>(ks: &mut K, meta: &K::Name) -> Result<State> {
-        let value = ks.hash_get(meta, FIELD)?;
-        Ok(match value.as_ref().map(AsRef::as_ref) {
-            Some(ON) => State::On,
-            Some(UNDATED) => State::Undated,
-            Some(_) => State::Building,
-            None => State::Off,
-        })
-    }
-}
-
-/// The score of a capture: a whole number from -2^53 to -1, of which each is a score of its own. A newer capture of a
-/// URL has a lower one.
-fn score(url: &[u8], moment: Option<Moment>) -> f64 {
-    let latest = (1 << MINUTE_BITS) - 1;
-    let minute = moment.map_or(0, |moment| moment.minute().clamp(1, latest));
-    let url = xxh3_64(url) >> (64 - 53 + MINUTE_BITS);
-    -((url << MINUTE_BITS | minute as u64) as f64) - 1.0
-}
-
-/// The scores of a URL's captures, the newest first.
-fn scores(url: &[u8], before: Option<Moment>) -> RangeInclusive<f64> {
-    let newest = score(url, None) - ((1_u64 << MINUTE_BITS) - 1) as f64;
-    before.map_or(newest, |before| score(url, Some(before)))..=score(url, None)
-}
-
-/// The scores of a URL's captures as version 0.1.0 gave them.
-fn undated(url: &[u8]) -> RangeInclusive<f64> {
-    let score = (xxh3_64(url) >> 12) as f64;
-    score..=score
-}
 
 /// The URL as records of this profile have it.
 fn stored_url(url: &[u8], profile: Profile) -> Vec<u8> {
@@ -103,128 +44,67 @@ fn stored_url(url: &[u8], profile: Profile) -> Vec<u8> {
     given.as_stored(profile, &mut room).url.to_vec()
 }
 
-impl<K: Store> Index<K> {
-    /// Whether records are put into an index by URL as they come.
-    pub(super) fn keeps_urls(&self) -> bool {
-        self.urls() != State::Off
-    }
-
-    fn urls_key(&mut self, ks: &mut K, crawl: &[u8]) -> K::Name {
-        self.crawl_key(ks, crawl, CrawlKey::Urls)
-    }
-
-    /// Refuses a key of another type where the index by URL of a crawl is kept.
-    pub(super) fn check_urls_key(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        if self.keeps_urls() {
-            let key = self.urls_key(ks, crawl);
-            ks.zset_len(&key)?;
-        }
-        Ok(())
-    }
-
-    /// A record is stored for a hash of a crawl.
-    pub(super) fn note_url(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        digest: &Digest,
-        record: &Record<'_>,
-    ) -> Result<()> {
-        if self.keeps_urls() {
-            let key = self.urls_key(ks, crawl);
-            let score = score(record.url, Moment::of(record.date));
-            ks.zset_add(&key, digest.canonical(), score)?;
-        }
-        Ok(())
-    }
-
-    /// A crawl has no record of a hash any more.
-    pub(super) fn drop_url(&mut self, ks: &mut K, crawl: &[u8], digest: &Digest) -> Result<()> {
-        if self.keeps_urls() {
-            let key = self.urls_key(ks, crawl);
-            ks.zset_del(&key, digest.canonical())?;
-        }
-        Ok(())
-    }
-
-    /// Whether the entry of a hash is not what the crawl's record of it says; with `mends` it is set right.
-    pub(super) fn settle_url(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        digest: &Digest,
-        mends: bool,
-    ) -> Result<bool> {
-        let record = self.record_of(ks, crawl, digest)?;
-        let record = record
-            .as_ref()
-            .and_then(|value| Record::parse(value.as_ref()));
-        let right = record.map(|record| score(record.url, Moment::of(record.date)));
-        let key = self.urls_key(ks, crawl);
-        let score = ks.zset_score(&key, digest.canonical())?;
-        let is_old = self.urls() == State::Undated
-            && record.is_some_and(|record| Some(*undated(record.url).start()) == score);
-        let differs = score != right && (mends || !is_old);
-        if differs && mends {
-            match right {
-                Some(score) => ks.zset_add(&key, digest.canonical(), score)?,
-                None => ks.zset_remove(&key, digest.canonical())?,
-            }
-        }
-        Ok(differs)
-    }
-
-    fn set_urls_state(&mut self, ks: &mut K, state: State) -> Result<()> {
-        let meta = self.names().meta.clone();
-        match state {
-            State::Off => ks.hash_del(&meta, FIELD)?,
-            State::Building => ks.hash_set(&meta, FIELD, BUILDING)?,
-            State::Undated => ks.hash_set(&meta, FIELD, UNDATED)?,
-            State::On => ks.hash_set(&meta, FIELD, ON)?,
-        };
-        self.note_urls_state(state);
-        Ok(())
-    }
-
-    /// Refuses look-ups while there is no whole index by URL.
-    fn require_urls(&self) -> Result<()> {
-        match self.urls() {
-            State::On | State::Undated => Ok(()),
-            State::Building => Err(Error::NoUrls("is being built, or was cut short")),
-            State::Off => Err(Error::NoUrls("is off")),
+/// Whether the entry of a hash is not what the crawl's record of it says; with `mends` it is set right.
+pub(super) fn correct<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    digest: &Digest,
+    mends: bool,
+) -> Result<bool> {
+    let record = index.record_of(ks, crawl, digest)?;
+    let record = record
+        .as_ref()
+        .and_then(|value| Record::parse(value.as_ref()));
+    let right = record.map(|record| score(record.url, Moment::of(record.date)));
+    let key = index.crawls.key(ks, crawl, CrawlKey::Urls);
+    let score = ks.zset_score(&key, digest.canonical())?;
+    let is_old = index.urls.state() == State::Undated
+        && record.is_some_and(|record| Some(*undated(record.url).start()) == score);
+    let differs = score != right && (mends || !is_old);
+    if differs && mends {
+        match right {
+            Some(score) => ks.zset_add(&key, digest.canonical(), score)?,
+            None => ks.zset_remove(&key, digest.canonical())?,
         }
     }
+    Ok(differs)
+}
 
-    /// Whether a plain client wrote a record of a continued crawl that no commit took.
-    fn is_unseen(&mut self, ks: &mut K, crawl: &[u8], digest: &Digest) -> Result<bool> {
-        if !self.is_uncommitted(ks, crawl)? || !self.has_unseen_fields(ks, crawl)? {
-            return Ok(false);
-        }
-        let commits = Gather::new(self, ks, crawl, true)?;
-        Ok(!commits.is_recorded(self, ks, crawl, digest)?)
+/// Whether a plain client wrote a record of a continued crawl that no commit took.
+fn is_unseen<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    digest: &Digest,
+) -> Result<bool> {
+    if !index.crawls.is_uncommitted(ks, crawl)? || !index.has_unseen_fields(ks, crawl)? {
+        return Ok(false);
     }
+    let commits = Gather::new(index, ks, crawl, true)?;
+    Ok(!commits.is_recorded(index, ks, crawl, digest)?)
+}
 
-    /// A crawl's record of a hash, if those who ask may see it: `own` names their crawl.
-    fn seen_record(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        digest: &Digest,
-        own: Option<&[u8]>,
-    ) -> Result<Option<Stored<K::Value>>> {
-        let committed = self.committed_record(ks, crawl, digest)?;
-        if committed.is_some() && !self.is_unseen(ks, crawl, digest)? {
-            return Ok(committed);
-        }
-        let is_seen = own == Some(crawl)
-            || self.is_visible(crawl)
-                && self.is_uncommitted(ks, crawl)?
-                && !self.is_removing(ks, crawl)?;
-        if is_seen && !self.is_leaving(ks, crawl)? {
-            self.record_of(ks, crawl, digest)
-        } else {
-            Ok(None)
-        }
+/// A crawl's record of a hash, if those who ask may see it: `own` names their crawl.
+fn seen_record<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    digest: &Digest,
+    own: Option<&[u8]>,
+) -> Result<Option<Stored<K::Value>>> {
+    let committed = index.committed_record(ks, crawl, digest)?;
+    if committed.is_some() && !is_unseen(index, ks, crawl, digest)? {
+        return Ok(committed);
+    }
+    let is_seen = own == Some(crawl)
+        || index.visible.has(crawl)
+            && index.crawls.is_uncommitted(ks, crawl)?
+            && !index.under_way.is_removing(ks, crawl)?;
+    if is_seen && !index.under_way.is_leaving(ks, crawl)? {
+        index.record_of(ks, crawl, digest)
+    } else {
+        Ok(None)
     }
 }
 
@@ -312,14 +192,14 @@ pub fn switch<K: Store>(on: bool) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         lent.with(|index, ks| {
             index.check_types(ks, None)?;
-            let state = match (on, index.urls()) {
+            let state = match (on, index.urls.state()) {
                 (true, State::On | State::Undated) => return Ok(()),
                 (true, _) => State::Building,
                 (false, State::Off) => return Ok(()),
                 (false, _) => State::Off,
             };
             index.register(ks)?;
-            index.set_urls_state(ks, state)
+            index.urls.set_state(ks, state)
         })?;
         let sets: [Pick<K::Name>; 3] = [
             |names| &names.allcrawls,
@@ -330,10 +210,10 @@ pub fn switch<K: Store>(on: bool) -> Job<K> {
         let mut records = 0;
         for (done, crawl) in crawls.iter().enumerate() {
             if on {
-                settle(&lent, crawl, true).await?;
+                compare(&lent, crawl, true).await?;
             }
             records += lent.with(|index, ks| {
-                let key = index.urls_key(ks, crawl);
+                let key = index.crawls.key(ks, crawl, CrawlKey::Urls);
                 if on {
                     return Ok(ks.zset_len(&key)?);
                 }
@@ -344,10 +224,10 @@ pub fn switch<K: Store>(on: bool) -> Job<K> {
             lent.pause().await;
         }
         lent.with(|index, ks| {
-            if on && index.urls() != State::On {
+            if on && index.urls.state() != State::On {
                 // Somebody may have emptied the database meanwhile.
                 index.register(ks)?;
-                index.set_urls_state(ks, State::On)?;
+                index.urls.set_state(ks, State::On)?;
             }
             Ok(Reply::named([
                 ("urls", Reply::bulk(if on { "on" } else { "off" })),
@@ -366,11 +246,11 @@ pub fn switch<K: Store>(on: bool) -> Job<K> {
 ///
 /// # Errors
 /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-pub(super) async fn settle<K: Store>(lent: &Lent<K>, crawl: &[u8], mends: bool) -> Result<u64> {
+pub(super) async fn compare<K: Store>(lent: &Lent<K>, crawl: &[u8], mends: bool) -> Result<u64> {
     let mut wrong = 0;
     let records = lent.with(|index, ks| Walk::stored(index, ks, Of::Records(crawl.to_vec())));
     let entries = lent.with(|index, ks| {
-        let key = index.urls_key(ks, crawl);
+        let key = index.crawls.key(ks, crawl, CrawlKey::Urls);
         Walk::sorted_set(ks, key)
     });
     // Entries without a record are found in the second walk alone.
@@ -378,7 +258,7 @@ pub(super) async fn settle<K: Store>(lent: &Lent<K>, crawl: &[u8], mends: bool) 
         let look = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
             let digest = Digest::of_field(field);
             if !is_second || index.record_of(ks, crawl, &digest)?.is_none() {
-                wrong += u64::from(index.settle_url(ks, crawl, &digest, mends)?);
+                wrong += u64::from(correct(index, ks, crawl, &digest, mends)?);
             }
             Ok(())
         };
@@ -410,9 +290,9 @@ type Captures = BTreeMap<(Reverse<Option<Moment>>, Vec<u8>, Vec<u8>), Vec<u8>>;
 /// read a crawl's records; `WRONGTYPE` when a key holds another type.
 pub fn look_up<K: Store>(asked: Asked) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
-        let profile = lent.with(|index, _| index.require_urls().map(|()| index.profile()))?;
+        let profile = lent.with(|index, _| index.urls.require().map(|()| index.profile()))?;
         let mut crawls = crawls_in(&lent, &[|names| &names.allcrawls]).await?;
-        let visible = lent.with(|index, _| index.visible());
+        let visible = lent.with(|index, _| index.visible.crawls());
         let visible = visible.iter().map(|(_, crawl)| crawl);
         crawls.extend(visible.chain(&asked.own).cloned());
         crawls.sort_unstable();
@@ -448,11 +328,11 @@ async fn captures<K: Store>(
         let mut last: Option<(f64, Vec<u8>)> = None;
         lent.slices(|index, ks, time| {
             // The index by URL may have been dropped between two slices.
-            index.require_urls()?;
-            if !is_dated && index.urls() == State::On {
+            index.urls.require()?;
+            if !is_dated && index.urls.state() == State::On {
                 return Ok(true);
             }
-            let key = index.urls_key(ks, crawl);
+            let key = index.crawls.key(ks, crawl, CrawlKey::Urls);
             let scores = if is_dated {
                 scores(url, before)
             } else {
@@ -466,14 +346,14 @@ async fn captures<K: Store>(
                 }
                 hashes.clear();
                 let more = candidates.next(ks, &mut hashes)?;
-                if !hashes.is_empty() && index.packed_key().is_some() {
+                if !hashes.is_empty() && index.places.packed_key().is_some() {
                     // Packed records are read from another key; who may not read this one may not see them either.
-                    let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+                    let records = index.crawls.key(ks, crawl, CrawlKey::Records);
                     ks.hash_len(&records)?;
                 }
                 for (i, (hash, _)) in hashes.iter().enumerate() {
                     let digest = Digest::of_field(hash);
-                    let seen = index.seen_record(ks, crawl, &digest, asked.own.as_deref())?;
+                    let seen = seen_record(index, ks, crawl, &digest, asked.own.as_deref())?;
                     let value = seen.as_ref().map_or(&b""[..], AsRef::as_ref);
                     let record = Record::parse(value).filter(|record| record.url == url);
                     if let Some(moment) = record.map(|record| Moment::of(record.date))
@@ -535,8 +415,8 @@ fn reply_of<K: Store>(
     value: &[u8],
 ) -> Result<Reply> {
     let record = Record::parse(value).expect("only whole records are found");
-    let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
-    let file = undo::file(ks, &waczs, record.wacz_index)?;
+    let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
+    let file = wacz::file(ks, &waczs, record.wacz_index)?;
     Ok(Reply::Array(vec![
         Reply::bulk(crawl),
         Reply::bulk(Digest::of_field(hash).written(index.profile())),

@@ -4,12 +4,7 @@ pub use crawlspace_compact::limits::dedupe::{FILENAME_BYTES, WACZ_HASH_BYTES};
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
-use crawlspace_host::text::Shown;
-
-use super::counts;
-use super::error::{Error, Result};
-use super::index::Index;
-use super::keys::CrawlKey;
+use super::error::Result;
 use super::store::Store;
 
 /// One WACZ file of a crawl; a placeholder without size until it is finished.
@@ -106,139 +101,10 @@ impl WaczEntry {
     }
 }
 
-/// What is known of a WACZ file once it is finished.
-#[derive(Clone, Copy, Debug)]
-pub struct Finished<'a> {
-    /// The name that it was opened with, or with `renames` another one.
-    pub filename: &'a [u8],
-    /// Its hash; empty when nobody knows it.
-    pub hash: &'a [u8],
-    /// Its size in bytes.
-    pub size: u64,
-    /// Whether the placeholder may have another name.
-    pub renames: bool,
-}
-
-impl<K: Store> Index<K> {
-    /// Puts a placeholder for a WACZ file into the crawl's list, or finds the one that is there;
-    /// its index.
-    ///
-    /// # Errors
-    /// `REMOVING` while the crawl is being removed. `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn wacz_open(&mut self, ks: &mut K, crawl: &[u8], filename: &[u8]) -> Result<u64> {
-        self.refuse_while_removing(ks, crawl)?;
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
-        let len = ks.list_len(&waczs)?;
-        for i in (0..len).rev() {
-            let same = ks
-                .list_get(&waczs, i)?
-                .and_then(|entry| WaczEntry::parse(entry.as_ref()))
-                .is_some_and(|entry| entry.filename == filename);
-            if same {
-                return Ok(i);
-            }
-        }
-        self.start(ks, crawl)?;
-        let placeholder = WaczEntry {
-            filename: filename.to_vec(),
-            hash: None,
-            size: None,
-        };
-        Ok(ks.list_push(&waczs, &placeholder.to_json())? - 1)
-    }
-
-    /// Fills in the hash and size of a finished WACZ file and counts its size once; a repeated
-    /// close with another size counts the difference.
-    ///
-    /// # Errors
-    /// `NOCRAWL`, and `ERR` when the list has no such entry or another file there. A file that may be
-    /// renamed takes the place of a placeholder, not of another finished file.
-    pub fn wacz_close(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        i: u64,
-        file: Finished<'_>,
-    ) -> Result<()> {
-        let Finished {
-            filename,
-            hash,
-            size,
-            renames,
-        } = file;
-        if self.state(ks, crawl)?.is_none() {
-            return Err(Error::NoCrawl(crawl.to_vec()));
-        }
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
-        let len = ks.list_len(&waczs)?;
-        let Some(stored) = ks.list_get(&waczs, i)? else {
-            return Err(Error::Argument(format!(
-                "index {i} is not in the WACZ list of crawl '{}', which has {len} entries; DEDUPE.WACZOPEN makes one",
-                Shown(crawl)
-            )));
-        };
-        let old = WaczEntry::parse(stored.as_ref());
-        let old_size = old.as_ref().and_then(|entry| entry.size).unwrap_or(0);
-        if let Some(old) = old.as_ref().filter(|old| old.filename != filename) {
-            let rule = match renames {
-                true if !old.is_closed() => None,
-                true => Some("closed with; a finished file cannot be renamed"),
-                false => Some("opened with; RENAME gives it another name"),
-            };
-            if let Some(rule) = rule {
-                return Err(Error::Argument(format!(
-                    "filename '{}' is not '{}', which entry {i} was {rule}",
-                    Shown(filename),
-                    Shown(&old.filename)
-                )));
-            }
-        }
-        let closed = WaczEntry {
-            filename: filename.to_vec(),
-            hash: (!hash.is_empty()).then(|| hash.to_vec()),
-            size: Some(size),
-        };
-        if old.as_ref() == Some(&closed) {
-            return Ok(());
-        }
-        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        counts::read(ks, &counts_key, counts::TOTAL_CRAWL_SIZE)?;
-        self.start(ks, crawl)?;
-        self.save_for_undo(
-            ks,
-            crawl,
-            &[b"wacz.", i.to_string().as_bytes()].concat(),
-            stored.as_ref(),
-        )?;
-        ks.list_set(&waczs, i, &closed.to_json())?;
-        counts::add(
-            ks,
-            &counts_key,
-            counts::TOTAL_CRAWL_SIZE,
-            size as i64 - old_size as i64,
-        )
-    }
-
-    /// The WACZ files of a crawl in order; elements that are not JSON objects of this kind are
-    /// given with their raw text as the name.
-    pub(super) fn wacz_list(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Vec<WaczEntry>> {
-        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
-        let len = ks.list_len(&waczs)?;
-        let mut entries = Vec::with_capacity(len as usize);
-        for i in 0..len {
-            let Some(json) = ks.list_get(&waczs, i)? else {
-                break;
-            };
-            entries.push(
-                WaczEntry::parse(json.as_ref()).unwrap_or_else(|| WaczEntry {
-                    filename: json.as_ref().to_vec(),
-                    hash: None,
-                    size: None,
-                }),
-            );
-        }
-        Ok(entries)
-    }
+/// List element `i` of a crawl's files.
+pub(super) fn file<K: Store>(ks: &mut K, waczs: &K::Name, i: u64) -> Result<Option<WaczEntry>> {
+    let entry = ks.list_get(waczs, i)?;
+    Ok(entry.and_then(|json| WaczEntry::parse(json.as_ref())))
 }
 
 #[cfg(test)]

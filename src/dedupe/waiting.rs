@@ -26,7 +26,7 @@ const RECORDS_A_STEP: u64 = 16;
 /// Returns whether there may be such revisits for a commit of `records` hashes. Where the server has few keys in
 /// comparison, their names tell; otherwise a look for each hash does.
 pub(super) async fn may_have_waiting<K: Store>(lent: &Lent<K>, records: u64) -> Result<bool> {
-    if !lent.with(|index, ks| index.was_imported_to(ks))? {
+    if !lent.with(|index, ks| was_imported_to(index, ks))? {
         return Ok(false);
     }
     let mut steps = records / RECORDS_A_STEP;
@@ -52,84 +52,88 @@ pub(super) async fn may_have_waiting<K: Store>(lent: &Lent<K>, records: u64) -> 
     Ok(may_wait)
 }
 
-impl<K: Store> Index<K> {
-    /// Returns whether an importer has been at work. It says how far it is from its first package on, and when it ended.
-    fn was_imported_to(&mut self, ks: &mut K) -> Result<bool> {
-        let names = self.names();
-        Ok(self.profile() == Profile::Browsertrix
-            && (ks.exists(&names.last_update)
-                || ks.hash_has(&names.allcounts, counts::UPDATE_PROGRESS)?))
-    }
+/// Returns whether an importer has been at work. It says how far it is from its first package on, and when it ended.
+fn was_imported_to<K: Store>(index: &mut Index<K>, ks: &mut K) -> Result<bool> {
+    let names = index.names();
+    Ok(index.profile() == Profile::Browsertrix
+        && (ks.exists(&names.last_update)
+            || ks.hash_has(&names.allcounts, counts::UPDATE_PROGRESS)?))
+}
 
-    /// Counts what revisits saved that waited for the record of a crawl which is being committed.
-    pub(super) fn settle_waiting(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        digest: &Digest,
-    ) -> Result<()> {
-        // The importer writes a hash as its package does, with the label of its algorithm or without.
-        for hash in [digest.canonical(), digest.written(self.profile())] {
-            let numbers = ks.name(&[self.prefix(), WAITING, hash, b":c"]);
-            if !ks.exists(&numbers) {
-                continue;
-            }
-            let sizes = ks.name(&[self.prefix(), WAITING, hash, b":s"]);
-            let mut keys = [&numbers, &sizes].into_iter();
-            if keys.any(|key| ks.check_type(key, KeyType::Hash).is_err()) {
-                continue;
-            }
-            let record = self.record_of(ks, crawl, digest)?;
-            let record = record.as_ref().map(AsRef::as_ref).and_then(Record::parse);
-            let Some(size) = record.map(|record| record.size) else {
-                return Ok(());
-            };
-            for (waiting, number) in counts::fields(ks, &numbers)?.iter() {
-                let bytes = counts::read(ks, &sizes, waiting).unwrap_or(0);
-                let number = parse_signed(number).unwrap_or(0);
-                let saved = number
-                    .saturating_mul(size as i64)
-                    .saturating_sub(bytes.max(0));
-                if saved > 0 {
-                    self.add_saved(ks, crawl, waiting, saved)?;
-                }
-            }
-            ks.delete(&numbers)?;
-            ks.delete(&sizes)?;
+/// Counts what revisits saved that waited for the record of a crawl which is being committed.
+pub(super) fn count_waiting<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    digest: &Digest,
+) -> Result<()> {
+    // The importer writes a hash as its package does, with the label of its algorithm or without.
+    for hash in [digest.canonical(), digest.written(index.profile())] {
+        let numbers = ks.name(&[index.prefix(), WAITING, hash, b":c"]);
+        if !ks.exists(&numbers) {
+            continue;
         }
-        Ok(())
-    }
-
-    /// Adds to what a crawl saved, while `crawl` is being committed.
-    fn add_saved(&mut self, ks: &mut K, crawl: &[u8], waiting: &[u8], saved: i64) -> Result<()> {
-        let Some(standing) = self.standing(ks, waiting)? else {
-            return Ok(()); // it has been removed since
+        let sizes = ks.name(&[index.prefix(), WAITING, hash, b":s"]);
+        let mut keys = [&numbers, &sizes].into_iter();
+        if keys.any(|key| ks.check_type(key, KeyType::Hash).is_err()) {
+            continue;
+        }
+        let record = index.record_of(ks, crawl, digest)?;
+        let record = record.as_ref().map(AsRef::as_ref).and_then(Record::parse);
+        let Some(size) = record.map(|record| record.size) else {
+            return Ok(());
         };
-        let [counts_key, baseline] =
-            [CrawlKey::Counts, CrawlKey::Baseline].map(|key| self.crawl_key(ks, waiting, key));
-        if counts::read(ks, &counts_key, CONSERVED_SIZE).is_err() {
-            return Ok(()); // a repair begins it anew
-        }
-        counts::add(ks, &counts_key, CONSERVED_SIZE, saved)?;
-        match standing {
-            // A purge begins the sums anew.
-            CrawlState::Outgoing => return Ok(()),
-            CrawlState::Uncommitted if waiting == crawl => {
-                let field = [b"merging.", CONSERVED_SIZE].concat();
-                return counts::add(ks, &baseline, &field, saved);
+        for (waiting, number) in counts::fields(ks, &numbers)?.iter() {
+            let bytes = counts::read(ks, &sizes, waiting).unwrap_or(0);
+            let number = parse_signed(number).unwrap_or(0);
+            let saved = number
+                .saturating_mul(size as i64)
+                .saturating_sub(bytes.max(0));
+            if saved > 0 {
+                add_saved(index, ks, crawl, waiting, saved)?;
             }
-            CrawlState::Uncommitted => return Ok(()),
-            CrawlState::Continued => {
-                let field = [b"baseline.", CONSERVED_SIZE].concat();
-                counts::add(ks, &baseline, &field, saved)?;
-                if self.is_committing(ks, waiting)? {
-                    let field = [b"merging.", CONSERVED_SIZE].concat();
-                    counts::add(ks, &baseline, &field, saved)?;
-                }
-            }
-            // The importer counts in both places from the first record on.
-            CrawlState::Committed | CrawlState::Canceled | CrawlState::Unlisted => {}
         }
-        counts::add(ks, &self.names().allcounts, CONSERVED_SIZE, saved)
+        ks.delete(&numbers)?;
+        ks.delete(&sizes)?;
     }
+    Ok(())
+}
+
+/// Adds to what a crawl saved, while `crawl` is being committed.
+fn add_saved<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    waiting: &[u8],
+    saved: i64,
+) -> Result<()> {
+    let Some(standing) = index.standing(ks, waiting)? else {
+        return Ok(()); // it has been removed since
+    };
+    let [counts_key, baseline] =
+        [CrawlKey::Counts, CrawlKey::Baseline].map(|key| index.crawls.key(ks, waiting, key));
+    if counts::read(ks, &counts_key, CONSERVED_SIZE).is_err() {
+        return Ok(()); // a repair begins it anew
+    }
+    counts::add(ks, &counts_key, CONSERVED_SIZE, saved)?;
+    match standing {
+        // A purge begins the sums anew.
+        CrawlState::Outgoing => return Ok(()),
+        CrawlState::Uncommitted if waiting == crawl => {
+            let field = [b"merging.", CONSERVED_SIZE].concat();
+            return counts::add(ks, &baseline, &field, saved);
+        }
+        CrawlState::Uncommitted => return Ok(()),
+        CrawlState::Continued => {
+            let field = [b"baseline.", CONSERVED_SIZE].concat();
+            counts::add(ks, &baseline, &field, saved)?;
+            if index.under_way.is_committing(ks, waiting)? {
+                let field = [b"merging.", CONSERVED_SIZE].concat();
+                counts::add(ks, &baseline, &field, saved)?;
+            }
+        }
+        // The importer counts in both places from the first record on.
+        CrawlState::Committed | CrawlState::Canceled | CrawlState::Unlisted => {}
+    }
+    counts::add(ks, &index.names().allcounts, CONSERVED_SIZE, saved)
 }

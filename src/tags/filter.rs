@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crawlspace_cdx::{Collapse, Filter, Format, Limits, Line, Read, lines};
+use crawlspace_cdx::{Collapse, Filter, Format, Line, Read, lines};
 
 use super::condition::Condition;
 use super::error::Error;
@@ -80,11 +80,6 @@ const LINE_COST: usize = 16;
 
 /// From how many bytes on a condition takes milliseconds to be made ready.
 const LONG: usize = 16_384;
-
-/// Limits of the regular expressions of readers.
-pub fn limits() -> Limits {
-    Limits::default()
-}
 
 impl Request {
     /// Whether making the condition ready may take long.

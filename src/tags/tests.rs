@@ -607,7 +607,8 @@ proptest! {
 
     #[test]
     fn a_clause_is_written_as_an_expression_that_means_the_same(asks in asks()) {
-        use super::expression::{Expression, Resolver};
+        use super::expression::Expression;
+        use super::resolve::Resolver;
         let mut points = super::point::Points::default();
         for n in 0..3 {
             let point = Point::new(format!("p{n}").as_bytes(), b"coll:\"a b\"* | 'q\"\\\\'").unwrap();

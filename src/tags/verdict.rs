@@ -12,7 +12,8 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::condition::{Condition, Mask};
-use super::index::{Tagged, padding};
+use super::index::Tagged;
+use super::names::{ids_of_record, names_of_file};
 use super::rule::Rules;
 use super::view::View;
 
@@ -407,49 +408,4 @@ impl Drop for Judge<'_> {
         );
         self.cache.verdicts.push((self.condition.clone(), verdicts));
     }
-}
-
-/// Returns the ids under which a record may be tagged: with the filename as the line has it and without folders, and of an
-/// offset with zeroes in front both with them, as files of earlier versions may have it, and without.
-pub fn ids_of_record(id: &mut Vec<u8>) -> impl Iterator<Item = &[u8]> {
-    let whole = id.len();
-    // Neither a timestamp nor an offset has a slash, but the urlkey does.
-    let space = memchr::memrchr(b' ', id).unwrap_or(0);
-    let file = memchr::memrchr(b' ', &id[..space]).map_or(0, |at| at + 1);
-    let base = memchr::memrchr(b'/', &id[file..space]).map(|slash| file + slash + 1);
-    let zeroes = id.get(space + 1..).map_or(0, padding);
-    let mut ends = [whole; 4];
-    if let Some(base) = base {
-        id.extend_from_within(..file);
-        id.extend_from_within(base..whole);
-    }
-    ends[1] = id.len();
-    if zeroes > 0 {
-        let digits = space + 1 + zeroes..whole;
-        id.extend_from_within(..=space);
-        id.extend_from_within(digits.clone());
-        ends[2] = id.len();
-        if let Some(base) = base {
-            id.extend_from_within(..file);
-            id.extend_from_within(base..=space);
-            id.extend_from_within(digits);
-        }
-    } else {
-        ends[2] = id.len();
-    }
-    ends[3] = id.len();
-    let mut rest = &id[..];
-    let mut begin = 0;
-    let ids = ends.into_iter().map(move |end| {
-        let (one, others) = rest.split_at(end - begin);
-        (begin, rest) = (end, others);
-        one
-    });
-    ids.filter(|one| !one.is_empty())
-}
-
-/// The names under which a file may be tagged: as the line has it, and without its folders.
-pub fn names_of_file(filename: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let base = memchr::memrchr(b'/', filename).map(|at| &filename[at + 1..]);
-    std::iter::once(filename).chain(base)
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crawlspace_cdx::{Dialect, Filter, Line};
 
-use super::condition::Condition;
+use super::condition::{Condition, cost};
 use super::error::Error;
-use super::expression::{Bounds, Clause, Expression, Resolver};
-use super::filter::limits;
+use super::expression::{Bounds, Clause, Expression, limits};
 use super::index::{Index, TagId, Tagged};
+use super::names::{ids_of_record, names_of_file};
 use super::point::Points;
+use super::resolve::Resolver;
 use super::rule::{Rule, Rules};
-use super::verdict::{ids_of_record, names_of_file};
 
 /// A space at one moment.
 #[derive(Clone, Debug, Default)]
@@ -65,15 +65,6 @@ pub enum Source<'a> {
     Rule(&'a [u8]),
     /// This tag carries it.
     Tag(&'a [u8]),
-}
-
-/// What searching a byte for a regular expression of that weight costs at worst, in sixteenths of what a byte of a
-/// plain condition costs. Heavy ones have no table of states that is worth keeping, and take each step by itself.
-pub(super) fn cost(weight: usize) -> usize {
-    match weight {
-        ..=64 => weight,
-        heavy => heavy.saturating_mul(16),
-    }
 }
 
 impl View {

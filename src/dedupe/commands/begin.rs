@@ -1,5 +1,6 @@
 //! `DEDUPE.BEGIN`.
 
+use crate::dedupe::begin::begin;
 use crate::dedupe::grammar::Begin;
 use crate::dedupe::keys::CrawlKey;
 use crawlspace_host::reply::Reply;
@@ -19,7 +20,7 @@ impl Act for Begin<'static> {
             ],
         )?;
         let begins = on_index(call, |cached, keys| {
-            cached.index.begin(keys, crawl, visible)
+            begin(&mut cached.index, keys, crawl, visible)
         })?;
         if visible && begins && claims::anybody_waits() {
             claims::serve(call.db, call.prefix, &mut call.keys, None);

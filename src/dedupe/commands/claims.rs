@@ -6,10 +6,11 @@
 use std::collections::VecDeque;
 use std::os::raw::c_int;
 
-use crate::dedupe::claim::{Millis, Outcome};
+use crate::dedupe::claim::Outcome;
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::Error;
 use crate::dedupe::grammar::{Claim, Unclaim};
+use crate::dedupe::index::claims::Millis;
 use crate::dedupe::keys::{CrawlKey, possible_prefixes};
 use crate::dedupe::lookup::Original;
 use crawlspace_host::reply::Reply;
@@ -105,7 +106,7 @@ impl Act for Claim<'static> {
             let CachedIndex { index, sweep, .. } = cached;
             let outcome = index.claim(keys, crawl, &wish.digest, ms, now)?;
             if matches!(outcome, Outcome::Claimed(_)) {
-                index.sweep_claims(keys, sweep, now)?;
+                index.claims.sweep(keys, sweep, now)?;
             }
             wish.granted(index, keys, &user, outcome)
         })?;
@@ -169,7 +170,7 @@ impl Act for Unclaim {
     fn act(Unclaim { digest, token }: Unclaim, call: &mut Call<'_>) -> Result<Answer, String> {
         permit(call, &[(Keys::One(|names| &names.claims), Access::Write)])?;
         let given_up = on_index(call, |cached, keys| {
-            cached.index.unclaim(keys, &digest, token, even_ms())
+            cached.index.claims.give_up(keys, &digest, token, even_ms())
         })?;
         if given_up && anybody_waits() {
             serve(call.db, call.prefix, &mut call.keys, Some(&[digest]));

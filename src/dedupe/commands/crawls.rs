@@ -32,7 +32,9 @@ impl Act for Stats<'static> {
                 (Keys::Of(crawl, CrawlKey::DOCUMENTED), Access::Read),
             ],
         )?;
-        let figures = on_index(call, |cached, keys| cached.index.crawl_stats(keys, crawl))?;
+        let figures = on_index(call, |cached, keys| {
+            stats::crawl_stats(&mut cached.index, keys, crawl)
+        })?;
         Ok(Answer::Reply(figures))
     }
 }
@@ -70,7 +72,12 @@ impl Act for Repair {
     fn act(_: Repair, call: &mut Call<'_>) -> Result<Answer, String> {
         permit(call, &[(Keys::All(Group::Whole), Access::Write)])?;
         permit_committed(call, &[CrawlKey::Records, CrawlKey::Counts], Access::Read)?;
-        if on_index(call, |cached, keys| Ok(cached.index.has_left_to_pack(keys)))? {
+        if on_index(call, |cached, keys| {
+            Ok(cached
+                .index
+                .places
+                .has_left_to_pack(keys, &cached.index.crawls))
+        })? {
             permit_packing(call)?;
         }
         submit_repair(call, check::check(true))

@@ -72,7 +72,7 @@ pub fn with_index<T>(
         let new = settings::layout();
         let mut index = Index::open(keys, prefix, new, in_cluster())?;
         if INVALIDATED.borrow().contains_key(&scope(db, prefix)[..]) {
-            index.invalidate_merged(keys)?;
+            index.spelling.invalidate(keys, &index.places)?;
         }
         let sweep = None;
         Ok(CachedIndex { index, sweep, new })
@@ -120,7 +120,7 @@ pub fn permit(
                 names.try_for_each(|name| user.check(name, access))
             }
             Keys::Of(crawl, which) => which.iter().try_for_each(|&which| {
-                let key = index.crawl_key(keys, crawl, which);
+                let key = index.crawls.key(keys, crawl, which);
                 user.check(&key, access)
             }),
         });
@@ -134,7 +134,7 @@ pub fn permit_committed(
     which: &[CrawlKey],
     access: Access,
 ) -> std::result::Result<(), String> {
-    let committed = on_index(call, |cached, keys| cached.index.committed(keys))?;
+    let committed = on_index(call, |cached, keys| cached.index.crawls.committed(keys))?;
     let asked = committed
         .iter()
         .map(|crawl| (Keys::Of(crawl, which), access));
@@ -165,7 +165,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
 }
 
 /// A plain client wrote to a merged index, in whatever spelling, or removed keys that decide who owns a hash:
-/// notes the index, whose claims about that are taken back once the event is over.
+/// notes the index, whose claims about that are invalidated once the event is over.
 fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Shared) {
     if prefix.len() > PREFIX_BYTES {
         return;
@@ -176,7 +176,7 @@ fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Sh
     }
     let mut invalidated = INVALIDATED.borrow();
     if invalidated.is_empty() {
-        take_back_at(ctx, 0);
+        invalidate_after(ctx, 0);
     }
     if invalidated.len() < MAX_INVALIDATED {
         let scope = scope(db, prefix)[..].into();
@@ -184,25 +184,25 @@ fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Sh
     }
 }
 
-fn take_back_at(ctx: Ctx, delay_ms: i64) {
+fn invalidate_after(ctx: Ctx, delay_ms: i64) {
     // SAFETY: main thread, live context; the timer carries no data.
     unsafe {
         rm!(RedisModule_CreateTimer(
             ctx.raw(),
             delay_ms,
-            Some(take_back),
+            Some(invalidate_noted),
             std::ptr::null_mut()
         ))
     };
 }
 
 /// Indexes to which plain clients wrote no longer say that they have only written forms.
-extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
+extern "C" fn invalidate_noted(ctx: RawCtx, _: *mut c_void) {
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };
     let _ = guarded("a timer", || {
         if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 && job::avoid_writing() {
-            return take_back_at(ctx, 5);
+            return invalidate_after(ctx, 5);
         }
         let scopes = std::mem::take(&mut *INVALIDATED.borrow());
         // A replica gets this from its master.
@@ -212,13 +212,13 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
         for (scope, purges) in scopes {
             let mark = |cached: &mut CachedIndex, keys: &mut RedisKeyspace| {
                 let index = &mut cached.index;
-                if purges && index.has_commits(keys) {
+                if purges && index.ledger.has_commits(keys) {
                     index.mark_holders_untrusted(keys)?;
                 }
-                index.invalidate_merged(keys)?;
-                index.mark_again(keys)?;
+                index.spelling.invalidate(keys, &index.places)?;
+                index.restore_marker(keys)?;
                 if purges {
-                    index.unmark_emptied(keys)?;
+                    index.places.unmark_emptied(keys)?;
                 }
                 index.write_spelling(keys)
             };

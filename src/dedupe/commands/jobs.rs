@@ -4,10 +4,11 @@ use std::os::raw::c_int;
 
 use rustc_hash::FxHashSet;
 
+use crate::dedupe::gather::changed_since_commit_began;
 use crate::dedupe::grammar::{Cancel, Commit, Remove, RequiredBy, Requires, Retain};
 use crate::dedupe::job::{Job, Step};
 use crate::dedupe::keys::{CrawlKey, Group, is_bookkeeping};
-use crate::dedupe::removal::{self, check_cancelable, check_removable};
+use crate::dedupe::removal::{self, check_cancelable, check_removable, references_of};
 use crate::dedupe::requires::{self, Format, Of};
 use crate::dedupe::stats::check_known;
 use crate::dedupe::{commit, error::Error};
@@ -55,15 +56,15 @@ impl Slices for IndexJob {
         let step = slice(self.db, &self.prefix, &mut opening, |index, opening| {
             opening.release();
             if kind != JobKind::Reads {
-                index.ready_storage(&mut keys)?;
+                index.prepare_storage(&mut keys)?;
             } else if let Some(user) = user {
-                let packed = index.packed_key().cloned();
+                let packed = index.places.packed_key().cloned();
                 let stands_for = packed.zip(Some(index.names().merged.clone()));
                 keys.read_as(User::named(user), prefix, is_bookkeeping, stands_for);
             }
             let step = job.step(index, &mut keys, time);
             if kind != JobKind::Reads {
-                index.settle_storage(&mut keys)?;
+                index.refresh_storage(&mut keys)?;
                 index.write_spelling(&mut keys)?;
             }
             step
@@ -161,8 +162,8 @@ impl Act for Commit<'static> {
         // What came since a running commit began is not that commit's, but this one's.
         let may_attach = on_index(call, |cached, keys| {
             let index = &mut cached.index;
-            Ok(!index.is_committing(keys, crawl)?
-                || !index.changed_since_commit_began(keys, crawl)?)
+            Ok(!index.under_way.is_committing(keys, crawl)?
+                || !changed_since_commit_began(index, keys, crawl)?)
         })?;
         let id = id(call, JobKind::Grows, "commit", &[crawl]);
         submit(call, JobKind::Grows, id, commit::commit(crawl), may_attach)
@@ -245,7 +246,7 @@ fn permit_removal(call: &mut Call<'_>, crawls: &[&[u8]]) -> Result<(), String> {
 
 /// Who purges must be allowed to remove each crawl that is not listed.
 fn permit_removal_of_others(call: &mut Call<'_>, kept: &[&[u8]]) -> Result<(), String> {
-    let committed = on_index(call, |cached, keys| cached.index.committed(keys))?;
+    let committed = on_index(call, |cached, keys| cached.index.crawls.committed(keys))?;
     let kept: FxHashSet<&[u8]> = kept.iter().copied().collect();
     let others = committed.iter().map(|crawl| &crawl[..]);
     let others: Vec<&[u8]> = others.filter(|crawl| !kept.contains(crawl)).collect();
@@ -259,7 +260,7 @@ fn permit_references(call: &mut Call<'_>, crawls: &[&[u8]]) -> Result<(), String
     let references = on_index(call, |cached, keys| {
         let mut all = Vec::new();
         for crawl in crawls {
-            all.extend(cached.index.references_of(keys, crawl)?);
+            all.extend(references_of(&mut cached.index, keys, crawl)?);
         }
         Ok(all)
     })?;

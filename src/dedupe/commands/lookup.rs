@@ -37,7 +37,7 @@ impl Act for Lookup<'static> {
         let given = call.last(digests.len());
         on_index(call, |cached, keys| {
             let index = &mut cached.index;
-            if own.is_some() || index.packed_key().is_none() {
+            if own.is_some() || index.places.packed_key().is_none() {
                 offer(keys, index.profile(), given.zip(&digests));
             }
             let found = index.look_up(keys, &digests, own, permit)?;

@@ -5,7 +5,8 @@ use std::os::raw::c_int;
 
 use crawlspace_host::server::native::{Native, Registered};
 
-use super::store::CHANGE;
+/// The internal command that changes a packed index, for replicas and append-only files.
+pub(super) const CHANGE: &CStr = c"crawlspace.packed";
 
 static REGISTERED: Registered = Registered::new();
 

@@ -17,10 +17,7 @@ use crawlspace_host::server::notify::Change;
 use crawlspace_host::slices::Time;
 
 use super::indexes;
-use super::marker::Marker;
-
-/// The internal command that changes a packed index, for replicas and append-only files.
-pub(super) const CHANGE: &CStr = c"crawlspace.packed";
+use super::marker::{CHANGE, Marker};
 
 /// How changes are replicated.
 const GATHERING: Gathering = Gathering {

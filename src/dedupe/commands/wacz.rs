@@ -1,9 +1,9 @@
 //! `DEDUPE.WACZOPEN`, `DEDUPE.WACZCLOSE` and `DEDUPE.WACZLIST`.
 
+use crate::dedupe::files::{Finished, close_wacz, list_waczs, open_wacz};
 use crate::dedupe::grammar::{WaczClose, WaczList, WaczOpen};
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::requires::entry_members;
-use crate::dedupe::wacz::Finished;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
@@ -23,7 +23,7 @@ impl Act for WaczOpen<'static> {
             ],
         )?;
         let i = on_index(call, |cached, keys| {
-            cached.index.wacz_open(keys, crawl, filename)
+            open_wacz(&mut cached.index, keys, crawl, filename)
         })?;
         Ok(Answer::Reply(Reply::count(i)))
     }
@@ -49,7 +49,7 @@ impl Act for WaczClose<'static> {
             ],
         )?;
         on_index(call, |cached, keys| {
-            cached.index.wacz_close(keys, crawl, asked.index, file)
+            close_wacz(&mut cached.index, keys, crawl, asked.index, file)
         })?;
         Ok(Answer::Reply(Reply::Ok))
     }
@@ -60,7 +60,7 @@ impl Act for WaczList<'static> {
         permit(call, &[(Keys::Of(crawl, &[CrawlKey::Waczs]), Access::Read)])?;
         let entries = on_index(call, |cached, keys| {
             cached.index.require_known(keys, crawl)?;
-            cached.index.wacz_list(keys, crawl)
+            list_waczs(&mut cached.index, keys, crawl)
         })?;
         let entries = entries.iter().map(|e| Reply::named(entry_members(e)));
         Ok(Answer::Reply(Reply::Array(entries.collect())))

@@ -3,8 +3,11 @@
 use rustc_hash::FxHashMap;
 
 use super::Index;
-use crate::dedupe::error::Result;
-use crate::dedupe::keys::CrawlKey;
+use super::baseline::Baseline;
+use crate::dedupe::counts;
+use crate::dedupe::digest::Digest;
+use crate::dedupe::error::{Error, Result};
+use crate::dedupe::keys::{CrawlKey, Names};
 use crate::dedupe::packed::Part;
 use crate::dedupe::store::Store;
 
@@ -49,66 +52,70 @@ struct CachedCrawl<N> {
     is_committed: Option<bool>,
     is_uncommitted: Option<bool>,
     /// Whether every field of its records is known to be in the written form.
-    is_written: bool,
+    is_written: Option<bool>,
 }
 
-/// What is cached of crawls.
-pub(super) struct Crawls<N>(FxHashMap<Box<[u8]>, CachedCrawl<N>>);
-
-impl<N> Default for Crawls<N> {
-    fn default() -> Self {
-        Crawls(FxHashMap::default())
-    }
+/// The crawls of an index: the names of their keys, and the sets that they are in.
+pub struct Crawls<K: Store> {
+    prefix: Vec<u8>,
+    /// Name of `allcrawls`.
+    committed: K::Name,
+    /// Name of `uncommittedcrawls`.
+    uncommitted: K::Name,
+    /// Name of `to-remove-crawls`.
+    outgoing: K::Name,
+    /// Name of `canceledcrawls`.
+    canceled: K::Name,
+    cached: FxHashMap<Box<[u8]>, CachedCrawl<K::Name>>,
 }
 
-impl<N> Crawls<N> {
-    fn get(&self, crawl: &[u8]) -> Option<&CachedCrawl<N>> {
-        self.0.get(crawl)
-    }
-
-    /// Name of the key of a crawl's records, if the crawl is known to be committed and not gone on with.
-    pub fn records_of_settled(&self, crawl: &[u8]) -> Option<&N> {
-        let known = self.get(crawl)?;
-        let is_settled = (known.is_committed, known.is_uncommitted) == (Some(true), Some(false));
-        is_settled.then_some(&known.records)
+impl<K: Store> Crawls<K> {
+    /// Knows nothing yet.
+    pub(super) fn new(prefix: &[u8], names: &Names<K::Name>) -> Crawls<K> {
+        Crawls {
+            prefix: prefix.to_vec(),
+            committed: names.allcrawls.clone(),
+            uncommitted: names.uncommitted.clone(),
+            outgoing: names.outgoing.clone(),
+            canceled: names.canceled.clone(),
+            cached: FxHashMap::default(),
+        }
     }
 
     /// Drops what is cached of all.
-    pub fn clear(&mut self) {
-        self.0.clear();
+    pub(super) fn clear(&mut self) {
+        self.cached.clear();
     }
-}
 
-impl<K: Store> Index<K> {
+    fn get(&self, crawl: &[u8]) -> Option<&CachedCrawl<K::Name>> {
+        self.cached.get(crawl)
+    }
+
     fn cached(&mut self, ks: &mut K, crawl: &[u8]) -> &mut CachedCrawl<K::Name> {
-        let crawls = &self.crawls.0;
-        if !crawls.contains_key(crawl) {
+        if !self.cached.contains_key(crawl) {
             let [records, counts] = [CrawlKey::Records, CrawlKey::Counts].map(|which| {
                 let (before, after) = which.around();
                 ks.name(&[&self.prefix, before, crawl, after])
             });
-            let part = Part::Records(crawl);
-            let is_written =
-                !ks.exists(&records) && self.packed(part).len(ks).is_ok_and(|len| len == 0);
             let known = CachedCrawl {
                 records,
                 counts,
                 is_committed: None,
                 is_uncommitted: None,
-                is_written,
+                is_written: None,
             };
-            if crawls.len() >= MAX_CACHED_CRAWLS {
-                self.crawls.clear();
+            if self.cached.len() >= MAX_CACHED_CRAWLS {
+                self.cached.clear();
             }
-            self.crawls.0.insert(crawl.into(), known);
+            self.cached.insert(crawl.into(), known);
         }
-        self.crawls.0.get_mut(crawl).expect("just inserted")
+        self.cached.get_mut(crawl).expect("just inserted")
     }
 
     /// The name of a crawl's key.
-    pub fn crawl_key(&mut self, ks: &mut K, crawl: &[u8], which: CrawlKey) -> K::Name {
+    pub(crate) fn key(&mut self, ks: &mut K, crawl: &[u8], which: CrawlKey) -> K::Name {
         match which {
-            CrawlKey::Records => match self.crawls.get(crawl) {
+            CrawlKey::Records => match self.get(crawl) {
                 Some(cached) => cached.records.clone(),
                 None => self.cached(ks, crawl).records.clone(),
             },
@@ -120,66 +127,87 @@ impl<K: Store> Index<K> {
         }
     }
 
-    /// Whether every field of the crawl's records is known to be in the written form.
-    pub(crate) fn has_written_records(&mut self, ks: &mut K, crawl: &[u8]) -> bool {
-        self.cached(ks, crawl).is_written
+    /// What the last commit of a crawl left.
+    pub(crate) fn baseline(&mut self, ks: &mut K, crawl: &[u8]) -> Baseline<K> {
+        Baseline::at(self.key(ks, crawl, CrawlKey::Baseline))
     }
 
-    /// Notes that a plain client wrote records of a crawl: look-ups in it try every spelling from now on.
-    pub fn invalidate_records(&mut self, crawl: &[u8]) {
-        if let Some(cached) = self.crawls.0.get_mut(crawl) {
-            cached.is_written = false;
-            if cached.is_uncommitted != Some(true) {
-                self.ledger.forget_unrecorded();
+    /// Name of the key of a crawl's records, if the crawl is known to be committed and not gone on with.
+    pub(super) fn records_of_finished(&self, crawl: &[u8]) -> Option<&K::Name> {
+        let known = self.get(crawl)?;
+        let is_finished = (known.is_committed, known.is_uncommitted) == (Some(true), Some(false));
+        is_finished.then_some(&known.records)
+    }
+
+    /// Whether every field of the crawl's records is known to be in the written form; `None` when nobody has looked.
+    pub(super) fn is_written(&self, crawl: &[u8]) -> Option<bool> {
+        self.get(crawl)?.is_written
+    }
+
+    /// Notes whether every field of the crawl's records is in the written form.
+    pub(super) fn set_written(&mut self, ks: &mut K, crawl: &[u8], is: bool) {
+        self.cached(ks, crawl).is_written = Some(is);
+    }
+
+    /// Notes that a plain client wrote records of a crawl, in any spelling. Returns true if the crawl may be committed.
+    pub(super) fn invalidate_records(&mut self, crawl: &[u8]) -> bool {
+        match self.cached.get_mut(crawl) {
+            Some(cached) => {
+                cached.is_written = Some(false);
+                cached.is_uncommitted != Some(true)
             }
+            None => false,
         }
     }
 
-    /// Whether the crawl is in `allcrawls`.
+    /// All committed crawls, sorted by id.
+    pub(crate) fn committed(&self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
+        counts::members(ks, &self.committed)
+    }
+
+    /// Returns whether the crawl is in `allcrawls`.
     pub(crate) fn is_committed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        if let Some(known) = self.crawls.get(crawl).and_then(|c| c.is_committed) {
+        if let Some(known) = self.get(crawl).and_then(|c| c.is_committed) {
             return Ok(known);
         }
-        let is = ks.set_has(&self.names.allcrawls, crawl)?;
+        let is = ks.set_has(&self.committed, crawl)?;
         self.cached(ks, crawl).is_committed = Some(is);
         Ok(is)
     }
 
-    /// Whether the crawl is in `uncommittedcrawls`.
+    /// Returns whether the crawl is in `uncommittedcrawls`.
     pub(crate) fn is_uncommitted(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        if let Some(known) = self.crawls.get(crawl).and_then(|c| c.is_uncommitted) {
+        if let Some(known) = self.get(crawl).and_then(|c| c.is_uncommitted) {
             return Ok(known);
         }
-        let is = ks.set_has(&self.names.uncommitted, crawl)?;
+        let is = ks.set_has(&self.uncommitted, crawl)?;
         self.cached(ks, crawl).is_uncommitted = Some(is);
         Ok(is)
     }
 
     /// Adds to or removes from `allcrawls`.
-    pub(crate) fn set_committed(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
+    pub(super) fn set_committed(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
         if is {
-            ks.set_add(&self.names.allcrawls, crawl)?;
+            ks.set_add(&self.committed, crawl)?;
         } else {
-            ks.set_del(&self.names.allcrawls, crawl)?;
+            ks.set_del(&self.committed, crawl)?;
         }
-        self.ledger.note_committed(crawl, is);
         self.cached(ks, crawl).is_committed = Some(is);
         Ok(())
     }
 
     /// Adds to or removes from `uncommittedcrawls`.
-    pub(crate) fn set_uncommitted(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
+    pub(super) fn set_uncommitted(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
         if is {
-            ks.set_add(&self.names.uncommitted, crawl)?;
+            ks.set_add(&self.uncommitted, crawl)?;
         } else {
-            ks.set_del(&self.names.uncommitted, crawl)?;
-            self.hide(ks, crawl)?;
+            ks.set_del(&self.uncommitted, crawl)?;
         }
         self.cached(ks, crawl).is_uncommitted = Some(is);
         Ok(())
     }
 
-    /// Where the crawl stands; `None` when the index does not know it.
+    /// Returns where the crawl stands; `None` when the index does not know it.
     pub(crate) fn state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
         let committed = self.is_committed(ks, crawl)?;
         let uncommitted = self.is_uncommitted(ks, crawl)?;
@@ -191,11 +219,103 @@ impl<K: Store> Index<K> {
         })
     }
 
-    /// Whether records that come now are a later commit's: the crawl is committed, or a commit
+    /// Returns whether a list says that no ended commit has the crawl's hash.
+    pub(crate) fn is_listed(&mut self, ks: &mut K, crawl: &[u8], digest: &Digest) -> Result<bool> {
+        for &list in CrawlKey::UNCOMMITTED {
+            let list = self.key(ks, crawl, list);
+            if ks.hash_has(&list, digest.canonical())? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether another program's purge is under way, or was cut short.
+    pub(crate) fn are_purged(&self, ks: &mut K) -> bool {
+        ks.exists(&self.outgoing)
+    }
+
+    /// Returns whether another program's purge took the crawl out of `allcrawls` and has not decided on it.
+    pub(crate) fn is_outgoing(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        Ok(self.are_purged(ks) && ks.set_has(&self.outgoing, crawl)?)
+    }
+
+    /// Returns whether another program canceled the crawl after its hashes had gone into the merged index.
+    pub(crate) fn is_canceled(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        Ok(ks.exists(&self.canceled) && ks.set_has(&self.canceled, crawl)?)
+    }
+
+    /// Returns whether a crawl may be removed: it is committed, or another program was about to remove it.
+    pub(crate) fn is_removable(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        Ok(self.is_committed(ks, crawl)?
+            || self.is_outgoing(ks, crawl)?
+            || self.is_canceled(ks, crawl)?)
+    }
+
+    /// Refuses what would take a crawl's committed records with its uncommitted ones.
+    ///
+    /// # Errors
+    /// `PURGING` for a crawl in `to-remove-crawls`.
+    pub(crate) fn refuse_while_outgoing(&self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        if self.is_outgoing(ks, crawl)? {
+            Err(Error::Purging(crawl.to_vec()))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Takes a crawl out of the sets of other programs.
+    pub(crate) fn drop_marks_of_others(&self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        for set in [&self.outgoing, &self.canceled] {
+            if ks.exists(set) {
+                ks.set_del(set, crawl)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<K: Store> Index<K> {
+    /// Returns whether every field of the crawl's records is known to be in the written form.
+    pub(crate) fn has_written_records(&mut self, ks: &mut K, crawl: &[u8]) -> bool {
+        if let Some(known) = self.crawls.is_written(crawl) {
+            return known;
+        }
+        let records = self.crawls.key(ks, crawl, CrawlKey::Records);
+        let packed = self.places.packed(Part::Records(crawl));
+        let is_new = !ks.exists(&records) && packed.len(ks).is_ok_and(|len| len == 0);
+        self.crawls.set_written(ks, crawl, is_new);
+        is_new
+    }
+
+    /// Notes that a plain client wrote records of a crawl: look-ups in it try every spelling from now on.
+    pub fn invalidate_records(&mut self, crawl: &[u8]) {
+        if self.crawls.invalidate_records(crawl) {
+            self.ledger.forget_unrecorded();
+        }
+    }
+
+    /// Adds to or removes from `allcrawls`.
+    pub(crate) fn set_committed(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
+        self.crawls.set_committed(ks, crawl, is)?;
+        self.ledger.note_committed(crawl, is);
+        Ok(())
+    }
+
+    /// Adds to or removes from `uncommittedcrawls`.
+    pub(crate) fn set_uncommitted(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
+        self.crawls.set_uncommitted(ks, crawl, is)?;
+        if !is {
+            self.visible.remove(ks, crawl)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether records that come now are a later commit's: the crawl is committed, or a commit
     /// of it is under way.
     pub(crate) fn is_continuing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        Ok(self.is_committed(ks, crawl)?
-            || self.is_committing(ks, crawl)?
-            || self.is_outgoing(ks, crawl)?)
+        Ok(self.crawls.is_committed(ks, crawl)?
+            || self.under_way.is_committing(ks, crawl)?
+            || self.crawls.is_outgoing(ks, crawl)?)
     }
 }

@@ -3,33 +3,37 @@
 //! The keys are the truth. Everything kept here beside the prefix is a cache that is rebuilt from
 //! them; it is invalidated whenever somebody else changes the keys it came from.
 
+pub mod baseline;
 pub mod beside;
+pub mod claims;
+pub(super) mod counters;
 pub mod crawls;
-pub mod holders;
+pub mod ledger;
+pub mod numbers;
 pub mod progress;
 pub mod spelling;
 pub mod storage;
 mod table;
+pub mod urls;
 pub mod visible;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crawlspace_host::keyspace::Batch;
 
+use self::claims::Claims;
 pub use self::crawls::CrawlState;
 use self::crawls::Crawls;
-use self::holders::Ledger;
+use self::ledger::Ledger;
 use self::progress::UnderWay;
 use self::spelling::Spelling;
 use self::storage::{Layout, Places, Storage};
+use self::urls::Urls;
 use self::visible::Visible;
-use super::counters;
-use super::counts;
 use super::error::{Error, Result};
-use super::keys::{CrawlKey, META, Names};
+use super::keys::{CrawlKey, MERGED, META, Names, references_suffix};
 use super::profile::Profile;
 use super::store::Store;
-use super::urls::State as UrlsState;
 
 /// The format of the index that this version writes.
 const FORMAT: &[u8] = b"1";
@@ -37,8 +41,8 @@ const FORMAT: &[u8] = b"1";
 /// How many crawls are looked at for the layout of an index that nobody wrote down.
 const CRAWLS_LOOKED_AT: usize = 8;
 
-/// An index, with what is cached of it. Each part keeps its fields to itself, in the file of its name; nobody outside of
-/// this folder sees a part.
+/// An index, with what is cached of it. Each part keeps its fields to itself, in a file of its own; rules ask the part
+/// that they need.
 pub struct Index<K: Store> {
     prefix: Vec<u8>,
     profile: Profile,
@@ -50,13 +54,21 @@ pub struct Index<K: Store> {
     /// Which opening of an index this is; see [`Index::opening`].
     opening: u64,
     /// Where the committed part is.
-    places: Places<K::Name>,
-    crawls: Crawls<K::Name>,
-    under_way: UnderWay,
-    ledger: Ledger,
-    spelling: Spelling,
-    visible: Visible,
-    urls: UrlsState,
+    pub(super) places: Places<K>,
+    /// Which crawls there are.
+    pub(super) crawls: Crawls<K>,
+    /// Which crawls jobs are at work on.
+    pub(super) under_way: UnderWay<K>,
+    /// Who holds a hash, in the order of commits.
+    pub(super) ledger: Ledger<K>,
+    /// How the merged index spells hashes.
+    pub(super) spelling: Spelling<K>,
+    /// Which crawls others see while they run.
+    pub(super) visible: Visible<K>,
+    /// Who is about to store a payload.
+    pub(super) claims: Claims<K>,
+    /// The index by URL.
+    pub(super) urls: Urls<K>,
 }
 
 /// How many indexes were opened by this process.
@@ -92,7 +104,7 @@ impl<K: Store> Index<K> {
             .hash_get(&meta, b"profile")?
             .and_then(|name| Profile::parse(name.as_ref()));
         let mut has_merged = |profile: Profile| {
-            let name = ks.name(&[prefix, profile.merged_index()]);
+            let name = ks.name(&[prefix, MERGED.name(profile).as_bytes()]);
             ks.exists(&name)
         };
         // An index that plain clients made says by its keys which layout they use.
@@ -115,18 +127,19 @@ impl<K: Store> Index<K> {
             anchored,
             opening: OPENINGS.fetch_add(1, Relaxed),
             places,
-            crawls: Crawls::default(),
-            under_way: UnderWay::default(),
-            ledger: Ledger::read(ks, &names.meta)?,
-            spelling: Spelling::default(),
+            crawls: Crawls::new(prefix, &names),
+            under_way: UnderWay::new(&names),
+            ledger: Ledger::read(ks, &names)?,
+            spelling: Spelling::new(&names.meta, profile),
             visible: Visible::read(ks, &names.meta)?,
-            urls: UrlsState::read(ks, &names.meta)?,
+            claims: Claims::new(&names),
+            urls: Urls::read(ks, &names.meta)?,
             names,
         };
         if stored.is_none() {
             index.detect_profile(ks)?;
         }
-        index.read_spelling(ks)?;
+        index.spelling.read(ks, &index.places)?;
         Ok(index)
     }
 
@@ -145,7 +158,7 @@ impl<K: Store> Index<K> {
         self.profile
     }
 
-    /// Whether the layout is written down; before that it follows the configuration.
+    /// Returns whether the layout is written down; before that it follows the configuration.
     pub fn is_registered(&self) -> bool {
         self.registered
     }
@@ -159,7 +172,7 @@ impl<K: Store> Index<K> {
             if ks.set_len(&self.names.allcrawls)? > 0 || ks.set_len(&self.names.uncommitted)? > 0 {
                 return Err(Error::HasCrawls);
             }
-            if self.has_hashes(ks) {
+            if self.places.has_hashes(ks) {
                 return Err(Error::HasCrawls);
             }
             self.change_profile(ks, profile);
@@ -170,20 +183,14 @@ impl<K: Store> Index<K> {
 
     fn change_profile(&mut self, ks: &mut K, profile: Profile) {
         self.profile = profile;
-        self.names.merged = ks.name(&[&self.prefix, profile.merged_index()]);
+        self.names.merged = ks.name(&[&self.prefix, MERGED.name(profile).as_bytes()]);
         self.places = Places::of_empty(&self.names, self.places.storage());
-    }
-
-    /// Whether there is a merged index in either storage.
-    fn has_hashes(&self, ks: &mut K) -> bool {
-        let names = &self.names;
-        let mut keys = [&names.merged, &names.packed, &names.moving].into_iter();
-        keys.any(|key| ks.exists(key))
+        self.spelling.set_profile(profile);
     }
 
     /// An index without a merged one, whose layout nobody wrote down, tells its layout by a crawl of it.
     pub fn detect_profile_by(&mut self, ks: &mut K, crawl: &[u8]) {
-        let is_open = !self.registered && !self.has_hashes(ks);
+        let is_open = !self.registered && !self.places.has_hashes(ks);
         if is_open && self.profile != Profile::Browsertrix && self.has_bare_fields(ks, crawl) {
             self.change_profile(ks, Profile::Browsertrix);
         }
@@ -204,14 +211,14 @@ impl<K: Store> Index<K> {
     /// Makes the index known as one: its format and profile are written down before its first
     /// own write, so that a later change of configuration does not change its meaning.
     pub(crate) fn register(&mut self, ks: &mut K) -> Result<()> {
-        self.ready_storage(ks)?;
+        self.prepare_storage(ks)?;
         if self.registered {
             return Ok(());
         }
         ks.hash_set(&self.names.meta, b"format", FORMAT)?;
         ks.hash_set(&self.names.meta, b"profile", self.profile.name().as_bytes())?;
-        if self.storage() != Storage::Plain {
-            let storage = self.storage().name();
+        if self.places.storage() != Storage::Plain {
+            let storage = self.places.storage().name();
             ks.hash_set(&self.names.meta, b"storage", storage.as_bytes())?;
         }
         if self.anchored && !self.prefix.is_empty() {
@@ -226,138 +233,32 @@ impl<K: Store> Index<K> {
 
     /// The name of the set of references of a WACZ that is being written.
     pub fn references_key(&self, ks: &mut K, uuid: &[u8]) -> K::Name {
-        ks.name(&[&self.prefix, uuid, self.profile.references_suffix()])
+        ks.name(&[&self.prefix, uuid, references_suffix(self.profile)])
     }
 
     /// Refuses an index, or a crawl in it, with a key of another type than it should be: looked at
     /// before a job's first write, so that nothing is half-written.
     pub(crate) fn check_types(&mut self, ks: &mut K, crawl: Option<&[u8]>) -> Result<()> {
-        self.merged().len(ks)?;
+        self.places.merged().len(ks)?;
         for (name, row) in self.names.all() {
             row.kind.map_or(Ok(()), |kind| ks.check_type(name, kind))?;
         }
         let Some(crawl) = crawl else { return Ok(()) };
         for &which in CrawlKey::ALL {
-            let key = self.crawl_key(ks, crawl, which);
+            let key = self.crawls.key(ks, crawl, which);
             ks.check_type(&key, which.kind())?;
         }
         Ok(())
     }
 
-    /// Makes a crawl known before its first record, or continues one that is committed. With `visible`
-    /// others see its hashes from now on. False when that changes nothing.
-    ///
-    /// # Errors
-    /// `REMOVING` while it is being removed or canceled; `ERR` when too many crawls are visible.
-    pub fn begin(&mut self, ks: &mut K, crawl: &[u8], visible: bool) -> Result<bool> {
-        self.check_types(ks, Some(crawl))?;
-        if visible {
-            self.check_visible(ks, crawl)?;
-        }
-        let begins = !self.is_uncommitted(ks, crawl)?;
-        self.start(ks, crawl)?;
-        Ok((visible && self.show(ks, crawl)?) || begins)
-    }
-
-    /// Readies a crawl for a record: the first one makes it known, and one after its commit
-    /// makes it a continued crawl.
-    ///
-    /// # Errors
-    /// `REMOVING` while it is being removed or canceled.
-    pub fn start(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        self.refuse_while_removing(ks, crawl)?;
-        self.register(ks)?;
-        if !self.is_uncommitted(ks, crawl)? {
-            self.hide(ks, crawl)?;
-            self.put_back_if_set_aside(ks, crawl)?;
-            if self.is_committed(ks, crawl)? || self.is_outgoing(ks, crawl)? {
-                self.ensure_base(ks, crawl)?;
-                if self.is_committed(ks, crawl)? {
-                    self.rebase(ks, crawl)?;
-                }
-                // A plain client's commit does not know of these.
-                let unstored = self.crawl_key(ks, crawl, CrawlKey::Unstored);
-                ks.delete(&unstored)?;
-            } else {
-                self.drop_leftovers(ks, crawl, CrawlKey::OURS)?;
-            }
-            self.set_uncommitted(ks, crawl, true)?;
-        }
-        Ok(())
-    }
-
-    /// A plain client removes a crawl without knowing of our keys. Before its id is used again they
-    /// go, so that the new crawl is not taken for the old one.
-    pub(crate) fn drop_leftovers(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        keys: &[CrawlKey],
-    ) -> Result<()> {
-        for number in self.numbers_of(ks, crawl)? {
-            if self.crawl_of(ks, number)?.as_deref() == Some(crawl) {
-                ks.hash_del(&self.names.commits, number.to_string().as_bytes())?;
-            }
-        }
-        for &which in keys {
-            let key = self.crawl_key(ks, crawl, which);
-            ks.delete(&key)?;
-        }
-        if self.is_committing(ks, crawl)? {
-            self.set_commit_state(ks, crawl, None)?;
-        }
-        Ok(())
-    }
-
-    /// Whether there is an index by URL.
-    pub(super) fn urls(&self) -> UrlsState {
-        self.urls
-    }
-
-    /// Notes what was written down about that.
-    pub(super) fn note_urls_state(&mut self, state: UrlsState) {
-        self.urls = state;
-    }
-
     /// Takes the next number in the order of commits.
     pub(crate) fn next_number(&mut self, ks: &mut K) -> Result<u64> {
         self.register(ks)?;
-        self.next_of(ks, counters::COMMITS)
-    }
-
-    /// Takes the next claim token.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn next_token(&mut self, ks: &mut K) -> Result<u64> {
-        self.register(ks)?;
-        self.next_of(ks, counters::TOKENS)
-    }
-
-    pub(crate) fn next_of(&mut self, ks: &mut K, counter: &[u8]) -> Result<u64> {
-        let n = counts::read(ks, &self.names.meta, counter)?.max(0) as u64 + 1;
-        ks.hash_set(&self.names.meta, counter, n.to_string().as_bytes())?;
-        Ok(n)
+        counters::next(ks, &self.names.meta, counters::COMMITS)
     }
 
     /// The highest number taken so far.
     pub(crate) fn last_number(&mut self, ks: &mut K) -> Result<u64> {
-        Ok(counts::read(ks, &self.names.meta, counters::COMMITS)?.max(0) as u64)
-    }
-
-    /// All committed crawls, sorted by id.
-    pub(crate) fn committed(&mut self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
-        counts::members(ks, &self.names.allcrawls)
-    }
-
-    /// Ids of the WACZ files whose references a crawl wrote.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn references_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Vec<K::Name>> {
-        let refs = self.crawl_key(ks, crawl, CrawlKey::Refs);
-        let uuids = counts::members(ks, &refs)?;
-        let names = uuids.iter().map(|uuid| self.references_key(ks, uuid));
-        Ok(names.collect())
+        counters::last(ks, &self.names.meta, counters::COMMITS)
     }
 }

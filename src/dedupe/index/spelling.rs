@@ -8,6 +8,7 @@
 use crawlspace_host::text::parse_unsigned;
 
 use super::Index;
+use super::storage::Places;
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::Result;
 use crate::dedupe::keys::CrawlKey;
@@ -15,8 +16,10 @@ use crate::dedupe::profile::Profile;
 use crate::dedupe::store::{Store, Stored, Under};
 
 /// What is known of how the merged index spells its hashes.
-#[derive(Default)]
-pub(super) struct Spelling {
+pub struct Spelling<K: Store> {
+    /// Name of the key that has the size.
+    meta: K::Name,
+    profile: Profile,
     /// Whether every field is known to be in the written form, so that a look-up need not try the others.
     is_written: bool,
     /// The size of the merged index that says so in the `crawlspace` key.
@@ -26,93 +29,84 @@ pub(super) struct Spelling {
     oddities: u64,
 }
 
-impl<K: Store> Index<K> {
+impl<K: Store> Spelling<K> {
+    /// Knows nothing yet.
+    pub(super) fn new(meta: &K::Name, profile: Profile) -> Spelling<K> {
+        Spelling {
+            meta: meta.clone(),
+            profile,
+            is_written: false,
+            size: None,
+            oddities: 0,
+        }
+    }
+
+    /// Notes that the index, which has no hashes, has another layout.
+    pub(super) fn set_profile(&mut self, profile: Profile) {
+        self.profile = profile;
+    }
+
     /// Reads what the last job that changed the merged index wrote down. Plain clients add hashes, and then the
     /// sizes differ.
-    pub(super) fn read_spelling(&mut self, ks: &mut K) -> Result<()> {
-        let size = ks.hash_get(&self.names.meta, b"written")?;
-        self.spelling.size = size.and_then(|n| parse_unsigned(n.as_ref()));
-        let len = self.merged().len(ks)?;
-        self.spelling.is_written = len == 0 || self.spelling.size == Some(len);
+    pub(super) fn read(&mut self, ks: &mut K, places: &Places<K>) -> Result<()> {
+        let size = ks.hash_get(&self.meta, b"written")?;
+        self.size = size.and_then(|n| parse_unsigned(n.as_ref()));
+        let len = places.merged().len(ks)?;
+        self.is_written = len == 0 || self.size == Some(len);
         Ok(())
     }
 
     /// Notes that a plain client wrote to the merged index: look-ups try every spelling from now on.
-    pub(crate) fn invalidate_merged(&mut self, ks: &mut K) -> Result<()> {
-        if self.plain_key().is_some() {
-            self.spelling.is_written &= self.merged().len(ks)? == 0;
+    pub(crate) fn invalidate(&mut self, ks: &mut K, places: &Places<K>) -> Result<()> {
+        if places.plain_key().is_some() {
+            self.is_written &= places.merged().len(ks)? == 0;
         }
         Ok(())
     }
 
-    /// Begins a look at every field of the merged index. The result is for [`Index::end_census`].
-    pub fn begin_census(&self) -> (u64, u64) {
-        (self.opening(), self.spelling.oddities)
+    /// Begins a look at every field of the merged index. The result is for [`Spelling::end_census`].
+    pub fn begin_census(&self, opening: u64) -> (u64, u64) {
+        (opening, self.oddities)
     }
 
     /// Ends a look at every field that found all of them in the written form. It counts only if no
     /// other field came meanwhile, and the index was not opened anew because others changed its keys.
-    pub fn end_census(&mut self, begun: (u64, u64)) {
-        self.spelling.is_written |= self.begin_census() == begun;
+    pub fn end_census(&mut self, opening: u64, begun: (u64, u64)) {
+        self.is_written |= self.begin_census(opening) == begun;
     }
 
-    /// Writes down whether the merged index has only written forms, so that a restart need not
-    /// look at all of it. Belongs at the end of every step that changed it.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn write_spelling(&mut self, ks: &mut K) -> Result<()> {
-        let size = if self.spelling.is_written {
-            Some(self.merged().len(ks)?).filter(|&size| size > 0)
-        } else {
-            None
-        };
-        if size != self.spelling.size {
-            match size {
-                Some(size) => {
-                    self.register(ks)?;
-                    ks.hash_set(&self.names.meta, b"written", size.to_string().as_bytes())?;
-                }
-                None => {
-                    ks.hash_del(&self.names.meta, b"written")?;
-                }
-            }
-            self.spelling.size = size;
-        }
-        Ok(())
-    }
-
-    /// Whether every hash of the merged index is known to be in the written form.
+    /// Returns whether every hash of the merged index is known to be in the written form.
     pub(crate) fn is_written(&self) -> bool {
-        self.spelling.is_written
+        self.is_written
     }
 
-    /// Whether `spelling` is the only one under which the merged index can have its hash.
+    /// Returns whether `spelling` is the only one under which the merged index can have its hash.
     pub fn only_written(&self, spelling: &[u8]) -> bool {
-        self.spelling.is_written && Digest::is_written(spelling, self.profile)
+        self.is_written && Digest::is_written(spelling, self.profile)
     }
 
     /// A field goes into the merged index as it is spelled.
     pub fn note_merged(&mut self, digest: &Digest, spelling: &[u8]) {
         if digest.written(self.profile) != spelling {
-            self.spelling.is_written = false;
-            self.spelling.oddities += 1;
+            self.is_written = false;
+            self.oddities += 1;
         }
     }
 
     /// The owner that the merged index has for a hash, under any of its spellings.
-    pub(crate) fn get_owner(
+    pub(crate) fn owner(
         &self,
         ks: &mut K,
+        places: &Places<K>,
         digest: &Digest,
     ) -> Result<Option<Stored<K::Value>>> {
-        if let Some(value) = self.merged().get(ks, digest.written(self.profile))? {
+        if let Some(value) = places.merged().get(ks, digest.written(self.profile))? {
             return Ok(Some(value));
         }
-        if self.spelling.is_written {
+        if self.is_written {
             return Ok(None);
         }
-        let foreign = self.foreign_owner(ks, digest)?;
+        let foreign = self.foreign_owner(ks, places, digest)?;
         Ok(foreign.map(|(_, value)| value))
     }
 
@@ -120,20 +114,62 @@ impl<K: Store> Index<K> {
     pub(crate) fn locate_owner(
         &self,
         ks: &mut K,
+        places: &Places<K>,
         digest: &Digest,
     ) -> Result<Option<Under<K::Value>>> {
         let written = digest.written(self.profile);
-        if let Some(value) = self.merged().get(ks, written)? {
+        if let Some(value) = places.merged().get(ks, written)? {
             return Ok(Some((written.to_vec(), value)));
         }
-        if self.spelling.is_written {
+        if self.is_written {
             return Ok(None);
         }
-        self.foreign_owner(ks, digest)
+        self.foreign_owner(ks, places, digest)
     }
 
-    fn foreign_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<Under<K::Value>>> {
-        in_other_spellings(self.profile, digest, |field| self.merged().get(ks, field))
+    fn foreign_owner(
+        &self,
+        ks: &mut K,
+        places: &Places<K>,
+        digest: &Digest,
+    ) -> Result<Option<Under<K::Value>>> {
+        in_other_spellings(self.profile, digest, |field| places.merged().get(ks, field))
+    }
+
+    /// Returns the size that the `crawlspace` key should have, if it has another one.
+    fn unwritten_size(&self, ks: &mut K, places: &Places<K>) -> Result<Option<Option<u64>>> {
+        let size = if self.is_written {
+            Some(places.merged().len(ks)?).filter(|&size| size > 0)
+        } else {
+            None
+        };
+        Ok((size != self.size).then_some(size))
+    }
+
+    fn write_size(&mut self, ks: &mut K, size: Option<u64>) -> Result<()> {
+        match size {
+            Some(size) => ks.hash_set(&self.meta, b"written", size.to_string().as_bytes())?,
+            None => ks.hash_del(&self.meta, b"written")?,
+        };
+        self.size = size;
+        Ok(())
+    }
+}
+
+impl<K: Store> Index<K> {
+    /// Writes down whether the merged index has only written forms, so that a restart need not
+    /// look at all of it. Belongs at the end of every step that changed it.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    pub fn write_spelling(&mut self, ks: &mut K) -> Result<()> {
+        if let Some(size) = self.spelling.unwritten_size(ks, &self.places)? {
+            if size.is_some() {
+                self.register(ks)?;
+            }
+            self.spelling.write_size(ks, size)?;
+        }
+        Ok(())
     }
 
     /// The record of a crawl for a hash, under any of its spellings, committed or not.
@@ -150,7 +186,7 @@ impl<K: Store> Index<K> {
         if self.has_written_records(ks, crawl) {
             return Ok(None);
         }
-        let found = self.foreign_record(ks, crawl, digest)?;
+        let found = foreign_record(self, ks, crawl, digest)?;
         Ok(found.map(|(_, value)| value))
     }
 
@@ -165,7 +201,7 @@ impl<K: Store> Index<K> {
         if self.records(ks, crawl)?.has(ks, written)? {
             return Ok(Some(written.to_vec()));
         }
-        let found = self.foreign_record(ks, crawl, digest)?;
+        let found = foreign_record(self, ks, crawl, digest)?;
         Ok(found.map(|(spelling, _)| spelling))
     }
 
@@ -176,7 +212,7 @@ impl<K: Store> Index<K> {
         crawl: &[u8],
         digest: &Digest,
     ) -> Result<Option<(Vec<u8>, K::Value)>> {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let records = self.crawls.key(ks, crawl, CrawlKey::Records);
         let written = digest.written(self.profile);
         if let Some(value) = ks.hash_get(&records, written)? {
             return Ok(Some((written.to_vec(), value)));
@@ -185,17 +221,18 @@ impl<K: Store> Index<K> {
             Ok(ks.hash_get(&records, field)?)
         })
     }
+}
 
-    fn foreign_record(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        digest: &Digest,
-    ) -> Result<Option<Under<K::Value>>> {
-        in_other_spellings(self.profile, digest, |field| {
-            self.records(ks, crawl)?.get(ks, field)
-        })
-    }
+/// A record of a crawl under another spelling than the written one.
+fn foreign_record<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    digest: &Digest,
+) -> Result<Option<Under<K::Value>>> {
+    in_other_spellings(index.profile, digest, |field| {
+        index.records(ks, crawl)?.get(ks, field)
+    })
 }
 
 /// What a field has that spells the digest in another than the written form, with that spelling.

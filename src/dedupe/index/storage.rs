@@ -18,9 +18,10 @@
 use std::borrow::Cow;
 
 use crawlspace_host::keyspace::{Batch, KeyError, KeyType, Keyspace};
-use crawlspace_host::text::{Shown, parse_unsigned};
+use crawlspace_host::text::Shown;
 
 use super::Index;
+use super::crawls::Crawls;
 use super::table::{Home, Table};
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::keys::{CrawlKey, Names};
@@ -78,29 +79,38 @@ impl From<Profile> for Layout {
 }
 
 /// The keys that have the committed part.
-#[derive(Clone)]
-pub(crate) struct Places<N> {
+pub struct Places<K: Store> {
+    /// Name of the merged index.
+    merged_key: K::Name,
+    /// Name of `packedhashes`.
+    packed_name: K::Name,
+    /// Name of `moving`.
+    moving_key: K::Name,
+    /// Name of `holders`.
+    holders: K::Name,
+    /// Name of the key that says which storage the index has.
+    meta: K::Name,
     /// Where changes go.
     storage: Storage,
     /// The key of the packed index, if there may be one.
-    packed: Option<N>,
+    packed: Option<K::Name>,
     /// The key of the plain merged index, if there may be one.
-    plain: Option<N>,
+    plain: Option<K::Name>,
     /// Whether the packed index lies at the key where version 0.1.0 kept it.
     is_old: bool,
     /// Whether a marker stands at the name of the merged index.
     is_marked: bool,
 }
 
-impl<N: Clone> Places<N> {
+impl<K: Store> Places<K> {
     /// Finds them: the keys tell, and what is `stored` in the `crawlspace` key; an index of which neither says anything
     /// is as a `new` one.
-    pub fn find<K: Store<Name = N>>(
+    pub(super) fn find(
         ks: &mut K,
-        names: &Names<N>,
+        names: &Names<K::Name>,
         stored: Option<Storage>,
         new: Storage,
-    ) -> Places<N> {
+    ) -> Places<K> {
         use Holds::{Hash, Marker, Nothing, Other, Packed};
         let keys = [&names.packed, &names.merged, &names.moving];
         let [value, merged, moving] = keys.map(|key| ks.holds(key));
@@ -128,18 +138,23 @@ impl<N: Clone> Places<N> {
             _ => None,
         };
         Places {
-            storage,
             packed,
             plain,
             is_old: old.is_some(),
             is_marked: merged == Marker,
+            ..Places::of_empty(names, storage)
         }
     }
 
     /// Of an index of that storage with nothing in it.
-    pub fn of_empty(names: &Names<N>, storage: Storage) -> Places<N> {
+    pub(super) fn of_empty(names: &Names<K::Name>, storage: Storage) -> Places<K> {
         let is_packed = storage == Storage::Packed;
         Places {
+            merged_key: names.merged.clone(),
+            packed_name: names.packed.clone(),
+            moving_key: names.moving.clone(),
+            holders: names.holders.clone(),
+            meta: names.meta.clone(),
             storage,
             packed: is_packed.then(|| names.packed.clone()),
             plain: (!is_packed).then(|| names.merged.clone()),
@@ -148,143 +163,59 @@ impl<N: Clone> Places<N> {
         }
     }
 
-    /// Where changes go.
+    /// Returns whether there is a merged index in either storage.
+    pub(super) fn has_hashes(&self, ks: &mut K) -> bool {
+        let mut keys = [&self.merged_key, &self.packed_name, &self.moving_key].into_iter();
+        keys.any(|key| ks.exists(key))
+    }
+
+    /// Notes that nothing is left of the old storage, where a removal has taken the last of it.
+    fn forget_emptied(&mut self, ks: &mut K) {
+        if self.is_moving() {
+            let rest = match self.storage {
+                Storage::Packed => &mut self.plain,
+                Storage::Plain => &mut self.packed,
+            };
+            rest.take_if(|key| !ks.exists(key));
+        }
+    }
+
+    /// Takes the marker away from where changes go to plain keys, before the first write.
+    fn unmark_plain(&mut self, ks: &mut K) -> Result<()> {
+        if self.storage == Storage::Plain && self.is_marked {
+            self.unmark(ks)?;
+            self.plain = Some(self.merged_key.clone());
+        }
+        Ok(())
+    }
+
+    /// Renames a packed index that version 0.1.0 wrote to the key where it belongs: there, plain clients do not delete it.
+    /// False if there is none.
+    fn rename_old(&mut self, ks: &mut K) -> Result<bool> {
+        if !self.is_old {
+            return Ok(false);
+        }
+        if let Some(old) = &self.packed {
+            ks.rename(old, &self.packed_name)?;
+        }
+        self.packed = Some(self.packed_name.clone());
+        self.is_old = false;
+        Ok(true)
+    }
+
+    /// How the committed part is kept, or is going to be.
     pub fn storage(&self) -> Storage {
         self.storage
     }
 
-    /// Whether a change of storage is under way, or was cut short.
+    /// Returns whether a change of storage is under way, or was cut short.
     pub fn is_moving(&self) -> bool {
         self.packed.is_some() && self.plain.is_some()
     }
-}
-
-impl<K: Store> Index<K> {
-    /// How the committed part is kept, or is going to be.
-    pub fn storage(&self) -> Storage {
-        self.places.storage
-    }
-
-    /// Whether a change of storage is under way, or was cut short.
-    pub fn is_moving(&self) -> bool {
-        self.places.is_moving()
-    }
-
-    /// Takes note of where the committed part is now: nothing may be left of the old storage, because a removal has
-    /// taken the last of it, and the marker stands where there is a packed index. Belongs at the end of every step that
-    /// changes the index.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn settle_storage(&mut self, ks: &mut K) -> Result<()> {
-        let places = &mut self.places;
-        if places.is_moving() {
-            let rest = match places.storage {
-                Storage::Packed => &mut places.plain,
-                Storage::Plain => &mut places.packed,
-            };
-            rest.take_if(|key| !ks.exists(key));
-        }
-        if !self.registered {
-            return Ok(()); // its keys may be about to come, one by one
-        }
-        if self.places.is_marked && !self.has_packed(ks) {
-            return self.unmark(ks);
-        }
-        self.mark(ks)
-    }
-
-    /// Takes the marker of a value away that another program took away, or moved to another name.
-    ///
-    /// # Errors
-    /// When the server refuses.
-    pub fn unmark_emptied(&mut self, ks: &mut K) -> Result<()> {
-        if self.places.is_marked && !ks.exists(&self.names.packed) {
-            return self.unmark(ks);
-        }
-        Ok(())
-    }
-
-    /// Whether there is a packed index, to which changes go.
-    fn has_packed(&self, ks: &mut K) -> bool {
-        self.places.storage == Storage::Packed && ks.exists(&self.names.packed)
-    }
-
-    /// Puts the marker back that another program took away. The marker of an index whose value is gone stays: its keys
-    /// may be on their way to another name.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn mark_again(&mut self, ks: &mut K) -> Result<()> {
-        if self.registered {
-            self.ready_storage(ks)?;
-            self.mark(ks)?;
-        }
-        Ok(())
-    }
-
-    /// Puts a marker at the name of the merged index, where plain clients look for hashes. What one of them made there
-    /// is put aside, to be packed by the next `PACK`. While another program purges, it finds what it expects.
-    fn mark(&mut self, ks: &mut K) -> Result<()> {
-        if self.places.is_marked || !self.has_packed(ks) || self.is_purged(ks) {
-            return Ok(());
-        }
-        let [merged, moving] = [&self.names.merged, &self.names.moving];
-        match ks.holds(merged) {
-            Holds::Hash if ks.exists(moving) => return Ok(()), // until that is packed
-            Holds::Hash => {
-                ks.rename(merged, moving)?;
-                self.places.plain = Some(moving.clone());
-                self.crawls.clear();
-            }
-            Holds::Nothing => {}
-            // It does what a marker does, and is not ours to delete.
-            Holds::Packed | Holds::Other => return Ok(()),
-            Holds::Marker => {
-                self.places.is_marked = true;
-                return Ok(());
-            }
-        }
-        ks.mark(merged)?;
-        self.places.is_marked = true;
-        Ok(())
-    }
-
-    /// Takes the marker away.
-    fn unmark(&mut self, ks: &mut K) -> Result<()> {
-        if ks.holds(&self.names.merged) == Holds::Marker {
-            ks.delete(&self.names.merged)?;
-        }
-        self.places.is_marked = false;
-        Ok(())
-    }
-
-    /// Puts right where the parts of an index are. A packed index that version 0.1.0 wrote moves to the key where it
-    /// belongs: there, plain clients do not delete it. The marker of a plain index goes. Belongs before the first write.
-    pub(crate) fn ready_storage(&mut self, ks: &mut K) -> Result<()> {
-        if self.places.storage == Storage::Plain && self.places.is_marked {
-            self.unmark(ks)?;
-            self.places.plain = Some(self.names.merged.clone());
-        }
-        if !self.places.is_old {
-            return Ok(());
-        }
-        if let Some(old) = &self.places.packed {
-            ks.rename(old, &self.names.packed)?;
-        }
-        self.places.packed = Some(self.names.packed.clone());
-        self.places.is_old = false;
-        self.settle_storage(ks)
-    }
-
-    /// Whether plain hashes have a part of a packed index, and nobody purges it.
-    pub fn has_left_to_pack(&self, ks: &mut K) -> bool {
-        self.storage() == Storage::Packed && self.is_moving() && !self.is_purged(ks)
-    }
 
     /// What figures say of it.
-    pub fn storage_shown(&self) -> &'static str {
-        match (self.storage(), self.is_moving()) {
+    pub fn shown(&self) -> &'static str {
+        match (self.storage, self.is_moving()) {
             (storage, false) => storage.name(),
             (Storage::Packed, true) => "packing",
             (Storage::Plain, true) => "unpacking",
@@ -293,18 +224,75 @@ impl<K: Store> Index<K> {
 
     /// The packed index's key, if there may be one.
     pub fn packed_key(&self) -> Option<&K::Name> {
-        self.places.packed.as_ref()
+        self.packed.as_ref()
     }
 
     /// The key of the plain merged index, if there may be one.
     pub(crate) fn plain_key(&self) -> Option<&K::Name> {
-        self.places.plain.as_ref()
+        self.plain.as_ref()
+    }
+
+    /// Returns whether plain hashes have a part of a packed index, and nobody purges it.
+    pub fn has_left_to_pack(&self, ks: &mut K, crawls: &Crawls<K>) -> bool {
+        self.storage == Storage::Packed && self.is_moving() && !crawls.are_purged(ks)
+    }
+
+    /// Returns whether there is a packed index, to which changes go.
+    fn is_there(&self, ks: &mut K) -> bool {
+        self.storage == Storage::Packed && ks.exists(&self.packed_name)
+    }
+
+    /// Puts a marker at the name of the merged index, where plain clients look for hashes. What one of them made there
+    /// is put aside, to be packed by the next `PACK`. While another program purges, it finds what it expects.
+    pub(super) fn mark(&mut self, ks: &mut K, crawls: &mut Crawls<K>) -> Result<()> {
+        if self.is_marked || !self.is_there(ks) || crawls.are_purged(ks) {
+            return Ok(());
+        }
+        let [merged, moving] = [&self.merged_key, &self.moving_key];
+        match ks.holds(merged) {
+            Holds::Hash if ks.exists(moving) => return Ok(()), // until that is packed
+            Holds::Hash => {
+                ks.rename(merged, moving)?;
+                self.plain = Some(moving.clone());
+                crawls.clear();
+            }
+            Holds::Nothing => {}
+            // It does what a marker does, and is not ours to delete.
+            Holds::Packed | Holds::Other => return Ok(()),
+            Holds::Marker => {
+                self.is_marked = true;
+                return Ok(());
+            }
+        }
+        ks.mark(merged)?;
+        self.is_marked = true;
+        Ok(())
+    }
+
+    /// Takes the marker away.
+    fn unmark(&mut self, ks: &mut K) -> Result<()> {
+        if ks.holds(&self.merged_key) == Holds::Marker {
+            ks.delete(&self.merged_key)?;
+        }
+        self.is_marked = false;
+        Ok(())
+    }
+
+    /// Takes the marker of a value away that another program took away, or moved to another name.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub fn unmark_emptied(&mut self, ks: &mut K) -> Result<()> {
+        if self.is_marked && !ks.exists(&self.packed_name) {
+            return self.unmark(ks);
+        }
+        Ok(())
     }
 
     /// Refuses a change of storage that would meet keys of another type, or of others, before its first write.
     pub(crate) fn check_move(&self, ks: &mut K, to: Storage) -> Result<()> {
-        let [merged, moving] = [&self.names.merged, &self.names.moving];
-        if self.storage() == to {
+        let [merged, moving] = [&self.merged_key, &self.moving_key];
+        if self.storage == to {
             return Ok(());
         }
         if to == Storage::Packed && ks.exists(moving) && !self.is_moving() {
@@ -314,7 +302,7 @@ impl<K: Store> Index<K> {
             )));
         }
         match ks.holds(merged) {
-            Holds::Packed | Holds::Other if !self.places.is_old => Err(KeyError::WrongType {
+            Holds::Packed | Holds::Other if !self.is_old => Err(KeyError::WrongType {
                 key: merged.as_ref().to_vec(),
                 needs: KeyType::Hash,
             }
@@ -323,45 +311,37 @@ impl<K: Store> Index<K> {
         }
     }
 
-    /// Puts the storage that the index has aside, unless it is the new one. False while two plain hashes would have to
-    /// become one: a packed index has [`Index::rest`].
-    pub(crate) fn put_aside(&mut self, ks: &mut K, to: Storage) -> Result<bool> {
-        self.register(ks)?;
-        if self.storage() == to {
-            return Ok(true);
-        }
-        let (merged, moving) = (self.names.merged.clone(), self.names.moving.clone());
+    /// Has changes go to the other storage from now on. False while two plain hashes would have to become one: a packed
+    /// index has [`Places::two_plain_hashes`].
+    fn switch(&mut self, ks: &mut K, to: Storage) -> Result<bool> {
+        let (merged, moving) = (self.merged_key.clone(), self.moving_key.clone());
         match to {
             Storage::Packed => {
                 let name = to.name().as_bytes();
-                ks.hash_set(&self.names.meta, b"storage", name)?;
+                ks.hash_set(&self.meta, b"storage", name)?;
                 if ks.exists(&merged) {
                     ks.rename(&merged, &moving)?;
                 }
             }
             Storage::Plain => {
                 self.unmark(ks)?;
-                if self.rest(ks).is_some() {
+                if self.two_plain_hashes(ks).is_some() {
                     return Ok(false);
                 }
                 if ks.holds(&moving) == Holds::Hash {
                     // The way back: what was left to pack is where changes go now.
                     ks.rename(&moving, &merged)?;
                 }
-                ks.hash_del(&self.names.meta, b"storage")?;
+                ks.hash_del(&self.meta, b"storage")?;
             }
         }
-        self.places = Places::find(ks, &self.names, Some(to), to);
-        self.crawls.clear();
-        self.ledger.note_moved();
-        self.settle_storage(ks)?;
         Ok(true)
     }
 
     /// Returns the plain hash that another program made at the name of a packed merged index while its marker was gone,
     /// and the one with what was left to pack, to which it belongs.
-    pub(crate) fn rest(&self, ks: &mut K) -> Option<(K::Name, K::Name)> {
-        let [merged, moving] = [&self.names.merged, &self.names.moving];
+    pub(crate) fn two_plain_hashes(&self, ks: &mut K) -> Option<(K::Name, K::Name)> {
+        let [merged, moving] = [&self.merged_key, &self.moving_key];
         let are_both = [merged, moving]
             .iter()
             .all(|key| ks.holds(key) == Holds::Hash);
@@ -370,22 +350,22 @@ impl<K: Store> Index<K> {
 
     /// The merged index: hash → crawl that owns it.
     pub(crate) fn merged(&self) -> Table<'_, K::Name> {
-        self.either(Part::Owners, self.places.plain.as_ref())
+        self.either(Part::Owners, self.plain.as_ref())
     }
 
     /// Further holders: hash → numbers of commits.
     pub(crate) fn further_holders(&self) -> Table<'_, K::Name> {
-        let plain = self.places.plain.as_ref();
-        self.either(Part::Holders, plain.map(|_| &self.names.holders))
+        let plain = self.plain.as_ref();
+        self.either(Part::Holders, plain.map(|_| &self.holders))
     }
 
     /// A table that is in the storage of the index.
     fn either<'a>(&'a self, part: Part<'a>, plain: Option<&'a K::Name>) -> Table<'a, K::Name> {
         Table {
             part,
-            packed: self.places.packed.as_ref(),
+            packed: self.packed.as_ref(),
             plain: plain.map(Cow::Borrowed),
-            home: match self.places.storage {
+            home: match self.storage {
                 Storage::Plain => Home::Plain,
                 Storage::Packed => Home::Packed,
             },
@@ -397,54 +377,9 @@ impl<K: Store> Index<K> {
         self.either(part, None)
     }
 
-    /// The records of a crawl: hash → record. A new one goes into the plain hash.
-    pub(crate) fn records<'a>(
-        &'a mut self,
-        ks: &mut K,
-        crawl: &'a [u8],
-    ) -> Result<Table<'a, K::Name>> {
-        let plain = self.crawl_key(ks, crawl, CrawlKey::Records);
-        let may_be_packed = self.may_be_packed(ks, crawl)?;
-        Ok(Table {
-            part: Part::Records(crawl),
-            packed: self.places.packed.as_ref().filter(|_| may_be_packed),
-            plain: Some(Cow::Owned(plain)),
-            home: Home::Same,
-        })
-    }
-
-    /// Whether records of a crawl may be packed: those of one that is not committed are not, or
-    /// stand in its plain hash as well.
-    pub(crate) fn may_be_packed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        Ok(self.places.packed.is_some() && self.is_committed(ks, crawl)?)
-    }
-
-    /// Takes a field out of a crawl's packed records.
-    pub(crate) fn unpack_record(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<()> {
-        self.packed(Part::Records(crawl)).del(ks, field).map(drop)
-    }
-
-    /// Number of records that a crawl has.
-    pub(crate) fn records_len(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        let plain = ks.hash_len(&records)?;
-        let packed = self.packed_records_len(ks, crawl)?;
-        if packed == 0 || !self.may_be_packed(ks, crawl)? {
-            // Of an uncommitted crawl the packed ones are copies; one that another program took out of
-            // the sets has them there alone.
-            let are_copies = packed > 0 && self.has_copies(ks, crawl)?;
-            return Ok(if are_copies { plain } else { plain + packed });
-        }
-        let copied = match plain.min(packed) {
-            0 => 0,
-            most => self.copied(ks, crawl)?.min(most),
-        };
-        Ok(plain + packed - copied)
-    }
-
     /// Crawls that have packed records.
     pub(crate) fn packed_crawls(&self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
-        match &self.places.packed {
+        match &self.packed {
             Some(key) => Ok(ks
                 .packed(key, |packed| packed.crawls())?
                 .unwrap_or_default()),
@@ -453,40 +388,27 @@ impl<K: Store> Index<K> {
     }
 
     /// Number of a crawl's records that are packed.
-    pub(crate) fn packed_records_len(&self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
+    pub(crate) fn packed_len(&self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
         self.packed(Part::Records(crawl)).len(ks)
     }
 
-    /// How many of a crawl's packed records stand in its plain hash as well.
-    pub(crate) fn copied(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
-        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-        let copied = ks.hash_get(&baseline, COPIED)?;
-        Ok(copied.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0))
-    }
-
-    /// Writes that number down.
-    pub(crate) fn set_copied(&mut self, ks: &mut K, crawl: &[u8], copied: u64) -> Result<()> {
-        if copied != self.copied(ks, crawl)? {
-            let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
-            match copied {
-                0 => ks.hash_del(&baseline, COPIED)?,
-                _ => ks.hash_set(&baseline, COPIED, copied.to_string().as_bytes())?,
-            };
-        }
-        Ok(())
+    /// Takes a field out of a crawl's packed records.
+    pub(crate) fn unpack_record(&self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<()> {
+        self.packed(Part::Records(crawl)).del(ks, field).map(drop)
     }
 
     /// Copies a record of a crawl's plain hash into the packed index. With `owns`, the crawl becomes
     /// its owner if nobody is; whether it did.
     pub(crate) fn take(
-        &mut self,
+        &self,
         ks: &mut K,
+        crawls: &mut Crawls<K>,
         crawl: &[u8],
         (field, record): (&[u8], &[u8]),
         owns: bool,
     ) -> Result<bool> {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        let Some(key) = &self.places.packed else {
+        let records = crawls.key(ks, crawl, CrawlKey::Records);
+        let Some(key) = &self.packed else {
             return Ok(false);
         };
         let take = Take {
@@ -499,17 +421,17 @@ impl<K: Store> Index<K> {
     }
 
     /// Tells the packed index how many records of a crawl will come.
-    pub(crate) fn expect(&mut self, ks: &mut K, crawl: &[u8], records: u64) -> Result<()> {
-        if let (Some(key), true) = (&self.places.packed, records >= WORTH_EXPECTING) {
+    pub(crate) fn expect(&self, ks: &mut K, crawl: &[u8], records: u64) -> Result<()> {
+        if let (Some(key), true) = (&self.packed, records >= WORTH_EXPECTING) {
             ks.change_packed(key, &Op::Expect(crawl, records))?;
         }
         Ok(())
     }
 
     /// Tells it that no more will come.
-    pub(crate) fn expect_no_more(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        if self.packed_records_len(ks, crawl)? >= WORTH_EXPECTING
-            && let Some(key) = &self.places.packed
+    pub(crate) fn expect_no_more(&self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        if self.packed_len(ks, crawl)? >= WORTH_EXPECTING
+            && let Some(key) = &self.packed
         {
             ks.change_packed(key, &Op::Expect(crawl, 0))?;
         }
@@ -518,16 +440,16 @@ impl<K: Store> Index<K> {
 
     /// The packed part of one of these hashes.
     pub(crate) fn packed_source(&self, of: Of) -> Option<Source<K>> {
-        let key = self.places.packed.clone()?;
+        let key = self.packed.clone()?;
         Some(Source::Packed(key, of, Cursor::default()))
     }
 
     /// Where a walk over one of these hashes goes.
-    pub(crate) fn sources(&mut self, ks: &mut K, of: &Of) -> Vec<Source<K>> {
+    pub(crate) fn sources(&self, ks: &mut K, crawls: &mut Crawls<K>, of: &Of) -> Vec<Source<K>> {
         let plain = match of {
-            Of::Merged => self.places.plain.clone(),
+            Of::Merged => self.plain.clone(),
             Of::Holders => self.further_holders().plain.map(Cow::into_owned),
-            Of::Records(crawl) => Some(self.crawl_key(ks, crawl, CrawlKey::Records)),
+            Of::Records(crawl) => Some(crawls.key(ks, crawl, CrawlKey::Records)),
             Of::Packed(_) => None,
         };
         let mut sources = Vec::new();
@@ -540,8 +462,103 @@ impl<K: Store> Index<K> {
     }
 }
 
-/// The field of `h:<crawl>:baseline` with the number of records that are both packed and plain.
-const COPIED: &[u8] = b"copied";
+impl<K: Store> Index<K> {
+    /// Takes note of where the committed part is now, and puts the marker where there is a packed index. Belongs at the end
+    /// of every step that changes the index.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    pub fn refresh_storage(&mut self, ks: &mut K) -> Result<()> {
+        self.places.forget_emptied(ks);
+        if !self.registered {
+            return Ok(()); // its keys may be about to come, one by one
+        }
+        if self.places.is_marked && !self.places.is_there(ks) {
+            return self.places.unmark(ks);
+        }
+        self.places.mark(ks, &mut self.crawls)
+    }
+
+    /// Puts the marker back that another program took away. The marker of an index whose value is gone stays: its keys
+    /// may be on their way to another name.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    pub fn restore_marker(&mut self, ks: &mut K) -> Result<()> {
+        if self.registered {
+            self.prepare_storage(ks)?;
+            self.places.mark(ks, &mut self.crawls)?;
+        }
+        Ok(())
+    }
+
+    /// Puts right where the parts of an index are. A packed index that version 0.1.0 wrote moves to the key where it
+    /// belongs. The marker of a plain index goes. Belongs before the first write.
+    pub(crate) fn prepare_storage(&mut self, ks: &mut K) -> Result<()> {
+        self.places.unmark_plain(ks)?;
+        if self.places.rename_old(ks)? {
+            self.refresh_storage(ks)?;
+        }
+        Ok(())
+    }
+
+    /// Has changes go to that storage from now on, and keeps the old one until all of it is moved. False while two plain
+    /// hashes would have to become one: a packed index has [`Places::two_plain_hashes`].
+    pub(crate) fn switch_storage(&mut self, ks: &mut K, to: Storage) -> Result<bool> {
+        self.register(ks)?;
+        if self.places.storage() == to {
+            return Ok(true);
+        }
+        if !self.places.switch(ks, to)? {
+            return Ok(false);
+        }
+        self.places = Places::find(ks, &self.names, Some(to), to);
+        self.crawls.clear();
+        self.ledger.note_moved();
+        self.refresh_storage(ks)?;
+        Ok(true)
+    }
+
+    /// The records of a crawl: hash → record. A new one goes into the plain hash.
+    pub(crate) fn records<'a>(
+        &'a mut self,
+        ks: &mut K,
+        crawl: &'a [u8],
+    ) -> Result<Table<'a, K::Name>> {
+        let plain = self.crawls.key(ks, crawl, CrawlKey::Records);
+        let may_be_packed = self.may_be_packed(ks, crawl)?;
+        Ok(Table {
+            part: Part::Records(crawl),
+            packed: self.places.packed.as_ref().filter(|_| may_be_packed),
+            plain: Some(Cow::Owned(plain)),
+            home: Home::Same,
+        })
+    }
+
+    /// Returns whether records of a crawl may be packed: those of one that is not committed are not, or
+    /// stand in its plain hash as well.
+    pub(crate) fn may_be_packed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        Ok(self.places.packed.is_some() && self.crawls.is_committed(ks, crawl)?)
+    }
+
+    /// Number of records that a crawl has.
+    pub(crate) fn records_len(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
+        let records = self.crawls.key(ks, crawl, CrawlKey::Records);
+        let plain = ks.hash_len(&records)?;
+        let packed = self.places.packed_len(ks, crawl)?;
+        if packed == 0 || !self.may_be_packed(ks, crawl)? {
+            // Of an uncommitted crawl the packed ones are copies; one that another program took out of
+            // the sets has them there alone.
+            let are_copies = packed > 0 && self.has_copies(ks, crawl)?;
+            return Ok(if are_copies { plain } else { plain + packed });
+        }
+        let copied = match plain.min(packed) {
+            0 => 0,
+            most => self.crawls.baseline(ks, crawl).copied(ks)?.min(most),
+        };
+        Ok(plain + packed - copied)
+    }
+}
 
 /// From how many records on it is worth to make room for them at once.
 const WORTH_EXPECTING: u64 = 1000;
@@ -616,9 +633,9 @@ mod tests {
     fn run(mut job: Job<MemoryKeyspace>, ks: &mut MemoryKeyspace, slices: usize) {
         let mut index = open(ks);
         for _ in 0..slices {
-            index.ready_storage(ks).unwrap();
+            index.prepare_storage(ks).unwrap();
             let step = job.step(&mut index, ks, &mut || false).unwrap();
-            index.settle_storage(ks).unwrap();
+            index.refresh_storage(ks).unwrap();
             if let Step::Done(_) = step {
                 return;
             }
@@ -644,7 +661,7 @@ mod tests {
 
     fn assert_whole(ks: &mut MemoryKeyspace, shown: &str, when: &str) {
         let mut index = open(ks);
-        assert_eq!(index.storage_shown(), shown, "{when}");
+        assert_eq!(index.places.shown(), shown, "{when}");
         for n in 0..HASHES {
             let found = index.find(ks, &digest(n), None).unwrap();
             assert!(found.is_some(), "hash {n}, {when}");
@@ -702,7 +719,7 @@ mod tests {
                     // What happens to the merged index makes a timer of the module come.
                     let mut index = open(&mut copy);
                     if name == b"allhashes" {
-                        index.mark_again(&mut copy).unwrap();
+                        index.restore_marker(&mut copy).unwrap();
                     }
                 }
                 assert_whole(&mut copy, shown, &format!("{order:?}"));

@@ -52,7 +52,7 @@ impl<N: Clone> Table<'_, N> {
         }
     }
 
-    /// Whether there is such a field.
+    /// Returns whether there is such a field.
     ///
     /// # Errors
     /// As [`Table::get`].

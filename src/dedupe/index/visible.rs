@@ -10,8 +10,8 @@ use std::rc::Rc;
 
 use crawlspace_host::text::{Shown, parse_unsigned};
 
-use super::Index;
-use crate::dedupe::counters;
+use super::counters;
+use super::crawls::Crawls;
 use crate::dedupe::counts;
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::store::Store;
@@ -19,11 +19,15 @@ use crate::dedupe::store::Store;
 const MARK: &[u8] = b"visible ";
 
 /// The crawls in their order, each after its number.
-pub(super) struct Visible(Rc<Vec<(u64, Vec<u8>)>>);
+pub struct Visible<K: Store> {
+    /// Name of the key with the marks.
+    meta: K::Name,
+    crawls: Rc<Vec<(u64, Vec<u8>)>>,
+}
 
-impl Visible {
+impl<K: Store> Visible<K> {
     /// Reads the marks of an index.
-    pub fn read<K: Store>(ks: &mut K, meta: &K::Name) -> Result<Visible> {
+    pub(super) fn read(ks: &mut K, meta: &K::Name) -> Result<Visible<K>> {
         let fields = counts::fields(ks, meta)?;
         let marks = fields.iter().filter_map(|(field, number)| {
             let crawl = field.strip_prefix(MARK)?;
@@ -32,36 +36,41 @@ impl Visible {
         let mut visible: Vec<(u64, Vec<u8>)> = marks.collect();
         visible.sort();
         visible.dedup();
-        Ok(Visible(Rc::new(visible)))
+        Ok(Visible {
+            meta: meta.clone(),
+            crawls: Rc::new(visible),
+        })
     }
-}
 
-impl<K: Store> Index<K> {
     /// Crawls that others see while they run, in their order, each after its number.
-    pub(crate) fn visible(&self) -> Rc<Vec<(u64, Vec<u8>)>> {
-        Rc::clone(&self.visible.0)
+    pub(crate) fn crawls(&self) -> Rc<Vec<(u64, Vec<u8>)>> {
+        Rc::clone(&self.crawls)
     }
 
-    /// Whether others see any crawl while it runs.
-    pub(crate) fn has_visible(&self) -> bool {
-        !self.visible.0.is_empty()
+    /// Returns whether others see no crawl while it runs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.crawls.is_empty()
     }
 
-    /// Whether others see the crawl while it runs.
-    pub fn is_visible(&self, crawl: &[u8]) -> bool {
-        self.visible.0.iter().any(|(_, visible)| visible == crawl)
+    /// Returns whether others see the crawl while it runs.
+    pub(crate) fn has(&self, crawl: &[u8]) -> bool {
+        self.crawls.iter().any(|(_, visible)| visible == crawl)
     }
 
     /// Refuses one more of them when there are too many.
     ///
     /// # Errors
     /// `ERR` names the limit.
-    pub(crate) fn check_visible(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let visible = self.visible();
+    pub(crate) fn check_room(
+        &self,
+        ks: &mut K,
+        crawls: &mut Crawls<K>,
+        crawl: &[u8],
+    ) -> Result<()> {
         let mut others = 0;
-        for (_, other) in visible.iter() {
+        for (_, other) in self.crawls.iter() {
             // Plain clients end crawls without knowing of marks.
-            others += usize::from(other != crawl && self.is_uncommitted(ks, other)?);
+            others += usize::from(other != crawl && crawls.is_uncommitted(ks, other)?);
         }
         if others < MAX_VISIBLE {
             return Ok(());
@@ -73,28 +82,27 @@ impl<K: Store> Index<K> {
     }
 
     /// Lets others see the crawl from now on; false when they do already.
-    pub(crate) fn show(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        if self.is_visible(crawl) {
+    pub(crate) fn add(&mut self, ks: &mut K, crawls: &mut Crawls<K>, crawl: &[u8]) -> Result<bool> {
+        if self.has(crawl) {
             return Ok(false);
         }
-        let visible = self.visible();
-        for (_, other) in visible.iter() {
-            if !self.is_uncommitted(ks, other)? {
-                self.hide(ks, other)?;
+        for (_, other) in self.crawls().iter() {
+            if !crawls.is_uncommitted(ks, other)? {
+                self.remove(ks, other)?;
             }
         }
-        let number = self.next_of(ks, counters::VISIBLE)?;
+        let number = counters::next(ks, &self.meta, counters::VISIBLE)?;
         let mark = [MARK, crawl].concat();
-        ks.hash_set(&self.names.meta, &mark, number.to_string().as_bytes())?;
-        Rc::make_mut(&mut self.visible.0).push((number, crawl.to_vec()));
+        ks.hash_set(&self.meta, &mark, number.to_string().as_bytes())?;
+        Rc::make_mut(&mut self.crawls).push((number, crawl.to_vec()));
         Ok(true)
     }
 
     /// Takes the mark of a crawl that has ended away.
-    pub(crate) fn hide(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        if self.is_visible(crawl) {
-            ks.hash_del(&self.names.meta, &[MARK, crawl].concat())?;
-            Rc::make_mut(&mut self.visible.0).retain(|(_, other)| other != crawl);
+    pub(crate) fn remove(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        if self.has(crawl) {
+            ks.hash_del(&self.meta, &[MARK, crawl].concat())?;
+            Rc::make_mut(&mut self.crawls).retain(|(_, other)| other != crawl);
         }
         Ok(())
     }

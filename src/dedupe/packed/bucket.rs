@@ -1,6 +1,6 @@
 //! Ten slots of a hash table in one cache line.
 
-use super::table::RecordSlot;
+use super::place::RecordSlot;
 
 /// Slots of a bucket.
 pub(super) const SLOTS: usize = 10;

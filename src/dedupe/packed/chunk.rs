@@ -3,15 +3,13 @@
 use super::blocks::{Link, NONE, Slab};
 use super::codec::Base;
 use super::field;
+use super::place::{CHUNK, RecordSlot, Records};
 use super::prefetch;
 use super::record::{DEAD, Record};
 use super::segments::Segment;
-use super::table::{RecordSlot, Records};
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::sizes::class;
 
-/// Maximum number of bytes of a chunk that holds several records: what the offset in a [`RecordSlot`] can tell.
-pub(super) const CHUNK: usize = 1 << 16;
 /// Fewest bytes of a chunk.
 const SMALLEST: usize = 256;
 /// A record of so many bytes has a chunk of its own.

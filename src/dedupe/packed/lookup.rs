@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::crawls::OWNERS;
 use super::field::Field;
-use super::table::Records;
+use super::place::Records;
 use super::{Packed, Value};
 
 /// A look-up that was begun.

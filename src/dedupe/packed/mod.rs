@@ -22,6 +22,7 @@ mod lookup;
 #[cfg(test)]
 mod model;
 pub mod op;
+mod place;
 mod prefetch;
 mod record;
 mod scan;
@@ -108,7 +109,7 @@ impl Packed {
     }
 
     /// Where what a part has of a field is.
-    fn place(&self, part: Part<'_>, field: &[u8]) -> Option<table::RecordSlot> {
+    fn place(&self, part: Part<'_>, field: &[u8]) -> Option<place::RecordSlot> {
         let field = Field::parse(field);
         let hash = field.hash();
         match part {
@@ -224,7 +225,7 @@ impl Packed {
     }
 
     /// Makes the owner of a field no more its owner.
-    fn disown(&mut self, place: table::RecordSlot) {
+    fn disown(&mut self, place: place::RecordSlot) {
         if self.list_of(place) != OWNERS {
             self.set_owner(place, false);
             return;

@@ -3,8 +3,9 @@
 use super::blocks::NONE;
 use super::crawls::{HOLDERS, OWNERS};
 use super::field::{self, Text};
+use super::place::RecordSlot;
 use super::record::Record;
-use super::table::{RecordSlot, TableCursor};
+use super::table::TableCursor;
 use super::{Packed, Part, Value};
 use crawlspace_host::keyspace::Batch;
 

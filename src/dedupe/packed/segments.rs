@@ -7,8 +7,8 @@
 
 use super::Packed;
 use super::blocks::NONE;
-use super::chunk::CHUNK;
 use super::codec::Base;
+use super::place::CHUNK;
 use super::record::Record;
 
 /// The records of one crawl, or of another list.

@@ -3,13 +3,13 @@
 use smallvec::SmallVec;
 
 use super::blocks::NONE;
-use super::chunk::{CHUNK, LONG};
+use super::chunk::LONG;
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
 use super::field::{Field, hash_in};
+use super::place::{CHUNK, RecordSlot, Records};
 use super::record::{self, OWNER, Record};
 use super::segments::Segment;
-use super::table::{RecordSlot, Records};
 use super::{Packed, Value};
 use crawlspace_compact::number::{Reader, put_bytes};
 

@@ -5,31 +5,13 @@
 //! by those bits goes on rightly in a shard that has grown.
 
 use super::blocks::Blocks;
-use super::shard::{Ahead, Shard};
+use super::place::{RecordSlot, Records};
+use super::shard::{Ahead, FULL, Shard};
 #[cfg(test)]
 use crawlspace_compact::linear::{Bucket, address};
 use crawlspace_compact::linear::{Linear, List as _};
 use crawlspace_host::defrag::Mover;
 
-/// Where a record is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RecordSlot {
-    /// Number of the chunk, below 2^24.
-    pub chunk: u32,
-    pub offset: u16,
-}
-
-/// What the table does not know: the records.
-pub(super) trait Records {
-    /// The hash by which a record is in the table.
-    fn hash(&self, place: RecordSlot) -> u64;
-    /// Asks for the memory of a record.
-    fn prefetch(&self, place: RecordSlot);
-}
-
-/// Mean number of places in a shard. One has twice as many before it is split, which
-/// takes about 100 us where none of the records is in a cache. Tests have many shards at once.
-pub(super) const FULL: usize = if cfg!(test) { 12 } else { 512 };
 /// Room for what is announced is made at one of so many insertions.
 const PACE: usize = 16;
 /// Most shards: how many the bits of a hash that are not otherwise used can tell.

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::blocks::NONE;
 use super::model::Model;
+use super::place::{RecordSlot, Records};
 use super::record::Record;
-use super::table::{RecordSlot, Records};
 use super::*;
 use crawlspace_host::keyspace::Batch;
 

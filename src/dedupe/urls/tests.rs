@@ -83,7 +83,10 @@ fn captures_that_stay_are_listed_once_while_others_come_and_go() {
         changes += 1;
         for gone in [2, 6, 12] {
             let digest = Digest::parse(&hash(gone)).unwrap();
-            index.drop_url(&mut ks, b"a", &digest).unwrap();
+            index
+                .urls
+                .drop(&mut ks, &mut index.crawls, b"a", &digest)
+                .unwrap();
         }
         // A slice may read a single record, so that one more in each slice would never end.
         if changes <= 10 {
@@ -172,11 +175,11 @@ fn the_limit_says_how_many_records_are_read() {
 fn entries_of_version_0_1_0_are_found_and_made_new() {
     let captures = [60, 3, 120, 1, 7, 240, 9];
     let (mut index, mut ks) = indexed(&captures);
-    let key = index.urls_key(&mut ks, b"a");
+    let key = index.crawls.key(&mut ks, b"a", CrawlKey::Urls);
     for n in [60, 1, 240] {
         ks.zset_add(&key, &hash(n), *undated(URL).start()).unwrap();
     }
-    index.set_urls_state(&mut ks, State::Undated).unwrap();
+    index.urls.set_state(&mut ks, State::Undated).unwrap();
     let mut newest = captures;
     newest.sort_unstable_by_key(|n| Reverse(*n));
     for limit in 1..=7 {
@@ -191,11 +194,11 @@ fn entries_of_version_0_1_0_are_found_and_made_new() {
     }
     let of_one = |n| Digest::parse(&hash(n)).unwrap();
     assert_eq!(
-        index.settle_url(&mut ks, b"a", &of_one(60), false),
+        correct(&mut index, &mut ks, b"a", &of_one(60), false),
         Ok(false)
     );
     run(switch(true), &mut index, &mut ks).unwrap();
-    assert_eq!(index.urls(), State::On);
+    assert_eq!(index.urls.state(), State::On);
     for n in captures {
         assert!(ks.zset_score(&key, &hash(n)).unwrap().unwrap() < 0.0);
     }

@@ -2,9 +2,10 @@
 
 use super::store::{change, read};
 use crate::tags::error::Error;
-use crate::tags::expression::{Bounds, Clause, Resolver};
+use crate::tags::expression::{Bounds, Clause};
 use crate::tags::grammar::{PointDel, PointSet, Points as Listing};
 use crate::tags::point::{Point, Points};
+use crate::tags::resolve::Resolver;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::command::{Act, Answer, Call};
 

@@ -14,16 +14,17 @@
 //! Resolving makes a [`Clause`] of it, in which those are filled in and other points put in their
 //! place.
 
+mod bounds;
 mod clause;
 mod parse;
-mod resolve;
 
 use super::error::Error;
 use super::template::{Groups, Template};
 pub use crawlspace_compact::limits::tags::EXPRESSION_BYTES;
 
+pub use bounds::{Bounds, MAX_CLAUSES, limits};
+pub(super) use bounds::{compile, too_many};
 pub use clause::{Clause, FieldTest};
-pub use resolve::{Bounds, MAX_CLAUSES, Resolver};
 
 /// An expression as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +107,7 @@ impl Expression {
                 ..
             } => value
                 .as_literal()
-                .map_or(Ok(()), |pattern| resolve::compile(pattern).map(drop)),
+                .map_or(Ok(()), |pattern| compile(pattern).map(drop)),
             Expression::Not(inner) => inner.check_patterns(),
             Expression::All(parts) | Expression::Any(parts) => {
                 parts.iter().try_for_each(Expression::check_patterns)
@@ -121,7 +122,7 @@ impl Expression {
     /// `TOOBIG`.
     pub fn check_parts(&self) -> Result<(), Error> {
         if self.parts() > MAX_CLAUSES {
-            Err(resolve::too_many(MAX_CLAUSES))
+            Err(too_many(MAX_CLAUSES))
         } else {
             Ok(())
         }

@@ -2,13 +2,12 @@
 
 use super::Wrong;
 use crate::dedupe::packed::Packed;
-use crate::dedupe::packed::chunk::CHUNK;
 use crate::dedupe::packed::codec::Base;
 use crate::dedupe::packed::crawls::{HOLDERS, OWNERS};
 use crate::dedupe::packed::encoding::{OWNER_BYTES, number_at};
 use crate::dedupe::packed::field;
+use crate::dedupe::packed::place::{CHUNK, RecordSlot};
 use crate::dedupe::packed::record::Record;
-use crate::dedupe::packed::table::RecordSlot;
 use crawlspace_compact::number::Reader;
 
 /// How many records ahead the memory of the table is asked for.

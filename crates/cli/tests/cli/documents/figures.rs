@@ -251,13 +251,13 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         "docs/commands/tags.filter.md",
         &[
             "an expression of more than {crates/compact/src/limits.rs tags::EXPRESSION_BYTES}, a condition of more than \
-             {src/tags/expression/resolve.rs MAX_CLAUSES} parts with all points in it, points in each other more than \
-             {src/tags/expression/resolve.rs MAX_DEPTH} deep, regexes that are together as large as \
-             {src/tags/expression/resolve.rs PATTERN_BYTES} of text;",
+             {src/tags/expression/bounds.rs MAX_CLAUSES} parts with all points in it, points in each other more than \
+             {src/tags/resolve.rs MAX_DEPTH} deep, regexes that are together as large as \
+             {src/tags/expression/bounds.rs PATTERN_BYTES} of text;",
             "a batch of more than {src/tags/commands/filtering.rs AT_ONCE_BYTES} or 2 seconds; more than 10 million tags",
             "a regex of more than {crates/cdx/src/pattern.rs HEAVY_ALTERNATIVES} alternatives, also in any rule or point; \
-             {src/tags/expression/resolve.rs FEW_PATTERN_BYTES} of filters; \
-             {src/tags/expression/resolve.rs FEW_CLAUSES} parts",
+             {src/tags/expression/bounds.rs FEW_PATTERN_BYTES} of filters; \
+             {src/tags/expression/bounds.rs FEW_CLAUSES} parts",
             "of more than {src/tags/view.rs READERS_LINE_BYTES} bytes ({src/tags/view.rs LINE_BYTES} for the regexes of \
              rules)",
         ],
@@ -270,7 +270,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         "docs/commands/tags.pointset.md",
         &[
             "longer than {crates/compact/src/limits.rs tags::EXPRESSION_BYTES}, or of more than \
-             {src/tags/expression/resolve.rs MAX_CLAUSES} parts, which no filter can use; or there are \
+             {src/tags/expression/bounds.rs MAX_CLAUSES} parts, which no filter can use; or there are \
              {crates/compact/src/limits.rs tags::MAX_POINTS} points, or {crates/compact/src/limits.rs tags::MAX_PATTERNS} whose names are patterns |",
         ],
     ),

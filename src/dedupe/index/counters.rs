@@ -1,0 +1,24 @@
+//! The counters in `crawlspace`: the last numbers that were given to a commit, a claim and a visible crawl.
+
+use crate::dedupe::counts;
+use crate::dedupe::error::Result;
+use crate::dedupe::store::Store;
+
+/// The last commit's number.
+pub(in crate::dedupe) const COMMITS: &[u8] = b"commits";
+/// The last claim's token.
+pub(in crate::dedupe) const TOKENS: &[u8] = b"tokens";
+/// The number of the crawl that became visible last.
+pub(in crate::dedupe) const VISIBLE: &[u8] = b"visible";
+
+/// Takes the next number of a counter.
+pub(super) fn next<K: Store>(ks: &mut K, meta: &K::Name, counter: &[u8]) -> Result<u64> {
+    let n = last(ks, meta, counter)? + 1;
+    ks.hash_set(meta, counter, n.to_string().as_bytes())?;
+    Ok(n)
+}
+
+/// Returns the highest number of a counter that was taken so far.
+pub(super) fn last<K: Store>(ks: &mut K, meta: &K::Name, counter: &[u8]) -> Result<u64> {
+    Ok(counts::read(ks, meta, counter)?.max(0) as u64)
+}

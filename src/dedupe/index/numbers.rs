@@ -1,0 +1,28 @@
+//! Numbers of commits, as the values of keys have them.
+
+use smallvec::SmallVec;
+
+use crawlspace_host::text::parse_unsigned;
+
+/// Numbers of commits, ascending, as `holders` and `baseline` keep them.
+pub type Numbers = SmallVec<[u64; 4]>;
+
+/// Reads space-separated numbers; anything else in the value is skipped.
+pub fn parse_numbers(value: &[u8]) -> Numbers {
+    value
+        .split(|&b| b == b' ')
+        .filter_map(parse_unsigned)
+        .collect()
+}
+
+/// The value that [`parse_numbers`] reads.
+pub fn write_numbers(numbers: &[u64]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(numbers.len() * 8);
+    for n in numbers {
+        if !value.is_empty() {
+            value.push(b' ');
+        }
+        value.extend_from_slice(n.to_string().as_bytes());
+    }
+    value
+}

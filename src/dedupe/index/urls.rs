@@ -1,0 +1,158 @@
+//! Whether there is an index by URL, and its entries: a score for each hash of a crawl.
+
+use std::ops::RangeInclusive;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::crawls::Crawls;
+use crate::dedupe::date::Moment;
+use crate::dedupe::digest::Digest;
+use crate::dedupe::error::{Error, Result};
+use crate::dedupe::keys::CrawlKey;
+use crate::dedupe::record::Record;
+use crate::dedupe::store::Store;
+
+/// Field of `crawlspace` with the state of the index by URL.
+const FIELD: &[u8] = b"urls";
+
+const BUILDING: &[u8] = b"building";
+const ON: &[u8] = b"dated";
+/// What version 0.1.0 wrote.
+const UNDATED: &[u8] = b"on";
+
+/// Number of bits of a score that tell the minute; the 25 bits before them tell the URL.
+const MINUTE_BITS: u32 = 28;
+
+/// Whether there is an index by URL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// No.
+    #[default]
+    Off,
+    /// New records go into it, and older ones are on their way.
+    Building,
+    /// It has all records that were not written by plain clients since, some of them in the form of version 0.1.0.
+    Undated,
+    /// It has all records that were not written by plain clients since.
+    On,
+}
+
+/// The score of a capture: a whole number from -2^53 to -1, of which each is a score of its own. A newer capture of a
+/// URL has a lower one.
+pub(in crate::dedupe) fn score(url: &[u8], moment: Option<Moment>) -> f64 {
+    let latest = (1 << MINUTE_BITS) - 1;
+    let minute = moment.map_or(0, |moment| moment.minute().clamp(1, latest));
+    let url = xxh3_64(url) >> (64 - 53 + MINUTE_BITS);
+    -((url << MINUTE_BITS | minute as u64) as f64) - 1.0
+}
+
+/// The scores of a URL's captures, the newest first.
+pub(in crate::dedupe) fn scores(url: &[u8], before: Option<Moment>) -> RangeInclusive<f64> {
+    let newest = score(url, None) - ((1_u64 << MINUTE_BITS) - 1) as f64;
+    before.map_or(newest, |before| score(url, Some(before)))..=score(url, None)
+}
+
+/// The scores of a URL's captures as version 0.1.0 gave them.
+pub(in crate::dedupe) fn undated(url: &[u8]) -> RangeInclusive<f64> {
+    let score = (xxh3_64(url) >> 12) as f64;
+    score..=score
+}
+
+/// The index by URL.
+pub struct Urls<K: Store> {
+    /// Name of the key with the state.
+    meta: K::Name,
+    state: State,
+}
+
+impl<K: Store> Urls<K> {
+    /// Reads the state of an index.
+    pub(super) fn read(ks: &mut K, meta: &K::Name) -> Result<Urls<K>> {
+        let value = ks.hash_get(meta, FIELD)?;
+        let state = match value.as_ref().map(AsRef::as_ref) {
+            Some(ON) => State::On,
+            Some(UNDATED) => State::Undated,
+            Some(_) => State::Building,
+            None => State::Off,
+        };
+        let meta = meta.clone();
+        Ok(Urls { meta, state })
+    }
+
+    /// Returns whether there is an index by URL.
+    pub(in crate::dedupe) fn state(&self) -> State {
+        self.state
+    }
+
+    /// Returns whether records are put into an index by URL as they come.
+    pub(in crate::dedupe) fn are_kept(&self) -> bool {
+        self.state != State::Off
+    }
+
+    /// Refuses a key of another type where the index by URL of a crawl is kept.
+    pub(in crate::dedupe) fn check_key(
+        &self,
+        ks: &mut K,
+        crawls: &mut Crawls<K>,
+        crawl: &[u8],
+    ) -> Result<()> {
+        if self.are_kept() {
+            let key = crawls.key(ks, crawl, CrawlKey::Urls);
+            ks.zset_len(&key)?;
+        }
+        Ok(())
+    }
+
+    /// A record is stored for a hash of a crawl.
+    pub(in crate::dedupe) fn note(
+        &self,
+        ks: &mut K,
+        crawls: &mut Crawls<K>,
+        crawl: &[u8],
+        digest: &Digest,
+        record: &Record<'_>,
+    ) -> Result<()> {
+        if self.are_kept() {
+            let key = crawls.key(ks, crawl, CrawlKey::Urls);
+            let score = score(record.url, Moment::of(record.date));
+            ks.zset_add(&key, digest.canonical(), score)?;
+        }
+        Ok(())
+    }
+
+    /// A crawl has no record of a hash any more.
+    pub(in crate::dedupe) fn drop(
+        &self,
+        ks: &mut K,
+        crawls: &mut Crawls<K>,
+        crawl: &[u8],
+        digest: &Digest,
+    ) -> Result<()> {
+        if self.are_kept() {
+            let key = crawls.key(ks, crawl, CrawlKey::Urls);
+            ks.zset_del(&key, digest.canonical())?;
+        }
+        Ok(())
+    }
+
+    /// Writes down whether there is an index by URL.
+    pub(in crate::dedupe) fn set_state(&mut self, ks: &mut K, state: State) -> Result<()> {
+        match state {
+            State::Off => ks.hash_del(&self.meta, FIELD)?,
+            State::Building => ks.hash_set(&self.meta, FIELD, BUILDING)?,
+            State::Undated => ks.hash_set(&self.meta, FIELD, UNDATED)?,
+            State::On => ks.hash_set(&self.meta, FIELD, ON)?,
+        };
+        self.state = state;
+        Ok(())
+    }
+
+    /// Refuses look-ups while there is no whole index by URL.
+    pub(in crate::dedupe) fn require(&self) -> Result<()> {
+        match self.state {
+            State::On | State::Undated => Ok(()),
+            State::Building => Err(Error::NoUrls("is being built, or was cut short")),
+            State::Off => Err(Error::NoUrls("is off")),
+        }
+    }
+}

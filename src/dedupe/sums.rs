@@ -1,0 +1,157 @@
+//! The sums in `allcounts`, and what each crawl adds to them.
+
+use std::collections::BTreeMap;
+
+use super::counts;
+use super::error::Result;
+use super::index::Index;
+use super::job::{Lent, each_crawl};
+use super::keys::CrawlKey;
+use super::store::Store;
+
+/// What sums in `allcounts` lack of those of the committed crawls.
+#[derive(Default)]
+pub(super) struct Lacks {
+    /// By the name of the sum; below 0 where it has more.
+    pub(super) by_name: BTreeMap<&'static [u8], i64>,
+    /// The bytes of canceled crawls, which may be in the sum.
+    pub(super) canceled_size: i64,
+}
+
+/// What a committed crawl adds to a field of `allcounts`.
+pub fn committed_count<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    name: &[u8],
+) -> Result<i64> {
+    let baseline = index.crawls.baseline(ks, crawl);
+    // Of a crawl that is not gone on with, all of its counts are committed, whoever did that.
+    if index.crawls.is_uncommitted(ks, crawl)? && baseline.has_numbers(ks)? {
+        return baseline.count(ks, name);
+    }
+    let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
+    counts::read(ks, &counts_key, name)
+}
+
+/// What of `allcounts` is this crawl's, when plain clients both committed it and went on with
+/// it: what the other crawls do not account for.
+pub fn committed_share<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    name: &[u8],
+) -> Result<i64> {
+    let mut share = counts::read(ks, &index.names().allcounts, name)?;
+    for other in index.crawls.committed(ks)? {
+        if other != crawl {
+            share = share.saturating_sub(committed_count(index, ks, &other, name)?);
+        }
+    }
+    Ok(share.max(0))
+}
+
+/// What a crawl's removal takes out of a field of `allcounts`.
+pub fn removed_count<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    name: &[u8],
+) -> Result<i64> {
+    if index.crawls.is_committed(ks, crawl)? {
+        return committed_count(index, ks, crawl, name);
+    }
+    if !index.crawls.is_canceled(ks, crawl)? {
+        return Ok(0); // their purge begins the sums anew
+    }
+    // They count while they write.
+    let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
+    let sum = counts::read(ks, &index.names().allcounts, name)?;
+    Ok(counts::read(ks, &counts_key, name)?.min(sum.max(0)))
+}
+
+/// Takes what a crawl that leaves adds to the sums out of `allcounts`, and its part of what they lack out of `lacks`.
+pub fn uncount<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    lacks: &mut Lacks,
+) -> Result<()> {
+    let is_committed = index.crawls.is_committed(ks, crawl)?;
+    for (name, _) in counts::all(ks, &index.names().allcounts, b"")? {
+        let mut share = removed_count(index, ks, crawl, &name)?;
+        if let Some(lack) = lacks.by_name.get_mut(&name[..]) {
+            if !is_committed {
+                if name == counts::TOTAL_CRAWL_SIZE {
+                    lacks.canceled_size = lacks.canceled_size.saturating_sub(share);
+                }
+                // A purge by Browsertrix may have taken it out of the sums.
+                share = share.min(lack.saturating_neg()).max(0);
+                *lack += share;
+            } else if name == counts::TOTAL_CRAWL_SIZE {
+                let own = uncertain_size(index, ks, crawl)?;
+                let all = lack.saturating_add(lacks.canceled_size);
+                let own = own.min(all).min(share).max(0);
+                *lack -= own;
+                share -= own;
+            }
+        }
+        counts::add(ks, &index.names().allcounts, &name, share.saturating_neg())?;
+    }
+    Ok(())
+}
+
+/// Returns the bytes of a committed crawl's WACZ files that may be missing in `allcounts`: a concurrent crawl of
+/// Browsertrix counts all in both places as it writes, but the sizes of its files in its own counts alone.
+pub fn uncertain_size<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<i64> {
+    let size = committed_count(index, ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
+    let baseline = index.crawls.baseline(ks, crawl);
+    if baseline.unrecorded_number(ks)?.is_some() {
+        return Ok(size.max(0));
+    }
+    let more = size.saturating_sub(baseline.count(ks, counts::TOTAL_CRAWL_SIZE)?);
+    Ok(baseline.uncertain_size(ks)?.saturating_add(more.max(0)))
+}
+
+/// Returns what the sums lack of those of the committed crawls, if `crawls` may be the reason.
+pub async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
+    let mut may_lack = false;
+    for crawl in crawls {
+        may_lack |= lent.with(|index, ks| {
+            if index.crawls.is_committed(ks, crawl)? {
+                Ok(uncertain_size(index, ks, crawl)? > 0)
+            } else {
+                index.crawls.is_canceled(ks, crawl)
+            }
+        })?;
+        lent.pause().await;
+    }
+    let mut lacks = Lacks::default();
+    if !may_lack {
+        return Ok(lacks);
+    }
+    let add = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
+        for name in counts::SHOWN {
+            let lack = lacks.by_name.entry(name).or_default();
+            *lack = lack.saturating_add(committed_count(index, ks, crawl, name)?);
+        }
+        Ok(())
+    };
+    each_crawl(lent, &[|names| &names.allcrawls], add).await?;
+    let add = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
+        if !index.crawls.is_committed(ks, crawl)? {
+            let size = committed_count(index, ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
+            lacks.canceled_size = lacks.canceled_size.saturating_add(size);
+        }
+        Ok(())
+    };
+    each_crawl(lent, &[|names| &names.canceled], add).await?;
+    lent.with(|index, ks| {
+        for name in counts::SHOWN {
+            let sum = counts::read(ks, &index.names().allcounts, name)?;
+            let lack = lacks.by_name.entry(name).or_default();
+            *lack = lack.saturating_sub(sum);
+        }
+        Ok(lacks)
+    })
+}
