@@ -23,7 +23,7 @@ const UNTRUSTED: &[u8] = b"untrusted";
 /// Crawls whose holdings nobody wrote down, each after the number of its commit, in their order.
 pub type Unrecorded = Vec<(u64, Vec<u8>)>;
 
-/// What a part of the index knows of who holds what: the order of commits, and the lists of further holders.
+/// The order of commits, and the lists of further holders of hashes.
 pub struct Ledger<K: Store> {
     /// Name of `commits`.
     commits: K::Name,
