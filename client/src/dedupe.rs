@@ -158,7 +158,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `BADHASH`, `BADCRAWL`; or the server cannot be reached.
+    /// `BADHASH`, `BADCRAWL`, or a connection error.
     pub fn lookup(
         &self,
         crawl: Option<&[u8]>,
@@ -232,8 +232,8 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `BADHASH`, `BADCRAWL`, `REMOVING`; `STALE` when another worker holds the claim on a hash, or the
-    /// writer has sent a higher number before. Nothing is counted in any of these cases. Or the server cannot
-    /// be reached.
+    /// writer has sent a higher number before. Nothing is counted in any of these cases. After a connection
+    /// error, it is unknown whether the records were counted.
     pub fn add(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -276,7 +276,8 @@ impl<S: Ask> Index<S> {
     /// # Errors
     /// `NOHASH` when a hash without an explicit original is neither in the index nor in this crawl;
     /// `BADHASH`, `BADCRAWL`, `REMOVING`; `STALE` when the writer has sent a higher number before. Nothing is
-    /// counted in any of these cases. Or the server cannot be reached.
+    /// counted in any of these cases. After a connection error, it is unknown whether the records were
+    /// counted.
     pub fn revisit(
         &self,
         crawl: impl AsRef<[u8]>,

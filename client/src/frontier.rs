@@ -183,8 +183,8 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when the writer has sent a higher number before; or the server refuses the command or cannot
-    /// be reached. Nothing is counted on an error, unless the connection broke.
+    /// `STALE` when the writer has sent a higher number before, or another server or connection error.
+    /// Nothing is counted on an error, unless the connection broke.
     pub fn add(
         &self,
         execution: impl AsRef<[u8]>,
@@ -227,7 +227,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached. Nothing is counted on an error, unless
+    /// Fails with the error of the server, or a connection error. Nothing is counted on an error, unless
     /// the connection broke.
     pub fn add_uris(
         &self,

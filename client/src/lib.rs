@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 //!
-//! ## Where to go on
+//! ## Modules and types
 //!
 //! * [`server`] connects to a server or a cluster and sends calls, blocking or async.
 //! * [`dedupe`] calls the `DEDUPE.*` commands, with typed replies: payloads that are already

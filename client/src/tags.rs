@@ -197,8 +197,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `CYCLE` when a tag would carry itself (nothing is written); or the server refuses the command or
-    /// cannot be reached.
+    /// `CYCLE` when a tag would carry itself (nothing is written), or another server or connection error.
     pub fn add(&self, kind: Kind, id: impl AsRef<[u8]>, tags: &[&[u8]]) -> S::Answer<u64> {
         let id = id.as_ref();
         self.change("TAGS.ADD", kind, id, tags)
@@ -215,7 +214,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn rem(&self, kind: Kind, id: impl AsRef<[u8]>, tags: &[&[u8]]) -> S::Answer<u64> {
         let id = id.as_ref();
         self.change("TAGS.REM", kind, id, tags)
@@ -240,7 +239,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn get(&self, kind: Kind, id: impl AsRef<[u8]>) -> S::Answer<Vec<Vec<u8>>> {
         let id = id.as_ref();
         let mut get = self.of_kind("TAGS.GET", kind);
@@ -248,8 +247,8 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(get)
     }
 
-    /// Returns the tags of the id together with all tags that follow from them and from the rules (`TAGS.GET
-    /// … ALL`).
+    /// Returns the tags of the id together with all tags that follow from them and from the rules
+    /// (`TAGS.GET … ALL`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -259,7 +258,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn get_all(&self, kind: Kind, id: impl AsRef<[u8]>) -> S::Answer<Vec<Vec<u8>>> {
         let id = id.as_ref();
         let mut get = self.of_kind("TAGS.GET", kind);
@@ -279,8 +278,8 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `CYCLE` when a tag would carry itself; or the server refuses the command (nothing is written in either
-    /// case) or cannot be reached.
+    /// `CYCLE` when a tag would carry itself, another server error (nothing is written in either case), or a
+    /// connection error.
     pub fn load(
         &self,
         kind: Kind,
@@ -320,8 +319,8 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOSTAGE` when there is no staged copy, or the copy has another number of ids (nothing is changed); or
-    /// the server refuses the command or cannot be reached.
+    /// `NOSTAGE` when there is no staged copy, or the copy has another number of ids (nothing is changed), or
+    /// another server or connection error.
     pub fn swap(&self, kind: Kind, expected: Option<u64>) -> S::Answer<u64> {
         let swap = self.swap_command(kind, expected);
         self.server.ask(Call::new(swap))
@@ -346,7 +345,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn discard(&self, kind: Kind) -> S::Answer<u64> {
         let mut discard = self.of_kind("TAGS.SWAP", kind);
         discard.arg("DISCARD");
@@ -374,7 +373,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn scan(
         &self,
         kind: Kind,
@@ -408,8 +407,8 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `SYNTAX` when the expression is invalid, `BADFIELD` when it refers to fields; or the server refuses
-    /// the command or cannot be reached.
+    /// `SYNTAX` when the expression is invalid, `BADFIELD` when it refers to fields, or another server or
+    /// connection error.
     pub fn list(
         &self,
         expression: impl AsRef<[u8]>,
@@ -436,7 +435,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn info(&self) -> S::Answer<Info> {
         let info = self.command("TAGS.INFO");
         self.repeat(info)

@@ -76,7 +76,7 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `BADHASH`, `BADCRAWL`, `REMOVING`; `CANCELED` when the crawl was cancelled while the call waited;
-    /// `UNBLOCKED` when the server became a replica; or the server cannot be reached.
+    /// `UNBLOCKED` when the server became a replica, or a connection error.
     pub fn claim(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -158,8 +158,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when another worker has claimed the payload in the meantime (nothing is counted: claim again);
-    /// or the server refuses the command or cannot be reached.
+    /// `STALE` when another worker has claimed the payload in the meantime (nothing is counted: claim again),
+    /// or another server or connection error.
     pub fn settle(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -192,8 +192,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when another worker holds the claim now (nothing is changed); or the server refuses the
-    /// command or cannot be reached.
+    /// `STALE` when another worker holds the claim now (nothing is changed), or another server or connection
+    /// error.
     pub fn unclaim(&self, hash: impl AsRef<[u8]>, token: impl AsRef<[u8]>) -> S::Answer<bool> {
         let (hash, token) = (hash.as_ref(), token.as_ref());
         let mut unclaim = self.command("DEDUPE.UNCLAIM");

@@ -175,7 +175,7 @@ impl FromRedisValue for Crawls {
 /// Filter for the list of crawls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// Crawls with uncommitted records.
+    /// Crawls with something to commit.
     Uncommitted,
     /// Crawls that are part of the merged index.
     Committed,
@@ -213,7 +213,7 @@ map_reply! {
         interrupted: u64,
         /// WACZ files of committed crawls that were never finished; not an error.
         placeholders: u64,
-        /// True if no errors were found, or all of them were repaired.
+        /// True if no errors were found; a repair reports the state before it.
         ok: bool,
         /// Hashes that the index by URL lacks or has under another URL, plus its entries without a record.
         /// `None` if there is no index by URL.
@@ -235,7 +235,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn stats(&self) -> S::Answer<Stats> {
         let stats = self.command("DEDUPE.STATS");
         self.server.ask(Call::new(stats).repeatable().waits())
@@ -252,7 +252,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn sampled_stats(&self, samples: u32) -> S::Answer<Stats> {
         let mut stats = self.command("DEDUPE.STATS");
         stats.arg("SAMPLES").arg(samples);
@@ -270,7 +270,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when the crawl does not exist; or the server cannot be reached.
+    /// `NOCRAWL` when the crawl does not exist, or a connection error.
     pub fn crawl_stats(&self, crawl: impl AsRef<[u8]>) -> S::Answer<CrawlStats> {
         let crawl = crawl.as_ref();
         let mut stats = self.command("DEDUPE.STATS");
@@ -290,7 +290,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn crawls(&self, listed: Option<Listed>) -> S::Answer<Vec<Crawl>> {
         let mut crawls = self.command("DEDUPE.CRAWLS");
         match listed {
@@ -314,7 +314,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn check(&self) -> S::Answer<Check> {
         let check = self.command("DEDUPE.CHECK");
         self.server.ask(Call::new(check).repeatable().waits())
@@ -331,7 +331,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `OOM` when the server is at `maxmemory`; or the server cannot be reached.
+    /// `OOM` when the server is at `maxmemory`, or a connection error.
     pub fn repair(&self) -> S::Answer<Check> {
         let repair = self.command("DEDUPE.REPAIR");
         self.server.ask(Call::new(repair).repeatable().waits())
@@ -347,7 +347,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn profile(&self) -> S::Answer<Profile> {
         self.repeat(self.command("DEDUPE.PROFILE"))
     }
@@ -362,7 +362,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `HASCRAWLS` when the index already has crawls; or the server cannot be reached.
+    /// `HASCRAWLS` when the index already has crawls, or a connection error.
     pub fn set_profile(&self, profile: Profile) -> S::Answer<()> {
         let mut set = self.command("DEDUPE.PROFILE");
         set.arg(profile.word());

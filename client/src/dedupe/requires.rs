@@ -94,8 +94,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when the crawl does not exist, `ERR` for an invalid reference; or the server cannot be
-    /// reached.
+    /// `NOCRAWL` when the crawl does not exist, `ERR` for an invalid reference, or a connection error.
     pub fn requires(&self, of: Of<'_>, transitive: bool) -> S::Answer<Vec<Required>> {
         if let Of::References([]) = of {
             return self.server.ask(Call::known(Vec::new()));
@@ -151,7 +150,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when the crawl does not exist; or the server cannot be reached.
+    /// `NOCRAWL` when the crawl does not exist, or a connection error.
     pub fn required_by(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Vec<Dependent>> {
         let crawl = crawl.as_ref();
         let mut required = self.command("DEDUPE.REQUIREDBY");

@@ -76,8 +76,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key of the index has another type (nothing is moved); or the server cannot be
-    /// reached.
+    /// `WRONGTYPE` when a key of the index has another type (nothing is moved), or a connection error.
     pub fn pack(&self) -> S::Answer<Moved> {
         let pack = self.command("DEDUPE.PACK");
         self.server.ask(Call::new(pack).repeatable().waits())

@@ -33,7 +33,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `BADCRAWL`, `REMOVING`; or the server refuses the command or cannot be reached.
+    /// `BADCRAWL`, `REMOVING`, or another server or connection error.
     pub fn wacz_open(&self, crawl: impl AsRef<[u8]>, filename: impl AsRef<[u8]>) -> S::Answer<u64> {
         let (crawl, filename) = (crawl.as_ref(), filename.as_ref());
         let mut open = self.command("DEDUPE.WACZOPEN");
@@ -54,8 +54,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL`, `REMOVING`; `ERR` when there is no file at this index, or another one; or the server cannot
-    /// be reached.
+    /// `NOCRAWL`, `REMOVING`; `ERR` when there is no file at this index, or another one, or a connection
+    /// error.
     pub fn wacz_close(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -81,7 +81,7 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `NOCRAWL`, `REMOVING`; `ERR` when there is no file at this index, or it was finished under another
-    /// name; or the server cannot be reached.
+    /// name, or a connection error.
     pub fn wacz_close_as(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -129,7 +129,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL`; or the server cannot be reached.
+    /// `NOCRAWL`, or a connection error.
     pub fn wacz_list(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Vec<Wacz>> {
         let crawl = crawl.as_ref();
         let mut list = self.command("DEDUPE.WACZLIST");

@@ -148,7 +148,7 @@ map_reply! {
         sum_groups: u64,
         /// Sum of the executions' counts.
         sum_executions: u64,
-        /// True if no errors were found, or all of them were repaired.
+        /// True if no errors were found; a repair reports the state before it.
         consistent: bool,
         /// Descriptions of the errors, the first hundred.
         problems: Vec<String>,

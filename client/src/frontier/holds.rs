@@ -65,7 +65,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCHG` when the group does not exist; or the server refuses the command or cannot be reached.
+    /// `NOCHG` when the group does not exist, or another server or connection error.
     pub fn block(&self, chg: impl AsRef<[u8]>, until: Millis) -> S::Answer<()> {
         let chg = chg.as_ref();
         let mut block = self.command("CHG.BLOCK");
@@ -84,7 +84,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCHG` when the group does not exist; or the server refuses the command or cannot be reached.
+    /// `NOCHG` when the group does not exist, or another server or connection error.
     pub fn pause(&self, held: Held<'_>) -> S::Answer<()> {
         self.hold("CHG.PAUSE", held)
     }
@@ -130,7 +130,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when no limit is given, or the server refuses the command or cannot be reached.
+    /// Fails when no limit is given; or with a server or connection error.
     pub fn limit(&self, chg: impl AsRef<[u8]>, limits: &Limits) -> S::Answer<()> {
         let chg = chg.as_ref();
         let mut limit = self.command("CHG.LIMIT");
@@ -166,7 +166,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn share_gate(&self, group: impl AsRef<[u8]>, chgs: &[&[u8]]) -> S::Answer<()> {
         let group = group.as_ref();
         if chgs.is_empty() {

@@ -234,9 +234,9 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when the lease is no longer held, `NOCHG` when the group does not exist (nothing is changed);
-    /// or the server refuses the command or cannot be reached. After a retry, `STALE` may also mean that the
-    /// first attempt succeeded and the group was leased again.
+    /// `STALE` when the lease is no longer held, `NOCHG` when the group does not exist (nothing is changed),
+    /// or another server or connection error. After a retry, `STALE` may also mean that the first attempt
+    /// succeeded and the group was leased again.
     pub fn release(
         &self,
         lease: &Lease,
@@ -290,7 +290,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCHG` when the group does not exist; or the server refuses the command or cannot be reached.
+    /// `NOCHG` when the group does not exist, or another server or connection error.
     pub fn next_of(
         &self,
         chg: impl AsRef<[u8]>,
@@ -322,8 +322,8 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when the lease is no longer held, `NOCHG` when the group does not exist; or the server refuses
-    /// the command or cannot be reached.
+    /// `STALE` when the lease is no longer held, `NOCHG` when the group does not exist, or another server or
+    /// connection error.
     pub fn extend(&self, lease: &Lease, by: Duration) -> S::Answer<Millis> {
         let mut extend = self.command("CHG.EXTEND");
         extend.arg(&lease.chg[..]).arg(lease.token).arg(millis(by));
@@ -350,8 +350,7 @@ impl<S: Steps> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `UNBLOCKED` when the server became a replica during the wait; or the server refuses the command or
-    /// cannot be reached.
+    /// `UNBLOCKED` when the server became a replica during the wait, or another server or connection error.
     pub fn next(&self, next: &Next) -> S::Answer<Vec<Lease>> {
         let (frontier, next) = (self.clone(), *next);
         self.server

@@ -20,7 +20,8 @@ pub struct Expired {
     /// Leased URI, if the frontier stores URIs.
     #[serde(serialize_with = "as_optional_text")]
     pub uri: Option<Vec<u8>>,
-    /// Number of times that a lease of it has expired.
+    /// Number of times that a lease of this URI has expired; if the frontier only counts URIs, number of
+    /// consecutive expired leases of the group.
     pub times: u64,
 }
 
@@ -50,8 +51,8 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `LEASED` when `from` is leased by a worker, `NOCHG` when the group does not exist; or the server
-    /// refuses the command or cannot be reached.
+    /// `LEASED` when `from` is leased by a worker, `NOCHG` when the group does not exist, or another server
+    /// or connection error.
     pub fn move_uris(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> S::Answer<(u64, u64)> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let mut moving = self.command("CHG.MOVE");
@@ -70,7 +71,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn drop_execution(&self, execution: impl AsRef<[u8]>) -> S::Answer<(u64, u64)> {
         let execution = execution.as_ref();
         let mut drop = self.command("CHG.DROP");
@@ -90,7 +91,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn drop_group(&self, chg: impl AsRef<[u8]>) -> S::Answer<(u64, u64)> {
         let chg = chg.as_ref();
         let mut drop = self.command("CHG.DROP");
@@ -109,7 +110,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn sweep(&self, limit: Option<u64>) -> S::Answer<(u64, u64)> {
         let mut sweep = self.command("CHG.SWEEP");
         if let Some(limit) = limit {
@@ -131,7 +132,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn expired(&self, count: u32) -> S::Answer<Vec<Expired>> {
         let mut expired = self.command("CHG.EXPIRED");
         expired.arg("COUNT").arg(count);
@@ -148,7 +149,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCHG` when the group does not exist; or the server refuses the command or cannot be reached.
+    /// `NOCHG` when the group does not exist, or another server or connection error.
     pub fn why(&self, chg: impl AsRef<[u8]>) -> S::Answer<Why> {
         let chg = chg.as_ref();
         let mut why = self.command("CHG.WHY");
@@ -177,7 +178,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn list(
         &self,
         queue: Option<Queue>,
@@ -204,7 +205,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCHG` when the group does not exist; or the server refuses the command or cannot be reached.
+    /// `NOCHG` when the group does not exist, or another server or connection error.
     pub fn uris(
         &self,
         chg: impl AsRef<[u8]>,
@@ -228,7 +229,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn info(&self) -> S::Answer<Info> {
         let info = self.command("CHG.INFO");
         self.repeat(info)
@@ -245,7 +246,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn check(&self) -> S::Answer<Check> {
         let check = self.command("CHG.CHECK");
         self.server.ask(Call::new(check).repeatable().waits())
@@ -262,7 +263,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn repair(&self) -> S::Answer<Check> {
         let repair = self.command("CHG.REPAIR");
         self.server.ask(Call::new(repair).repeatable().waits())

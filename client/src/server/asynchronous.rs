@@ -141,7 +141,7 @@ pub(super) struct AsyncPool {
 struct Node {
     /// Shared connection of the fast calls, with a unique connection number.
     quick: tokio::sync::Mutex<Option<(u64, MultiplexedConnection)>>,
-    /// Idle connections for blocking calls, and the time since when they are idle.
+    /// Idle connections for blocking calls, each with the time at which it became idle.
     kept: Mutex<Vec<(Instant, MultiplexedConnection)>>,
     /// Number of further connections for blocking calls that may be opened.
     permits: Arc<Semaphore>,

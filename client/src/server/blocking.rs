@@ -151,7 +151,7 @@ struct Connections {
 
 #[derive(Default)]
 struct Node {
-    /// Idle connections, and the time since when they are idle.
+    /// Idle connections, each with the time at which it became idle.
     idle: Vec<(Instant, Connection)>,
     /// Number of connections, idle or in use.
     open: usize,
@@ -159,7 +159,7 @@ struct Node {
     over: bool,
 }
 
-/// A slot of the pool, with its connection once that is open.
+/// A place in the pool, with its connection unless that has yet to be opened.
 pub(super) struct Line {
     pool: Pool,
     address: Address,
@@ -185,7 +185,7 @@ impl Pool {
         self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a free slot.
+    /// Waits for a free place in the pool.
     fn place(&self, address: &Address) -> Result<Line, RedisError> {
         let mut nodes = self.nodes();
         loop {

@@ -220,8 +220,8 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOPOINT`, `SYNTAX`, `BADFIELD`, `BADRE` or `BADLINE`; or the server refuses the command or
-    /// cannot be reached. The other filter calls have the same errors.
+    /// `NOPOINT`, `SYNTAX`, `BADFIELD`, `BADRE` or `BADLINE`, or another server or connection
+    /// error. The other filter calls have the same errors.
     pub fn filter_lines(&self, filter: &Filter<'_>, lines: &[&[u8]]) -> S::Answer<Vec<Vec<u8>>> {
         if lines.is_empty() {
             return self.server.ask(Call::known(Vec::new()));

@@ -35,8 +35,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `SYNTAX`, `BADRE` or `CYCLE` when an argument is invalid; or the server refuses the command or cannot
-    /// be reached.
+    /// `SYNTAX`, `BADRE` or `CYCLE` when an argument is invalid, or another server or connection error.
     pub fn point_set(&self, name: impl AsRef<[u8]>, expression: impl AsRef<[u8]>) -> S::Answer<()> {
         let (name, expression) = (name.as_ref(), expression.as_ref());
         let mut set = self.command("TAGS.POINTSET");
@@ -55,7 +54,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn point_delete(&self, name: impl AsRef<[u8]>) -> S::Answer<bool> {
         let name = name.as_ref();
         let mut delete = self.command("TAGS.POINTDEL");
@@ -73,7 +72,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn points(&self) -> S::Answer<Vec<Point>> {
         let points = self.command("TAGS.POINTS");
         self.repeat(points)
@@ -91,8 +90,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOPOINT` when the name resolves to no access point; or the server refuses the command or cannot be
-    /// reached.
+    /// `NOPOINT` when the name resolves to no access point, or another server or connection error.
     pub fn point(&self, name: impl AsRef<[u8]>) -> S::Answer<Point> {
         let name = name.as_ref();
         let mut points = self.command("TAGS.POINTS");

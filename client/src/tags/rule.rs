@@ -44,8 +44,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `BADFIELD`, `BADRE` or `SYNTAX` when an argument is invalid; or the server refuses the command or
-    /// cannot be reached.
+    /// `BADFIELD`, `BADRE` or `SYNTAX` when an argument is invalid, or another server or connection error.
     pub fn rule_set(
         &self,
         name: impl AsRef<[u8]>,
@@ -70,7 +69,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn rule_delete(&self, name: impl AsRef<[u8]>) -> S::Answer<bool> {
         let name = name.as_ref();
         let mut delete = self.command("TAGS.RULEDEL");
@@ -90,7 +89,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn rules(&self) -> S::Answer<Vec<Rule>> {
         let rules = self.command("TAGS.RULES");
         self.repeat(rules)

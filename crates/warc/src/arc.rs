@@ -12,8 +12,8 @@ const SECOND: usize = 10;
 /// URL prefix of the first record of a file, which describes the file.
 pub(super) const BEGIN: &[u8] = b"filedesc:";
 
-/// A header line: `URL IP-address date type length`, or in version 2 `URL IP-address date type status
-/// checksum location offset filename length`.
+/// A header line: `URL IP-address date type length`, or in version 2
+/// `URL IP-address date type status checksum location offset filename length`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
     /// URL of the record. Spaces, which only ARC files allow, are replaced by `%20`.

@@ -8,8 +8,8 @@ use super::Problem;
 pub(crate) const MAGIC: u8 = 0x1f;
 /// Window size of 32 KiB, the maximum, as a power of two.
 const WINDOW: u8 = 15;
-/// Maximum number of compressed bytes without any output. No header is longer, so more is damage that would
-/// otherwise be read without end.
+/// Maximum number of compressed bytes without any output. Longer input without output is not a header, but
+/// damage, which would otherwise be read without end.
 const MAX_SILENT: usize = 256 * 1024;
 
 /// Decompresses consecutive gzip members. The checksum of each member is verified at its end.

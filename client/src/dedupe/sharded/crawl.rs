@@ -442,7 +442,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses the command or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn unfinished(&self) -> S::Answer<Vec<Unfinished>> {
         self.server().ask(self.marks_call().map(|marks| marks.0))
     }

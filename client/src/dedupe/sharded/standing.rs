@@ -13,7 +13,7 @@ pub(super) const BATCH: usize = 500;
 pub(super) struct Standing {
     /// The crawl is part of the shard's merged index.
     pub committed: bool,
-    /// The crawl has uncommitted records.
+    /// The shard lists the crawl as uncommitted.
     pub uncommitted: bool,
     /// A removal is running or was interrupted.
     pub removing: bool,
