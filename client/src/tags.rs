@@ -278,7 +278,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `CYCLE` when a tag would carry itself, another server error (nothing is written in either case), or a
+    /// `CYCLE` when a tag would carry itself, another server error (nothing is written in either case); or a
     /// connection error.
     pub fn load(
         &self,
@@ -319,7 +319,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOSTAGE` when there is no staged copy, or the copy has another number of ids (nothing is changed), or
+    /// `NOSTAGE` when there is no staged copy, or the copy has another number of ids (nothing is changed); or
     /// another server or connection error.
     pub fn swap(&self, kind: Kind, expected: Option<u64>) -> S::Answer<u64> {
         let swap = self.swap_command(kind, expected);
@@ -407,7 +407,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `SYNTAX` when the expression is invalid, `BADFIELD` when it refers to fields, or another server or
+    /// `SYNTAX` when the expression is invalid, `BADFIELD` when it refers to fields; or another server or
     /// connection error.
     pub fn list(
         &self,

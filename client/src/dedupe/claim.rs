@@ -76,7 +76,7 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `BADHASH`, `BADCRAWL`, `REMOVING`; `CANCELED` when the crawl was cancelled while the call waited;
-    /// `UNBLOCKED` when the server became a replica, or a connection error.
+    /// `UNBLOCKED` when the server became a replica; or a connection error.
     pub fn claim(
         &self,
         crawl: impl AsRef<[u8]>,

@@ -69,7 +69,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `BADCRAWL`, `REMOVING`; `ERR` when 64 other crawls are visible, or a connection error.
+    /// `BADCRAWL`, `REMOVING`; `ERR` when 64 other crawls are visible; or a connection error.
     pub fn begin_visible(&self, crawl: impl AsRef<[u8]>) -> S::Answer<bool> {
         let crawl = crawl.as_ref();
         let mut begin = self.command("DEDUPE.BEGIN");
@@ -90,7 +90,7 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `NOCRAWL` when the crawl does not exist, `CANCELED` when another client cancelled it during the
-    /// commit, `REMOVING`, or a connection error.
+    /// commit, `REMOVING`; or a connection error.
     pub fn commit(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Committed> {
         let crawl = crawl.as_ref();
         let mut commit = self.command("DEDUPE.COMMIT");
@@ -112,7 +112,7 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `NOCRAWL` when the crawl does not exist; after a retry, also when the first attempt cancelled it.
-    /// `COMMITTED` when the crawl has nothing uncommitted, `REMOVING`, or a connection error.
+    /// `COMMITTED` when the crawl has nothing uncommitted, `REMOVING`; or a connection error.
     pub fn cancel(&self, crawl: impl AsRef<[u8]>) -> S::Answer<u64> {
         let crawl = crawl.as_ref();
         let mut cancel = self.command("DEDUPE.CANCEL");
@@ -134,7 +134,7 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `NOCRAWL` when one of the crawls does not exist; after a retry, also when the first attempt removed
-    /// them. `UNCOMMITTED` when one was never committed (nothing is changed), or a connection error.
+    /// them. `UNCOMMITTED` when one was never committed (nothing is changed); or a connection error.
     pub fn remove(&self, crawls: &[&[u8]]) -> S::Answer<Removed> {
         if crawls.is_empty() {
             return self.server.ask(Call::known(Removed::default()));
@@ -163,7 +163,7 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `NOCRAWL` when one of the crawls does not exist (nothing is changed), another server error (for
-    /// example, if `crawls` is empty), or a connection error.
+    /// example, if `crawls` is empty); or a connection error.
     pub fn retain(&self, purge: bool, crawls: &[&[u8]]) -> S::Answer<Retained> {
         let mut retain = self.command("DEDUPE.RETAIN");
         if purge {

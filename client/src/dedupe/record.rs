@@ -66,7 +66,7 @@ impl FromRedisValue for Located {
 
 /// A `response` record that was written: the arguments of `DEDUPE.ADD`.
 #[derive(Clone, Copy)]
-#[allow(missing_docs)] // the arguments of DEDUPE.ADD, in its order
+#[allow(missing_docs)] // the arguments of DEDUPE.ADD, in order
 pub struct Added<'a> {
     pub hash: &'a [u8],
     pub wacz_index: u64,

@@ -94,7 +94,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when the crawl does not exist, `ERR` for an invalid reference, or a connection error.
+    /// `NOCRAWL` when the crawl does not exist, `ERR` for an invalid reference; or a connection error.
     pub fn requires(&self, of: Of<'_>, transitive: bool) -> S::Answer<Vec<Required>> {
         if let Of::References([]) = of {
             return self.server.ask(Call::known(Vec::new()));

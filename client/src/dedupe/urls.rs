@@ -85,7 +85,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOURLS` when there is no index by URL, `BADCRAWL`, or a connection error.
+    /// `NOURLS` when there is no index by URL, `BADCRAWL`; or a connection error.
     pub fn lookup_urls(
         &self,
         captures: Captures<'_>,
@@ -118,7 +118,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key of the index has another type, `OOM` when the server is at `maxmemory`, or a
+    /// `WRONGTYPE` when a key of the index has another type, `OOM` when the server is at `maxmemory`; or a
     /// connection error.
     pub fn set_urls(&self, on: bool) -> S::Answer<Urls> {
         let mut urls = self.command("DEDUPE.URLS");

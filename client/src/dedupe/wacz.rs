@@ -48,13 +48,13 @@ impl<S: Ask> Index<S> {
     /// # let index = Index::open("redis://127.0.0.1/", "")?;
     /// let name = b"crawl-1-0.wacz";
     /// let wacz_index = index.wacz_open(b"crawl-1", name)?;
-    /// // Write it, and find out its hash and size.
+    /// // Write the file, and compute its hash and size.
     /// index.wacz_close(b"crawl-1", wacz_index, name, b"sha256:fd61a03a", 1_048_576)?;
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL`, `REMOVING`; `ERR` when there is no file at this index, or another one, or a connection
+    /// `NOCRAWL`, `REMOVING`; `ERR` when there is no file at this index, or another one; or a connection
     /// error.
     pub fn wacz_close(
         &self,
@@ -74,14 +74,14 @@ impl<S: Ask> Index<S> {
     /// # use crawlspace_client::dedupe::*;
     /// # let index = Index::open("redis://127.0.0.1/", "")?;
     /// let wacz_index = index.wacz_open(b"crawl-1", b"20240501-crawl-1.wacz")?;
-    /// // Write it, and find out its hash, its size and what it is to be called.
+    /// // Write the file, compute its hash and size, and choose its final name.
     /// index.wacz_close_as(b"crawl-1", wacz_index, b"news.wacz", b"sha256:fd61a03a", 1_048_576)?;
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
     ///
     /// # Errors
     /// `NOCRAWL`, `REMOVING`; `ERR` when there is no file at this index, or it was finished under another
-    /// name, or a connection error.
+    /// name; or a connection error.
     pub fn wacz_close_as(
         &self,
         crawl: impl AsRef<[u8]>,

@@ -59,7 +59,7 @@ impl<S: Ask> Frontier<S> {
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
     /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
-    /// // Until the year 2033, by the server's clock; 0 would end it.
+    /// // Blocks until the year 2033, by the server's clock; 0 would end the block.
     /// frontier.block(b"example.com", 2_000_000_000_000)?;
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```

@@ -322,7 +322,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when the lease is no longer held, `NOCHG` when the group does not exist, or another server or
+    /// `STALE` when the lease is no longer held, `NOCHG` when the group does not exist; or another server or
     /// connection error.
     pub fn extend(&self, lease: &Lease, by: Duration) -> S::Answer<Millis> {
         let mut extend = self.command("CHG.EXTEND");

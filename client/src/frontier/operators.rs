@@ -51,7 +51,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `LEASED` when `from` is leased by a worker, `NOCHG` when the group does not exist, or another server
+    /// `LEASED` when `from` is leased by a worker, `NOCHG` when the group does not exist; or another server
     /// or connection error.
     pub fn move_uris(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> S::Answer<(u64, u64)> {
         let (from, to) = (from.as_ref(), to.as_ref());

@@ -11,7 +11,7 @@ use super::{Batch, Call, Error, TIMEOUT};
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;
 /// use crawlspace_client::Ask;
-/// /// Works over a server, whose answers are there, and over one whose answers are futures.
+/// /// Works with a blocking server and with an async one.
 /// fn commit<S: Ask>(server: &S) -> S::Answer<crawlspace_client::dedupe::Committed> {
 ///     Index::on(server, "{coll-42}:").commit(b"crawl-1")
 /// }

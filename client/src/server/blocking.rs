@@ -134,7 +134,7 @@ impl Steps for Server {
     }
 }
 
-/// Connection pool with a set of connections per server, idle or in use.
+/// Connection pool, with idle and busy connections per server.
 #[derive(Clone)]
 pub(super) struct Pool(Arc<Connections>);
 

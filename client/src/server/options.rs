@@ -21,7 +21,8 @@ const RETRIES: u32 = 9;
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// Timeout of a new connection.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
-/// Idle time after which a connection is tested before a call that must not be sent twice is sent over it.
+/// Idle time after which a connection is tested before it is reused: a call that must not be sent twice would
+/// be lost on a dead one.
 pub(super) const IDLE: Duration = Duration::from_secs(10);
 /// Idle time before TCP keepalive probes: a server that lost power does not close its connections.
 const KEEPALIVE: Duration = Duration::from_secs(30);

@@ -67,7 +67,7 @@ impl Topology {
         slots.is_some()
     }
 
-    /// Returns all servers to ask for the slots, with the server that the caller named last.
+    /// Returns all servers that can be asked for the slots, ending with the seed server.
     pub fn known(&self) -> Vec<Address> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         let mut known = match &*slots {

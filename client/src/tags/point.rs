@@ -35,7 +35,8 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `SYNTAX`, `BADRE` or `CYCLE` when an argument is invalid, or another server or connection error.
+    /// `SYNTAX`, `BADRE` or `CYCLE` when an argument is invalid; or another server or connection
+    /// error.
     pub fn point_set(&self, name: impl AsRef<[u8]>, expression: impl AsRef<[u8]>) -> S::Answer<()> {
         let (name, expression) = (name.as_ref(), expression.as_ref());
         let mut set = self.command("TAGS.POINTSET");

@@ -44,7 +44,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `BADFIELD`, `BADRE` or `SYNTAX` when an argument is invalid, or another server or connection error.
+    /// `BADFIELD`, `BADRE` or `SYNTAX` when an argument is invalid; or another server or connection error.
     pub fn rule_set(
         &self,
         name: impl AsRef<[u8]>,

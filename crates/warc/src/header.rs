@@ -37,7 +37,7 @@ struct FieldRanges {
 
 /// Type of a record (ISO 28500, chapter 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the words are the standard's
+#[allow(missing_docs)] // names of the standard
 pub enum RecordType {
     Warcinfo,
     Response,

@@ -95,7 +95,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// Fails on anything but a complete, valid record. The reader cannot continue after an error.
-    #[allow(clippy::should_implement_trait)] // a record borrows its reader, so this is no Iterator
+    #[allow(clippy::should_implement_trait)] // a record borrows its reader, so this cannot be an Iterator
     pub fn next(&mut self) -> Result<Option<Record<'_, R>>, Error> {
         if self.in_record {
             self.finish()?;

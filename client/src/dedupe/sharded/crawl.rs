@@ -85,8 +85,8 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Index::commit`](crate::dedupe::Index::commit), and `SHARDED` when a cancel or removal
-    /// of the crawl has to be finished first.
+    /// The errors of [`Index::commit`](crate::dedupe::Index::commit), and `SHARDED` while a cancel or removal
+    /// of the crawl is unfinished.
     pub fn commit(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Committed> {
         let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
@@ -177,8 +177,8 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Index::cancel`](crate::dedupe::Index::cancel), and `SHARDED` when an unfinished
-    /// removal of the crawl, or an unfinished commit other than its first, has to be finished first.
+    /// The errors of [`Index::cancel`](crate::dedupe::Index::cancel), and `SHARDED` while a removal of the
+    /// crawl, or a commit of it other than the first, is unfinished.
     pub fn cancel(&self, crawl: impl AsRef<[u8]>) -> S::Answer<u64> {
         let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
