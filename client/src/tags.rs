@@ -278,8 +278,8 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `CYCLE` when a tag would carry itself, another server error (nothing is written in either case); or a
-    /// connection error.
+    /// `CYCLE` when a tag would carry itself, or another server error (nothing is written in either case); or
+    /// a connection error.
     pub fn load(
         &self,
         kind: Kind,

@@ -162,7 +162,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when one of the crawls does not exist (nothing is changed), another server error (for
+    /// `NOCRAWL` when one of the crawls does not exist (nothing is changed), or another server error (for
     /// example, if `crawls` is empty); or a connection error.
     pub fn retain(&self, purge: bool, crawls: &[&[u8]]) -> S::Answer<Retained> {
         let mut retain = self.command("DEDUPE.RETAIN");

@@ -172,7 +172,8 @@ impl Filter {
         }
     }
 
-    /// Returns, for a test of tags, whether it is negated, and the tags, any of which matches.
+    /// Returns the negation flag and the tags of a test of tags, any of which matches. `None` for other
+    /// tests.
     ///
     /// ```
     /// use crawlspace_cdx::{Dialect, Filter, Limits};

@@ -46,7 +46,7 @@ pub enum Problem {
     /// The record does not end at its `Content-Length`.
     #[error("the record does not end after the {0} bytes that its Content-Length says")]
     ContentLength(u64),
-    /// The block does not match the `WARC-Block-Digest` of the header, which is given.
+    /// The block does not match this `WARC-Block-Digest` of its header.
     #[error("the record is damaged: its WARC-Block-Digest is not {0}")]
     Digest(String),
     /// The gzip member contains several records, so that single records have no offset in the file.
