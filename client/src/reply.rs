@@ -10,7 +10,7 @@ use serde::Serializer;
 ///
 /// Names of the `DEDUPE` family are in camel case: `Name as "camelCase" { … }`. A struct with byte fields
 /// lists the traits to derive, `Name as "camelCase" derive(PartialEq) { … }`, and implements `Debug` by
-/// [`debug_as_text`].
+/// `debug_as_text!`.
 macro_rules! map_reply {
     ($(#[$about:meta])* $name:ident { $($fields:tt)* }) => {
         map_reply! { $(#[$about])* $name as "kebab-case" { $($fields)* } }
