@@ -1,4 +1,4 @@
-//! The `DEDUPE.*` commands, with types in place of reply arrays.
+//! The `DEDUPE.*` commands, with typed arguments and replies.
 //!
 //! ```no_run
 //! use crawlspace_client::dedupe::Index;
@@ -41,9 +41,9 @@ use crate::server::{Ask, Batch, Call, Code, Pending, Server, Steps};
 
 pub use crate::server::Error;
 
-/// A dedupe index: the keys of one prefix.
+/// A dedupe index: all keys with one prefix.
 ///
-/// A call whose connection breaks is sent again unless its description says otherwise.
+/// A call is retried when the connection breaks, unless its description says otherwise.
 #[derive(Clone)]
 pub struct Index<S = Server> {
     server: S,
@@ -53,8 +53,8 @@ pub struct Index<S = Server> {
 debug_as_text! { Index<S> where S { server: plain, prefix: text } }
 
 impl Index {
-    /// Connects to the server at `url`, as [`Server::open`] does. `prefix` stands before every key of the
-    /// index, and may be empty.
+    /// Connects to the server at `url`, as [`Server::open`] does. Every key of the index begins with
+    /// `prefix`, which may be empty.
     ///
     /// ```no_run
     /// let index = crawlspace_client::dedupe::Index::open("redis://127.0.0.1:6379/0", "{coll-42}:")?;
@@ -63,14 +63,14 @@ impl Index {
     /// ```
     ///
     /// # Errors
-    /// When the URL is invalid, or the server cannot be reached.
+    /// Fails when the URL is invalid, or the server cannot be reached.
     pub fn open(url: &str, prefix: impl Into<Vec<u8>>) -> Result<Index, Error> {
         Ok(Index::on(&Server::open(url)?, prefix))
     }
 }
 
 impl<S: Ask> Index<S> {
-    /// The index of this prefix on this server, or in this [`Batch`].
+    /// Creates a handle for the index with this prefix on a server, or in a [`Batch`].
     ///
     /// ```no_run
     /// use crawlspace_client::{dedupe::Index, AsyncServer};
@@ -88,7 +88,7 @@ impl<S: Ask> Index<S> {
         }
     }
 
-    /// This index, asked over another connection, or in a [`Batch`], for example.
+    /// Returns a handle for the same index over another connection or a [`Batch`].
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -109,7 +109,7 @@ impl<S: Ask> Index<S> {
         }
     }
 
-    /// What it is asked over.
+    /// Returns the server, connection or batch that the calls are sent over.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -122,12 +122,12 @@ impl<S: Ask> Index<S> {
         &self.server
     }
 
-    /// What stands before every key.
+    /// Returns the prefix of every key of the index.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
     }
 
-    /// The name of one of its plain keys.
+    /// Returns the full name of a plain key of the index: the prefix and `name`.
     fn key(&self, name: &[u8]) -> Vec<u8> {
         [&self.prefix, name].concat()
     }
@@ -138,13 +138,13 @@ impl<S: Ask> Index<S> {
         command
     }
 
-    /// Something quick that may be sent twice.
+    /// Sends a fast command that is safe to send twice.
     fn repeat<T: FromRedisValue + Send + 'static>(&self, command: Cmd) -> S::Answer<T> {
         self.server.ask(Call::new(command).repeatable())
     }
 
-    /// `DEDUPE.LOOKUP`: who stored these payloads first? One answer per hash. With `crawl`, what that
-    /// crawl has stored itself counts too, though it is not committed.
+    /// Looks up the record that stored each payload first (`DEDUPE.LOOKUP`). Returns one entry per hash. With
+    /// `crawl`, uncommitted records of that crawl count too.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -158,7 +158,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `BADHASH`, `BADCRAWL`; or when the server cannot be reached.
+    /// `BADHASH`, `BADCRAWL`, or a connection error.
     pub fn lookup(
         &self,
         crawl: Option<&[u8]>,
@@ -170,7 +170,8 @@ impl<S: Ask> Index<S> {
         self.repeat(self.look_up(crawl, false, hashes))
     }
 
-    /// `DEDUPE.LOOKUP … WITHWACZ`: the same, and the WACZ file that holds the record.
+    /// Looks up payloads as [`lookup`](Index::lookup) does, and adds the name of the WACZ file that holds
+    /// each record (`DEDUPE.LOOKUP … WITHWACZ`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -183,7 +184,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`lookup`](Index::lookup).
+    /// The errors of [`lookup`](Index::lookup).
     pub fn lookup_with_wacz(
         &self,
         crawl: Option<&[u8]>,
@@ -207,10 +208,11 @@ impl<S: Ask> Index<S> {
         lookup
     }
 
-    /// `DEDUPE.ADD`: `response` records were written. Gives how many of the hashes are new in this crawl.
+    /// Adds `response` records that the crawl has written (`DEDUPE.ADD`). Returns the number of hashes that
+    /// are new in this crawl.
     ///
-    /// A [`Sequence`] makes it safe to send it twice; without one, it is not sent again after a connection
-    /// that broke.
+    /// With a [`Sequence`], the call is safe to send twice; without one, it is not retried when the
+    /// connection breaks.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -224,9 +226,9 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `BADHASH`, `BADCRAWL`, `REMOVING`; `STALE` when somebody else holds the claim of a hash, or the writer
-    /// has sent a higher number before (nothing was counted in any of these cases); or when the server cannot
-    /// be reached.
+    /// `BADHASH`, `BADCRAWL`, `REMOVING`; `STALE` when another worker holds the claim on a hash, or the
+    /// writer has sent a higher number before. Nothing is counted in any of these cases. After a connection
+    /// error, it is unknown whether the records were counted.
     pub fn add(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -250,10 +252,11 @@ impl<S: Ask> Index<S> {
         })
     }
 
-    /// `DEDUPE.REVISIT`: `revisit` records were written. Gives how many were counted.
+    /// Adds `revisit` records that the crawl has written (`DEDUPE.REVISIT`). Returns the number of records
+    /// counted.
     ///
-    /// A [`Sequence`] makes it safe to send it twice; without one, it is not sent again after a connection
-    /// that broke.
+    /// With a [`Sequence`], the call is safe to send twice; without one, it is not retried when the
+    /// connection breaks.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -266,9 +269,10 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOHASH` when a hash whose original is not given is neither in the index nor in this crawl; `BADHASH`, `BADCRAWL`, `REMOVING`;
-    /// `STALE` when the writer has sent a higher number before (nothing was counted in any of these cases); or
-    /// when the server cannot be reached.
+    /// `NOHASH` when a hash without an explicit original is neither in the index nor in this crawl;
+    /// `BADHASH`, `BADCRAWL`, `REMOVING`; `STALE` when the writer has sent a higher number before. Nothing is
+    /// counted in any of these cases. After a connection error, it is unknown whether the records were
+    /// counted.
     pub fn revisit(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -294,8 +298,8 @@ impl<S: Ask> Index<S> {
 }
 
 impl<S: Steps> Index<S> {
-    /// `DEDUPE.ADD` and `DEDUPE.REVISIT` of one batch, in one round trip. The sequence makes it safe to send
-    /// the batch twice: it is counted once.
+    /// Sends the `DEDUPE.ADD` and the `DEDUPE.REVISIT` of one batch in one round trip. The sequence makes the
+    /// batch safe to send twice: it is counted once.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -309,7 +313,8 @@ impl<S: Steps> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses one of the two (the other may have been counted), or cannot be reached.
+    /// Fails when the server refuses one of the two commands (the other may have been counted), or cannot be
+    /// reached.
     pub fn write(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -327,7 +332,7 @@ impl<S: Steps> Index<S> {
     }
 }
 
-/// Sends a batch of records with sequences.
+/// Sends a batch of records with sequences. `STALE` counts as success.
 fn written<S: Steps>(server: &S, batch: Batch, answers: Vec<Pending<u64>>) -> S::Answer<()> {
     let sending = server.clone();
     server.run(async move {
@@ -335,7 +340,8 @@ fn written<S: Steps>(server: &S, batch: Batch, answers: Vec<Pending<u64>>) -> S:
         for answer in answers {
             match answer.take() {
                 Ok(_) => {}
-                // A later batch of this writer was there before: this one was counted long ago.
+                // The server has already seen a later batch of this writer, so this batch was counted
+                // earlier.
                 Err(error) if error.code() == Some(Code::Stale) => {}
                 Err(error) => return Err(error),
             }

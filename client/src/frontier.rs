@@ -1,4 +1,4 @@
-//! The `CHG.*` commands, with types in place of reply arrays.
+//! The `CHG.*` commands, with typed arguments and replies.
 //!
 //! ```no_run
 //! use std::time::{Duration, Instant};
@@ -37,17 +37,17 @@ pub use crate::dedupe::Sequence;
 pub use crate::server::Error;
 use crate::server::{Ask, Call, Server};
 
-/// A moment, in milliseconds since the epoch by the server's clock.
+/// A point in time, in milliseconds since the Unix epoch by the server's clock.
 pub type Millis = u64;
 
-/// A URI that was found.
+/// A discovered URI to be queued.
 #[derive(Clone, Copy)]
 pub struct Uri<'a> {
-    /// The group of hosts that it belongs to.
+    /// Host group (CHG) of the URI.
     pub chg: &'a [u8],
-    /// When it may be fetched; a time in the past, such as 0, means now.
+    /// Earliest time of the fetch; a time in the past, such as 0, means now.
     pub at: Millis,
-    /// How far from a seed it was found.
+    /// Number of links between a seed and this URI.
     pub depth: u32,
     /// The URI.
     pub uri: &'a [u8],
@@ -55,22 +55,22 @@ pub struct Uri<'a> {
 
 debug_as_text! { Uri<'_> { chg: text, at: plain, depth: plain, uri: text } }
 
-/// A frontier: the keys of one prefix.
+/// A frontier: all keys with one prefix.
 ///
-/// A call whose connection breaks is sent again unless its description says otherwise.
+/// A call is retried when the connection breaks, unless its description says otherwise.
 #[derive(Clone)]
 pub struct Frontier<S = Server> {
     server: S,
     prefix: Arc<[u8]>,
-    /// Simulated time.
+    /// Simulated time, if any (see [`Frontier::at`]).
     now: Option<Millis>,
 }
 
 debug_as_text! { Frontier<S> where S { server: plain, prefix: text, now: plain } }
 
 impl Frontier {
-    /// Connects to the server at `url`, as [`Server::open`] does. `prefix` stands before every key of the
-    /// frontier, and may be empty.
+    /// Connects to the server at `url`, as [`Server::open`] does. Every key of the frontier begins with
+    /// `prefix`, which may be empty.
     ///
     /// ```no_run
     /// let frontier = crawlspace_client::frontier::Frontier::open("redis://127.0.0.1/", "{coll-42}:")?;
@@ -79,14 +79,14 @@ impl Frontier {
     /// ```
     ///
     /// # Errors
-    /// When the URL is invalid, or the server cannot be reached.
+    /// Fails when the URL is invalid, or the server cannot be reached.
     pub fn open(url: &str, prefix: impl Into<Vec<u8>>) -> Result<Frontier, Error> {
         Ok(Frontier::on(&Server::open(url)?, prefix))
     }
 }
 
 impl<S: Ask> Frontier<S> {
-    /// The frontier of this prefix on this server, or in this [`Batch`](crate::Batch).
+    /// Creates a handle for the frontier with this prefix on a server, or in a [`Batch`](crate::Batch).
     ///
     /// ```no_run
     /// use crawlspace_client::{frontier::{Frontier, Next}, AsyncServer};
@@ -105,7 +105,7 @@ impl<S: Ask> Frontier<S> {
         }
     }
 
-    /// This frontier, asked over another connection, or in a [`Batch`](crate::Batch), for example.
+    /// Returns a handle for the same frontier over another connection or a [`Batch`](crate::Batch).
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -127,8 +127,8 @@ impl<S: Ask> Frontier<S> {
         }
     }
 
-    /// This frontier at a simulated time, which its calls take for the current time. They never wait, so
-    /// [`Wait`] is ignored. Only where the server has `crawlspace.chg-simulated-time`.
+    /// Returns a handle whose calls use `now` as the current time (simulated time). Its calls never block, so
+    /// [`Wait`] is ignored. Requires a server with `crawlspace.chg-simulated-time` enabled.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -144,12 +144,12 @@ impl<S: Ask> Frontier<S> {
         }
     }
 
-    /// What it is asked over.
+    /// Returns the server, connection or batch that the calls are sent over.
     pub fn server(&self) -> &S {
         &self.server
     }
 
-    /// What stands before every key.
+    /// Returns the prefix of every key of the frontier.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
     }
@@ -158,22 +158,21 @@ impl<S: Ask> Frontier<S> {
         command(name, &self.prefix, self.now)
     }
 
-    /// Something quick that may be sent twice.
+    /// Sends a fast command that is safe to send twice.
     fn repeat<T: FromRedisValue + Send + 'static>(&self, command: Cmd) -> S::Answer<T> {
         self.server.ask(Call::new(command).repeatable())
     }
 
-    /// Something quick that may not.
+    /// Sends a fast command that must not be sent twice.
     fn once<T: FromRedisValue + Send + 'static>(&self, command: Cmd) -> S::Answer<T> {
         self.server.ask(Call::new(command))
     }
 
-    /// `CHG.ADD`: a URI was queued for each of these groups, to be fetched at that time; the frontier
-    /// counts it. Gives the number of URIs that each group has now; `None` where its budget is spent and
-    /// the URI was not taken.
+    /// Counts one queued URI for each of these groups, due at the given time (`CHG.ADD`). Returns the number
+    /// of URIs that each group has now; `None` when its budget is spent and the URI was rejected.
     ///
-    /// A [`Sequence`] makes the call safe to send twice; without one, it is not sent again after a connection
-    /// that broke.
+    /// With a [`Sequence`], the call is safe to send twice; without one, it is not retried when the
+    /// connection breaks.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -184,8 +183,8 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when the writer has sent a higher number before; or when the server refuses or cannot be
-    /// reached. Nothing was counted then, unless the connection broke.
+    /// `STALE` when the writer has sent a higher number before, or another server or connection error.
+    /// Nothing is counted on an error, unless the connection broke.
     pub fn add(
         &self,
         execution: impl AsRef<[u8]>,
@@ -210,12 +209,12 @@ impl<S: Ask> Frontier<S> {
         }
     }
 
-    /// `CHG.ADDURI`: these URIs were found; the frontier keeps them. One that this execution has queued
-    /// already counts once. Gives the number of URIs that each one's group has now; `None` where its budget
-    /// is spent and the URI was not taken.
+    /// Queues discovered URIs, which the frontier stores (`CHG.ADDURI`). A URI that this execution has
+    /// already queued counts once. Returns, for each URI, the number of URIs that its group has now; `None`
+    /// when the budget of the group is spent and the URI was rejected.
     ///
-    /// `weight` is the execution's share of the fetches of a group that several executions want, from 1 to
-    /// a million; it stays as it is when it is not said, and is 1 at first.
+    /// `weight` is the execution's share of the fetches of a group that several executions want, from 1 to a
+    /// million. The default is 1; `None` keeps the current weight.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -228,7 +227,8 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached. Nothing was counted then, unless the connection broke.
+    /// Fails with the error of the server, or a connection error. Nothing is counted on an error, unless
+    /// the connection broke.
     pub fn add_uris(
         &self,
         execution: impl AsRef<[u8]>,
@@ -260,7 +260,8 @@ fn command(name: &str, prefix: &[u8], now: Option<Millis>) -> Cmd {
     command
 }
 
-/// Whole milliseconds, rounded up: a pause may be longer than it was asked for, never shorter.
+/// Converts a duration to whole milliseconds, rounded up: a pause may be longer than requested, never
+/// shorter.
 fn millis(time: Duration) -> u64 {
     let whole = time.as_nanos().div_ceil(1_000_000);
     u64::try_from(whole).unwrap_or(u64::MAX)

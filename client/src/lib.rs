@@ -1,13 +1,14 @@
 #![doc = include_str!("../README.md")]
 //!
-//! ## Where to go on
+//! ## Modules and types
 //!
-//! * [`server`] reaches servers: one or a cluster, blocking or not.
-//! * [`dedupe`] calls the `DEDUPE.*` commands, with types in place of reply arrays.
-//! * [`frontier`] calls the `CHG.*` commands: which host may be fetched from now.
+//! * [`server`] connects to a server or a cluster and sends calls, blocking or async.
+//! * [`dedupe`] calls the `DEDUPE.*` commands, with typed replies: payloads that are already
+//!   stored.
+//! * [`frontier`] calls the `CHG.*` commands: hosts that may be fetched from now.
 //! * [`tags`] calls the `TAGS.*` commands: who may see which capture.
-//! * [`dedupe::Sharded`] is an index that is larger than a server.
-//! * [`Batch`] sends many calls in one round trip; [`AsyncServer`] has calls that are futures.
+//! * [`dedupe::Sharded`] spreads an index that is too large for one server over several prefixes.
+//! * [`Batch`] sends many calls in one round trip; the calls of [`AsyncServer`] are futures.
 
 #[macro_use]
 mod reply;
@@ -16,7 +17,7 @@ pub mod frontier;
 pub mod server;
 pub mod tags;
 
-/// The crate that calls of plain commands are made with.
+/// Re-export of the `redis` crate, whose types build and send plain commands.
 pub use redis;
 pub use reply::{as_optional_text, as_text};
 pub use server::{

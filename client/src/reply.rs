@@ -1,15 +1,16 @@
-//! Replies that are maps, and bytes that people want to read.
+//! Parsing of map replies, and readable `Debug` output of bytes.
 
 use std::collections::HashMap;
 
 use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serializer;
 
-/// A struct that is read from a reply of names and values, whose names have `-` where its fields have `_`.
-/// What is not in the reply is nil, so a field that an older server does not know may be an `Option`.
+/// Defines a struct that is parsed from a map reply, whose names have `-` where the fields have `_`. A name
+/// that is missing from the reply reads as nil, so a field that older servers do not send is an `Option`.
 ///
-/// Names of the `DEDUPE` family are in camel case: `Name as "camelCase" { … }`. Ones with bytes name the traits
-/// that are derived, `Name as "camelCase" derive(PartialEq) { … }`, and have [`debug_as_text`].
+/// Names of the `DEDUPE` family are in camel case: `Name as "camelCase" { … }`. A struct with byte fields
+/// lists the traits to derive, `Name as "camelCase" derive(PartialEq) { … }`, and implements `Debug` by
+/// `debug_as_text!`.
 macro_rules! map_reply {
     ($(#[$about:meta])* $name:ident { $($fields:tt)* }) => {
         map_reply! { $(#[$about])* $name as "kebab-case" { $($fields)* } }
@@ -39,8 +40,8 @@ macro_rules! map_reply {
     };
 }
 
-/// Implements `Debug` for a struct with bytes in it, which are shown as text. After each field it says how that is
-/// shown, by a function of [`shown`].
+/// Implements `Debug` for a struct with byte fields, which are shown as text. Each field names the function
+/// of [`shown`] that formats it.
 macro_rules! debug_as_text {
     ($type:ty $(where $param:ident)? { $($field:ident: $how:ident),* $(,)? }) => {
         impl $(<$param: std::fmt::Debug>)? std::fmt::Debug for $type {
@@ -54,24 +55,24 @@ macro_rules! debug_as_text {
     };
 }
 
-/// Values as `Debug` shows them.
+/// Conversions of field values for `Debug` output.
 pub(crate) mod shown {
-    /// Bytes.
+    /// Returns bytes as text.
     pub fn text(bytes: &(impl AsRef<[u8]> + ?Sized)) -> String {
         super::lossless(bytes.as_ref())
     }
 
-    /// Bytes that may be missing.
+    /// Returns optional bytes as text.
     pub fn optional(bytes: &Option<impl AsRef<[u8]>>) -> Option<String> {
         bytes.as_ref().map(text)
     }
 
-    /// A list of bytes.
+    /// Returns each element of a list of bytes as text.
     pub fn texts(list: &[impl AsRef<[u8]>]) -> Vec<String> {
         list.iter().map(text).collect()
     }
 
-    /// A value that has no bytes, or shows them itself.
+    /// Returns the value itself: it has no bytes, or formats them itself.
     pub fn plain<T>(value: &T) -> &T {
         value
     }
@@ -101,7 +102,7 @@ fn camel_case(field: &str) -> String {
     name
 }
 
-/// The pairs of a map, in their order, whichever protocol they came by.
+/// Parses a map reply into pairs, in the order of the reply, from RESP2 (flat array) or RESP3 (map).
 pub(crate) fn pairs<K: FromRedisValue, V: FromRedisValue>(
     value: Value,
 ) -> Result<Vec<(K, V)>, ParsingError> {
@@ -120,16 +121,16 @@ pub(crate) fn pairs<K: FromRedisValue, V: FromRedisValue>(
     Ok(pairs)
 }
 
-/// Serializes bytes (ids, URIs, tags) as text, for `#[serde(serialize_with = …)]`. Bytes that are not UTF-8 are written
-/// as `\xff`.
+/// Serializes bytes (ids, URIs, tags) as text, for `#[serde(serialize_with = …)]`. Bytes that are not valid
+/// UTF-8 are written as `\xff`.
 ///
 /// # Errors
-/// Those of the serializer.
+/// The errors of the serializer.
 pub fn as_text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&lossless(bytes))
 }
 
-/// Bytes as text, with `\xff` for those that are not UTF-8.
+/// Returns bytes as text, with invalid UTF-8 escaped as `\xff`.
 fn lossless(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -141,10 +142,10 @@ fn lossless(bytes: &[u8]) -> String {
     text
 }
 
-/// Serializes bytes that may be missing as [`as_text`] does, and `None` as null.
+/// Serializes optional bytes as [`as_text`] does, and `None` as null.
 ///
 /// # Errors
-/// Those of the serializer.
+/// The errors of the serializer.
 pub fn as_optional_text<S: Serializer>(
     bytes: &Option<Vec<u8>>,
     serializer: S,

@@ -1,8 +1,8 @@
-//! Reaching a server: one definition of each command, several ways to send it.
+//! Connections to servers: each command is defined once and can be sent in several ways.
 //!
-//! A [`Call`] is a command with the type of its reply. Whatever takes calls is an [`Ask`]: a [`Server`], which
-//! blocks, an [`AsyncServer`], whose answers are futures, or a [`Batch`], which sends many calls at once. The
-//! families of commands ([`Index`](crate::dedupe::Index), [`Frontier`](crate::frontier::Frontier),
+//! A [`Call`] is a command with the type of its reply. Types that send calls implement [`Ask`]: a [`Server`]
+//! blocks, an [`AsyncServer`] returns futures, and a [`Batch`] sends many calls at once. The command families
+//! ([`Index`](crate::dedupe::Index), [`Frontier`](crate::frontier::Frontier),
 //! [`TagSpace`](crate::tags::TagSpace)) work over any of them.
 
 mod ask;

@@ -1,4 +1,4 @@
-//! The `TAGS.*` commands, with types in place of reply arrays: who may see which capture.
+//! The `TAGS.*` commands, with typed arguments and replies: access control for captures.
 //!
 //! ```no_run
 //! use crawlspace_client::tags::{Captures, Filter, Kind, TagSpace};
@@ -32,19 +32,19 @@ pub use self::rule::Rule;
 pub use crate::server::Error;
 use crate::server::{Ask, Call, Server};
 
-/// What tags are attached to.
+/// Type of the object that tags are attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A capture: `urlkey timestamp filename offset`, joined by spaces.
     Record,
     /// A WARC file, by its name.
     File,
-    /// A tag, which carries others: `coll:1068` carries `org:77`.
+    /// A tag, which can carry other tags: `coll:1068` carries `org:77`.
     Tag,
 }
 
 impl Kind {
-    /// The kind's word in a command.
+    /// Returns the keyword of the kind in a command.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Record => "RECORD",
@@ -54,17 +54,17 @@ impl Kind {
     }
 }
 
-/// What becomes of what was there before, when many ids are written.
+/// Treatment of existing ids and tags by a bulk load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The given edges are added.
+    /// Adds the given edges.
     Merge,
-    /// Each given id has exactly the given tags afterwards. Other ids stay as they are.
+    /// Gives each listed id exactly the listed tags. Other ids stay as they are.
     Set,
-    /// Everything of this kind is exactly this afterwards.
+    /// Replaces all ids of this kind by the given ones.
     Replace,
-    /// The given edges are added to a staged copy, which no reader sees until it is
-    /// [swapped](TagSpace::swap) in.
+    /// Adds the given edges to a staged copy, which stays invisible to readers until [`swap`](TagSpace::swap)
+    /// activates it.
     Stage,
 }
 
@@ -79,21 +79,21 @@ impl Mode {
     }
 }
 
-/// An id and its tags, joined by spaces; empty when it has none.
+/// An id and its tags, separated by spaces; empty if the id has no tags.
 pub type TaggedId = (Vec<u8>, Vec<u8>);
 
-/// A page of something that is walked through.
+/// A page of a scan with a cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// Where the next page begins; 0 after the last one.
+    /// Cursor of the next page; 0 after the last one.
     pub next: u64,
-    /// What is on this page. May be empty before the end.
+    /// Items of this page. A page may be empty before the end.
     pub items: Vec<T>,
 }
 
-/// A tag space: one key.
+/// A tag space, stored in one key.
 ///
-/// A call whose connection breaks is sent again unless its description says otherwise.
+/// A call is retried when the connection breaks, unless its description says otherwise.
 #[derive(Clone)]
 pub struct TagSpace<S = Server> {
     server: S,
@@ -112,14 +112,14 @@ impl TagSpace {
     /// ```
     ///
     /// # Errors
-    /// When the URL is invalid, or the server cannot be reached.
+    /// Fails when the URL is invalid, or the server cannot be reached.
     pub fn open(url: &str, key: impl Into<Vec<u8>>) -> Result<TagSpace, Error> {
         Ok(TagSpace::on(&Server::open(url)?, key))
     }
 }
 
 impl<S: Ask> TagSpace<S> {
-    /// The space of this key on this server, or in this [`Batch`](crate::Batch).
+    /// Creates a handle for the tag space at this key on a server, or in a [`Batch`](crate::Batch).
     ///
     /// ```no_run
     /// use crawlspace_client::{tags::{Kind, TagSpace}, AsyncServer};
@@ -137,7 +137,7 @@ impl<S: Ask> TagSpace<S> {
         }
     }
 
-    /// This space, asked over another connection, or in a [`Batch`](crate::Batch), for example.
+    /// Returns a handle for the same tag space over another connection or a [`Batch`](crate::Batch).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -158,17 +158,17 @@ impl<S: Ask> TagSpace<S> {
         }
     }
 
-    /// What it is asked over.
+    /// Returns the server, connection or batch that the calls are sent over.
     pub fn server(&self) -> &S {
         &self.server
     }
 
-    /// The key of the tag space.
+    /// Returns the key of the tag space.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// A command with the key as its first argument, for a transaction or a pipeline.
+    /// Builds a command with the key as its first argument, for a transaction or a pipeline.
     pub fn command(&self, name: &str) -> Cmd {
         let mut command = redis::cmd(name);
         command.arg(&self.key[..]);
@@ -181,13 +181,13 @@ impl<S: Ask> TagSpace<S> {
         command
     }
 
-    /// Something quick that may be sent twice.
+    /// Sends a fast command that is safe to send twice.
     fn repeat<T: FromRedisValue + Send + 'static>(&self, command: Cmd) -> S::Answer<T> {
         self.server.ask(Call::new(command).repeatable())
     }
 
-    /// `TAGS.ADD`: the id has these tags, too. Gives the number of tags that are new to it; after a
-    /// connection that broke, those that were left for the second time.
+    /// Adds tags to an id (`TAGS.ADD`). Returns the number of tags that the id did not have; after a retry,
+    /// the number of tags that the second attempt added.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -197,15 +197,14 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `CYCLE` when a tag would carry itself (nothing was written then); or when the server refuses or
-    /// cannot be reached.
+    /// `CYCLE` when a tag would carry itself (nothing is written), or another server or connection error.
     pub fn add(&self, kind: Kind, id: impl AsRef<[u8]>, tags: &[&[u8]]) -> S::Answer<u64> {
         let id = id.as_ref();
         self.change("TAGS.ADD", kind, id, tags)
     }
 
-    /// `TAGS.REM`: the id has these tags no longer. Gives the number of tags that it had; after a
-    /// connection that broke, those that were left for the second time.
+    /// Removes tags from an id (`TAGS.REM`). Returns the number of tags that the id had; after a retry, the
+    /// number of tags that the second attempt removed.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -215,7 +214,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn rem(&self, kind: Kind, id: impl AsRef<[u8]>, tags: &[&[u8]]) -> S::Answer<u64> {
         let id = id.as_ref();
         self.change("TAGS.REM", kind, id, tags)
@@ -230,7 +229,7 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(change)
     }
 
-    /// `TAGS.GET`: the tags of the id itself, sorted. None when it is not known.
+    /// Returns the tags of the id itself, sorted (`TAGS.GET`). Empty for an unknown id.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -240,7 +239,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn get(&self, kind: Kind, id: impl AsRef<[u8]>) -> S::Answer<Vec<Vec<u8>>> {
         let id = id.as_ref();
         let mut get = self.of_kind("TAGS.GET", kind);
@@ -248,7 +247,8 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(get)
     }
 
-    /// `TAGS.GET … ALL`: everything that follows from its tags and from the rules, too.
+    /// Returns the tags of the id together with all tags that follow from them and from the rules
+    /// (`TAGS.GET … ALL`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -258,7 +258,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn get_all(&self, kind: Kind, id: impl AsRef<[u8]>) -> S::Answer<Vec<Vec<u8>>> {
         let id = id.as_ref();
         let mut get = self.of_kind("TAGS.GET", kind);
@@ -266,7 +266,8 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(get)
     }
 
-    /// `TAGS.LOAD`: many ids in one call. Gives their number. Sending it twice changes nothing more.
+    /// Writes the tags of many ids in one call (`TAGS.LOAD`). Returns the number of ids. Repeating the call
+    /// has no further effect.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -277,8 +278,8 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `CYCLE` when a tag would carry itself; or when the server refuses (nothing was written in either
-    /// case) or cannot be reached.
+    /// `CYCLE` when a tag would carry itself, or another server error (nothing is written in either case); or
+    /// a connection error.
     pub fn load(
         &self,
         kind: Kind,
@@ -289,7 +290,7 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(load)
     }
 
-    /// The command that [`TagSpace::load`] calls, for a transaction or a pipeline.
+    /// Builds the command of [`TagSpace::load`], for a transaction or a pipeline.
     pub fn load_command(
         &self,
         kind: Kind,
@@ -304,9 +305,9 @@ impl<S: Ask> TagSpace<S> {
         load
     }
 
-    /// `TAGS.SWAP`: the staged copy is in place from now on. With `expected`, only if it holds this number of ids
-    /// (those without tags are not counted). Gives the number of ids in place. It is not sent again after
-    /// a connection that broke.
+    /// Activates the staged copy (`TAGS.SWAP`). With `expected`, only if the copy holds exactly this number
+    /// of ids (ids without tags are not counted). Returns the number of active ids. The call is not retried
+    /// when the connection breaks.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -318,14 +319,14 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOSTAGE` when there is no staged copy, or one with another number of ids (nothing was changed); or
-    /// when the server refuses or cannot be reached.
+    /// `NOSTAGE` when there is no staged copy, or the copy has another number of ids (nothing is changed); or
+    /// another server or connection error.
     pub fn swap(&self, kind: Kind, expected: Option<u64>) -> S::Answer<u64> {
         let swap = self.swap_command(kind, expected);
         self.server.ask(Call::new(swap))
     }
 
-    /// The command that [`TagSpace::swap`] calls, for a transaction or a pipeline.
+    /// Builds the command of [`TagSpace::swap`], for a transaction or a pipeline.
     pub fn swap_command(&self, kind: Kind, expected: Option<u64>) -> Cmd {
         let mut swap = self.of_kind("TAGS.SWAP", kind);
         if let Some(expected) = expected {
@@ -334,7 +335,7 @@ impl<S: Ask> TagSpace<S> {
         swap
     }
 
-    /// `TAGS.SWAP … DISCARD`: throws the staged copy away, if there is one. Gives the number of its ids.
+    /// Discards the staged copy, if there is one (`TAGS.SWAP … DISCARD`). Returns the number of its ids.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -344,15 +345,15 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn discard(&self, kind: Kind) -> S::Answer<u64> {
         let mut discard = self.of_kind("TAGS.SWAP", kind);
         discard.arg("DISCARD");
         self.repeat(discard)
     }
 
-    /// `TAGS.SCAN`: one page of the ids of a kind with their tags, from cursor 0 on. What is there all the
-    /// time is given at least once.
+    /// Returns one page of the ids of a kind with their tags, starting at cursor 0 (`TAGS.SCAN`). An id that
+    /// exists during the whole scan is returned at least once.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -372,7 +373,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn scan(
         &self,
         kind: Kind,
@@ -395,8 +396,8 @@ impl<S: Ask> TagSpace<S> {
         }))
     }
 
-    /// `TAGS.LIST`: one page of the tags of which a capture that has this tag alone passes the expression,
-    /// from cursor 0 on.
+    /// Lists the tags that satisfy the expression: a capture with only this tag would pass (`TAGS.LIST`).
+    /// Returns one page, starting at cursor 0.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -406,8 +407,8 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `SYNTAX` when the expression is invalid, `BADFIELD` when it looks at fields; or when the server refuses
-    /// or cannot be reached.
+    /// `SYNTAX` when the expression is invalid, `BADFIELD` when it refers to fields; or another server or
+    /// connection error.
     pub fn list(
         &self,
         expression: impl AsRef<[u8]>,
@@ -424,7 +425,7 @@ impl<S: Ask> TagSpace<S> {
             .ask(list.map(|(next, items)| Page { next, items }))
     }
 
-    /// `TAGS.INFO`: the figures of the space. All are 0 when there is none.
+    /// Returns the statistics of the tag space (`TAGS.INFO`). All are 0 if the key does not exist.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -434,7 +435,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn info(&self) -> S::Answer<Info> {
         let info = self.command("TAGS.INFO");
         self.repeat(info)

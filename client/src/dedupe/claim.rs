@@ -1,4 +1,4 @@
-//! Claims: so that two workers do not store the same payload.
+//! Claims on payloads, which keep two workers from storing the same payload.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use super::{Added, Adding, Index, Located, Original};
 use crate::reply::shown;
 use crate::server::{Ask, Call};
 
-/// What a claim came to.
+/// Outcome of a claim.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Claim<T = Original> {
     /// The payload is known: write a `revisit` record.
     Known(T),
-    /// Yours: store the record, and settle with this token.
+    /// The claim succeeded: store the record, then settle with this token.
     Yours(Vec<u8>),
-    /// Another worker is about to store it.
+    /// Another worker holds the claim and is about to store the payload.
     Pending {
-        /// The crawl of that worker.
+        /// Crawl of that worker.
         holder: Vec<u8>,
-        /// When its claim ends by itself.
+        /// Time until its claim expires.
         left: Duration,
     },
 }
@@ -55,11 +55,11 @@ impl<T: FromRedisValue> FromRedisValue for Claim<T> {
 }
 
 impl<S: Ask> Index<S> {
-    /// `DEDUPE.CLAIM`: looks up, and if the payload is unknown, reserves it for the caller during
-    /// `lasting`. If another worker holds it, waits up to `wait` for what comes of that, but not for longer
-    /// than half of the [job timeout](crate::Options::job_timeout).
+    /// Looks up a payload and, if it is unknown, reserves it for the caller for `lasting` (`DEDUPE.CLAIM`).
+    /// If another worker holds the claim, waits up to `wait` for its outcome, but at most half of the [job
+    /// timeout](crate::Options::job_timeout).
     ///
-    /// A claim that a broken connection swallowed ends by itself, so this is sent again.
+    /// The call is retried when the connection breaks: a claim whose reply was lost expires by itself.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -75,8 +75,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `BADHASH`, `BADCRAWL`, `REMOVING`; `CANCELED` when the crawl was cancelled meanwhile; `UNBLOCKED` when
-    /// the server became a replica; or when the server cannot be reached.
+    /// `BADHASH`, `BADCRAWL`, `REMOVING`; `CANCELED` when the crawl was cancelled while the call waited;
+    /// `UNBLOCKED` when the server became a replica; or a connection error.
     pub fn claim(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -88,8 +88,8 @@ impl<S: Ask> Index<S> {
         self.claims(crawl, hash, lasting, wait, false)
     }
 
-    /// `DEDUPE.CLAIM … WITHWACZ`: as [`claim`](Index::claim), and of a known payload the WACZ file that holds
-    /// the record.
+    /// Claims a payload as [`claim`](Index::claim) does, and adds the name of the WACZ file that holds a
+    /// known payload (`DEDUPE.CLAIM … WITHWACZ`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -104,7 +104,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`claim`](Index::claim).
+    /// The errors of [`claim`](Index::claim).
     pub fn claim_with_wacz(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -133,13 +133,14 @@ impl<S: Ask> Index<S> {
         if wait.is_zero() {
             return self.repeat(claim);
         }
-        // 0 would mean: for as long as it takes. And our own timeout ends some time.
+        // `BLOCK 0` would wait without limit. Half of the job timeout keeps the wait below our own timeout.
         let wait = wait.min(self.server.job_timeout() / 2);
         claim.arg("BLOCK").arg((wait.as_millis() as u64).max(1));
         self.server.ask(Call::new(claim).repeatable().waits())
     }
 
-    /// `DEDUPE.ADD` with the token of a claim: the record was stored. Sending it twice counts once.
+    /// Reports the record of a claimed payload as stored (`DEDUPE.ADD` with the token of the claim). The call
+    /// is counted once, even if it is sent twice.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -152,8 +153,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when somebody else has claimed the payload meanwhile (nothing was counted: claim again); or
-    /// when the server refuses or cannot be reached.
+    /// `STALE` when another worker has claimed the payload in the meantime (nothing is counted: claim again),
+    /// or another server or connection error.
     pub fn settle(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -172,8 +173,8 @@ impl<S: Ask> Index<S> {
         self.repeat(add)
     }
 
-    /// `DEDUPE.UNCLAIM`: the record could not be stored, so another worker may store it. False when there was no
-    /// claim any more.
+    /// Releases a claim whose record could not be stored, so that another worker can store it
+    /// (`DEDUPE.UNCLAIM`). Returns false if the claim no longer existed.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -186,8 +187,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when somebody else holds the claim now (nothing was changed); or when the server refuses or
-    /// cannot be reached.
+    /// `STALE` when another worker holds the claim now (nothing is changed), or another server or connection
+    /// error.
     pub fn unclaim(&self, hash: impl AsRef<[u8]>, token: impl AsRef<[u8]>) -> S::Answer<bool> {
         let (hash, token) = (hash.as_ref(), token.as_ref());
         let mut unclaim = self.command("DEDUPE.UNCLAIM");

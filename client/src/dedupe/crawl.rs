@@ -1,44 +1,45 @@
-//! A crawl becomes part of the index, and leaves it.
+//! The life cycle of a crawl: begin, commit, cancel, remove, retain.
 
 use serde::Serialize;
 
 use super::Index;
 use crate::server::{Ask, Call};
 
-/// What a commit added to the merged index.
+/// Result of a commit: changes to the merged index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Committed {
-    /// Hashes that the index did not have.
+    /// Hashes that were new to the index.
     pub new: u64,
-    /// Hashes that another crawl owns already.
+    /// Hashes that another crawl already owns.
     pub known: u64,
 }
 
-/// What a removal took out of the merged index.
+/// Result of a removal: changes to the merged index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Removed {
     /// Crawls that were removed.
     pub crawls: u64,
-    /// Hashes that the index has no longer.
+    /// Hashes that are no longer in the index.
     pub dropped: u64,
     /// Hashes that another crawl owns now.
     pub reowned: u64,
 }
 
-/// What the crawls of a collection were compared with those of the index.
+/// Result of comparing the crawls of a collection with the crawls of the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Retained {
-    /// Committed crawls that are not part of the collection; removed, if that was asked for.
+    /// Committed crawls that are not part of the collection; with `purge`, they were removed.
     pub crawls: u64,
-    /// Hashes that the index has no longer.
+    /// Hashes that are no longer in the index.
     pub dropped: u64,
     /// Hashes that another crawl owns now.
     pub reowned: u64,
 }
 
 impl<S: Ask> Index<S> {
-    /// `DEDUPE.BEGIN`: the crawl begins, or a committed one goes on. So it can be committed though it stores
-    /// nothing. False when it is under way already; after a connection that broke, also when it was not.
+    /// Begins a crawl, or continues a committed one (`DEDUPE.BEGIN`). The crawl can then be committed even if
+    /// it stores nothing. Returns false if the crawl is already in progress; after a retry, possibly also if
+    /// it was not.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -49,7 +50,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `BADCRAWL`, `REMOVING`; or when the server cannot be reached.
+    /// `BADCRAWL`, `REMOVING`, or a connection error.
     pub fn begin(&self, crawl: impl AsRef<[u8]>) -> S::Answer<bool> {
         let crawl = crawl.as_ref();
         let mut begin = self.command("DEDUPE.BEGIN");
@@ -57,8 +58,8 @@ impl<S: Ask> Index<S> {
         self.repeat(begin)
     }
 
-    /// `DEDUPE.BEGIN … VISIBLE`: as [`begin`](Index::begin), and others see what the crawl adds while it runs.
-    /// False when they do already.
+    /// Begins a crawl as [`begin`](Index::begin) does, and makes its records visible to other crawls while it
+    /// runs (`DEDUPE.BEGIN … VISIBLE`). Returns false if the crawl is already visible.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -68,7 +69,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `BADCRAWL`, `REMOVING`; `ERR` when 64 other crawls are visible; or when the server cannot be reached.
+    /// `BADCRAWL`, `REMOVING`; `ERR` when 64 other crawls are visible; or a connection error.
     pub fn begin_visible(&self, crawl: impl AsRef<[u8]>) -> S::Answer<bool> {
         let crawl = crawl.as_ref();
         let mut begin = self.command("DEDUPE.BEGIN");
@@ -76,8 +77,8 @@ impl<S: Ask> Index<S> {
         self.repeat(begin)
     }
 
-    /// `DEDUPE.COMMIT`: the crawl becomes part of the merged index. If the connection breaks and the command
-    /// has to be sent again, the reply tells what was left for the second time: nothing, as a rule.
+    /// Merges the crawl into the index (`DEDUPE.COMMIT`). If the connection breaks and the command is
+    /// retried, the reply counts only what the second attempt had left to do: usually nothing.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -88,8 +89,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when there is no such crawl, `CANCELED` when somebody cancelled it meanwhile, `REMOVING`; or
-    /// when the server cannot be reached.
+    /// `NOCRAWL` when the crawl does not exist, `CANCELED` when another client cancelled it during the
+    /// commit, `REMOVING`; or a connection error.
     pub fn commit(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Committed> {
         let crawl = crawl.as_ref();
         let mut commit = self.command("DEDUPE.COMMIT");
@@ -99,8 +100,8 @@ impl<S: Ask> Index<S> {
             .ask(commit.map(|(new, known)| Committed { new, known }))
     }
 
-    /// `DEDUPE.CANCEL`: what the crawl has added since its last commit goes; all of it, if it was never
-    /// committed. Gives the number of hashes.
+    /// Discards what the crawl has added since its last commit, or all of it if it was never committed
+    /// (`DEDUPE.CANCEL`). Returns the number of hashes.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -110,8 +111,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when there is no such crawl; after a connection that broke, also when it was cancelled.
-    /// `COMMITTED` when it has nothing new, `REMOVING`; or when the server cannot be reached.
+    /// `NOCRAWL` when the crawl does not exist; after a retry, also when the first attempt cancelled it.
+    /// `COMMITTED` when the crawl has nothing uncommitted, `REMOVING`; or a connection error.
     pub fn cancel(&self, crawl: impl AsRef<[u8]>) -> S::Answer<u64> {
         let crawl = crawl.as_ref();
         let mut cancel = self.command("DEDUPE.CANCEL");
@@ -119,7 +120,7 @@ impl<S: Ask> Index<S> {
         self.server.ask(Call::new(cancel).repeatable().waits())
     }
 
-    /// `DEDUPE.REMOVE`: takes committed crawls out of the index, as if they had never been in it.
+    /// Removes committed crawls from the index, as if they had never been part of it (`DEDUPE.REMOVE`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -132,8 +133,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when one of them is not there; after a connection that broke, also when they were removed.
-    /// `UNCOMMITTED` when one was never committed (nothing was changed); or when the server cannot be reached.
+    /// `NOCRAWL` when one of the crawls does not exist; after a retry, also when the first attempt removed
+    /// them. `UNCOMMITTED` when one was never committed (nothing is changed); or a connection error.
     pub fn remove(&self, crawls: &[&[u8]]) -> S::Answer<Removed> {
         if crawls.is_empty() {
             return self.server.ask(Call::known(Removed::default()));
@@ -149,8 +150,8 @@ impl<S: Ask> Index<S> {
             }))
     }
 
-    /// `DEDUPE.RETAIN`: these crawls are the whole collection now. The others are counted, or with `purge`
-    /// removed.
+    /// Declares these crawls to be the whole collection (`DEDUPE.RETAIN`). All other committed crawls are
+    /// counted, or with `purge` removed.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -161,8 +162,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when one of them does not exist (nothing was changed); or when the server refuses, also
-    /// because none was given, or cannot be reached.
+    /// `NOCRAWL` when one of the crawls does not exist (nothing is changed), or another server error (for
+    /// example, if `crawls` is empty); or a connection error.
     pub fn retain(&self, purge: bool, crawls: &[&[u8]]) -> S::Answer<Retained> {
         let mut retain = self.command("DEDUPE.RETAIN");
         if purge {

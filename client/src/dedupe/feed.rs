@@ -1,5 +1,5 @@
-//! Many records of one crawl: put into calls, and calls into round trips, one of which is under way while the next ones
-//! are made ready.
+//! Bulk feeding of one crawl: packs records into calls and calls into round trips, and prepares the next
+//! round trips while one is in flight.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -7,28 +7,28 @@ use std::thread;
 use super::{Added, Adding, Index, Sequence};
 use crate::{Batch, Code, Error, Pending, Server};
 
-/// Maximum number of records in a call: what the server does in well under a millisecond. It is part of what makes a
-/// second run send the same calls, and so belongs into the name of their sequence.
+/// Maximum number of records per call: the server handles them in well under a millisecond. A second run
+/// sends the same calls only if this limit is the same, so it belongs in the name of their sequence.
 pub const RECORDS: usize = 250;
-/// Size of the records that ends a call before it has all of [`RECORDS`], in bytes.
+/// Size limit of a call in bytes: a call ends at this size even if it has fewer than [`RECORDS`] records.
 pub const CALL_BYTES: usize = 256 << 10;
-/// Maximum number of calls in a round trip.
+/// Maximum number of calls per round trip.
 const CALLS: u64 = 8;
-/// Size of the records that ends a round trip before it has all of [`CALLS`], in bytes.
+/// Size limit of a round trip in bytes: it ends at this size even if it has fewer than [`CALLS`] calls.
 const TRIP_BYTES: usize = 1 << 20;
-/// Number of round trips that are prepared while one is under way.
+/// Number of round trips that are prepared while one is in flight.
 const AHEAD: usize = 2;
 
-/// Takes records, in the order in which a second run would give the same ones.
+/// Accepts records in a deterministic order: a second run must push the same records in the same order.
 pub struct Feed<'a> {
     prefix: &'a [u8],
     crawl: &'a [u8],
-    /// What the names of the sequences begin with. Each place in a round trip has a sequence of its own, and the
-    /// trips are numbered: a call that is refused while those behind it are not can then be sent again, because
-    /// no other call has counted beyond it.
+    /// Prefix of the names of the sequences. Each position in a round trip has its own sequence, and the
+    /// round trips are numbered: a call that is refused while later ones are accepted can then be sent again,
+    /// because no other call has advanced its sequence.
     writer: &'a str,
     number: u64,
-    /// Hash, date and URL of the records, and where each of these ends.
+    /// Concatenated hash, date and URL of each record; `records` holds their end offsets.
     bytes: Vec<u8>,
     records: Vec<Ends>,
     trip: Trip,
@@ -43,7 +43,7 @@ struct Ends {
     size: u64,
 }
 
-/// Calls of one round trip, and where their replies will be.
+/// The calls of one round trip, and their pending replies.
 #[derive(Default)]
 struct Trip {
     batch: Batch,
@@ -51,20 +51,21 @@ struct Trip {
     bytes: usize,
 }
 
-/// Error of [`Feed::push`] after a call has failed; [`feed`] gives the reason.
+/// Error of [`Feed::push`] after a call has failed; [`feed`] returns the cause.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused;
 
-/// The name of the sequence of the calls at this position in their round trips.
+/// Returns the name of the sequence of the calls at this position in their round trips.
 pub fn writer_at(writer: &str, position: u64) -> String {
     format!("{writer} {position}")
 }
 
-/// Adds what `fill` gives to a crawl, the earliest record of a hash in whatever order they come. The same records with
-/// the same name of a writer count once, however often and wherever this was cut off.
+/// Adds the records that `fill` pushes to a crawl; of several records with one hash, the earliest is kept, in
+/// any order. The same records with the same writer name are counted once, however often and wherever earlier
+/// runs were interrupted.
 ///
 /// # Errors
-/// That of `fill`, or that of a call that failed.
+/// The error of `fill`, or the error of a call that failed.
 pub fn feed<T, E: From<Error> + From<Refused>>(
     index: &Index,
     crawl: &[u8],
@@ -87,7 +88,7 @@ pub fn feed<T, E: From<Error> + From<Refused>>(
         };
         let filled = fill(&mut feed).and_then(|filled| Ok(feed.finish().map(|()| filled)?));
         drop(feed);
-        // What the server said comes first: it is why the other side broke off.
+        // The error of the server takes precedence: it is the reason why `fill` stopped.
         match sender.join() {
             Ok(Ok(())) => filled,
             Ok(Err(error)) => Err(error.into()),
@@ -102,7 +103,8 @@ fn send(server: &Server, trips: &Receiver<Trip>) -> Result<(), Error> {
         for reply in trip.replies {
             match reply.take() {
                 Ok(_) => {}
-                // An earlier run was further: it got to a later trip, and so all of this one had been done.
+                // An earlier run got further: it reached a later round trip, so every call of this one was
+                // counted.
                 Err(error) if error.code() == Some(Code::Stale) => {}
                 Err(error) => return Err(error),
             }
@@ -112,10 +114,10 @@ fn send(server: &Server, trips: &Receiver<Trip>) -> Result<(), Error> {
 }
 
 impl Feed<'_> {
-    /// Adds a record, and sends a call when enough of them are there.
+    /// Adds a record, and sends a call once enough records are buffered.
     ///
     /// # Errors
-    /// When a call has failed; [`feed`] gives its error.
+    /// Fails once a call has failed; [`feed`] returns the cause.
     pub fn push(&mut self, record: Added<'_>) -> Result<(), Refused> {
         let mut end = |part: &[u8]| {
             self.bytes.extend_from_slice(part);

@@ -1,4 +1,4 @@
-//! What the commands for operators answer.
+//! Statistics, consistency checks and profiles of an index.
 
 use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serialize;
@@ -7,18 +7,18 @@ use super::{Index, Storage};
 use crate::reply::{as_text, pairs};
 use crate::server::{Ask, Call};
 
-/// Which key names and which spelling of hashes an index uses.
+/// Key names and hash format that an index uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// As the published design has it.
+    /// Key names and hash format of the published design document.
     Document,
-    /// As the crawler in the field has it.
+    /// Key names and hash format that Browsertrix uses in production.
     Browsertrix,
 }
 
 impl Profile {
-    /// The profile's word in a command.
+    /// Returns the keyword of the profile in a command.
     pub fn word(self) -> &'static str {
         match self {
             Profile::Document => "document",
@@ -37,7 +37,7 @@ impl FromRedisValue for Profile {
     }
 }
 
-/// How far a crawl is.
+/// State of a crawl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CrawlState {
@@ -45,13 +45,13 @@ pub enum CrawlState {
     Uncommitted,
     /// Part of the merged index.
     Committed,
-    /// Part of it, and used again since.
+    /// Part of the merged index, and in progress again.
     Continued,
-    /// A purge by Browsertrix has taken it out, and has not done with it.
+    /// Taken out by a purge by Browsertrix that has not finished.
     Outgoing,
-    /// Browsertrix canceled it after it had merged hashes of it.
+    /// Cancelled by Browsertrix after some of its hashes were merged.
     Canceled,
-    /// Listed in no set: the crawl was not announced, or is left over.
+    /// Absent from every set of crawls: the crawl was never announced, or is a leftover.
     Unlisted,
 }
 
@@ -70,98 +70,98 @@ impl FromRedisValue for CrawlState {
 }
 
 map_reply! {
-    /// The figures of an index (`DEDUPE.STATS`).
+    /// Statistics of an index (`DEDUPE.STATS`).
     Stats as "camelCase" {
-        /// Which key names it uses.
+        /// Key names of the index.
         profile: Profile,
-        /// How its committed part is kept.
+        /// Storage format of the committed part.
         storage: Storage,
-        /// Committed crawls.
+        /// Number of committed crawls.
         crawls: u64,
-        /// Crawls in progress.
+        /// Number of crawls in progress.
         uncommitted: u64,
-        /// Hashes in the merged index.
+        /// Number of hashes in the merged index.
         hashes: u64,
-        /// Records of committed crawls.
+        /// Number of records of committed crawls.
         total_urls: u64,
-        /// How many of them were revisits.
+        /// Number of these records that are revisits.
         dupe_urls: u64,
-        /// Bytes saved by these.
+        /// Bytes saved by these revisits.
         conserved_size: u64,
-        /// Bytes of the finished WACZ files.
+        /// Total size of the finished WACZ files in bytes.
         total_crawl_size: u64,
-        /// Crawls that are not part of the collection any more.
+        /// Number of crawls that were removed from the collection.
         removed_crawls: u64,
-        /// Bytes of their WACZ files.
+        /// Total size of the WACZ files of removed crawls in bytes.
         removed_crawl_size: u64,
-        /// How far the import that is running is, from 0 to 1.
+        /// Progress of the running import, from 0 to 1.
         update_progress: Option<f64>,
-        /// Bytes of memory of the keys, estimated.
+        /// Estimated memory of the keys in bytes.
         memory: u64,
     }
 }
 
 map_reply! {
-    /// The figures of a crawl (`DEDUPE.STATS` of one).
+    /// Statistics of one crawl (`DEDUPE.STATS` with a crawl id).
     CrawlStats as "camelCase" {
-        /// How far it is.
+        /// State of the crawl.
         state: CrawlState,
-        /// Hashes that it has.
+        /// Number of hashes of the crawl.
         hashes: u64,
-        /// Records that it wrote.
+        /// Number of records that the crawl wrote.
         total_urls: u64,
-        /// How many of them were revisits.
+        /// Number of these records that are revisits.
         dupe_urls: u64,
-        /// Bytes saved by these.
+        /// Bytes saved by these revisits.
         conserved_size: u64,
-        /// Bytes of its finished WACZ files.
+        /// Total size of its finished WACZ files in bytes.
         total_crawl_size: u64,
-        /// WACZ files of the crawl, finished or not.
+        /// Number of WACZ files of the crawl, finished or not.
         waczs: u64,
-        /// Crawls that it depends on.
+        /// Number of crawls that it depends on.
         requires: u64,
-        /// Bytes of memory of its keys, estimated.
+        /// Estimated memory of its keys in bytes.
         memory: u64,
     }
 }
 
 map_reply! {
-    /// A crawl in the list (`DEDUPE.CRAWLS`).
+    /// Status of a crawl in the list (`DEDUPE.CRAWLS`).
     Standing as "camelCase" {
-        /// How far it is.
+        /// State of the crawl.
         state: CrawlState,
-        /// Hashes that it has.
+        /// Number of hashes of the crawl.
         hashes: u64,
-        /// Records that it wrote.
+        /// Number of records that the crawl wrote.
         total_urls: u64,
-        /// How many of them were revisits.
+        /// Number of these records that are revisits.
         dupe_urls: u64,
-        /// Bytes saved by these.
+        /// Bytes saved by these revisits.
         conserved_size: u64,
-        /// Bytes of its finished WACZ files.
+        /// Total size of its finished WACZ files in bytes.
         total_crawl_size: u64,
-        /// WACZ files of the crawl, finished or not.
+        /// Number of WACZ files of the crawl, finished or not.
         waczs: u64,
-        /// How far the job is that commits, cancels or removes it, from 0 to 1.
+        /// Progress of the job that commits, cancels or removes the crawl, from 0 to 1.
         #[serde(skip_serializing_if = "Option::is_none")]
         progress: Option<f64>,
     }
 }
 
-/// A crawl of the list, by its id.
+/// An entry of the list of crawls: id and status.
 #[derive(Clone, PartialEq, Serialize)]
 pub struct Crawl {
-    /// The crawl's id.
+    /// Id of the crawl.
     #[serde(serialize_with = "as_text")]
     pub crawl: Vec<u8>,
-    /// How it stands.
+    /// Status of the crawl.
     #[serde(flatten)]
     pub standing: Standing,
 }
 
 debug_as_text! { Crawl { crawl: text, standing: plain } }
 
-/// The list of crawls, in the order of their ids.
+/// Crawls of an index, sorted by id.
 struct Crawls(Vec<Crawl>);
 
 impl FromRedisValue for Crawls {
@@ -172,58 +172,59 @@ impl FromRedisValue for Crawls {
     }
 }
 
-/// Which crawls are listed.
+/// Filter for the list of crawls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
     /// Crawls with something to commit.
     Uncommitted,
     /// Crawls that are part of the merged index.
     Committed,
-    /// Those that have records and are in no set; to find them, the server goes through all of its keys.
+    /// Crawls that have records but are in no set; to find them, the server scans all of its keys.
     Unlisted,
 }
 
 map_reply! {
-    /// Whether an index is consistent (`DEDUPE.CHECK`), and what was mended if it was not (`DEDUPE.REPAIR`).
+    /// Result of a consistency check (`DEDUPE.CHECK`) or repair (`DEDUPE.REPAIR`).
     Check as "camelCase" {
-        /// Committed crawls.
+        /// Number of committed crawls.
         crawls: u64,
-        /// Hashes in the merged index.
+        /// Number of hashes in the merged index.
         hashes: u64,
-        /// Hashes whose owner is committed and has no record of them.
+        /// Hashes whose owner is committed but has no record of them.
         dangling_owners: u64,
-        /// Hashes of committed crawls that the merged index does not have.
+        /// Hashes of committed crawls that are missing from the merged index.
         missing_hashes: u64,
         /// Hashes whose owner is not committed.
         hidden_owners: u64,
-        /// Records that cannot be read.
+        /// Records that cannot be parsed.
         bad_records: u64,
-        /// Counts that are not the sum over the crawls.
+        /// Counters that differ from the sum over the crawls.
         count_drift: u64,
-        /// Keys of our own that are about crawls that do not exist.
+        /// Keys of this module that refer to crawls that do not exist.
         leaked_keys: u64,
-        /// Crawls that have records and are in no set; no fault.
+        /// Crawls that have records but are in no set; not an error.
         unlisted_crawls: u64,
-        /// Crawls that a purge by Browsertrix has taken out and neither put back nor deleted.
+        /// Crawls that a purge by Browsertrix has taken out and neither restored nor deleted.
         to_remove_crawls: u64,
-        /// Lists of further holders that are not true.
+        /// Lists of further holders of a hash that are out of date.
         stale_holders: u64,
-        /// Crawls whose commit or removal runs, or was cut short; and one more for a change of storage.
+        /// Crawls whose commit or removal is running or was interrupted; plus one for a running or
+        /// interrupted change of storage.
         interrupted: u64,
-        /// WACZ files of committed crawls that were never finished; no fault.
+        /// WACZ files of committed crawls that were never finished; not an error.
         placeholders: u64,
-        /// Whether nothing is wrong, or was before it was mended.
+        /// True if no errors were found; a repair reports the state before it.
         ok: bool,
-        /// Hashes that the index by URL lacks or has under another URL, and its entries without a record. `None` when
-        /// there is no such index.
+        /// Hashes that the index by URL lacks or has under another URL, plus its entries without a record.
+        /// `None` if there is no index by URL.
         url_drift: Option<u64>,
-        /// How many repairs were made. `None` for a check, which makes none.
+        /// Number of repairs made. `None` for a check, which repairs nothing.
         repaired: Option<u64>,
     }
 }
 
 impl<S: Ask> Index<S> {
-    /// `DEDUPE.STATS`: the figures of the index. All are 0 when there is none.
+    /// Returns the statistics of the index (`DEDUPE.STATS`). All are 0 if the index does not exist.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -234,13 +235,14 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn stats(&self) -> S::Answer<Stats> {
         let stats = self.command("DEDUPE.STATS");
         self.server.ask(Call::new(stats).repeatable().waits())
     }
 
-    /// `DEDUPE.STATS` whose `memory` is estimated from so many crawls, 0 to 64: for programs that look again and again.
+    /// Returns the statistics of the index with `memory` estimated from a sample of crawls, 0 to 64, which is
+    /// cheap enough for frequent polling (`DEDUPE.STATS … SAMPLES`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -250,14 +252,14 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn sampled_stats(&self, samples: u32) -> S::Answer<Stats> {
         let mut stats = self.command("DEDUPE.STATS");
         stats.arg("SAMPLES").arg(samples);
         self.server.ask(Call::new(stats).repeatable().waits())
     }
 
-    /// `DEDUPE.STATS` of one crawl.
+    /// Returns the statistics of one crawl (`DEDUPE.STATS` with a crawl id).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -268,7 +270,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when there is no such crawl; or when the server cannot be reached.
+    /// `NOCRAWL` when the crawl does not exist, or a connection error.
     pub fn crawl_stats(&self, crawl: impl AsRef<[u8]>) -> S::Answer<CrawlStats> {
         let crawl = crawl.as_ref();
         let mut stats = self.command("DEDUPE.STATS");
@@ -276,7 +278,7 @@ impl<S: Ask> Index<S> {
         self.repeat(stats)
     }
 
-    /// `DEDUPE.CRAWLS`: the crawls of the index, all or some of them, in the order of their ids.
+    /// Lists the crawls of the index, all or filtered, sorted by id (`DEDUPE.CRAWLS`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -288,7 +290,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn crawls(&self, listed: Option<Listed>) -> S::Answer<Vec<Crawl>> {
         let mut crawls = self.command("DEDUPE.CRAWLS");
         match listed {
@@ -301,7 +303,7 @@ impl<S: Ask> Index<S> {
         self.server.ask(crawls.map(|crawls| crawls.0))
     }
 
-    /// `DEDUPE.CHECK`: is the index consistent?
+    /// Checks that the index is consistent (`DEDUPE.CHECK`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -312,13 +314,14 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn check(&self) -> S::Answer<Check> {
         let check = self.command("DEDUPE.CHECK");
         self.server.ask(Call::new(check).repeatable().waits())
     }
 
-    /// `DEDUPE.REPAIR`: makes it so. Gives what was found, and how much of it was mended.
+    /// Repairs an inconsistent index (`DEDUPE.REPAIR`). Returns the errors that were found, and the number of
+    /// repairs.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -328,13 +331,13 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `OOM` when the server is at `maxmemory`; or when it cannot be reached.
+    /// `OOM` when the server is at `maxmemory`, or a connection error.
     pub fn repair(&self) -> S::Answer<Check> {
         let repair = self.command("DEDUPE.REPAIR");
         self.server.ask(Call::new(repair).repeatable().waits())
     }
 
-    /// `DEDUPE.PROFILE`: which key names and which spelling of hashes the index uses.
+    /// Returns the profile of the index: its key names and hash format (`DEDUPE.PROFILE`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -344,12 +347,12 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn profile(&self) -> S::Answer<Profile> {
         self.repeat(self.command("DEDUPE.PROFILE"))
     }
 
-    /// `DEDUPE.PROFILE` of a new index.
+    /// Sets the profile of a new index (`DEDUPE.PROFILE`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -359,7 +362,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `HASCRAWLS` when the index has crawls already; or when the server cannot be reached.
+    /// `HASCRAWLS` when the index already has crawls, or a connection error.
     pub fn set_profile(&self, profile: Profile) -> S::Answer<()> {
         let mut set = self.command("DEDUPE.PROFILE");
         set.arg(profile.word());

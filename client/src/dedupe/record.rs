@@ -1,23 +1,23 @@
-//! Records: those that were stored first, and those that are written.
+//! Records: the original of a payload, and the records that a crawl writes.
 
 use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
 use crate::reply::{as_optional_text, as_text, shown};
 
-/// The record that a hash was first stored with.
+/// The original of a payload: the record that first stored its hash.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Original {
-    /// The crawl that stored it.
+    /// Crawl that stored the record.
     #[serde(serialize_with = "as_text")]
     pub crawl: Vec<u8>,
-    /// Which of that crawl's WACZ files it is in.
+    /// Index of the WACZ file that holds the record, within that crawl.
     pub wacz_index: u64,
-    /// When it was captured, in the form that the crawler gave: 14 digits, 17 digits or ISO.
+    /// Capture date in the format that the crawler sent: 14 digits, 17 digits or ISO 8601.
     #[serde(serialize_with = "as_text")]
     pub date: Vec<u8>,
-    /// What was captured.
+    /// URL of the capture.
     #[serde(serialize_with = "as_text")]
     pub url: Vec<u8>,
     /// Size of the `response` record in bytes.
@@ -39,14 +39,14 @@ impl FromRedisValue for Original {
     }
 }
 
-/// An original, and the WACZ file that holds it.
+/// An original, and the name of the WACZ file that holds it.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Located {
-    /// The record.
+    /// The original.
     #[serde(flatten)]
     pub original: Original,
-    /// Name of the file. `None` when the crawl's list has none at that index.
+    /// Name of the WACZ file. `None` if the crawl lists no file at that index.
     #[serde(serialize_with = "as_optional_text")]
     pub filename: Option<Vec<u8>>,
 }
@@ -64,9 +64,9 @@ impl FromRedisValue for Located {
     }
 }
 
-/// A `response` record that was written.
+/// A `response` record that was written: the arguments of `DEDUPE.ADD`.
 #[derive(Clone, Copy)]
-#[allow(missing_docs)] // the arguments of DEDUPE.ADD, in its order
+#[allow(missing_docs)] // the arguments of DEDUPE.ADD, in order
 pub struct Added<'a> {
     pub hash: &'a [u8],
     pub wacz_index: u64,
@@ -108,13 +108,13 @@ impl<'a> Added<'a> {
 /// A `revisit` record that was written.
 #[derive(Clone, Copy)]
 pub struct Revisited<'a> {
-    /// Hash of the payload that it stands for.
+    /// Hash of the payload of the original.
     pub hash: &'a [u8],
     /// Size of the `revisit` record in bytes.
     pub size: u64,
-    /// The record that it refers to: what [`lookup`](super::Index::lookup) or
-    /// [`claim`](super::Index::claim) gave. Without it the payload is looked up again, and another
-    /// record may be noted than this one refers to.
+    /// The original that the record refers to, as returned by [`lookup`](super::Index::lookup) or
+    /// [`claim`](super::Index::claim). Without it, the server looks the payload up again, and may note
+    /// another original than the one that the record refers to.
     pub original: Option<&'a Original>,
 }
 
@@ -133,12 +133,12 @@ impl Revisited<'_> {
     }
 }
 
-/// Which call of a writer this is, so that it counts once though it may arrive twice.
+/// Sequence number of a call, so that the server counts a call once even if it arrives twice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Sequence<'a> {
-    /// A name, up to 1 KiB.
+    /// Name of the writer, up to 1 KiB.
     pub writer: &'a [u8],
-    /// From 1 on; grows with each call of the writer.
+    /// Number of the call, starting at 1 and increasing with each call of the writer.
     pub number: u64,
 }
 
@@ -149,8 +149,9 @@ impl Sequence<'_> {
         command.arg("SEQ").arg(self.writer).arg(self.number);
     }
 
-    /// The sequence of the `ADD`s of a writer that also sends `REVISIT`s. There are two, so that an `ADD`
-    /// that was refused is not taken for one that was counted because the `REVISIT` after it was.
+    /// Calls `add` with the sequence for `ADD` calls of a writer that also sends `REVISIT`s. The two have
+    /// separate sequences, so that an `ADD` that was refused is not mistaken for a counted one because the
+    /// `REVISIT` after it succeeded.
     pub(super) fn adding<T>(&self, add: impl FnOnce(&Adding<'_>) -> T) -> T {
         let writer = [self.writer, b" add"].concat();
         add(&Adding {
@@ -162,7 +163,7 @@ impl Sequence<'_> {
         })
     }
 
-    /// The sequence of the `REVISIT`s of a writer that also sends `ADD`s.
+    /// Calls `revisit` with the sequence for `REVISIT` calls of a writer that also sends `ADD`s.
     pub(super) fn revisiting<T>(&self, revisit: impl FnOnce(&Revisiting<'_>) -> T) -> T {
         let writer = [self.writer, b" revisit"].concat();
         revisit(&Revisiting {
@@ -175,15 +176,15 @@ impl Sequence<'_> {
     }
 }
 
-/// What else there is to say about records that are added.
+/// Options of [`Index::add`](super::Index::add).
 #[derive(Clone, Copy, Default)]
 pub struct Adding<'a> {
     /// Makes the call safe to send twice.
     pub sequence: Option<Sequence<'a>>,
-    /// Of several records of one hash in a crawl that is not committed, the earliest is kept, in whatever
-    /// order they come. Otherwise it is the first that comes.
+    /// Keeps the earliest record of a hash within an uncommitted crawl, in any order of arrival. Otherwise
+    /// the first one to arrive is kept.
     pub earliest: bool,
-    /// The token of a claim on one of the hashes, which is settled with this.
+    /// Token of a claim on one of the hashes, which this call settles.
     pub token: Option<&'a [u8]>,
 }
 
@@ -203,15 +204,16 @@ impl Adding<'_> {
     }
 }
 
-/// What of a revisit's original is noted, so that it can be told later what a crawl needs for replay.
+/// Detail noted about the original of a revisit, which later tells what a crawl needs for replay.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reference<'a> {
     /// The crawl of the original.
     #[default]
     Crawl,
-    /// The crawl of the original, and its WACZ file for the WACZ of this id that is being written.
+    /// The crawl of the original, and the WACZ file of the original as a requirement of the WACZ with this
+    /// id, which is being written.
     Wacz(&'a [u8]),
-    /// The number of revisits for each crawl alone: the crawler notes the originals elsewhere.
+    /// The number of revisits per crawl, without references: the crawler notes the originals elsewhere.
     None,
 }
 
@@ -225,10 +227,10 @@ impl std::fmt::Debug for Reference<'_> {
     }
 }
 
-/// What else there is to say about revisits.
+/// Options of [`Index::revisit`](super::Index::revisit).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Revisiting<'a> {
-    /// What is noted of the originals.
+    /// Detail noted about the originals.
     pub reference: Reference<'a>,
     /// Makes the call safe to send twice.
     pub sequence: Option<Sequence<'a>>,

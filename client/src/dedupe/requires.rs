@@ -1,4 +1,4 @@
-//! What a crawl needs for replay, and who needs it.
+//! Replay dependencies between crawls, in both directions.
 
 use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::Serialize;
@@ -7,14 +7,14 @@ use super::Index;
 use crate::reply::{as_optional_text, as_text, shown, take};
 use crate::server::{Ask, Call};
 
-/// Whose requirements are asked for.
+/// Subject of a query for requirements.
 #[derive(Clone, Copy)]
 pub enum Of<'a> {
-    /// All WACZ files of all crawls that this crawl depends on.
+    /// Every WACZ file of each crawl that this crawl depends on.
     Crawl(&'a [u8]),
-    /// Exactly the files that the revisits of the WACZ of this id refer to.
+    /// Exactly the files that the revisits of the WACZ with this id refer to.
     Wacz(&'a [u8]),
-    /// Exactly these files: each is `crawl waczIndex`.
+    /// Exactly these files, each given as `crawl waczIndex`.
     References(&'a [&'a [u8]]),
 }
 
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Of<'_> {
     }
 }
 
-/// A WACZ file that is needed.
+/// A WACZ file that is required for replay.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Required {
     /// The name of the WACZ file.
@@ -42,7 +42,7 @@ pub struct Required {
     pub hash: Option<Vec<u8>>,
     /// The size of the WACZ file in bytes, if it is finished.
     pub size: Option<u64>,
-    /// The crawl that it is part of.
+    /// Crawl that the file belongs to.
     #[serde(rename = "crawlId", serialize_with = "as_text")]
     pub crawl: Vec<u8>,
 }
@@ -61,13 +61,13 @@ impl FromRedisValue for Required {
     }
 }
 
-/// A crawl that could not be replayed without another one.
+/// A crawl that depends on another crawl for replay.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Dependent {
-    /// The crawl's id.
+    /// Id of the crawl.
     #[serde(serialize_with = "as_text")]
     pub crawl: Vec<u8>,
-    /// How many of its revisits have their originals there. `None` when they were not counted.
+    /// Number of its revisits whose originals are in the other crawl. `None` if they were not counted.
     pub revisits: Option<u64>,
 }
 
@@ -81,8 +81,8 @@ impl FromRedisValue for Dependent {
 }
 
 impl<S: Ask> Index<S> {
-    /// `DEDUPE.REQUIRES`: the WACZ files that are needed besides one's own for replay; with `transitive`, also
-    /// what their crawls depend on, and so on.
+    /// Lists the WACZ files that are required for replay besides the crawl's own files (`DEDUPE.REQUIRES`).
+    /// With `transitive`, includes the dependencies of their crawls, and so on.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -94,8 +94,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when there is no such crawl, `ERR` for an invalid reference; or when the server cannot
-    /// be reached.
+    /// `NOCRAWL` when the crawl does not exist, `ERR` for an invalid reference; or a connection error.
     pub fn requires(&self, of: Of<'_>, transitive: bool) -> S::Answer<Vec<Required>> {
         if let Of::References([]) = of {
             return self.server.ask(Call::known(Vec::new()));
@@ -105,8 +104,8 @@ impl<S: Ask> Index<S> {
         self.server.ask(Call::new(requires).repeatable().waits())
     }
 
-    /// `DEDUPE.REQUIRES … FORMAT JSON`: the same as an array in JSON, ready for `relation.requires` of
-    /// `datapackage.json`. What is not UTF-8 in a name is replaced.
+    /// Lists the same files as [`requires`](Index::requires) as a JSON array, ready for `relation.requires`
+    /// of `datapackage.json` (`DEDUPE.REQUIRES … FORMAT JSON`). Invalid UTF-8 in names is replaced.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -117,7 +116,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`requires`](Index::requires).
+    /// The errors of [`requires`](Index::requires).
     pub fn requires_json(&self, of: Of<'_>, transitive: bool) -> S::Answer<String> {
         if let Of::References([]) = of {
             return self.server.ask(Call::known("[]".to_owned()));
@@ -139,7 +138,7 @@ impl<S: Ask> Index<S> {
         requires
     }
 
-    /// `DEDUPE.REQUIREDBY`: the crawls that could not be replayed fully without this one.
+    /// Lists the crawls that cannot be replayed completely without this one (`DEDUPE.REQUIREDBY`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -151,7 +150,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when there is no such crawl; or when the server cannot be reached.
+    /// `NOCRAWL` when the crawl does not exist, or a connection error.
     pub fn required_by(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Vec<Dependent>> {
         let crawl = crawl.as_ref();
         let mut required = self.command("DEDUPE.REQUIREDBY");

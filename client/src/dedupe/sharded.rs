@@ -1,4 +1,4 @@
-//! An index that is larger than a server: spread over many prefixes, and so over a cluster.
+//! Sharded index: spread over many prefixes, and so over the nodes of a cluster.
 
 mod crawl;
 mod figures;
@@ -17,27 +17,26 @@ pub use self::marks::{Doing, Unfinished};
 use super::Index;
 use crate::server::{Call, Code, Error, Server, Steps};
 
-/// One large index, spread over the prefixes of several shards. Calls are those of an [`Index`].
+/// A large index, spread over the prefixes of several shards, with the same calls as an [`Index`].
 ///
-/// Each hash belongs to one shard, which its own bits decide. The lists of WACZ files are in the first shard
-/// alone, the home of the index, so that a `wacz_index` means the same in all of them. The prefixes of the
-/// shards have hash tags at even distances, so that a cluster is filled evenly; on a server that is no cluster
-/// it works as well.
+/// The bits of a hash decide which shard it belongs to. The lists of WACZ files are in the first shard only,
+/// the home shard, so that a `wacz_index` means the same in all shards. The prefixes have hash tags at even
+/// distances, so that the shards fill a cluster evenly; a server that is not a cluster works as well.
 ///
-/// What concerns records of several shards is done by each of them for itself. When a call fails, some of
-/// them may have done their part: send it again, with the same [`Sequence`](super::Sequence) where it has one. A
-/// [`commit`](Sharded::commit) is one commit for each shard, the home last: the crawl is committed as a whole
-/// when that is done. In between, and after a crash in between, look-ups may see a part of it. A mark in the
-/// home shard keeps everybody from doing the opposite before it is finished ([`Code::Sharded`]), and any
-/// call that was cut short can be sent again and finishes.
+/// A call that concerns several shards runs on each of them separately. When such a call fails, some shards
+/// may have done their part: send it again, with the same [`Sequence`](super::Sequence) if it has one. A
+/// [`commit`](Sharded::commit) commits each shard in turn, the home shard last: only then is the crawl
+/// committed as a whole. Until then, and after a crash, look-ups may see part of the crawl. A mark in the
+/// home shard keeps other clients from starting a conflicting operation before this one is finished
+/// ([`Code::Sharded`]). Any interrupted call can be sent again and then finishes.
 #[derive(Clone, Debug)]
 pub struct Sharded<S = Server> {
     shards: Arc<[Index<S>]>,
 }
 
 impl Sharded {
-    /// Connects to the server or cluster at `url`, and opens the index of this name with `shards` shards, from
-    /// 1 to 1024. The number is part of the index: a new one keeps it for ever.
+    /// Connects to the server or cluster at `url`, and opens the index of this name with `shards` shards,
+    /// from 1 to 1024. The number of shards is fixed when the index is created.
     ///
     /// ```no_run
     /// use crawlspace_client::dedupe::Sharded;
@@ -47,15 +46,15 @@ impl Sharded {
     /// ```
     ///
     /// # Errors
-    /// `SHARDED` when the index has another number of shards, `BADPREFIX` when no index can be called that; or
-    /// when the server cannot be reached.
+    /// `SHARDED` when the index has another number of shards, `BADPREFIX` when the name is not a valid name
+    /// of an index; or a connection error.
     pub fn open(url: &str, name: impl Into<Vec<u8>>, shards: u16) -> Result<Sharded, Error> {
         Sharded::on(&Server::open(url)?, name, shards)
     }
 }
 
 impl<S: Steps> Sharded<S> {
-    /// The index of this name on this server, as [`open`](Sharded::open) does.
+    /// Opens the index of this name on a connected server, as [`open`](Sharded::open) does.
     ///
     /// ```no_run
     /// use crawlspace_client::{dedupe::Sharded, AsyncServer};
@@ -68,7 +67,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`open`](Sharded::open).
     pub fn on(server: &S, name: impl Into<Vec<u8>>, shards: u16) -> S::Answer<Sharded<S>> {
         let (name, connected) = (name.into(), server.clone());
         server.run(async move {
@@ -83,12 +82,12 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// Writes down how many shards there are, or finds that it is written down otherwise.
+    /// Stores the number of shards in the home shard, or checks it against the stored number.
     async fn agree(&self, shards: u16) -> Result<(), Error> {
         let key = self.home().key(KEY);
         let mut get = redis::cmd("HGET");
         get.arg(&key).arg(COUNT);
-        // First a look: a user who may only read cannot write it down.
+        // Read first: a user without write permission cannot store the number.
         let there: Option<u16> = self
             .server()
             .step(Call::new(get.clone()).repeatable())
@@ -113,7 +112,7 @@ impl<S: Steps> Sharded<S> {
         ))
     }
 
-    /// The shards, the home first.
+    /// Returns the shards, the home shard first.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -127,7 +126,7 @@ impl<S: Steps> Sharded<S> {
         &self.shards
     }
 
-    /// What it is asked over.
+    /// Returns the server, connection or batch that the calls are sent over.
     pub fn server(&self) -> &S {
         self.home().server()
     }
@@ -136,7 +135,7 @@ impl<S: Steps> Sharded<S> {
         &self.shards[0]
     }
 
-    /// The shard that a hash belongs to.
+    /// Returns the shard that a hash belongs to.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;

@@ -1,4 +1,4 @@
-//! How the committed part of an index is kept.
+//! Storage format of the committed part of an index: plain keys or one packed value.
 
 use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serialize;
@@ -6,22 +6,22 @@ use serde::Serialize;
 use super::Index;
 use crate::server::{Ask, Call};
 
-/// How the committed part of an index is kept: the merged index, and the records of committed crawls.
+/// Storage format of the committed part of an index: the merged index and the records of committed crawls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Storage {
-    /// The documented keys, which any client can read.
+    /// The documented plain keys, which any client can read.
     Plain,
-    /// One value, which takes a fraction of the memory.
+    /// A packed value, which takes a fraction of the memory.
     Packed,
-    /// On its way into one value, or cut short there: [`Index::pack`] goes on.
+    /// Being packed, or interrupted while packing: [`Index::pack`] resumes.
     Packing,
-    /// On its way back into the documented keys, or cut short there: [`Index::unpack`] goes on.
+    /// Being unpacked, or interrupted while unpacking: [`Index::unpack`] resumes.
     Unpacking,
 }
 
 impl Storage {
-    /// The storage's word in replies.
+    /// Returns the keyword of the storage format in replies.
     pub fn word(self) -> &'static str {
         match self {
             Storage::Plain => "plain",
@@ -45,26 +45,27 @@ impl FromRedisValue for Storage {
 }
 
 map_reply! {
-    /// What a change of storage has moved (`DEDUPE.PACK`, `DEDUPE.UNPACK`).
+    /// Result of a change of storage (`DEDUPE.PACK`, `DEDUPE.UNPACK`).
     Moved as "camelCase" {
-        /// How the index is kept now.
+        /// Storage format of the index now.
         storage: Storage,
-        /// Hashes of the merged index that this call moved.
+        /// Number of hashes of the merged index that this call moved.
         hashes: u64,
-        /// Records of committed crawls that this call moved.
+        /// Number of records of committed crawls that this call moved.
         records: u64,
-        /// Bytes of memory: of the packed value, or of the plain merged index with the further holders of hashes,
-        /// estimated.
+        /// Memory in bytes: of the packed value, or, estimated, of the plain merged index including the lists
+        /// of further holders of hashes.
         memory: u64,
     }
 }
 
 impl<S: Ask> Index<S> {
-    /// `DEDUPE.PACK`: moves the committed part of the index into one value, which takes a fraction of the memory.
-    /// Every call has the same answers as before; plain clients can no longer read it. Others go on meanwhile.
+    /// Packs the committed part of the index into one value, which takes a fraction of the memory
+    /// (`DEDUPE.PACK`). All calls keep returning the same results; plain clients can no longer read the keys.
+    /// Other clients are served during the change.
     ///
-    /// One that was cut short goes on where it was. If the connection breaks and the command has to be sent again,
-    /// the reply tells what was left for the second time: nothing, as a rule.
+    /// An interrupted change resumes where it stopped. If the connection breaks and the command is retried,
+    /// the reply counts only what the second attempt had left to do: usually nothing.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -75,14 +76,14 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key of the index has another type, and nothing was moved; or when the server cannot be
-    /// reached.
+    /// `WRONGTYPE` when a key of the index has another type (nothing is moved), or a connection error.
     pub fn pack(&self) -> S::Answer<Moved> {
         let pack = self.command("DEDUPE.PACK");
         self.server.ask(Call::new(pack).repeatable().waits())
     }
 
-    /// `DEDUPE.UNPACK`: moves it back into the documented keys, byte for byte. These take several times the memory.
+    /// Unpacks the committed part into the documented plain keys, byte for byte (`DEDUPE.UNPACK`). They take
+    /// several times the memory.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -92,8 +93,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`pack`](Index::pack), and `OOM` when the server is at `maxmemory`: send it again when there is room, or
-    /// go back.
+    /// The errors of [`pack`](Index::pack), and `OOM` when the server is at `maxmemory`: free memory and send
+    /// it again, or pack again.
     pub fn unpack(&self) -> S::Answer<Moved> {
         let unpack = self.command("DEDUPE.UNPACK");
         self.server.ask(Call::new(unpack).repeatable().waits())

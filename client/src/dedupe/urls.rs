@@ -1,4 +1,4 @@
-//! The captures of a URL.
+//! Look-up of captures by URL.
 
 use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serialize;
@@ -7,24 +7,24 @@ use super::Index;
 use crate::reply::{as_optional_text, as_text};
 use crate::server::{Ask, Call};
 
-/// A capture of a URL: a record that a crawl has stored.
+/// A capture of a URL: a record that a crawl stored.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Capture {
-    /// The crawl that stored it.
+    /// Crawl that stored the record.
     #[serde(serialize_with = "as_text")]
     pub crawl: Vec<u8>,
-    /// The hash of its payload.
+    /// Hash of the payload.
     #[serde(serialize_with = "as_text")]
     pub hash: Vec<u8>,
-    /// Which of that crawl's WACZ files it is in.
+    /// Index of the WACZ file that holds the record, within that crawl.
     pub wacz_index: u64,
-    /// When it was captured, in the form that the crawler gave: 14 digits, 17 digits or ISO.
+    /// Capture date in the format that the crawler sent: 14 digits, 17 digits or ISO 8601.
     #[serde(serialize_with = "as_text")]
     pub date: Vec<u8>,
     /// Size of the `response` record in bytes.
     pub size: u64,
-    /// Name of the WACZ file. `None` when the crawl's list has none at that index.
+    /// Name of the WACZ file. `None` if the crawl lists no file at that index.
     #[serde(serialize_with = "as_optional_text")]
     pub filename: Option<Vec<u8>>,
 }
@@ -46,33 +46,33 @@ impl FromRedisValue for Capture {
     }
 }
 
-/// Which captures are asked for.
+/// Options of a look-up by URL.
 #[derive(Clone, Copy, Default)]
 pub struct Captures<'a> {
-    /// Uncommitted captures of this crawl count as well.
+    /// Includes uncommitted captures of this crawl.
     pub crawl: Option<&'a [u8]>,
-    /// At most this many of each URL, 1 to 10 000; without it 100.
+    /// Maximum number of captures per URL, 1 to 10 000; the default is 100.
     pub limit: Option<u64>,
-    /// Only those older than this date.
+    /// Upper bound of the capture date, exclusive.
     pub before: Option<&'a [u8]>,
 }
 
 debug_as_text! { Captures<'_> { crawl: optional, limit: plain, before: optional } }
 
 map_reply! {
-    /// What the index by URL has (`DEDUPE.URLS`).
+    /// State of the index by URL (`DEDUPE.URLS`).
     Urls as "camelCase" {
         /// `on` or `off`.
         urls: String,
-        /// Crawls in it, uncommitted ones included.
+        /// Number of indexed crawls, including uncommitted ones.
         crawls: u64,
-        /// Their records.
+        /// Number of their records.
         records: u64,
     }
 }
 
 impl<S: Ask> Index<S> {
-    /// `DEDUPE.LOOKUPURL`: the captures of each URL, newest first.
+    /// Returns the captures of each URL, newest first (`DEDUPE.LOOKUPURL`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -85,7 +85,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOURLS` when there is no index by URL, `BADCRAWL`; or when the server cannot be reached.
+    /// `NOURLS` when there is no index by URL, `BADCRAWL`; or a connection error.
     pub fn lookup_urls(
         &self,
         captures: Captures<'_>,
@@ -108,7 +108,7 @@ impl<S: Ask> Index<S> {
         self.server.ask(Call::new(lookup).repeatable().waits())
     }
 
-    /// `DEDUPE.URLS`: switches the index by URL on or off. Others go on meanwhile.
+    /// Switches the index by URL on or off (`DEDUPE.URLS`). Other clients are served during the change.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -118,8 +118,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key of the index has another type, `OOM` when the server is at `maxmemory`; or when it cannot
-    /// be reached.
+    /// `WRONGTYPE` when a key of the index has another type, `OOM` when the server is at `maxmemory`; or a
+    /// connection error.
     pub fn set_urls(&self, on: bool) -> S::Answer<Urls> {
         let mut urls = self.command("DEDUPE.URLS");
         urls.arg(if on { "ON" } else { "OFF" });

@@ -1,4 +1,4 @@
-//! The WACZ files of a crawl.
+//! WACZ files of a crawl.
 
 use super::Index;
 use crate::reply::{as_optional_text, as_text};
@@ -7,13 +7,13 @@ use crate::server::Ask;
 map_reply! {
     /// A WACZ file of a crawl.
     Wacz as "camelCase" derive(PartialEq) {
-        /// The name of the WACZ file.
+        /// Name of the WACZ file.
         #[serde(serialize_with = "as_text")]
         filename: Vec<u8>,
-        /// The hash of the WACZ file, once it is finished.
+        /// Hash of the WACZ file, once it is finished.
         #[serde(serialize_with = "as_optional_text")]
         hash: Option<Vec<u8>>,
-        /// The size of the WACZ file in bytes, once it is finished.
+        /// Size of the WACZ file in bytes, once it is finished.
         size: Option<u64>,
     }
 }
@@ -21,8 +21,8 @@ map_reply! {
 debug_as_text! { Wacz { filename: text, hash: optional, size: plain } }
 
 impl<S: Ask> Index<S> {
-    /// `DEDUPE.WACZOPEN`: a WACZ file was begun. Gives its index in the crawl; of one that was begun before,
-    /// the same again.
+    /// Registers a WACZ file that the crawl has begun (`DEDUPE.WACZOPEN`). Returns its index within the
+    /// crawl; for a file that is already registered, the same index again.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -33,7 +33,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `BADCRAWL`, `REMOVING`; or when the server refuses or cannot be reached.
+    /// `BADCRAWL`, `REMOVING`, or another server or connection error.
     pub fn wacz_open(&self, crawl: impl AsRef<[u8]>, filename: impl AsRef<[u8]>) -> S::Answer<u64> {
         let (crawl, filename) = (crawl.as_ref(), filename.as_ref());
         let mut open = self.command("DEDUPE.WACZOPEN");
@@ -41,21 +41,21 @@ impl<S: Ask> Index<S> {
         self.repeat(open)
     }
 
-    /// `DEDUPE.WACZCLOSE`: the file at this index is finished. Its size counts once.
+    /// Marks the file at this index as finished (`DEDUPE.WACZCLOSE`). Its size is counted once.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
     /// # let index = Index::open("redis://127.0.0.1/", "")?;
     /// let name = b"crawl-1-0.wacz";
     /// let wacz_index = index.wacz_open(b"crawl-1", name)?;
-    /// // Write it, and find out its hash and size.
+    /// // Write the file, and compute its hash and size.
     /// index.wacz_close(b"crawl-1", wacz_index, name, b"sha256:fd61a03a", 1_048_576)?;
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL`, `REMOVING`; `ERR` when another file, or none, is at this index; or when the server cannot
-    /// be reached.
+    /// `NOCRAWL`, `REMOVING`; `ERR` when there is no file at this index, or another one; or a connection
+    /// error.
     pub fn wacz_close(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -68,20 +68,20 @@ impl<S: Ask> Index<S> {
         self.close(crawl, index, filename, hash, size, false)
     }
 
-    /// `DEDUPE.WACZCLOSE … RENAME`: the file at this index is finished, and has this name now.
+    /// Marks the file at this index as finished and renames it (`DEDUPE.WACZCLOSE … RENAME`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
     /// # let index = Index::open("redis://127.0.0.1/", "")?;
     /// let wacz_index = index.wacz_open(b"crawl-1", b"20240501-crawl-1.wacz")?;
-    /// // Write it, and find out its hash, its size and what it is to be called.
+    /// // Write the file, compute its hash and size, and choose its final name.
     /// index.wacz_close_as(b"crawl-1", wacz_index, b"news.wacz", b"sha256:fd61a03a", 1_048_576)?;
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL`, `REMOVING`; `ERR` when no file is at this index, or one that was finished under another name;
-    /// or when the server cannot be reached.
+    /// `NOCRAWL`, `REMOVING`; `ERR` when there is no file at this index, or it was finished under another
+    /// name; or a connection error.
     pub fn wacz_close_as(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -116,7 +116,7 @@ impl<S: Ask> Index<S> {
         self.repeat(close)
     }
 
-    /// `DEDUPE.WACZLIST`: the files of the crawl, in the order of their indexes.
+    /// Lists the WACZ files of the crawl, in the order of their indexes (`DEDUPE.WACZLIST`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -129,7 +129,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL`; or when the server cannot be reached.
+    /// `NOCRAWL`, or a connection error.
     pub fn wacz_list(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Vec<Wacz>> {
         let crawl = crawl.as_ref();
         let mut list = self.command("DEDUPE.WACZLIST");

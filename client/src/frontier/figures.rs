@@ -1,161 +1,162 @@
-//! What the commands for operators answer: maps, whose fields have the names of the reply.
+//! Replies of the commands for operators; field names are those of the reply.
 
 use super::Millis;
 use crate::reply::{as_optional_text, as_text};
 
 map_reply! {
-    /// Why a group is not being fetched from (`CHG.WHY`).
+    /// Fetch status of a host group, with the reason why it is not being fetched from (`CHG.WHY`).
     Why {
-        /// The group.
+        /// Host group (CHG).
         #[serde(serialize_with = "as_text")]
         chg: Vec<u8>,
         /// `ready`, `waiting`, `busy`, `idle`, `blocked`, `paused` or `gated`.
         state: String,
-        /// The reason, in a sentence.
+        /// Reason, as a sentence.
         why: String,
-        /// When it is due, as far as that depends on the time.
+        /// Due time of the group, as far as it depends on time alone.
         due: Millis,
-        /// Milliseconds until then.
+        /// Milliseconds until the group is due.
         r#in: u64,
-        /// URIs queued.
+        /// Number of queued URIs.
         count: u64,
-        /// The politeness gate: when the pause after the last fetch is over.
+        /// End of the pause after the last fetch (the politeness gate).
         gate: Millis,
-        /// Until when it is blocked; 0 when it is not.
+        /// End of the block; 0 if the group is not blocked.
         blocked_until: Millis,
-        /// Whether it is paused by itself.
+        /// True if the group itself is paused.
         paused: bool,
-        /// Leases that are held.
+        /// Active leases.
         leases: Vec<Leased>,
-        /// How many fetches at a time it allows.
+        /// Maximum number of parallel fetches.
         parallel: u64,
-        /// The shortest time between two beginnings of fetches, in milliseconds.
+        /// Minimum time between the starts of two fetches, in milliseconds.
         gap: u64,
-        /// The pause after a fetch that is stored for it, in milliseconds.
+        /// Pause after a fetch that is stored for the group, in milliseconds.
         delay: Option<u64>,
-        /// How many more URIs it takes in. `None`: any number.
+        /// Number of URIs that the group still accepts. `None` for no limit.
         budget: Option<u64>,
-        /// The group of CHGs that share a gate with it.
+        /// Name of the shared gate, if the group shares a gate with other CHGs.
         #[serde(serialize_with = "as_optional_text")]
         group: Option<Vec<u8>>,
-        /// When that shared gate opens.
+        /// Time at which the shared gate opens.
         group_gate: Option<Millis>,
-        /// Steps of back-off.
+        /// Number of back-off steps.
         backoff: u64,
-        /// Leases that ran out in a row.
+        /// Number of consecutive leases that expired.
         expired: u64,
         /// Executions with queued URIs, the first thousand.
         executions: Vec<Execution>,
-        /// Whether there are more of them.
+        /// True if `executions` is truncated.
         more_executions: bool,
     }
 }
 
 map_reply! {
-    /// A lease that is held, as [`Why`] shows it.
+    /// An active lease in the reply of [`Why`].
     Leased {
-        /// The lease's token.
+        /// Token of the lease.
         token: u64,
-        /// When it was given.
+        /// Time at which the lease was granted.
         granted: Millis,
-        /// How long ago that was, in milliseconds.
+        /// Age of the lease in milliseconds.
         age: u64,
-        /// When it runs out.
+        /// Time at which the lease expires.
         deadline: Millis,
-        /// Whose URI is leased, if the frontier keeps URIs.
+        /// Execution of the leased URI, if the frontier stores URIs.
         #[serde(serialize_with = "as_optional_text")]
         execution: Option<Vec<u8>>,
-        /// The URI that is leased, if the frontier keeps URIs.
+        /// Leased URI, if the frontier stores URIs.
         #[serde(serialize_with = "as_optional_text")]
         uri: Option<Vec<u8>>,
     }
 }
 
 map_reply! {
-    /// An execution with URIs in a group.
+    /// An execution with queued URIs in a group.
     Execution {
-        /// The execution's id.
+        /// Id of the execution.
         #[serde(serialize_with = "as_text")]
         execution: Vec<u8>,
-        /// The execution's share of the fetches.
+        /// Weight of the execution: its share of the fetches.
         weight: Option<u64>,
-        /// The execution's URIs in this group.
+        /// Number of its URIs in this group.
         uris: u64,
     }
 }
 
 map_reply! {
-    /// The figures of a frontier (`CHG.INFO`).
+    /// Statistics of a frontier (`CHG.INFO`).
     Info {
-        /// Groups that wait for their time.
+        /// Groups in the waiting queue.
         groups_waiting: u64,
-        /// Groups that can be leased.
+        /// Groups that are ready to be leased.
         groups_ready: u64,
         /// Groups that are leased.
         groups_busy: u64,
-        /// Groups without URIs whose politeness gate is not over yet.
+        /// Groups without URIs whose politeness gate is still closed.
         groups_idle: u64,
-        /// Groups that are queued behind a closed gate which they share with others; one of those waits for all.
+        /// Groups queued behind a closed shared gate; one member of each gate waits on behalf of the others.
         groups_gated: u64,
-        /// Groups that can be leased now: the ready ones, and those that wait and whose time has come.
+        /// Groups that can be leased now: ready groups, and waiting groups that are due.
         due: u64,
-        /// For how long the first of them has been so, in milliseconds.
+        /// Time since the first of the due groups became due, in milliseconds.
         oldest_ready_ms: u64,
-        /// URIs queued.
+        /// Queued URIs.
         uris: u64,
         /// Executions with queued URIs.
         executions: u64,
-        /// `all` when everything is paused, else the number of executions that are.
+        /// `all` if the whole frontier is paused, otherwise the number of paused executions.
         paused: String,
-        /// Clients that wait in `NEXT`.
+        /// Clients blocked in `NEXT`.
         waiters: u64,
-        /// Leases given.
+        /// Leases granted.
         leases: u64,
         /// Leases released.
         releases: u64,
-        /// Leases that ran out.
+        /// Leases expired.
         expired: u64,
-        /// Unread reports of them.
+        /// Unread reports of expired leases.
         expired_reports: u64,
-        /// Reports that were not kept, because too many were unread.
+        /// Reports that were dropped because too many were unread.
         reports_dropped: u64,
-        /// Leases a second, over the last seconds.
+        /// Leases granted per second, over the last seconds.
         rate_leases: u64,
-        /// Pauses between two fetches of a group that were measured.
+        /// Measured pauses between two fetches of a group.
         pauses_observed: u64,
-        /// The shortest of them, in milliseconds.
+        /// Shortest measured pause, in milliseconds.
         smallest_pause_ms: Option<u64>,
-        /// What was asked for that one.
+        /// Requested length of the shortest pause, in milliseconds.
         smallest_pause_asked_ms: Option<u64>,
-        /// The smallest difference between a pause and what was asked for it: negative if a fetch came too soon.
+        /// Smallest difference between a measured pause and its requested length, in milliseconds: negative
+        /// if a fetch came too early.
         smallest_margin_ms: Option<i64>,
-        /// The token that was given last.
+        /// Token of the latest lease.
         token: u64,
     }
 }
 
 map_reply! {
-    /// Whether the frontier is consistent (`CHG.CHECK`), and what was mended if it was not (`CHG.REPAIR`).
+    /// Result of a consistency check (`CHG.CHECK`) or repair (`CHG.REPAIR`).
     Check {
-        /// Groups.
+        /// Number of groups.
         groups: u64,
         /// Executions with queued URIs.
         executions: u64,
-        /// `QCT`.
+        /// Value of `QCT`, the total number of queued URIs.
         total: u64,
         /// Sum of the groups' counts.
         sum_groups: u64,
         /// Sum of the executions' counts.
         sum_executions: u64,
-        /// Whether nothing is wrong, or was before it was mended.
+        /// True if no errors were found; a repair reports the state before it.
         consistent: bool,
-        /// What is or was wrong: the first hundred.
+        /// Descriptions of the errors, the first hundred.
         problems: Vec<String>,
-        /// How many things are or were wrong.
+        /// Total number of errors found.
         problems_total: u64,
-        /// Whether plain clients wrote to the frontier meanwhile, so that some findings may not be true.
+        /// True if plain clients wrote to the frontier during the check, so that some findings may be false.
         disturbed: bool,
-        /// How many things were mended. `None` for a check, which mends nothing.
+        /// Number of repairs made. `None` for a check, which repairs nothing.
         mended: Option<u64>,
     }
 }

@@ -1,4 +1,4 @@
-//! What a group of hosts is allowed, and what holds it.
+//! Limits, pauses and blocks of host groups.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use super::{Frontier, Millis, millis};
 use crate::reply::shown;
 use crate::server::{Ask, Call};
 
-/// What to hold, or to resume.
+/// Scope of a pause or resume.
 #[derive(Clone, Copy)]
 pub enum Held<'a> {
     /// Every group of the frontier.
     Everything,
-    /// One group.
+    /// A single group.
     Group(&'a [u8]),
-    /// One crawl.
+    /// A single crawl execution.
     Execution(&'a [u8]),
 }
 
@@ -30,42 +30,42 @@ impl std::fmt::Debug for Held<'_> {
     }
 }
 
-/// What a group is allowed. What is not said stays as it is.
+/// Limits of a group. A `None` field keeps the current setting.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// How many fetches at a time.
+    /// Maximum number of parallel fetches.
     pub parallel: Option<u32>,
-    /// The shortest time from the beginning of one fetch to that of the next.
+    /// Minimum time from the start of one fetch to the start of the next.
     pub gap: Option<Duration>,
-    /// The pause after a fetch where a release says none, and the least where it is computed. `Some(None)`
-    /// for none.
+    /// Pause after a fetch if the release specifies none, and minimum of a computed pause. `Some(None)`
+    /// removes the setting.
     pub delay: Option<Option<Duration>>,
-    /// How many more URIs it takes in.
+    /// Number of URIs that the group still accepts.
     pub budget: Option<Budget>,
 }
 
-/// How many more URIs a group takes in.
+/// Number of URIs that a group still accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// This number.
+    /// A fixed number.
     Left(u64),
-    /// Any number.
+    /// Unlimited.
     Unlimited,
 }
 
 impl<S: Ask> Frontier<S> {
-    /// `CHG.BLOCK`: no fetches from this group until then. A time in the past ends a block.
+    /// Blocks fetches from a group until the given time (`CHG.BLOCK`). A time in the past ends the block.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
     /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
-    /// // Until the year 2033, by the server's clock; 0 would end it.
+    /// // Blocks until the year 2033, by the server's clock; 0 would end the block.
     /// frontier.block(b"example.com", 2_000_000_000_000)?;
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
     ///
     /// # Errors
-    /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
+    /// `NOCHG` when the group does not exist, or another server or connection error.
     pub fn block(&self, chg: impl AsRef<[u8]>, until: Millis) -> S::Answer<()> {
         let chg = chg.as_ref();
         let mut block = self.command("CHG.BLOCK");
@@ -73,7 +73,8 @@ impl<S: Ask> Frontier<S> {
         self.repeat(block)
     }
 
-    /// `CHG.PAUSE`: no new fetches of these, until [`resume`](Frontier::resume).
+    /// Pauses new fetches of the frontier, a group or an execution until [`resume`](Frontier::resume)
+    /// (`CHG.PAUSE`).
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -83,12 +84,12 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
+    /// `NOCHG` when the group does not exist, or another server or connection error.
     pub fn pause(&self, held: Held<'_>) -> S::Answer<()> {
         self.hold("CHG.PAUSE", held)
     }
 
-    /// `CHG.RESUME`: fetches of these go on.
+    /// Resumes fetches of the frontier, a group or an execution (`CHG.RESUME`).
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -98,7 +99,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`pause`](Frontier::pause).
+    /// The errors of [`pause`](Frontier::pause).
     pub fn resume(&self, held: Held<'_>) -> S::Answer<()> {
         self.hold("CHG.RESUME", held)
     }
@@ -117,8 +118,9 @@ impl<S: Ask> Frontier<S> {
         self.repeat(hold)
     }
 
-    /// `CHG.LIMIT`: what the group is allowed. May come before its first URI. With a budget it is not sent
-    /// again after a connection that broke, because what was taken in meanwhile would not count.
+    /// Sets limits of a group, which may not have any URIs yet (`CHG.LIMIT`). A call with a budget is not
+    /// retried when the connection breaks, because a retry would discard the count of URIs accepted in the
+    /// meantime.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -128,7 +130,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// When no limit is given, or the server refuses or cannot be reached.
+    /// Fails when no limit is given; or with a server or connection error.
     pub fn limit(&self, chg: impl AsRef<[u8]>, limits: &Limits) -> S::Answer<()> {
         let chg = chg.as_ref();
         let mut limit = self.command("CHG.LIMIT");
@@ -152,8 +154,9 @@ impl<S: Ask> Frontier<S> {
         self.once(limit)
     }
 
-    /// `CHG.GROUP`: of these groups together, which are on one server for example, only one is fetched from
-    /// at a time, and the pause after a fetch holds for all. An empty name takes them out of their group.
+    /// Puts groups behind a shared gate, for hosts on one server, for example: only one of them is fetched
+    /// from at a time, and the pause after a fetch applies to all (`CHG.GROUP`). An empty name removes them
+    /// from their shared gate.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -163,7 +166,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn share_gate(&self, group: impl AsRef<[u8]>, chgs: &[&[u8]]) -> S::Answer<()> {
         let group = group.as_ref();
         if chgs.is_empty() {

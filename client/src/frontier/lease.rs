@@ -1,4 +1,4 @@
-//! Leases: the right to fetch from a group of hosts, for a while.
+//! Leases: the exclusive right to fetch from a host group for a limited time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,28 +10,28 @@ use super::{Frontier, Millis, command, millis};
 use crate::reply::{as_optional_text, as_text, shown};
 use crate::server::{Ask, Call, Error, Steps};
 
-/// Maximum wait that the server is asked for, before the client asks again. Less than the time
-/// after which the connection gives a silent server up for dead.
+/// Maximum wait requested from the server in one call; the client repeats the call for longer waits. It is
+/// shorter than the timeout after which the connection considers a silent server dead.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
-/// The right to fetch from one group of hosts, until it is released or its deadline passes.
+/// The right to fetch from one host group, until it is released or its deadline passes.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Lease {
-    /// The group.
+    /// Host group (CHG).
     #[serde(serialize_with = "as_text")]
     pub chg: Vec<u8>,
-    /// The token of the lease, unique to it.
+    /// Token of the lease, unique per lease.
     pub token: u64,
-    /// The deadline, after which the group goes to another worker.
+    /// Time at which the lease expires and the group can be leased by another worker.
     pub deadline: Millis,
-    /// When the group became due.
+    /// Time at which the group became due.
     pub due: Millis,
-    /// How many URIs of the group are queued, the leased one included.
+    /// Number of queued URIs of the group, including the leased one.
     pub count: u64,
-    /// Whose URI this is. `None` when the frontier only counts URIs.
+    /// Execution that queued the URI. `None` when the frontier only counts URIs.
     #[serde(serialize_with = "as_optional_text")]
     pub execution: Option<Vec<u8>>,
-    /// What to fetch. `None` when the frontier only counts URIs.
+    /// URI to fetch. `None` when the frontier only counts URIs.
     #[serde(serialize_with = "as_optional_text")]
     pub uri: Option<Vec<u8>>,
 }
@@ -39,8 +39,9 @@ pub struct Lease {
 debug_as_text! { Lease { chg: text, token: plain, deadline: plain, due: plain, count: plain, execution: optional, uri: optional } }
 
 impl Lease {
-    /// What to release it with when its URI is dealt with. Where the frontier only counts URIs it does not
-    /// know whose: then this is [`Fetched::Nothing`], and the caller says [`Fetched::Done`] with the execution.
+    /// Returns the argument for releasing the lease after its URI was handled. A frontier that only counts
+    /// URIs does not know the execution of a URI: the result is then [`Fetched::Nothing`], and the caller
+    /// must pass [`Fetched::Done`] with the execution.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), crawlspace_client::Error> {
@@ -78,19 +79,19 @@ impl FromRedisValue for Lease {
     }
 }
 
-/// What leases are wanted.
+/// Options of a request for leases.
 #[derive(Clone, Copy, Debug)]
 pub struct Next {
-    /// How long they last; the server's `crawlspace.chg-lease` when it is not said.
+    /// Duration of the leases; the default is the server's `crawlspace.chg-lease`.
     pub lease: Option<Duration>,
-    /// How many at most.
+    /// Maximum number of leases.
     pub count: u32,
-    /// What to do when no group is due.
+    /// Behaviour when no group is due.
     pub wait: Wait,
 }
 
 impl Default for Next {
-    /// One, and only if there is one now.
+    /// Requests one lease, without waiting.
     fn default() -> Next {
         Next {
             lease: None,
@@ -100,42 +101,42 @@ impl Default for Next {
     }
 }
 
-/// How long to wait for a group that is due.
+/// Time to wait for a group that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// The call does not wait.
+    /// Return immediately.
     No,
-    /// Up to this time.
+    /// Wait up to this time.
     UpTo(Duration),
-    /// The call waits until there is a lease.
+    /// Wait without limit.
     ForEver,
 }
 
 impl Wait {
-    /// For how many milliseconds the server is to be asked to wait, after so long. `None`: not at all.
-    /// Not for longer than `max` at a time.
+    /// Returns the `BLOCK` argument in milliseconds after having waited for `waited` already, at most `max`.
+    /// `None` if the server should not block.
     fn left(self, waited: Duration, max: Duration) -> Option<u64> {
         let left = match self {
             Wait::No => return None,
             Wait::UpTo(whole) => whole.checked_sub(waited)?.min(max),
             Wait::ForEver => max,
         };
-        // 0 would mean for ever.
+        // `BLOCK 0` would wait without limit.
         Some(millis(left)).filter(|&ms| ms > 0)
     }
 }
 
-/// How long the group has to be left alone now.
+/// Pause of the group after a fetch.
 #[derive(Clone, Copy, Debug)]
 pub enum Pause {
-    /// Until then.
+    /// A pause until this time.
     Until(Millis),
-    /// A pause of this time from now on.
+    /// A pause of this length from now on.
     For(Duration),
-    /// A pause that the server computes from these facts.
+    /// A pause that the server computes from facts about the fetch.
     Computed(Facts),
-    /// For as long as is stored for the group ([`Limits::delay`](super::Limits::delay)); an error when
-    /// nothing is.
+    /// The pause that is stored for the group ([`Limits::delay`](super::Limits::delay)); an error if none is
+    /// stored.
     Stored,
 }
 
@@ -145,23 +146,23 @@ impl From<Facts> for Pause {
     }
 }
 
-/// What a fetch was like.
+/// Facts about a fetch, from which the server computes the pause.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
-    /// How long it took.
+    /// Duration of the fetch.
     pub elapsed: Duration,
-    /// Factor of the pause: 0 to 1000, of which three decimals count; 1 by default.
+    /// Factor of the pause: 0 to 1000 with up to three decimals; the default is 1.
     pub factor: Option<f64>,
     /// Minimum of the pause.
     pub min: Option<Duration>,
-    /// Maximum of the pause that is computed from the time that the fetch took.
+    /// Maximum of the pause that is computed from the duration of the fetch.
     pub max: Option<Duration>,
     /// `Crawl-delay` of the host's robots.txt.
     pub crawl_delay: Option<Duration>,
-    /// `Retry-After` of the answer.
+    /// `Retry-After` header of the response, as a duration.
     pub retry_after: Option<Duration>,
-    /// The status of the answer; negative when there was none. 429, 503 and their like make the server
-    /// back off, step by step.
+    /// Status code of the response; negative if there was no response. Codes such as 429 and 503 make the
+    /// server back off, step by step.
     pub status: Option<i32>,
 }
 
@@ -169,7 +170,7 @@ impl Facts {
     fn write_to(&self, command: &mut Cmd) {
         command.arg("ELAPSED").arg(millis(self.elapsed));
         if let Some(factor) = self.factor {
-            // The server reads plain decimals, and no more than three.
+            // The server parses plain decimals with at most three digits after the point.
             command.arg("FACTOR").arg(format!("{factor:.3}"));
         }
         for (name, time) in [
@@ -188,15 +189,16 @@ impl Facts {
     }
 }
 
-/// What becomes of the URI of a lease.
+/// Outcome for the URI of a lease.
 #[derive(Clone, Copy)]
 pub enum Fetched<'a> {
-    /// The URI is dealt with. Where the frontier only counts URIs: `count` of this execution are.
+    /// The URI was handled and is removed. In a frontier that only counts URIs: `count` URIs of this
+    /// execution.
     #[allow(missing_docs)]
     Done { execution: &'a [u8], count: u64 },
     /// The URI is retried at this time.
     Retry(Millis),
-    /// The URI goes back as it was.
+    /// The URI is queued again unchanged.
     Nothing,
 }
 
@@ -215,10 +217,10 @@ impl std::fmt::Debug for Fetched<'_> {
 }
 
 impl<S: Ask> Frontier<S> {
-    /// `CHG.RELEASE`: the fetch has ended. Gives the time at which the group will be due.
+    /// Releases a lease after the fetch (`CHG.RELEASE`). Returns the time at which the group is due again.
     ///
-    /// Sending it twice changes nothing and gives the first answer, as long as no other worker has leased the group
-    /// since.
+    /// A repeated call changes nothing and returns the first reply, as long as no other worker has leased the
+    /// group since.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), crawlspace_client::Error> {
@@ -232,9 +234,9 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when the lease is not held any more, `NOCHG` when there is no such group (nothing was
-    /// changed); or when the server refuses or cannot be reached. After a connection that broke, `STALE`
-    /// may also mean that the release was done and the group is leased again.
+    /// `STALE` when the lease is no longer held, `NOCHG` when the group does not exist (nothing is changed),
+    /// or another server or connection error. After a retry, `STALE` may also mean that the first attempt
+    /// succeeded and the group was leased again.
     pub fn release(
         &self,
         lease: &Lease,
@@ -273,8 +275,8 @@ impl<S: Ask> Frontier<S> {
         release
     }
 
-    /// `CHG.NEXT … GROUP`: a lease of this group and no other, if it is due now and nothing holds it back.
-    /// Without `lease` it lasts for the server's `crawlspace.chg-lease`.
+    /// Leases this group and no other, if it is due now and nothing blocks it (`CHG.NEXT … GROUP`). Without
+    /// `lease`, the lease lasts for the server's `crawlspace.chg-lease`.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), crawlspace_client::Error> {
@@ -288,7 +290,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
+    /// `NOCHG` when the group does not exist, or another server or connection error.
     pub fn next_of(
         &self,
         chg: impl AsRef<[u8]>,
@@ -307,7 +309,7 @@ impl<S: Ask> Frontier<S> {
         )
     }
 
-    /// `CHG.EXTEND`: the lease lasts so long from now on. Gives the new deadline.
+    /// Extends a lease to last for `by` from now on (`CHG.EXTEND`). Returns the new deadline.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), crawlspace_client::Error> {
@@ -320,8 +322,8 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when the lease is not held any more, `NOCHG` when there is no such group; or when the server
-    /// refuses or cannot be reached.
+    /// `STALE` when the lease is no longer held, `NOCHG` when the group does not exist; or another server or
+    /// connection error.
     pub fn extend(&self, lease: &Lease, by: Duration) -> S::Answer<Millis> {
         let mut extend = self.command("CHG.EXTEND");
         extend.arg(&lease.chg[..]).arg(lease.token).arg(millis(by));
@@ -330,10 +332,11 @@ impl<S: Ask> Frontier<S> {
 }
 
 impl<S: Steps> Frontier<S> {
-    /// `CHG.NEXT`: leases of the groups that have been due for the longest time. Empty when there were none in time.
+    /// Leases the groups that have been due for the longest time (`CHG.NEXT`). Empty if no group became due
+    /// within the wait.
     ///
-    /// A lease that a broken connection swallowed runs out at its deadline, and the group goes to somebody
-    /// else.
+    /// A lease whose reply was lost with the connection expires at its deadline, and the group can then be
+    /// leased by another worker.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -347,8 +350,7 @@ impl<S: Steps> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `UNBLOCKED` when the server became a replica while this waited; or when the server refuses or cannot
-    /// be reached.
+    /// `UNBLOCKED` when the server became a replica during the wait, or another server or connection error.
     pub fn next(&self, next: &Next) -> S::Answer<Vec<Lease>> {
         let (frontier, next) = (self.clone(), *next);
         self.server
@@ -383,20 +385,20 @@ impl<S: Steps> Frontier<S> {
             }
             match self.server.step(call.renewal(command)).await? {
                 Some(leases) => return Ok(leases),
-                // `CLIENT UNBLOCK` also ends a wait; a caller that waits for ever asks again then as well.
+                // `CLIENT UNBLOCK` also ends a wait; a caller that waits without limit then asks again.
                 None if next.wait.left(begun.elapsed(), max).is_some() => {}
                 None => return Ok(Vec::new()),
             }
         }
     }
 
-    /// Less than the time after which the connection gives a silent server up for dead.
+    /// Returns the maximum wait per call, which is shorter than the timeout of a silent server.
     fn max_wait(&self) -> Duration {
         MAX_WAIT.min(self.server.max_wait())
     }
 
-    /// `CHG.RELEASE … NEXT`: the same, and the next lease in the same round trip. `next.count` is not
-    /// looked at: one lease is given for one that was released.
+    /// Releases a lease and takes the next one in the same round trip (`CHG.RELEASE … NEXT`). `next.count` is
+    /// ignored: a release returns at most one new lease.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), crawlspace_client::Error> {
@@ -412,8 +414,8 @@ impl<S: Steps> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`release`](Frontier::release), and `UNBLOCKED` when the server became a replica while this
-    /// waited: the release is done then.
+    /// The errors of [`release`](Frontier::release), and `UNBLOCKED` when the server became a replica during
+    /// the wait; the lease is released in that case.
     pub fn release_and_next(
         &self,
         lease: &Lease,
@@ -445,7 +447,7 @@ impl<S: Steps> Frontier<S> {
             if taken.is_some() || next.wait == Wait::No {
                 return Ok((due, taken));
             }
-            // It waited for as long as a call may, or it was sent again: such a call does not wait.
+            // The call has waited for as long as a call may, or it was a retry, which does not wait.
             let wait = match next.wait {
                 Wait::UpTo(whole) => match whole.checked_sub(begun.elapsed()) {
                     Some(left) => Wait::UpTo(left),
@@ -479,7 +481,7 @@ mod tests {
         assert_eq!(left, Some(7));
         let left = Wait::UpTo(hour).left(hour - Duration::from_micros(7), MAX_WAIT);
         assert_eq!(left, Some(1));
-        // `BLOCK 0` would be for ever.
+        // `BLOCK 0` would wait without limit.
         assert_eq!(Wait::UpTo(hour).left(hour, MAX_WAIT), None);
         assert_eq!(Wait::UpTo(hour).left(2 * hour, MAX_WAIT), None);
     }

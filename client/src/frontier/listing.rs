@@ -1,4 +1,4 @@
-//! Pages of what is queued.
+//! Paged listings of queued groups and URIs.
 
 use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::Serialize;
@@ -6,12 +6,12 @@ use serde::Serialize;
 use super::Millis;
 use crate::reply::as_text;
 
-/// A part of a listing.
+/// A page of a listing.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Page<T> {
-    /// What to ask for the next page with; `None` behind the last one.
+    /// Cursor of the next page; `None` after the last page.
     pub next: Option<Vec<u8>>,
-    /// What is listed.
+    /// Entries of this page.
     pub entries: Vec<T>,
 }
 
@@ -27,7 +27,7 @@ impl<T: FromRedisValue> FromRedisValue for Page<T> {
     }
 }
 
-/// The options of a page.
+/// Adds the cursor and the page size to a command.
 pub(super) fn paged(mut command: Cmd, cursor: Option<&[u8]>, count: u32) -> Cmd {
     if let Some(cursor) = cursor {
         command.arg("CURSOR").arg(cursor);
@@ -36,20 +36,20 @@ pub(super) fn paged(mut command: Cmd, cursor: Option<&[u8]>, count: u32) -> Cmd 
     command
 }
 
-/// The queue that a group stands in.
+/// Queue of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
-    /// The group waits until it is due.
+    /// Groups that wait until they are due.
     Waiting,
-    /// The group is due.
+    /// Groups that are due.
     Ready,
-    /// The group is being fetched from.
+    /// Groups that are being fetched from.
     Busy,
 }
 
 impl Queue {
-    /// The queue's name on the wire.
+    /// Returns the name of the queue in the protocol.
     pub(super) fn name(self) -> &'static str {
         match self {
             Queue::Waiting => "waiting",
@@ -68,17 +68,17 @@ impl FromRedisValue for Queue {
     }
 }
 
-/// A group that is queued.
+/// An entry of the list of queued groups.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct ListedGroup {
-    /// The group.
+    /// Host group (CHG).
     #[serde(serialize_with = "as_text")]
     pub chg: Vec<u8>,
-    /// The queue that it stands in.
+    /// Queue that the group is in.
     pub state: Queue,
-    /// When it is due; when it is busy, the first deadline of its leases.
+    /// Due time of the group; for a busy group, the earliest deadline of its leases.
     pub due: Millis,
-    /// URIs queued.
+    /// Number of queued URIs.
     pub count: u64,
 }
 
@@ -96,17 +96,17 @@ impl FromRedisValue for ListedGroup {
     }
 }
 
-/// A URI that is kept and queued.
+/// A URI that is stored and queued.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct ListedUri {
-    /// The crawl execution.
+    /// Crawl execution that queued the URI.
     #[serde(serialize_with = "as_text")]
     pub execution: Vec<u8>,
-    /// How many links it is away from a seed.
+    /// Number of links between a seed and this URI.
     pub depth: u32,
-    /// When it is due.
+    /// Due time of the URI.
     pub due: Millis,
-    /// How often it was tried in vain.
+    /// Number of failed attempts.
     pub attempts: u32,
     /// The URI.
     #[serde(serialize_with = "as_text")]

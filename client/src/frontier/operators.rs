@@ -1,4 +1,4 @@
-//! What operators do, and what they look at.
+//! Commands for operators: moving, dropping, listing, checking and repairing.
 
 use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serialize;
@@ -8,19 +8,20 @@ use super::{Check, Frontier, Info, Why};
 use crate::reply::{as_optional_text, as_text};
 use crate::server::{Ask, Call};
 
-/// A lease that ran out before it was released.
+/// A lease that expired before it was released.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Expired {
-    /// The group.
+    /// Host group (CHG).
     #[serde(serialize_with = "as_text")]
     pub chg: Vec<u8>,
-    /// Whose URI was leased, if the frontier keeps URIs.
+    /// Execution of the leased URI, if the frontier stores URIs.
     #[serde(serialize_with = "as_optional_text")]
     pub execution: Option<Vec<u8>>,
-    /// The URI that was leased, if the frontier keeps URIs.
+    /// Leased URI, if the frontier stores URIs.
     #[serde(serialize_with = "as_optional_text")]
     pub uri: Option<Vec<u8>>,
-    /// How many times this has happened to it.
+    /// Number of times that a lease of this URI has expired; if the frontier only counts URIs, number of
+    /// consecutive expired leases of the group.
     pub times: u64,
 }
 
@@ -39,8 +40,8 @@ impl FromRedisValue for Expired {
 }
 
 impl<S: Ask> Frontier<S> {
-    /// `CHG.MOVE`: everything queued for `from` belongs to `to` now. Gives the number of URIs moved, and the
-    /// number that `to` has now. It is not sent again after a connection that broke.
+    /// Moves everything queued for `from` to `to` (`CHG.MOVE`). Returns the number of URIs moved, and the
+    /// number that `to` has now. The call is not retried when the connection breaks.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -50,8 +51,8 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `LEASED` while somebody fetches from `from`, `NOCHG` when there is no such group; or when the server
-    /// refuses or cannot be reached.
+    /// `LEASED` when `from` is leased by a worker, `NOCHG` when the group does not exist; or another server
+    /// or connection error.
     pub fn move_uris(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> S::Answer<(u64, u64)> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let mut moving = self.command("CHG.MOVE");
@@ -59,8 +60,8 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(moving).waits())
     }
 
-    /// `CHG.DROP`: this crawl is aborted; its URIs go. Gives the number of groups that had any, and the
-    /// number of URIs. After a connection that broke, what was left for the second time.
+    /// Drops all URIs of an aborted crawl (`CHG.DROP`). Returns the number of groups that had any, and the
+    /// number of URIs; after a retry, those that the second attempt dropped.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -70,7 +71,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn drop_execution(&self, execution: impl AsRef<[u8]>) -> S::Answer<(u64, u64)> {
         let execution = execution.as_ref();
         let mut drop = self.command("CHG.DROP");
@@ -78,9 +79,9 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(drop).repeatable().waits())
     }
 
-    /// `CHG.DROP … GROUP`: the URIs of all crawls leave this group; its pause and its limits stay. Gives the number
-    /// of executions that had any, and the number of URIs. After a connection that broke, what was left for the
-    /// second time.
+    /// Drops the URIs of all crawls from a group; its pause and limits are kept (`CHG.DROP … GROUP`). Returns
+    /// the number of executions that had any, and the number of URIs; after a retry, those that the second
+    /// attempt dropped.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -90,7 +91,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn drop_group(&self, chg: impl AsRef<[u8]>) -> S::Answer<(u64, u64)> {
         let chg = chg.as_ref();
         let mut drop = self.command("CHG.DROP");
@@ -98,8 +99,8 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(drop).repeatable().waits())
     }
 
-    /// `CHG.SWEEP`: moves what is due to `chg_ready`, for plain clients that take groups from there: all, or so
-    /// many groups. Gives the number of groups from `chg_wait` and from `chg_busy`.
+    /// Moves due groups to `chg_ready`, for plain clients that take groups from there: all of them, or at
+    /// most `limit` (`CHG.SWEEP`). Returns the number of groups moved from `chg_wait` and from `chg_busy`.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -109,7 +110,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn sweep(&self, limit: Option<u64>) -> S::Answer<(u64, u64)> {
         let mut sweep = self.command("CHG.SWEEP");
         if let Some(limit) = limit {
@@ -118,8 +119,8 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(sweep).repeatable().waits())
     }
 
-    /// `CHG.EXPIRED`: up to `count` leases that ran out, oldest first. Each is reported once, and not again
-    /// when the connection breaks on the way.
+    /// Returns up to `count` expired leases, oldest first (`CHG.EXPIRED`). Each is reported once: reports are
+    /// lost if the connection breaks before the reply arrives.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -131,14 +132,14 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn expired(&self, count: u32) -> S::Answer<Vec<Expired>> {
         let mut expired = self.command("CHG.EXPIRED");
         expired.arg("COUNT").arg(count);
         self.repeat(expired)
     }
 
-    /// `CHG.WHY`: why is this group not being fetched from?
+    /// Explains why a group is not being fetched from (`CHG.WHY`).
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -148,7 +149,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
+    /// `NOCHG` when the group does not exist, or another server or connection error.
     pub fn why(&self, chg: impl AsRef<[u8]>) -> S::Answer<Why> {
         let chg = chg.as_ref();
         let mut why = self.command("CHG.WHY");
@@ -156,8 +157,8 @@ impl<S: Ask> Frontier<S> {
         self.repeat(why)
     }
 
-    /// `CHG.LIST`: a page of up to `count` groups of one queue, or of all. The first page has
-    /// no cursor; the next one has that of the page before, until that is `None`.
+    /// Returns a page of up to `count` groups of one queue, or of all queues (`CHG.LIST`). Pass no cursor for
+    /// the first page, then the cursor of the previous page, until it is `None`.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -177,7 +178,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn list(
         &self,
         queue: Option<Queue>,
@@ -191,8 +192,8 @@ impl<S: Ask> Frontier<S> {
         self.repeat(paged(list, cursor, count))
     }
 
-    /// `CHG.URIS`: a page of up to `count` URIs that are kept and queued for a group, in order. Pages follow
-    /// each other as those of [`Frontier::list`] do.
+    /// Returns a page of up to `count` URIs that are stored and queued for a group, in order (`CHG.URIS`).
+    /// Paging works as in [`Frontier::list`].
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -204,7 +205,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
+    /// `NOCHG` when the group does not exist, or another server or connection error.
     pub fn uris(
         &self,
         chg: impl AsRef<[u8]>,
@@ -217,7 +218,7 @@ impl<S: Ask> Frontier<S> {
         self.repeat(paged(uris, cursor, count))
     }
 
-    /// `CHG.INFO`: the figures of the frontier.
+    /// Returns the statistics of the frontier (`CHG.INFO`).
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -228,13 +229,13 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn info(&self) -> S::Answer<Info> {
         let info = self.command("CHG.INFO");
         self.repeat(info)
     }
 
-    /// `CHG.CHECK`: do all counts agree, and is each group where it belongs?
+    /// Checks that all counts agree and that each group is in the right queue (`CHG.CHECK`).
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -245,13 +246,14 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn check(&self) -> S::Answer<Check> {
         let check = self.command("CHG.CHECK");
         self.server.ask(Call::new(check).repeatable().waits())
     }
 
-    /// `CHG.REPAIR`: makes it so. Gives what was found, and how much of it was mended.
+    /// Repairs an inconsistent frontier (`CHG.REPAIR`). Returns the errors that were found, and the number of
+    /// repairs.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -261,7 +263,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn repair(&self) -> S::Answer<Check> {
         let repair = self.command("CHG.REPAIR");
         self.server.ask(Call::new(repair).repeatable().waits())

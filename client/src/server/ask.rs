@@ -1,35 +1,36 @@
-//! Whatever takes calls.
+//! Traits of the types that send calls.
 
 use std::future::Future;
 use std::time::Duration;
 
 use super::{Batch, Call, Error, TIMEOUT};
 
-/// Whatever takes calls.
+/// A type that sends calls: [`Server`](super::Server), [`AsyncServer`](super::AsyncServer), [`Batch`] or
+/// [`Unsent`](super::Unsent).
 ///
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;
 /// use crawlspace_client::Ask;
-/// /// Works over a server, whose answers are there, and over one whose answers are futures.
+/// /// Works with a blocking server and with an async one.
 /// fn commit<S: Ask>(server: &S) -> S::Answer<crawlspace_client::dedupe::Committed> {
 ///     Index::on(server, "{coll-42}:").commit(b"crawl-1")
 /// }
 /// ```
 pub trait Ask: Clone {
-    /// What a call comes to: a `Result` for a [`Server`](super::Server), a future for an [`AsyncServer`](super::AsyncServer), a
-    /// [`Pending`](super::Pending) for a [`Batch`].
+    /// Result of a call: a `Result` for a [`Server`](super::Server), a future for an
+    /// [`AsyncServer`](super::AsyncServer), a [`Pending`](super::Pending) for a [`Batch`].
     type Answer<T: Send + 'static>;
 
     /// Sends the call.
     fn ask<T: Send + 'static>(&self, call: Call<T>) -> Self::Answer<T>;
 
-    /// Timeout of calls that wait: the server must not be asked to let a call wait for longer.
+    /// Returns the timeout of blocking calls: the server must not be asked to block a call for longer.
     fn job_timeout(&self) -> Duration {
         TIMEOUT
     }
 }
 
-/// Servers that can do several steps, where a call depends on the answer to the one before.
+/// A server that can run several steps, where a call depends on the reply to the previous one.
 ///
 /// ```no_run
 /// use crawlspace_client::{dedupe::{Index, Stats}, Steps, Unsent};
@@ -42,21 +43,22 @@ pub trait Ask: Clone {
 /// }
 /// ```
 pub trait Steps: Ask + Send + Sync + 'static {
-    /// Maximum time for which a server may be asked to let a call wait, before it is asked again.
+    /// Returns the maximum time that the server may be asked to block a call; repeat the call for longer
+    /// waits.
     fn max_wait(&self) -> Duration {
         self.job_timeout() / 2
     }
 
-    /// One step.
+    /// Sends one call as a step.
     fn step<T: Send + 'static>(
         &self,
         call: Call<T>,
     ) -> impl Future<Output = Result<T, Error>> + Send;
 
-    /// One step of many calls at once.
+    /// Sends a batch of calls as one step.
     fn step_batch(&self, batch: &Batch) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// All steps. A [`Server`](super::Server) takes them before it returns.
+    /// Runs a sequence of steps. A [`Server`](super::Server) completes them before it returns.
     fn run<T: Send + 'static>(
         &self,
         steps: impl Future<Output = Result<T, Error>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! A server whose calls are futures.
+//! Async client: calls are futures.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -17,15 +17,15 @@ use super::options::{CONNECT, IDLE};
 use super::topology::{Address, Topology};
 use super::{Ask, Batch, Call, Error, Options, Steps};
 
-/// Maximum number of idle connections to a server, kept for calls that wait.
+/// Maximum number of idle connections kept per server, for calls that block.
 const MAX_IDLE: usize = 32;
 
-/// A server, or a cluster of them. Calls are futures, which a runtime of `tokio` has to drive.
+/// A connection to a server or a cluster, whose calls are futures. They require a `tokio` runtime.
 ///
-/// Quick calls share one connection to each server and do not wait for one another. Calls that wait for
-/// something, and jobs, get connections of their own, which are kept for the next one. A future that is
-/// dropped takes such a connection with it, so that the server knows that the caller is gone; what the
-/// call had set off by then goes on. A clone has its connections in common with the original.
+/// Fast calls share one connection per server and do not wait for one another. Blocking calls and
+/// jobs get connections of their own, which are kept for reuse. Dropping a future closes such a
+/// connection, so that the server notices that the caller is gone; work that the call has already
+/// started continues. Clones share their connections with the original.
 ///
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;
@@ -41,7 +41,7 @@ const MAX_IDLE: usize = 32;
 #[derive(Clone)]
 pub struct AsyncServer(Arc<Exchange<AsyncPool>>);
 
-/// A call that is under way once it is awaited.
+/// Future of a call, which is sent when it is first polled.
 #[must_use = "nothing is sent before it is awaited"]
 pub struct Answer<T>(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>);
 
@@ -49,12 +49,12 @@ impl AsyncServer {
     /// Connects to the server at `url`, as [`Server::open`](super::Server::open) does.
     ///
     /// # Errors
-    /// When the URL is invalid, or the server cannot be reached.
+    /// Fails when the URL is invalid, or the server cannot be reached.
     pub async fn open(url: &str) -> Result<AsyncServer, Error> {
         AsyncServer::options(url).open_async().await
     }
 
-    /// Options for a connection to the server at `url`: see [`Options::open_async`].
+    /// Returns options for a connection to the server at `url`: see [`Options::open_async`].
     pub fn options(url: &str) -> Options {
         Options::new(url)
     }
@@ -130,7 +130,7 @@ impl Steps for AsyncServer {
     }
 }
 
-/// Connections to each server.
+/// Connections per server.
 pub(super) struct AsyncPool {
     nodes: Mutex<HashMap<Address, Arc<Node>>>,
     limit: usize,
@@ -139,25 +139,25 @@ pub(super) struct AsyncPool {
 }
 
 struct Node {
-    /// The connection of the quick calls, and a number that is unique among those before it.
+    /// Shared connection of the fast calls, with a unique connection number.
     quick: tokio::sync::Mutex<Option<(u64, MultiplexedConnection)>>,
-    /// Idle connections of calls that wait, and since when.
+    /// Idle connections for blocking calls, each with the time at which it became idle.
     kept: Mutex<Vec<(Instant, MultiplexedConnection)>>,
-    /// How many more of these there may be.
+    /// Number of further connections for blocking calls that may be opened.
     permits: Arc<Semaphore>,
 }
 
-/// A connection for one exchange.
+/// A connection for one exchange of messages.
 pub(super) struct Line {
     node: Arc<Node>,
     connection: MultiplexedConnection,
     whose: Whose,
-    /// How long each reply may take.
+    /// Timeout per reply.
     timeout: Duration,
 }
 
 enum Whose {
-    /// The connection of the quick calls, with its number.
+    /// The shared connection of the fast calls, with its number.
     Shared(u64),
     Own(#[allow(dead_code)] OwnedSemaphorePermit), // held for as long as the connection is used
 }
@@ -200,7 +200,7 @@ impl AsyncPool {
 }
 
 impl Node {
-    /// A connection that was kept and still works.
+    /// Takes an idle connection that still works.
     async fn take_kept(&self) -> Option<MultiplexedConnection> {
         loop {
             let kept = self
@@ -292,7 +292,7 @@ impl Wire for AsyncPool {
                 timeout: self.job_timeout,
             });
         }
-        // Whoever comes while it is being made waits for it.
+        // The lock makes concurrent callers wait while the connection is being opened.
         let mut quick = node.quick.lock().await;
         let (number, connection) = match quick.take() {
             Some(there) => there,
@@ -326,7 +326,7 @@ impl Wire for AsyncPool {
     }
 }
 
-/// A number that no other connection has.
+/// Returns a number that no other connection has.
 fn numbered() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static LAST: AtomicU64 = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! Many calls in one round trip.
+//! Batches: many calls in one round trip.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,10 +7,10 @@ use redis::Value;
 use super::call::Request;
 use super::{Ask, AsyncServer, Call, Error, Server, Steps};
 
-/// Calls that are collected, to be sent at once.
+/// A batch of calls, which are collected and sent at once.
 ///
-/// The server does them one after the other, and other clients may come in between: it is no transaction.
-/// In a cluster each server gets its part, and the parts are done beside one another.
+/// The server runs them in order, but commands of other clients may run in between: a batch is not a
+/// transaction. In a cluster, each server gets its part, and the parts run concurrently.
 ///
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;
@@ -29,46 +29,46 @@ pub struct Batch(Arc<Mutex<Vec<QueuedCall>>>);
 
 pub(super) type Deliver = Box<dyn FnOnce(Result<Option<Value>, Error>) + Send>;
 
-/// A call that has not been sent yet, and the receiver of its reply.
+/// A queued call, and the receiver of its reply.
 pub(super) struct QueuedCall {
     pub request: Request,
     pub deliver: Deliver,
 }
 
-/// The answer to a call of a [`Batch`], once that has been sent.
+/// Result of a call of a [`Batch`], available once the batch has been sent.
 pub struct Pending<T>(Arc<Mutex<Option<Result<T, Error>>>>);
 
 impl Batch {
-    /// An empty one.
+    /// Creates an empty batch.
     pub fn new() -> Batch {
         Batch::default()
     }
 
-    /// How many calls are to be sent.
+    /// Returns the number of queued calls.
     pub fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Whether nothing is to be sent.
+    /// Returns true if no calls are queued.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Sends all calls, and waits for the replies. Afterwards the batch is empty.
+    /// Sends all queued calls, and waits for the replies. The batch is empty afterwards.
     ///
-    /// After a connection that broke, all of it is sent again if each call may be.
+    /// When the connection breaks, the whole batch is retried if every call is repeatable.
     ///
     /// # Errors
-    /// The first call that got no reply, because the server could not be reached. What the server refuses is
-    /// for the [`Pending`] of that call.
+    /// The error of the first call without a reply, because the server could not be reached. Errors that the
+    /// server returns are delivered by the [`Pending`] of each call.
     pub fn send(&self, server: &Server) -> Result<(), Error> {
         server.send(self)
     }
 
-    /// As [`send`](Batch::send), when it is awaited.
+    /// Sends all queued calls as [`send`](Batch::send) does, over an async server.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`send`](Batch::send).
     pub async fn send_async(&self, server: &AsyncServer) -> Result<(), Error> {
         server.step_batch(self).await
     }
@@ -101,10 +101,10 @@ impl Ask for Batch {
 }
 
 impl<T> Pending<T> {
-    /// The answer.
+    /// Returns the result of the call.
     ///
     /// # Errors
-    /// When the server refused or could not be reached, or the batch has not been sent.
+    /// Fails when the server refused the command or could not be reached, or the batch has not been sent.
     pub fn take(self) -> Result<T, Error> {
         let mut answer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         answer.take().unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! A server whose calls block.
+//! Blocking client: calls wait for their reply.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,10 +16,10 @@ use super::options::{CONNECT, IDLE};
 use super::topology::{Address, Topology};
 use super::{Ask, Batch, Call, Error, Options, Steps};
 
-/// A server, or a cluster of them. Calls block until the reply is there.
+/// A connection to a server or a cluster, whose calls block until the reply arrives.
 ///
-/// It may be used from many threads: each call gets one of up to [`Options::connections`] connections, or
-/// waits for one. A clone has its connections in common with the original.
+/// It can be shared between threads: each call gets one of up to [`Options::connections`] connections, or
+/// waits for one. Clones share their connections with the original.
 ///
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;
@@ -39,8 +39,8 @@ use super::{Ask, Batch, Call, Error, Options, Steps};
 pub struct Server(Arc<Exchange<Pool>>);
 
 impl Server {
-    /// Connects to the server at `url`: `redis://host:port/db`, `rediss://…` with TLS, `unix:///path`;
-    /// `?protocol=resp3` after it for RESP3. When it is one of a cluster, calls go to all servers of that.
+    /// Connects to the server at `url`: `redis://host:port/db`, `rediss://…` with TLS, `unix:///path`; append
+    /// `?protocol=resp3` for RESP3. If the server is part of a cluster, calls are sent to all of its servers.
     ///
     /// ```no_run
     /// let server = crawlspace_client::Server::open("rediss://worker:secret@db.example:6379/?protocol=resp3")?;
@@ -48,12 +48,12 @@ impl Server {
     /// ```
     ///
     /// # Errors
-    /// When the URL is invalid, or the server cannot be reached.
+    /// Fails when the URL is invalid, or the server cannot be reached.
     pub fn open(url: &str) -> Result<Server, Error> {
         Server::options(url).open()
     }
 
-    /// Options for connections to the server at `url`: see [`Options::open`].
+    /// Returns options for connections to the server at `url`: see [`Options::open`].
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -75,11 +75,11 @@ impl Server {
         block_on(self.0.batch(batch))
     }
 
-    /// Runs a transaction: the result of each command, or `None` when a watched key was changed. It is never
-    /// sent again. `WATCH` before it only makes sense with [`Options::only_one`].
+    /// Runs a transaction and returns the result of each command, or `None` when a watched key was changed. A
+    /// transaction is never retried. A preceding `WATCH` only has an effect with [`Options::only_one`].
     ///
     /// # Errors
-    /// When the server refuses the transaction or cannot be reached, or the connection breaks.
+    /// Fails when the server refuses the transaction or cannot be reached, or the connection breaks.
     pub fn transact(
         &self,
         commands: &Pipeline,
@@ -134,15 +134,15 @@ impl Steps for Server {
     }
 }
 
-/// Connections to each server: some of them idle, the others on their way.
+/// Connection pool, with idle and busy connections per server.
 #[derive(Clone)]
 pub(super) struct Pool(Arc<Connections>);
 
 struct Connections {
     nodes: Mutex<HashMap<Address, Node>>,
     freed: Condvar,
-    /// How many there may be to each server, how long each waits for a reply that is quick and for another
-    /// one, and whether another connection may take its place.
+    /// Maximum number of connections per server, timeout of fast calls, timeout of blocking calls, and
+    /// whether the pool has a single connection that is never replaced.
     limit: usize,
     timeout: Duration,
     job_timeout: Duration,
@@ -151,21 +151,21 @@ struct Connections {
 
 #[derive(Default)]
 struct Node {
-    /// Idle connections, and since when they are.
+    /// Idle connections, each with the time at which it became idle.
     idle: Vec<(Instant, Connection)>,
-    /// Number of connections, idle or not.
+    /// Number of connections, idle or in use.
     open: usize,
-    /// Whether the only connection broke, which is not replaced.
+    /// True if the only connection broke, which is never replaced.
     over: bool,
 }
 
-/// A place in the pool, with a connection unless it is yet to be made.
+/// A place in the pool, with its connection unless that has yet to be opened.
 pub(super) struct Line {
     pool: Pool,
     address: Address,
     connection: Option<Connection>,
     idle_since: Option<Instant>,
-    /// The connection may serve the next one; otherwise it is closed.
+    /// True if the connection can be reused; otherwise it is closed on drop.
     fit: bool,
 }
 
@@ -185,7 +185,7 @@ impl Pool {
         self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a place.
+    /// Waits for a free place in the pool.
     fn place(&self, address: &Address) -> Result<Line, RedisError> {
         let mut nodes = self.nodes();
         loop {
@@ -264,12 +264,12 @@ impl Line {
         }
     }
 
-    /// All replies, and the line goes back.
+    /// Receives `count` replies and returns the connection to the pool.
     fn receive(mut self, count: usize) -> Result<Vec<Value>, RedisError> {
         let mut replies = Vec::with_capacity(count);
         while replies.len() < count {
             match self.connection().recv_response()? {
-                // A push message of RESP3.
+                // RESP3 push messages are skipped.
                 Value::Push { .. } => {}
                 reply => replies.push(reply),
             }
@@ -314,8 +314,8 @@ impl Wire for Pool {
         &self,
         messages: Vec<(Line, Message<'_>)>,
     ) -> Vec<Result<Vec<Value>, RedisError>> {
-        // All are under way before the first reply is waited for. A server takes in what it is sent while it
-        // cannot get rid of its replies, so this does not end in a deadlock.
+        // Send all messages before waiting for the first reply. Servers keep reading requests while their
+        // replies are not being read, so this cannot deadlock.
         let sent: Vec<_> = messages
             .into_iter()
             .map(|(mut line, message)| {
@@ -334,7 +334,7 @@ impl Wire for Pool {
     }
 }
 
-/// Runs a future of this module, which is ready when it is first asked; any other one is waited for.
+/// Runs a future of this module, which is usually ready when first polled, and blocks until it is.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -365,7 +365,7 @@ mod tests {
         let answers = thread::spawn(move || {
             let (mut peer, _) = listener.accept().expect("a connection");
             io::Write::write_all(&mut peer, b"+OK\r\n+OK\r\n").expect("it is open");
-            // The greeting of the client, and then the end.
+            // The handshake of the client, and then the end of the connection.
             let _ = io::Read::read(&mut peer, &mut [0; 1024]);
             drop(peer);
             listener

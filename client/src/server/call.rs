@@ -1,10 +1,10 @@
-//! A command and the type of its reply.
+//! A command together with the type of its reply.
 
 use redis::{Arg, Cmd, FromRedisValue, RedisError, Value};
 
 use super::{Ask, Error, slot};
 
-/// A command, the type of its reply, and whether it may arrive twice.
+/// A command, the type of its reply, and whether it is safe to send twice.
 ///
 /// ```no_run
 /// use crawlspace_client::{redis, Ask, Call, Server};
@@ -22,24 +22,24 @@ pub struct Call<T> {
 type Read<T> = Box<dyn FnOnce(Option<Value>) -> Result<T, RedisError> + Send>;
 type Renewal = Box<dyn Fn() -> Cmd + Send + Sync>;
 
-/// What of a call concerns its way to the server.
+/// Routing and retry information of a call.
 pub(super) struct Request {
-    /// What it is called in errors.
+    /// Name of the command in error messages.
     pub name: String,
-    /// `None`: the answer is known without a server.
+    /// Command to send; `None` if the result is known without a server.
     pub command: Option<Cmd>,
-    /// What to send the next time in its place.
+    /// Builds the command to send on a retry instead.
     renewal: Option<Renewal>,
-    /// The slot of its key; `None` when it has none.
+    /// Cluster slot of the key; `None` if the command has no key.
     pub slot: Option<u16>,
     pub repeatable: bool,
     pub waits: bool,
 }
 
 impl<T: Send + 'static> Call<T> {
-    /// Any command, plain ones of Redis included. It is sent once at most, unless it is
-    /// [`repeatable`](Call::repeatable). In a cluster its first argument is taken for its key (the third one
-    /// of a script); see [`key`](Call::key) for others.
+    /// Creates a call of any command, including plain Redis commands. It is sent at most once, unless it is
+    /// [`repeatable`](Call::repeatable). In a cluster, its first argument is used as the key (the third
+    /// argument for a script); use [`key`](Call::key) for other commands.
     pub fn new(command: Cmd) -> Call<T>
     where
         T: FromRedisValue,
@@ -60,7 +60,7 @@ impl<T: Send + 'static> Call<T> {
         }
     }
 
-    /// A call whose answer is known: nothing is sent.
+    /// Creates a call with a known result: nothing is sent.
     pub fn known(answer: T) -> Call<T> {
         Call {
             request: Request {
@@ -75,32 +75,33 @@ impl<T: Send + 'static> Call<T> {
         }
     }
 
-    /// Marks a call that may arrive twice, so that it is sent again after a connection that broke.
+    /// Marks the call as safe to send twice, so that it is retried when the connection breaks.
     pub fn repeatable(mut self) -> Call<T> {
         self.request.repeatable = true;
         self
     }
 
-    /// Marks a call that may keep its connection busy for long, so that it gets one that others do not wait for.
+    /// Marks the call as blocking: it may occupy its connection for long, so it does not share one with other
+    /// calls.
     pub fn waits(mut self) -> Call<T> {
         self.request.waits = true;
         self
     }
 
-    /// The key that says where in a cluster it belongs.
+    /// Sets the key that determines the cluster slot of the call.
     pub fn key(mut self, key: impl AsRef<[u8]>) -> Call<T> {
         let key = key.as_ref();
         self.request.slot = Some(slot::of(key));
         self
     }
 
-    /// What to send in its place when it is sent again.
+    /// Sets a function that builds the command to send on a retry.
     pub(crate) fn renewal(mut self, command: impl Fn() -> Cmd + Send + Sync + 'static) -> Call<T> {
         self.request.renewal = Some(Box::new(command));
         self
     }
 
-    /// Makes something else of the answer.
+    /// Transforms the result of the call.
     pub fn map<U>(self, f: impl FnOnce(T) -> U + Send + 'static) -> Call<U> {
         Call {
             request: self.request,
@@ -108,7 +109,7 @@ impl<T: Send + 'static> Call<T> {
         }
     }
 
-    /// What is sent, and what is to be done with the reply to it.
+    /// Splits the call into the request to send and the function that reads its reply.
     pub(super) fn split(
         self,
     ) -> (
@@ -122,7 +123,7 @@ impl<T: Send + 'static> Call<T> {
     }
 }
 
-/// Gives calls back unsent, for the caller to send.
+/// Returns calls unsent, for the caller to send.
 ///
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;
@@ -145,7 +146,7 @@ impl Ask for Unsent {
 
 impl<T> std::fmt::Debug for Call<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the arguments: a password may be among them.
+        // Arguments are omitted: they may contain a password.
         f.debug_struct("Call")
             .field("name", &self.request.name)
             .field("repeatable", &self.request.repeatable)

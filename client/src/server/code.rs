@@ -1,8 +1,8 @@
-//! The words that errors begin with.
+//! Error codes: the first word of an error reply.
 
 macro_rules! codes {
     ($($(#[$about:meta])* $name:ident = $word:literal,)*) => {
-        /// What an error of a server is about: the first word of its text, which is there to program against.
+        /// Error code: the first word of an error reply of the server, stable for programs to match on.
         ///
         /// ```
         /// use crawlspace_client::Code;
@@ -16,17 +16,17 @@ macro_rules! codes {
         }
 
         impl Code {
-            /// All code words.
+            /// The complete list of error codes.
             pub const ALL: &'static [Code] = &[$(Code::$name),*];
 
-            /// The word, as the server writes it.
+            /// Returns the code word as the server writes it.
             pub fn word(self) -> &'static str {
                 match self {
                     $(Code::$name => $word,)*
                 }
             }
 
-            /// The code of this word.
+            /// Returns the code of a code word.
             pub fn of(word: &str) -> Option<Code> {
                 match word {
                     $($word => Some(Code::$name),)*
@@ -38,32 +38,32 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Syntax, numbers, lengths; the sentence names the argument.
+    /// Invalid syntax, number or length; the message names the argument.
     Err = "ERR",
-    /// The prefix is too long, or in a cluster has no hash tag.
+    /// The prefix is too long, or lacks a hash tag in a cluster.
     BadPrefix = "BADPREFIX",
-    /// A documented key, or that of a tag space, holds another type.
+    /// A documented key, or the key of a tag space, holds a value of another type.
     WrongType = "WRONGTYPE",
-    /// A newer version of the module wrote the index.
+    /// The index was written by a newer version of the module.
     BadFormat = "BADFORMAT",
     /// The server is at `maxmemory`.
     Oom = "OOM",
-    /// A wait ended because the role of the server or its data changed.
+    /// A blocking call ended because the role of the server or its data changed.
     Unblocked = "UNBLOCKED",
-    /// A writer has sent a higher number before, a token is not that of the claim or lease.
+    /// A writer has sent a higher number before, or the token does not match the claim or lease.
     Stale = "STALE",
-    /// Another module called in the middle of a command; or a script runs for too long.
+    /// Another module called in the middle of a command, or a script has been running for too long.
     Busy = "BUSY",
 
-    /// There is no such crawl.
+    /// The crawl does not exist.
     NoCrawl = "NOCRAWL",
-    /// This cannot be the id of a crawl.
+    /// Invalid crawl id.
     BadCrawl = "BADCRAWL",
-    /// This cannot be a hash.
+    /// Invalid hash.
     BadHash = "BADHASH",
-    /// The hash is not in the index, so nothing can be a revisit of it.
+    /// The hash is not in the index, so there is no original to revisit.
     NoHash = "NOHASH",
-    /// The crawl was cancelled meanwhile.
+    /// The crawl was cancelled in the meantime.
     Canceled = "CANCELED",
     /// The crawl is committed.
     Committed = "COMMITTED",
@@ -71,66 +71,66 @@ codes! {
     Uncommitted = "UNCOMMITTED",
     /// The crawl is being removed or cancelled.
     Removing = "REMOVING",
-    /// The index has crawls, so its profile cannot change.
+    /// The index has crawls, so its profile can no longer be changed.
     HasCrawls = "HASCRAWLS",
-    /// The index has no index by URL, or it is not complete yet.
+    /// The index has no index by URL, or it is still being built.
     NoUrls = "NOURLS",
-    /// A purge by another program has set the crawl aside, or is under way in the index.
+    /// A purge by another program has set the crawl aside, or is running in the index.
     Purging = "PURGING",
 
-    /// There is no such group of hosts.
+    /// The host group does not exist.
     NoChg = "NOCHG",
-    /// The group is leased: a crawler fetches from it.
+    /// The group is leased: a worker is fetching from it.
     Leased = "LEASED",
 
-    /// An expression, a spec or a template cannot be read.
+    /// Invalid expression, filter spec or template.
     Syntax = "SYNTAX",
-    /// There is no such access point.
+    /// The access point does not exist.
     NoPoint = "NOPOINT",
-    /// A regular expression is malformed or too large.
+    /// Invalid or too large regular expression.
     BadRegex = "BADRE",
-    /// No field can be called that, or the lines have none.
+    /// Invalid field name, or the lines have no such field.
     BadField = "BADFIELD",
-    /// A line cannot be read.
+    /// Invalid line.
     BadLine = "BADLINE",
-    /// A tag would carry itself, or access points lead to each other.
+    /// A tag would carry itself, or access points refer to each other in a cycle.
     Cycle = "CYCLE",
-    /// Something is too large.
+    /// A value exceeds a size limit.
     TooBig = "TOOBIG",
-    /// There is no staged copy, or it holds another number of ids.
+    /// The staged copy is missing, or holds another number of ids.
     NoStage = "NOSTAGE",
 
-    /// An index is spread in another way than was said, or a step of it must be finished first. It is not the
-    /// server that says so, but [`Sharded`](crate::dedupe::Sharded).
+    /// The index has another number of shards than requested, or an unfinished operation must be completed
+    /// first. Returned by [`Sharded`](crate::dedupe::Sharded), not by the server.
     Sharded = "SHARDED",
 
-    /// The user may not do this.
+    /// The user lacks permission for the command or key.
     NoPerm = "NOPERM",
-    /// The user is not known.
+    /// Authentication is required.
     NoAuth = "NOAUTH",
-    /// The password is wrong.
+    /// Invalid user name or password.
     WrongPass = "WRONGPASS",
-    /// The server is a replica.
+    /// The server is a read-only replica.
     ReadOnly = "READONLY",
-    /// The server reads its data.
+    /// The server is loading its data.
     Loading = "LOADING",
-    /// The server cannot save, and therefore takes nothing in.
+    /// The server cannot save its data, and therefore rejects writes.
     Misconf = "MISCONF",
-    /// The replica has lost its master.
+    /// The replica has lost its connection to the master.
     MasterDown = "MASTERDOWN",
-    /// There are too few replicas.
+    /// Too few replicas are connected.
     NoReplicas = "NOREPLICAS",
     /// The cluster does not serve this slot.
     ClusterDown = "CLUSTERDOWN",
-    /// The keys of the command are not in one slot.
+    /// The keys of the command are in different slots.
     CrossSlot = "CROSSSLOT",
-    /// The slot is on its way to another server.
+    /// The slot is being migrated to another server; retry later.
     TryAgain = "TRYAGAIN",
     /// The slot is on another server.
     Moved = "MOVED",
-    /// The slot is on its way, and this key is on another server.
+    /// The slot is being migrated, and this key is on another server.
     Ask = "ASK",
-    /// A transaction was not carried out.
+    /// A transaction was discarded.
     ExecAbort = "EXECABORT",
 }
 

@@ -1,4 +1,4 @@
-//! Why a call failed.
+//! Error type of calls.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use redis::{ErrorKind, RedisError};
 
 use super::Code;
 
-/// Why a call failed.
+/// Error of a call: the operation and the cause of its failure.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), crawlspace_client::Error> {
@@ -28,7 +28,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of something that was done (`reading the tags of {t}:tags`), and why it failed.
+    /// Creates an error from the operation that failed (`reading the tags of {t}:tags`) and its cause.
     pub fn new(doing: impl Into<String>, cause: impl Into<RedisError>) -> Error {
         Error {
             doing: doing.into(),
@@ -36,7 +36,7 @@ impl Error {
         }
     }
 
-    /// Something that this library refuses, in the form in which a server would.
+    /// Creates an error for an operation that this library rejects, in the format of a server error.
     pub(crate) fn refused(doing: &str, code: Code, sentence: impl Into<String>) -> Error {
         let word = code.word().to_owned();
         Error::new(
@@ -45,20 +45,20 @@ impl Error {
         )
     }
 
-    /// What the server's error is about. `None` when it was not the server that refused, or for a reason that
-    /// no command of the module has.
+    /// Returns the error code of the server. `None` if the error did not come from the server, or has a code
+    /// that no command of the module uses.
     pub fn code(&self) -> Option<Code> {
         Code::of(self.word()?)
     }
 
-    /// The word that the server's error begins with: `NOCRAWL`, `STALE`, … `None` when it was not the server
-    /// that refused.
+    /// Returns the code word of the server's error: `NOCRAWL`, `STALE`, … `None` if the error did not come
+    /// from the server.
     pub fn word(&self) -> Option<&str> {
         self.cause.code()
     }
 
-    /// Whether the server could not be reached, or the connection broke. Then it is unknown whether the
-    /// command arrived, unless the server was never reached.
+    /// Returns true if the server could not be reached, or the connection broke. It is then unknown whether
+    /// the command was executed, unless the server was never reached.
     pub fn is_connection(&self) -> bool {
         self.cause.is_io_error()
     }
@@ -81,7 +81,7 @@ impl fmt::Display for Error {
             _ if self.cause.to_string().starts_with("Redis URL did not parse") => f.write_str(
                 "invalid URL: write redis://HOST:PORT/DB, rediss://HOST:PORT/DB with TLS, or unix:///PATH",
             ),
-            // The server's own words, which name the argument or key.
+            // The message of the server, which names the argument or key.
             (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
             _ => self.cause.fmt(f),
         }

@@ -1,4 +1,4 @@
-//! How a server is to be reached.
+//! Connection options.
 
 #[cfg(feature = "tls")]
 use std::path::PathBuf;
@@ -11,22 +11,23 @@ use redis::{ConnectionInfo, IntoConnectionInfo, RedisError};
 use super::tls::Tls;
 use super::{AsyncServer, Error, Server, backoff};
 
-/// Default timeout of a silent server. A job blocks its caller for as long as it takes, so it is ten minutes.
+/// Default timeout of a silent server. A job blocks its caller until it is done, so the timeout is ten
+/// minutes.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
-/// Default number of retries: with the shortest pauses they take 13 seconds, longer than a failover does
-/// where `cluster-node-timeout` is five seconds.
+/// Default number of retries: with the shortest pauses they take 13 seconds, longer than a failover with a
+/// `cluster-node-timeout` of five seconds.
 const RETRIES: u32 = 9;
-/// The longest pause between retries.
+/// Maximum pause between retries.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// Timeout of a new connection.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
-/// One that was idle for longer has to prove that it still works before something is sent that cannot be sent
-/// again.
+/// Idle time after which a connection is tested before it is reused: a call that must not be sent twice would
+/// be lost on a dead one.
 pub(super) const IDLE: Duration = Duration::from_secs(10);
-/// When a silent connection is looked after: a server that lost its power says nothing about that.
+/// Idle time before TCP keepalive probes: a server that lost power does not close its connections.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// How a server is to be reached.
+/// Options of a connection to a server.
 ///
 /// ```no_run
 /// use crawlspace_client::Server;
@@ -43,7 +44,7 @@ pub struct Options {
     pub(super) timeout: Duration,
     pub(super) job_timeout: Duration,
     pub(super) retries: u32,
-    /// The source of the jitter of pauses, from 0 to 1.
+    /// Source of the jitter of pauses, a number from 0 to 1.
     pub(super) random: fn() -> f64,
     pub(super) only_one: bool,
     #[cfg(feature = "tls")]
@@ -65,58 +66,55 @@ impl Options {
         }
     }
 
-    /// Maximum number of connections, to each server of a cluster. They are made as they are needed. For a
-    /// [`Server`] it is how many calls may be under way at a time, 1 when it is not said. For an
-    /// [`AsyncServer`] it is how many of those that wait may, beside the quick ones that share a connection,
-    /// any number when it is not said. 0 counts as 1.
+    /// Sets the maximum number of connections per server of a cluster. They are opened on demand. For a
+    /// [`Server`], it is the number of concurrent calls (default 1). For an [`AsyncServer`], it is the number
+    /// of concurrent blocking calls (default unlimited), besides the fast calls, which share one connection.
+    /// 0 counts as 1.
     pub fn connections(mut self, connections: usize) -> Options {
         self.connections = Some(connections.max(1));
         self
     }
 
-    /// Timeout after which a server that is silent while a reply is due is taken for dead. The default is ten
-    /// minutes, since a slow script may keep it busy.
+    /// Sets the timeout after which a server that owes a reply and is silent is considered dead. The default
+    /// is ten minutes, because a slow script can keep a server busy.
     pub fn timeout(mut self, timeout: Duration) -> Options {
         self.timeout = timeout;
         self
     }
 
-    /// Timeout of a silent server for calls that wait for something, and for jobs, which keep their caller for as
-    /// long as they take. The default is ten minutes. A job that takes longer is asked for again, which attaches
-    /// to it.
+    /// Sets the timeout for blocking calls and for jobs, which block their caller until they are done. The
+    /// default is ten minutes. A job that takes longer is requested again, which attaches to the running job.
     pub fn job_timeout(mut self, timeout: Duration) -> Options {
         self.job_timeout = timeout;
         self
     }
 
-    /// Maximum number of retries of a call that may be sent again. The pauses before them double from 200 ms to
-    /// five seconds; each is shortened by up to a half, at random, so that clients do not return all at once. The
-    /// default is 9, which takes 13 to 26 seconds: longer than the failover of a cluster whose
-    /// `cluster-node-timeout` is five seconds. For one of 15 seconds take 14.
+    /// Sets the maximum number of retries of a repeatable call. The pauses between retries double from 200 ms
+    /// to five seconds; random jitter shortens each by up to a half, so that clients do not return all at
+    /// once. The default of 9 takes 13 to 26 seconds: longer than the failover of a cluster whose
+    /// `cluster-node-timeout` is five seconds. Use 14 for a timeout of 15 seconds.
     pub fn retries(mut self, retries: u32) -> Options {
         self.retries = retries;
         self
     }
 
-    /// One connection, which is never replaced: after it broke, or was silent for too long, every call fails.
-    /// So nobody who got an answer has missed a restart of the server. It speaks to this one server alone,
-    /// also where that is part of a cluster.
+    /// Uses a single connection that is never replaced: after it broke or timed out, every call fails. A
+    /// successful reply therefore proves that the server has not restarted since the connection was opened.
+    /// The connection only talks to this server, even if it is part of a cluster.
     pub fn only_one(mut self) -> Options {
         self.only_one = true;
         self.connections = Some(1);
         self
     }
 
-    /// A file of certificates (PEM) of authorities that are trusted in place of those of the system. Only for
-    /// servers at `rediss://…`.
+    /// Sets a PEM file of CA certificates to trust instead of the system's. Only for servers at `rediss://…`.
     #[cfg(feature = "tls")]
     pub fn ca(mut self, file: impl Into<PathBuf>) -> Options {
         self.tls.ca = Some(file.into());
         self
     }
 
-    /// Files (PEM) of the certificate and the key by which the server knows its client. Only for servers at
-    /// `rediss://…`.
+    /// Sets the PEM files of the client certificate and its key. Only for servers at `rediss://…`.
     #[cfg(feature = "tls")]
     pub fn client_certificate(
         mut self,
@@ -127,23 +125,23 @@ impl Options {
         self
     }
 
-    /// Connects.
+    /// Connects a blocking client.
     ///
     /// # Errors
-    /// When the URL is invalid, or the server cannot be reached.
+    /// Fails when the URL is invalid, or the server cannot be reached.
     pub fn open(self) -> Result<Server, Error> {
         Server::with(self)
     }
 
-    /// Connects a server whose calls are futures.
+    /// Connects an async client.
     ///
     /// # Errors
-    /// When the URL is invalid, or the server cannot be reached.
+    /// Fails when the URL is invalid, or the server cannot be reached.
     pub async fn open_async(self) -> Result<AsyncServer, Error> {
         AsyncServer::with(self).await
     }
 
-    /// The URL as it may be shown.
+    /// Returns the URL without secrets, for messages.
     pub(super) fn shown(&self) -> String {
         without_password(&self.url)
     }
@@ -152,7 +150,7 @@ impl Options {
         Error::new(format!("connecting to {}", self.shown()), cause)
     }
 
-    /// How to connect to the server that the caller named.
+    /// Returns the connection settings of the server that the caller named.
     pub(super) fn seed(&self) -> Result<ConnectionInfo, Error> {
         let info = self.url[..].into_connection_info();
         #[cfg(feature = "tls")]
@@ -172,7 +170,7 @@ impl Options {
 
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the password that may be in the URL.
+        // The URL is shown without its password.
         f.debug_struct("Options")
             .field("url", &self.shown())
             .field("connections", &self.connections)
@@ -184,10 +182,10 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// Returns a URL without its user name, password and parameters, as it may be shown.
+/// Returns a URL without its user name, password and parameters, safe to show.
 ///
-/// A login ends at the last `@`, since passwords can hold every character, and an invalid URL is shown by messages, too.
-/// URLs of sockets have their passwords in their parameters.
+/// The user information ends at the last `@`, because passwords may contain any character and messages also
+/// show invalid URLs. URLs of Unix sockets carry the password in their parameters.
 ///
 /// ```
 /// use crawlspace_client::server::without_password;
@@ -215,7 +213,7 @@ pub fn without_password(url: &str) -> String {
     }
 }
 
-/// Returns true for the scheme of a URL (RFC 3986, section 3.1), and false for a part of a login.
+/// Returns true for the scheme of a URL (RFC 3986, section 3.1), and false for part of the user information.
 fn is_scheme(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(fits)

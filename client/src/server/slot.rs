@@ -1,22 +1,23 @@
-//! Which of the 16384 slots of a cluster a key lies in.
+//! Cluster slots of keys.
 
 use redis::{Arg, Cmd};
 
 pub(crate) use crawlspace_compact::limits::every::SLOTS;
 
-/// The slot of a key: of its hash tag, when it has one.
+/// Returns the slot of a key: that of its hash tag, if it has one.
 pub(crate) fn of(key: &[u8]) -> u16 {
     crc16(hash_tag(key).unwrap_or(key)) % SLOTS
 }
 
-/// What stands between the first `{` and the next `}`, if that is something.
+/// Returns the text between the first `{` and the next `}`, if it is not empty.
 fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     let open = key.iter().position(|&byte| byte == b'{')? + 1;
     let length = key[open..].iter().position(|&byte| byte == b'}')?;
     (length > 0).then(|| &key[open..open + length])
 }
 
-/// The slot of the first key of a command. All commands of the module have it, or a prefix, in the first place.
+/// Returns the slot of the first key of a command. All commands of the module have a key or a prefix as their
+/// first argument.
 pub(super) fn of_command(command: &Cmd) -> Option<u16> {
     let mut words = command.args_iter().map(|word| match word {
         Arg::Simple(word) => word,
@@ -44,7 +45,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// What each byte comes to, bit by bit.
+/// Lookup table of CRC-16/XMODEM, one entry per byte value.
 const TABLE: [u16; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -73,7 +74,7 @@ mod tests {
     fn slots_are_those_of_the_specification() {
         // The check value of CRC-16/XMODEM.
         assert_eq!(crc16(b"123456789"), 0x31c3);
-        // As `CLUSTER KEYSLOT` gives them.
+        // Values of `CLUSTER KEYSLOT`.
         assert_eq!(of(b""), 0);
         assert_eq!(of(b"foo"), 12182);
         assert_eq!(of(b"somekey"), 11058);

@@ -1,4 +1,4 @@
-//! Servers behind TLS: `rediss://`.
+//! TLS connections: `rediss://`.
 
 use std::path::{Path, PathBuf};
 
@@ -7,17 +7,17 @@ use redis::{
 };
 use rustls::crypto::{CryptoProvider, ring};
 
-/// Whom to trust, and who we are.
+/// Trusted certificate authorities and the client certificate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tls {
-    /// Certificates of authorities, in place of those of the system.
+    /// File of CA certificates to trust instead of the system's.
     pub ca: Option<PathBuf>,
-    /// Our certificate and its key.
+    /// Files of the client certificate and its key.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
 impl Tls {
-    /// How to connect when it is over TLS.
+    /// Applies the TLS settings to a connection, if it uses TLS.
     pub fn apply(&self, to: ConnectionInfo) -> Result<ConnectionInfo, RedisError> {
         if !matches!(to.addr(), ConnectionAddr::TcpTls { .. }) {
             if self.ca.is_some() || self.client.is_some() {
@@ -29,9 +29,10 @@ impl Tls {
             }
             return Ok(to);
         }
-        // The `redis` crate takes the one that the process has. A program that has chosen another one keeps it.
+        // The `redis` crate uses the default crypto provider of the process. A program that has chosen
+        // another one keeps it.
         if CryptoProvider::get_default().is_none() {
-            // Somebody else may have been quicker.
+            // Another thread may have installed a provider first.
             let _ = ring::default_provider().install_default();
         }
         if self.ca.is_none() && self.client.is_none() {

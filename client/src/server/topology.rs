@@ -1,4 +1,4 @@
-//! Which server has which slot.
+//! Map from cluster slots to servers.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -6,17 +6,18 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, FromRedisValue, RedisError, 
 
 use super::slot::SLOTS;
 
-/// A server.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Address {
-    /// The one that the caller named.
+    /// The server that the caller named.
     Seed,
-    /// One of a cluster.
+    /// A node of a cluster.
     Node { host: String, port: u16 },
 }
 
 impl Address {
-    /// `host:port`; a server that does not know its own name leaves the host empty.
+    /// Parses `host:port`; `asked` replaces an empty host, which a server sends if it does not know
+    /// its own name.
     fn parse(text: &str, asked: &str) -> Option<Address> {
         let (host, port) = text.rsplit_once(':')?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -27,13 +28,13 @@ impl Address {
     }
 }
 
-/// What is known of the servers.
+/// The seed server and the known slots of a cluster.
 pub(super) struct Topology {
     seed: ConnectionInfo,
     slots: RwLock<Option<Slots>>,
 }
 
-/// The owner of each slot, as an index of `nodes`.
+/// Owner of each slot, as an index into `nodes`.
 struct Slots {
     nodes: Vec<Address>,
     owner: Box<[u16]>,
@@ -49,7 +50,7 @@ impl Topology {
         }
     }
 
-    /// Who has the slot, as far as is known. Without a slot, anybody.
+    /// Returns the known owner of a slot. Without a slot, any server.
     pub fn owner(&self, slot: Option<u16>) -> Address {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         let Some(Slots { nodes, owner }) = &*slots else {
@@ -60,13 +61,13 @@ impl Topology {
         node.cloned().unwrap_or(Address::Seed)
     }
 
-    /// Whether there is more than the one server.
+    /// Returns true if the server is part of a cluster.
     pub fn is_cluster(&self) -> bool {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         slots.is_some()
     }
 
-    /// All servers that may know more, the one that the caller named last.
+    /// Returns all servers that can be asked for the slots, ending with the seed server.
     pub fn known(&self) -> Vec<Address> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         let mut known = match &*slots {
@@ -77,7 +78,7 @@ impl Topology {
         known
     }
 
-    /// Takes in what a server replied to `CLUSTER SLOTS`. False when it knows of no slot.
+    /// Stores the reply of a server to `CLUSTER SLOTS`. Returns false if the reply lists no slots.
     pub fn learn(&self, asked: &Address, reply: Value) -> Result<bool, RedisError> {
         let asked = match asked {
             Address::Node { host, .. } => host.clone(),
@@ -113,7 +114,8 @@ impl Topology {
         Ok(some)
     }
 
-    /// Takes in what a `MOVED` or `ASK` says: where to go. Of a `MOVED`, for good.
+    /// Parses the target of a `MOVED` or `ASK` redirection. The new owner of a `MOVED` slot is
+    /// stored.
     pub fn redirected(
         &self,
         from: &Address,
@@ -145,7 +147,7 @@ impl Topology {
         }
     }
 
-    /// How to connect to a server: as to the one that the caller named.
+    /// Creates a client for a server, with the settings of the server that the caller named.
     pub fn client(&self, to: &Address) -> Result<Client, RedisError> {
         let Address::Node { host, port } = to else {
             return Client::open(self.seed.clone());
@@ -213,7 +215,7 @@ mod tests {
         assert_eq!(topology.owner(Some(99)), node("other.example", 7001));
         assert_eq!(topology.owner(Some(100)), node("seed.example", 7000));
         assert_eq!(topology.owner(Some(300)), node("seed.example", 7002));
-        // Anybody tells where the others are.
+        // Any server can tell the owner of the other slots.
         assert_eq!(topology.owner(Some(301)), node("other.example", 7001));
         assert_eq!(topology.owner(None), node("other.example", 7001));
         assert_eq!(topology.known().last(), Some(&Address::Seed));

@@ -1,4 +1,4 @@
-//! Why a capture passes or does not.
+//! Explanations of filter results.
 
 use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serialize;
@@ -8,20 +8,20 @@ use crate::reply::as_text;
 use crate::server::Ask;
 
 map_reply! {
-    /// Why a capture passes or does not (`TAGS.EXPLAIN`).
+    /// Explanation of why a capture passes a filter or does not (`TAGS.EXPLAIN`).
     Explanation as "kebab-case" derive(PartialEq) {
-        /// Whether it passes.
+        /// True if the capture passes.
         keep: bool,
-        /// The reason, in a sentence.
+        /// Reason, as a sentence.
         why: String,
-        /// What the line is: `CDX`, `CDXJ`, `FILE` or `RECORD`.
+        /// Format of the line: `CDX`, `CDXJ`, `FILE` or `RECORD`.
         format: String,
-        /// The id by which the capture has tags of its own.
+        /// Record id of the capture, under which its own tags are stored.
         #[serde(serialize_with = "as_text")]
         record: Vec<u8>,
-        /// Each of its tags, and where it comes from.
+        /// Tags of the capture, each with its source.
         tags: Vec<Source>,
-        /// What it had to pass.
+        /// Conditions that the capture had to meet.
         clauses: Vec<Clause>,
     }
 }
@@ -30,13 +30,13 @@ debug_as_text! { Explanation {
     keep: plain, why: plain, format: plain, record: text, tags: plain, clauses: plain
 } }
 
-/// Where a tag of a capture comes from.
+/// Source of a tag of a capture.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Source {
     /// The tag.
     #[serde(serialize_with = "as_text")]
     pub tag: Vec<u8>,
-    /// `record`, `file`, `rule NAME`, or `tag T` which carries it.
+    /// `record`, `file`, `rule NAME`, or `tag T` (carried by tag `T`).
     #[serde(serialize_with = "as_text")]
     pub source: Vec<u8>,
 }
@@ -50,15 +50,15 @@ impl FromRedisValue for Source {
     }
 }
 
-/// A condition with its verdict.
+/// A condition and its result.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Clause {
-    /// The expression as it was written.
+    /// Expression as written.
     #[serde(serialize_with = "as_text")]
     pub text: Vec<u8>,
-    /// Whether the capture meets it.
+    /// True if the capture meets the condition.
     pub holds: bool,
-    /// The parts of the expression.
+    /// Subexpressions with their results.
     pub parts: Vec<Clause>,
 }
 
@@ -72,7 +72,7 @@ impl FromRedisValue for Clause {
 }
 
 impl<S: Ask> TagSpace<S> {
-    /// `TAGS.EXPLAIN`: does this line pass, and why?
+    /// Explains why a line passes a filter or does not (`TAGS.EXPLAIN`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -84,7 +84,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`filter_lines`](TagSpace::filter_lines).
+    /// The errors of [`filter_lines`](TagSpace::filter_lines).
     pub fn explain(&self, filter: &Filter<'_>, line: impl AsRef<[u8]>) -> S::Answer<Explanation> {
         let line = line.as_ref();
         let mut explain = self.command("TAGS.EXPLAIN");

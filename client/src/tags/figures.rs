@@ -1,41 +1,41 @@
-//! The figures of a space.
+//! Statistics of a tag space.
 
 use super::Kind;
 
 map_reply! {
-    /// The figures of a space (`TAGS.INFO`).
+    /// Statistics of a tag space (`TAGS.INFO`).
     Info {
-        /// Captures with tags of their own.
+        /// Number of captures with tags of their own.
         record_ids: u64,
-        /// Their tags.
+        /// Number of tags of these captures.
         record_edges: u64,
-        /// Files with tags.
+        /// Number of files with tags.
         file_ids: u64,
-        /// Their tags.
+        /// Number of tags of these files.
         file_edges: u64,
-        /// Tags that carry others.
+        /// Number of tags that carry other tags.
         tag_ids: u64,
-        /// What they carry.
+        /// Number of tags that they carry.
         tag_edges: u64,
-        /// Captures in the staged copy; 0 also when there is none.
+        /// Number of captures in the staged copy; also 0 if there is no staged copy.
         staged_record_ids: u64,
-        /// Files in the staged copy.
+        /// Number of files in the staged copy.
         staged_file_ids: u64,
-        /// Tags in the staged copy.
+        /// Number of tags in the staged copy.
         staged_tag_ids: u64,
-        /// Different tags.
+        /// Number of distinct tags.
         tags: u64,
-        /// Rules.
+        /// Number of rules.
         rules: u64,
-        /// Access points.
+        /// Number of access points.
         points: u64,
-        /// Bytes.
+        /// Memory in bytes.
         memory: u64,
     }
 }
 
 impl Info {
-    /// Ids of a kind.
+    /// Returns the number of ids of a kind.
     pub fn ids(&self, kind: Kind) -> u64 {
         match kind {
             Kind::Record => self.record_ids,
@@ -44,7 +44,7 @@ impl Info {
         }
     }
 
-    /// Tags of the ids of a kind, each counted as often as an id has it.
+    /// Returns the number of tags of the ids of a kind; a tag counts once for each id that has it.
     pub fn edges(&self, kind: Kind) -> u64 {
         match kind {
             Kind::Record => self.record_edges,
@@ -53,7 +53,7 @@ impl Info {
         }
     }
 
-    /// Ids in the staged copy of a kind.
+    /// Returns the number of ids in the staged copy of a kind.
     pub fn staged(&self, kind: Kind) -> u64 {
         match kind {
             Kind::Record => self.staged_record_ids,

@@ -1,4 +1,4 @@
-//! Which captures of a batch pass.
+//! Filters: selecting the captures of a batch that may be seen.
 
 use redis::{Cmd, FromRedisValue, ParsingError, ToRedisArgs, Value};
 
@@ -6,36 +6,36 @@ use super::TagSpace;
 use crate::reply::shown;
 use crate::server::{Ask, Call};
 
-/// Maximum size of a batch on the connection of the quick calls, in bytes.
+/// Maximum size of a batch that is sent over the connection of the fast calls, in bytes.
 const MAX_QUICK: usize = 64 * 1024;
 
-/// What a capture must be like. Everything that is said here must hold; nothing said lets every capture
-/// of an existing space pass.
+/// Conditions on captures. A capture passes only if it matches every condition; without conditions,
+/// every capture of an existing space passes.
 #[derive(Clone, Default)]
 pub struct Filter<'a> {
-    /// An access point that it must pass.
+    /// Access point that the capture must pass.
     pub point: Option<&'a [u8]>,
-    /// An expression that it must pass: `coll:* & !private`.
+    /// Expression that the capture must satisfy: `coll:* & !private`.
     pub condition: Option<&'a [u8]>,
-    /// Filter specs of CDX servers: `!statuscode:404`, `tag.coll:1068`.
+    /// Filter specs in the syntax of CDX servers: `!statuscode:404`, `tag.coll:1068`.
     pub specs: Vec<&'a [u8]>,
-    /// How these are read.
+    /// Dialect of the filter specs.
     pub dialect: Dialect,
-    /// Of captures one after the other with the same value, only the first is kept.
+    /// Keeps only the first of consecutive captures with the same value.
     pub collapse: Option<Collapse<'a>>,
-    /// Number of captures left out at the start of those that pass.
+    /// Number of matching captures to skip at the start.
     pub skip: u64,
-    /// Maximum number of captures kept.
+    /// Maximum number of captures to return.
     pub limit: Option<u64>,
-    /// What the lines are.
+    /// Format of the lines.
     pub format: Format,
-    /// Lines that cannot be read are left out, where they are an error otherwise.
+    /// Drops invalid lines instead of failing.
     pub drop_bad_lines: bool,
 }
 
 debug_as_text! { Filter<'_> { point: optional, condition: optional, specs: texts, dialect: plain, collapse: plain, skip: plain, limit: plain, format: plain, drop_bad_lines: plain } }
 
-/// Whose meaning filter specs have.
+/// Dialect of filter specs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
     /// OutbackCDX.
@@ -57,10 +57,10 @@ impl Dialect {
     }
 }
 
-/// What the lines of a batch are.
+/// Line format of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// CDX or CDXJ, recognized line by line.
+    /// CDX or CDXJ, detected line by line.
     #[default]
     Auto,
     /// CDX of 7, 9, 10, 11, 12, 13 or 14 fields.
@@ -85,23 +85,23 @@ impl Format {
     }
 }
 
-/// By what captures are the same.
+/// Criterion by which consecutive captures count as equal.
 #[derive(Clone, Copy)]
 pub struct Collapse<'a> {
-    /// The field.
+    /// Field that is compared.
     pub field: &'a [u8],
-    /// Number of bytes of it that count; all of them without a number.
+    /// Number of leading bytes that are compared; `None` compares the whole value.
     pub first: Option<u64>,
 }
 
 debug_as_text! { Collapse<'_> { field: text, first: plain } }
 
-/// The lines that are asked about.
+/// A batch of lines to filter.
 #[derive(Clone, Copy)]
 pub enum Captures<'a> {
-    /// Each by itself.
+    /// A list with one element per line.
     Lines(&'a [&'a [u8]]),
-    /// All in one text, each ended by a newline.
+    /// A single text with all lines, each terminated by a newline.
     Blob(&'a [u8]),
 }
 
@@ -133,9 +133,9 @@ impl Captures<'_> {
 /// A capture that passed, with all of its tags.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tagged {
-    /// Which line it was, from 0.
+    /// Index of the line, starting at 0.
     pub index: u64,
-    /// The capture's tags, sorted.
+    /// Tags of the capture, sorted.
     pub tags: Vec<Vec<u8>>,
 }
 
@@ -149,7 +149,7 @@ impl FromRedisValue for Tagged {
 }
 
 impl Filter<'_> {
-    /// The command up to its lines.
+    /// Appends all conditions to the command; the lines follow.
     pub(crate) fn write_to(&self, command: &mut Cmd) {
         let said = |command: &mut Cmd, word: &str, value: Option<&[u8]>| {
             if let Some(value) = value {
@@ -201,7 +201,7 @@ impl<S: Ask> TagSpace<S> {
             Captures::Blob(text) => put(&mut command, "BLOB", text),
         }
         let call = Call::new(command).repeatable();
-        // A large batch is filtered in the background.
+        // Large batches are filtered in the background.
         self.server.ask(if batch.size() > MAX_QUICK {
             call.waits()
         } else {
@@ -209,7 +209,7 @@ impl<S: Ask> TagSpace<S> {
         })
     }
 
-    /// `TAGS.FILTER … LINES`: the lines that pass.
+    /// Returns the lines that pass (`TAGS.FILTER … LINES`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -220,8 +220,8 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOPOINT`, `SYNTAX`, `BADFIELD`, `BADRE` or `BADLINE`; or when the server refuses or cannot be
-    /// reached. The same holds for the calls below.
+    /// `NOPOINT`, `SYNTAX`, `BADFIELD`, `BADRE` or `BADLINE`, or another server or connection
+    /// error. The other filter calls have the same errors.
     pub fn filter_lines(&self, filter: &Filter<'_>, lines: &[&[u8]]) -> S::Answer<Vec<Vec<u8>>> {
         if lines.is_empty() {
             return self.server.ask(Call::known(Vec::new()));
@@ -229,7 +229,7 @@ impl<S: Ask> TagSpace<S> {
         self.filter(filter, "LINES", Captures::Lines(lines))
     }
 
-    /// `TAGS.FILTER … BLOB`: the lines that pass, each ended by a newline.
+    /// Returns the lines of a text that pass, each terminated by a newline (`TAGS.FILTER … BLOB`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -241,13 +241,13 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`filter_lines`](TagSpace::filter_lines).
+    /// The errors of [`filter_lines`](TagSpace::filter_lines).
     pub fn filter_blob(&self, filter: &Filter<'_>, text: impl AsRef<[u8]>) -> S::Answer<Vec<u8>> {
         let text = text.as_ref();
         self.filter(filter, "LINES", Captures::Blob(text))
     }
 
-    /// `RETURN INDEX`: which lines pass, from 0.
+    /// Returns the indexes of the lines that pass, starting at 0 (`RETURN INDEX`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -259,7 +259,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`filter_lines`](TagSpace::filter_lines).
+    /// The errors of [`filter_lines`](TagSpace::filter_lines).
     pub fn indices(&self, filter: &Filter<'_>, batch: Captures<'_>) -> S::Answer<Vec<u64>> {
         if batch.is_empty() {
             return self.server.ask(Call::known(Vec::new()));
@@ -267,7 +267,7 @@ impl<S: Ask> TagSpace<S> {
         self.filter(filter, "INDEX", batch)
     }
 
-    /// `RETURN BITS`: a bit for each line, the first one the highest of the first byte.
+    /// Returns one bit per line, starting with the highest bit of the first byte (`RETURN BITS`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -279,7 +279,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`filter_lines`](TagSpace::filter_lines).
+    /// The errors of [`filter_lines`](TagSpace::filter_lines).
     pub fn bits(&self, filter: &Filter<'_>, batch: Captures<'_>) -> S::Answer<Vec<u8>> {
         if batch.is_empty() {
             return self.server.ask(Call::known(Vec::new()));
@@ -287,7 +287,7 @@ impl<S: Ask> TagSpace<S> {
         self.filter(filter, "BITS", batch)
     }
 
-    /// `RETURN COUNT`: how many lines pass.
+    /// Returns the number of lines that pass (`RETURN COUNT`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -299,7 +299,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`filter_lines`](TagSpace::filter_lines).
+    /// The errors of [`filter_lines`](TagSpace::filter_lines).
     pub fn count(&self, filter: &Filter<'_>, batch: Captures<'_>) -> S::Answer<u64> {
         if batch.is_empty() {
             return self.server.ask(Call::known(0));
@@ -307,7 +307,7 @@ impl<S: Ask> TagSpace<S> {
         self.filter(filter, "COUNT", batch)
     }
 
-    /// `RETURN TAGS`: the tags of the lines that pass.
+    /// Returns the lines that pass with their tags (`RETURN TAGS`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -321,7 +321,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`filter_lines`](TagSpace::filter_lines).
+    /// The errors of [`filter_lines`](TagSpace::filter_lines).
     pub fn tagged(&self, filter: &Filter<'_>, batch: Captures<'_>) -> S::Answer<Vec<Tagged>> {
         if batch.is_empty() {
             return self.server.ask(Call::known(Vec::new()));

@@ -1,4 +1,4 @@
-//! Access points: expressions with a name.
+//! Access points: named expressions.
 
 use redis::{FromRedisValue, ParsingError, Value};
 
@@ -8,9 +8,9 @@ use crate::server::{Ask, Call};
 /// An access point.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Point {
-    /// The name of the access point, which may be a pattern: `org-(\d+)`.
+    /// Name of the access point, which may be a pattern: `org-(\d+)`.
     pub name: Vec<u8>,
-    /// What a capture must be like: `org:$1 & !private`.
+    /// Expression that a capture must satisfy: `org:$1 & !private`.
     pub expression: Vec<u8>,
 }
 
@@ -24,8 +24,8 @@ impl FromRedisValue for Point {
 }
 
 impl<S: Ask> TagSpace<S> {
-    /// `TAGS.POINTSET`: who asks for this access point gets what passes the expression. One of the same
-    /// name is replaced.
+    /// Creates or replaces an access point, which admits the captures that satisfy the expression
+    /// (`TAGS.POINTSET`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -35,8 +35,8 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `SYNTAX`, `BADRE` or `CYCLE` when a part of it is malformed; or when the server refuses or cannot be
-    /// reached.
+    /// `SYNTAX`, `BADRE` or `CYCLE` when an argument is invalid; or another server or connection
+    /// error.
     pub fn point_set(&self, name: impl AsRef<[u8]>, expression: impl AsRef<[u8]>) -> S::Answer<()> {
         let (name, expression) = (name.as_ref(), expression.as_ref());
         let mut set = self.command("TAGS.POINTSET");
@@ -44,8 +44,8 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(set)
     }
 
-    /// `TAGS.POINTDEL`: whether there was such a point; after a connection that broke, whether there was
-    /// one for the second time.
+    /// Deletes an access point (`TAGS.POINTDEL`). Returns true if it existed; after a retry, if it still
+    /// existed for the second attempt.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -55,7 +55,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn point_delete(&self, name: impl AsRef<[u8]>) -> S::Answer<bool> {
         let name = name.as_ref();
         let mut delete = self.command("TAGS.POINTDEL");
@@ -63,7 +63,7 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(delete)
     }
 
-    /// `TAGS.POINTS`: all points, in the order in which they were set.
+    /// Lists all access points, in the order in which they were set (`TAGS.POINTS`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -73,13 +73,14 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn points(&self) -> S::Answer<Vec<Point>> {
         let points = self.command("TAGS.POINTS");
         self.repeat(points)
     }
 
-    /// `TAGS.POINTS name`: the point that this name leads to, with what a pattern caught filled in.
+    /// Returns the access point that this name resolves to, with the captures of a pattern substituted
+    /// (`TAGS.POINTS name`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -90,7 +91,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOPOINT` when it leads to none; or when the server refuses or cannot be reached.
+    /// `NOPOINT` when the name resolves to no access point, or another server or connection error.
     pub fn point(&self, name: impl AsRef<[u8]>) -> S::Answer<Point> {
         let name = name.as_ref();
         let mut points = self.command("TAGS.POINTS");

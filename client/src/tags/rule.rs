@@ -1,20 +1,20 @@
-//! Rules: which tags a capture has because of what stands in its fields.
+//! Rules that derive tags from the fields of a capture.
 
 use redis::{FromRedisValue, ParsingError, Value};
 
 use super::TagSpace;
 use crate::server::Ask;
 
-/// A rule that takes tags out of a field.
+/// A rule that derives tags from a field.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// The rule's name.
+    /// Name of the rule.
     pub name: Vec<u8>,
-    /// The field that it looks at.
+    /// Field that the rule matches against.
     pub field: Vec<u8>,
-    /// What it searches for there.
+    /// Regular expression to search for in the field.
     pub regex: Vec<u8>,
-    /// The tags, with `$1` or `${name}` for what was found.
+    /// Templates of the tags, with `$1` or `${name}` for the groups of the match.
     pub templates: Vec<Vec<u8>>,
 }
 
@@ -33,8 +33,8 @@ impl FromRedisValue for Rule {
 }
 
 impl<S: Ask> TagSpace<S> {
-    /// `TAGS.RULESET`: a capture whose `field` matches `regex` gets the tags of the templates. A rule of the same
-    /// name is replaced.
+    /// Creates or replaces a rule: a capture whose `field` matches `regex` gets the tags of the templates
+    /// (`TAGS.RULESET`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -44,8 +44,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `BADFIELD`, `BADRE` or `SYNTAX` when a part of it is malformed; or when the server refuses or cannot
-    /// be reached.
+    /// `BADFIELD`, `BADRE` or `SYNTAX` when an argument is invalid; or another server or connection error.
     pub fn rule_set(
         &self,
         name: impl AsRef<[u8]>,
@@ -59,8 +58,8 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(set)
     }
 
-    /// `TAGS.RULEDEL`: whether there was such a rule; after a connection that broke, whether there was one
-    /// for the second time.
+    /// Deletes a rule (`TAGS.RULEDEL`). Returns true if it existed; after a retry, if it still existed for
+    /// the second attempt.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -70,7 +69,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn rule_delete(&self, name: impl AsRef<[u8]>) -> S::Answer<bool> {
         let name = name.as_ref();
         let mut delete = self.command("TAGS.RULEDEL");
@@ -78,7 +77,7 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(delete)
     }
 
-    /// `TAGS.RULES`: all rules, in the order in which they were set.
+    /// Lists all rules, in the order in which they were set (`TAGS.RULES`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -90,7 +89,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn rules(&self) -> S::Answer<Vec<Rule>> {
         let rules = self.command("TAGS.RULES");
         self.repeat(rules)

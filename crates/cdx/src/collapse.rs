@@ -1,8 +1,8 @@
-//! `collapse=`: of captures that stand one after the other with the same value, only the first.
+//! The `collapse=` parameter: keeps only the first of consecutive captures with the same value.
 
 use crate::{Field, FilterError, Line, UnknownField};
 
-/// A field, or the first bytes of it, and the value that the capture before had.
+/// Compares a field, or its first bytes, with the value of the previous capture.
 ///
 /// ```
 /// use crawlspace_cdx::{Collapse, Format, Line, Read};
@@ -23,10 +23,10 @@ pub struct Collapse {
 }
 
 impl Collapse {
-    /// `field` or `field:n`, where n is a number of bytes, at least 1.
+    /// Parses `field` or `field:n`, where n is a number of bytes, at least 1.
     ///
     /// # Errors
-    /// When the field or the number is malformed.
+    /// Fails when the field or the number is malformed.
     pub fn parse(spec: &[u8]) -> Result<Collapse, FilterError> {
         let colon = memchr::memchr(b':', spec);
         let field = Field::named(&spec[..colon.unwrap_or(spec.len())]);
@@ -54,16 +54,16 @@ impl Collapse {
         })
     }
 
-    /// The field whose values are compared.
+    /// Returns the field whose values are compared.
     pub fn field(&self) -> &Field {
         &self.field
     }
 
-    /// Whether the line's value is another than that of the line before; the first line's always is.
-    /// From now on this line is the one before.
+    /// Returns true if the line's value differs from that of the previous line; always true for the first
+    /// line. The line then becomes the previous one.
     ///
     /// # Errors
-    /// When the line does not have the field.
+    /// Fails when the line does not have the field.
     pub fn is_new(&mut self, line: &Line<'_>) -> Result<bool, UnknownField> {
         let value = line
             .field(&self.field)
@@ -71,8 +71,8 @@ impl Collapse {
         Ok(self.is_new_value(&value))
     }
 
-    /// Compares a value of the [`field`](Collapse::field) with the value before, as [`is_new`](Collapse::is_new) does
-    /// with lines.
+    /// Compares a value of the [`field`](Collapse::field) with the previous value, as
+    /// [`is_new`](Collapse::is_new) does with lines.
     ///
     /// ```
     /// use crawlspace_cdx::Collapse;

@@ -1,45 +1,45 @@
-//! The fields of a capture, and the names they go by.
+//! Fields of a capture, with their names and aliases.
 
 use std::fmt;
 
-/// A field of a capture: one of those that CDX lines have columns for, or a JSON field of CDXJ lines.
+/// A field of a capture: a standard column of CDX lines, or a JSON field of CDXJ lines.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
-    /// The sort key, such as `org,example)/path`.
+    /// The sort key (SURT), such as `org,example)/path`.
     Urlkey,
-    /// 14 digits, or fewer.
+    /// The capture time, as 14 digits or fewer.
     Timestamp,
-    /// The URL as it was captured; alias `original`.
+    /// The captured URL; alias `original`.
     Url,
     /// The media type; alias `mimetype`.
     Mime,
-    /// The HTTP status; alias `statuscode`.
+    /// The HTTP status code; alias `statuscode`.
     Status,
-    /// The payload's digest.
+    /// The digest of the payload.
     Digest,
-    /// Where the capture redirects to; alias `redirecturl`.
+    /// The target URL of a redirect; alias `redirecturl`.
     Redirect,
     /// The meta tags for robots.
     Robotflags,
-    /// Bytes of the compressed record.
+    /// Size of the compressed record in bytes.
     Length,
-    /// Where in the WARC the record begins.
+    /// Offset of the record in the WARC file.
     Offset,
-    /// The name of the WARC.
+    /// Name of the WARC file.
     Filename,
-    /// `orig.length`: of a revisit, the length of the record it refers to; alias `originalLength`.
+    /// `orig.length`: for a revisit, the length of the original record; alias `originalLength`.
     OrigLength,
-    /// `orig.offset`: of a revisit, where the record it refers to begins; alias `originalOffset`.
+    /// `orig.offset`: for a revisit, the offset of the original record; alias `originalOffset`.
     OrigOffset,
-    /// `orig.filename`: of a revisit, the WARC of the record it refers to; alias `originalFilename`.
+    /// `orig.filename`: for a revisit, the WARC file of the original record; alias `originalFilename`.
     OrigFilename,
-    /// Any other name: a JSON field, which lines that are not CDXJ do not have.
+    /// Any other name: a JSON field, which only CDXJ lines have.
     Other(Box<[u8]>),
 }
 
 impl Field {
-    /// The field of that name or alias; names are case-sensitive. Always succeeds: a name that no CDX
-    /// column has is a JSON field's.
+    /// Returns the field with this name or alias; names are case-sensitive. Always succeeds: a name that is
+    /// not a CDX column is a JSON field.
     ///
     /// ```
     /// use crawlspace_cdx::Field;
@@ -70,7 +70,7 @@ impl Field {
         })
     }
 
-    /// Its name; never an alias.
+    /// Returns the canonical name, never an alias.
     ///
     /// ```
     /// use crawlspace_cdx::Field;
@@ -97,7 +97,7 @@ impl Field {
         }
     }
 
-    /// Whether CDX lines may have a column for it.
+    /// Returns true if CDX lines can have a column for the field.
     ///
     /// ```
     /// use crawlspace_cdx::Field;
@@ -108,8 +108,8 @@ impl Field {
         !matches!(self, Field::Other(_))
     }
 
-    /// Whether the name can be that of a field at all: a standard name, or 1 to 64 letters, digits and
-    /// `_.-`, which is what a JSON field may be called where a name that is none must be an error.
+    /// Returns true if the name can be that of a field: a standard name, or 1 to 64 letters, digits and
+    /// `_.-`, the syntax of JSON field names where an invalid name must be an error.
     ///
     /// ```
     /// use crawlspace_cdx::Field;
@@ -128,7 +128,7 @@ impl Field {
         }
     }
 
-    /// Whether this is the field that `name` names.
+    /// Returns true if `name` is a name or alias of this field.
     pub(crate) fn is_named(&self, name: &[u8]) -> bool {
         match self {
             Field::Other(own) => **own == *name,
@@ -137,11 +137,11 @@ impl Field {
     }
 }
 
-/// A field was asked of a line that cannot have it: a JSON field, and the line is not CDXJ; or a column by its
-/// number, and the line has fewer.
+/// Error: the line cannot have the requested field. The field is a JSON field and the line is not CDXJ, or it
+/// is a column number beyond the columns of the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownField(
-    /// The name or number.
+    /// Name or number of the field.
     pub Box<[u8]>,
 );
 

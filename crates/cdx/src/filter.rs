@@ -1,4 +1,5 @@
-//! `filter=` of the CDX servers. What a spec means depends on the server, so the dialect is explicit.
+//! The `filter=` parameter of CDX servers. The meaning of a spec depends on the server, so the dialect is
+//! explicit.
 //!
 //! | spec | OUTBACK | IA | PYWB |
 //! |---|---|---|---|
@@ -13,8 +14,8 @@
 //! | unknown field | error | whole line | empty value |
 //! | field by number | error | the column, from 0 | empty value |
 //!
-//! Where IA reads the whole line, the regex is still what comes after the first colon: to IA `=f` is the
-//! name of a field, and one it does not know.
+//! If IA reads the whole line, the regex is still the text after the first colon: to IA, `=f` is a field
+//! name, and an unknown one.
 
 mod parse;
 
@@ -25,7 +26,7 @@ use memchr::memmem::Finder;
 
 use crate::{BadPattern, Field, Format, Limits, Line, Pattern, UnknownField};
 
-/// Whose filters they are.
+/// Dialect of filter specs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// OutbackCDX.
@@ -37,7 +38,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The dialect of that name, in any case.
+    /// Parses the name of a dialect, case-insensitively.
     ///
     /// ```
     /// use crawlspace_cdx::Dialect;
@@ -50,7 +51,7 @@ impl Dialect {
             .find(|dialect| dialect.name().as_bytes().eq_ignore_ascii_case(word))
     }
 
-    /// Its name, in capitals.
+    /// Returns the name of the dialect, in capitals.
     pub fn name(self) -> &'static str {
         match self {
             Dialect::Outback => "OUTBACK",
@@ -60,7 +61,7 @@ impl Dialect {
     }
 }
 
-/// One filter: a test of a field, of the whole line, or of tags.
+/// A filter: a test of a field, of the whole line, or of tags.
 ///
 /// ```
 /// use crawlspace_cdx::{Dialect, Filter, Format, Limits, Line, Read};
@@ -77,7 +78,7 @@ pub struct Filter {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// Any of these.
+    /// Passes if the capture has any of these tags.
     Tags(Box<[Box<[u8]>]>),
     Text {
         of: Subject,
@@ -85,12 +86,12 @@ enum Kind {
     },
 }
 
-/// What a test reads.
+/// The text that a test reads.
 #[derive(Clone, Debug)]
 enum Subject {
     Line,
     Field(Field, Dialect),
-    /// By its number, from 0.
+    /// A column by number, starting at 0.
     Column(usize),
 }
 
@@ -102,17 +103,18 @@ enum Test {
 }
 
 impl Filter {
-    /// Reads a spec. `tag.coll:x|y` and `tag:t|u` ask for tags in every dialect.
+    /// Parses a spec. `tag.coll:x|y` and `tag:t|u` test tags in every dialect.
     ///
     /// # Errors
     ///
-    /// [`FilterError::BadField`] for what no field can be called where the dialect makes that an error;
-    /// a name that only CDXJ lines can have passes, and [`Filter::passes`] or [`Filter::check`] decide.
+    /// [`FilterError::BadField`] for an invalid field name, in dialects that make it an error. A name that
+    /// only CDXJ lines can have is accepted; [`Filter::passes`] or [`Filter::check`] decide later.
     pub fn parse(spec: &[u8], dialect: Dialect, limits: Limits) -> Result<Filter, FilterError> {
         parse::filter(spec, dialect, limits)
     }
 
-    /// Whether [`Filter::parse`] may take milliseconds; see [`Pattern::is_heavy`]. Never for tags.
+    /// Returns true if [`Filter::parse`] may take milliseconds; see [`Pattern::is_heavy`]. Always false for
+    /// tags.
     ///
     /// ```
     /// use crawlspace_cdx::Filter;
@@ -123,21 +125,22 @@ impl Filter {
         !parse::is_tag_test(spec) && Pattern::is_heavy(spec)
     }
 
-    /// How large the regular expression of a spec is at most, be it one or not; see [`Pattern::size`]. 0 for tags.
+    /// Returns an upper bound of the compiled size of a spec, whether or not it is a regular expression; see
+    /// [`Pattern::size`]. 0 for tags.
     pub fn size(spec: &[u8]) -> usize {
         if parse::is_tag_test(spec) {
             0
         } else {
-            // What stands before it is short, but what is invalid by itself may be valid without it.
+            // The field name is short. It is cut off because the pattern may be valid only without it.
             Pattern::size(memchr::memchr(b':', spec).map_or(spec, |at| &spec[at + 1..]))
         }
     }
 
-    /// Whether the line passes. `has_tag` is asked for tags that the capture may have, none but those of
-    /// [`Filter::tag_test`], and no longer than until the answer is known.
+    /// Returns true if the line passes. `has_tag` is called only for tags of [`Filter::tag_test`], and only
+    /// until the result is known.
     ///
     /// # Errors
-    /// When the line does not have the field or column.
+    /// Fails when the line does not have the field or column.
     pub fn passes(
         &self,
         line: &Line<'_>,
@@ -150,8 +153,8 @@ impl Filter {
         Ok(found != self.negated)
     }
 
-    /// Whether a value of the [`field`](Filter::field) or [`column`](Filter::column) that it reads passes. `None` when it
-    /// reads whole lines or tags.
+    /// Returns true if a value of the filter's [`field`](Filter::field) or [`column`](Filter::column) passes.
+    /// `None` if the filter reads whole lines or tags.
     ///
     /// ```
     /// use crawlspace_cdx::{Dialect, Filter, Limits};
@@ -169,7 +172,8 @@ impl Filter {
         }
     }
 
-    /// For a test of tags: whether it is negated, and the tags, any of which will do.
+    /// Returns the negation flag and the tags of a test of tags, any of which matches. `None` for other
+    /// tests.
     ///
     /// ```
     /// use crawlspace_cdx::{Dialect, Filter, Limits};
@@ -185,7 +189,7 @@ impl Filter {
         }
     }
 
-    /// What its regular expression weighs, if it has one; see [`Pattern::weight`].
+    /// Returns the weight of its regular expression, or 0 without one; see [`Pattern::weight`].
     pub fn weight(&self) -> usize {
         match &self.kind {
             Kind::Text {
@@ -196,7 +200,7 @@ impl Filter {
         }
     }
 
-    /// The field it reads, if it reads one.
+    /// Returns the field that the filter reads, if any.
     pub fn field(&self) -> Option<&Field> {
         match &self.kind {
             Kind::Text {
@@ -207,7 +211,7 @@ impl Filter {
         }
     }
 
-    /// The number of the column it reads, from 0, if it reads one by its number.
+    /// Returns the number of the column that the filter reads, starting at 0, if it reads a column by number.
     ///
     /// ```
     /// use crawlspace_cdx::{Dialect, Filter, Limits};
@@ -224,11 +228,12 @@ impl Filter {
         }
     }
 
-    /// Whether lines of that format can answer it: fails where [`Filter::passes`] would fail for every
-    /// line that is not CDXJ, and the format has no others, or where its lines never have that many columns.
+    /// Checks that lines of this format can be filtered. Fails if [`Filter::passes`] would fail for every
+    /// line of the format: for a JSON field if the format has no CDXJ lines, or for a column that its lines
+    /// never have.
     ///
     /// # Errors
-    /// The field or column that lines of this format do not have.
+    /// Fails with the field or column that lines of this format do not have.
     pub fn check(&self, format: Format) -> Result<(), UnknownField> {
         let Kind::Text { of, .. } = &self.kind else {
             return Ok(());
@@ -255,8 +260,8 @@ impl Subject {
                 return column.ok_or_else(|| UnknownField::column(*number));
             }
         };
-        // Whether a field is known depends on its name and the format, not on the single line: what can be
-        // a name may be that of a JSON field.
+        // The name and the format decide whether a field is known, not the single line: any plausible name
+        // may be that of a JSON field.
         let may_be = field.is_plausible() && line.format() == Format::Cdxj;
         if *dialect == Dialect::Ia && !field.is_standard() && !may_be {
             return Ok(Cow::Borrowed(line.raw()));
@@ -279,22 +284,22 @@ impl Test {
     }
 }
 
-/// Why a spec is refused.
+/// Error of parsing a filter spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterError {
-    /// It is no spec of its dialect.
+    /// Invalid syntax in this dialect.
     Syntax {
-        /// The offset in the spec.
+        /// Byte offset in the spec.
         at: usize,
-        /// What is wrong there.
+        /// Description of the error.
         what: &'static str,
     },
-    /// It names a field that no line can have.
+    /// A field name that no line can have.
     BadField(
-        /// The name.
+        /// Name of the field.
         Box<[u8]>,
     ),
-    /// Its regular expression is refused.
+    /// An invalid or too large regular expression.
     BadPattern(BadPattern),
 }
 

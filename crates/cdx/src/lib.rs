@@ -1,9 +1,10 @@
-//! CDX and CDXJ lines, as the web archive's index servers speak them.
+//! CDX and CDXJ lines, in the formats of web archive index servers.
 //!
-//! A [`Line`] is one capture of an index, a [`Field`] a thing in it. A [`Filter`] is one `filter=` of a
-//! CDX server in one of three [`Dialect`]s, a [`Collapse`] one `collapse=`, and a [`Pattern`] a regular
-//! expression that cannot hurt. [`surt`] makes the urlkeys of URLs, by which indexes are sorted, and [`post`] the URLs
-//! under which requests with a body are looked up. No I/O here, and nothing of Redis.
+//! A [`Line`] is one capture of an index, and a [`Field`] one of its values. A [`Filter`] is one `filter=` of
+//! a CDX server in one of three [`Dialect`]s, a [`Collapse`] is one `collapse=`, and a [`Pattern`] is a
+//! regular expression with bounded cost. [`surt`] computes the urlkeys of URLs, by which indexes are sorted,
+//! and [`post`] the URLs under which requests with a body are indexed. The crate does no I/O and does not
+//! depend on Redis.
 //!
 //! ```
 //! use crawlspace_cdx::{lines, Dialect, Filter, Format, Limits, Line, Read};
@@ -35,10 +36,11 @@ pub use filter::{Dialect, Filter, FilterError};
 pub use line::{BadLine, Format, Line, Lines, Read, lines};
 pub use pattern::{Anchor, BadPattern, Limits, Pattern};
 
-/// Maximum length of a line of an index or log, in bytes without its end. Readers of files skip longer lines.
+/// Maximum length of a line of an index or log in bytes, without its line end. Readers of files skip longer
+/// lines.
 pub const MAX_LINE: usize = 1024 * 1024;
 
-/// The example of the README compiles and runs.
+/// Compiles and runs the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

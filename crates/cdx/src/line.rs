@@ -1,5 +1,5 @@
-//! One line of an index. A CDX line is checked by counting and otherwise left alone until a field is
-//! asked for: most questions are about the file's name, which stands at the end.
+//! A line of an index. Reading a CDX line only counts its columns; fields are extracted on demand, because
+//! most queries only need the filename near the end.
 
 mod columns;
 mod header;
@@ -13,23 +13,23 @@ use crate::Field;
 use json::Object;
 use spaces::Spaces;
 
-/// How a line is written.
+/// Format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// CDXJ if the third column begins with `{`, else CDX.
+    /// CDXJ if the third column begins with `{`, otherwise CDX.
     Auto,
-    /// 7, 9, 10, 11, 12, 13 or 14 columns, with one space between them.
+    /// CDX with 7, 9, 10, 11, 12, 13 or 14 columns, separated by single spaces.
     Cdx,
     /// `urlkey timestamp {json}`.
     Cdxj,
-    /// The whole line is the name of a WARC.
+    /// Name of a WARC file as the whole line.
     File,
-    /// A RECORD id: `urlkey timestamp filename offset`, with `-` for what there is not.
+    /// A RECORD id: `urlkey timestamp filename offset`, with `-` for missing values.
     Record,
 }
 
 impl Format {
-    /// The format of that name, in any case.
+    /// Parses the name of a format, case-insensitively.
     ///
     /// ```
     /// use crawlspace_cdx::Format;
@@ -48,7 +48,7 @@ impl Format {
         .find(|format| format.name().as_bytes().eq_ignore_ascii_case(word))
     }
 
-    /// Its name, in capitals.
+    /// Returns the name of the format, in capitals.
     pub fn name(self) -> &'static str {
         match self {
             Format::Auto => "AUTO",
@@ -59,12 +59,12 @@ impl Format {
         }
     }
 
-    /// Whether its lines can be CDXJ, which may have fields of any name.
+    /// Returns true if its lines can be CDXJ, which may have fields of any name.
     pub fn may_have_json(self) -> bool {
         matches!(self, Format::Auto | Format::Cdxj)
     }
 
-    /// How many columns its lines have at most; see [`Line::columns`].
+    /// Returns the maximum number of columns of its lines; see [`Line::columns`].
     pub fn columns(self) -> usize {
         match self {
             Format::Auto | Format::Cdx => COLUMNS,
@@ -75,20 +75,20 @@ impl Format {
     }
 }
 
-/// What a line of an index is.
+/// Result of reading a line.
 #[derive(Clone, Debug)]
 pub enum Read<'a> {
-    /// A blank line, or the ` CDX …` header of an index with its columns in an order that is read.
+    /// A blank line, or the ` CDX …` header of an index with a supported order of columns.
     Skipped,
     /// A capture.
     Capture(Line<'a>),
 }
 
-/// A capture's line. It borrows the bytes it was read from.
+/// The line of a capture. It borrows the bytes that it was read from.
 #[derive(Clone, Debug)]
 pub struct Line<'a> {
     raw: &'a [u8],
-    /// Where the second column ends, in the formats that have columns.
+    /// End of the second column, in the formats that have columns.
     second_end: usize,
     shape: Shape<'a>,
 }
@@ -96,9 +96,9 @@ pub struct Line<'a> {
 #[derive(Clone, Debug)]
 enum Shape<'a> {
     Cdx {
-        // A whole word: beside padding, the compiler copies a line in pieces that wait for each other.
+        // A whole word: with padding, the compiler copies the struct in pieces that depend on each other.
         width: usize,
-        /// Where the last column begins.
+        /// Start of the last column.
         last: usize,
     },
     Cdxj(Object<'a>),
@@ -106,13 +106,13 @@ enum Shape<'a> {
     Record,
 }
 
-/// What a field reads as where the line has no column for it.
+/// Value of a field for which the line has no column.
 const NONE: &[u8] = b"-";
 
-/// The most columns that a CDX line has.
+/// Maximum number of columns of a CDX line.
 const COLUMNS: usize = 14;
 
-/// The columns that CDX lines of all widths begin with.
+/// Leading columns, which CDX lines of all widths have in common.
 const LEADING: [Field; 6] = [
     Field::Urlkey,
     Field::Timestamp,
@@ -123,7 +123,7 @@ const LEADING: [Field; 6] = [
 ];
 
 impl<'a> Line<'a> {
-    /// Reads one line, without the line feed at its end. Time is linear in its length.
+    /// Reads one line, with or without its line feed. Takes time linear in its length.
     ///
     /// ```
     /// use crawlspace_cdx::{Field, Format, Line, Read};
@@ -137,8 +137,8 @@ impl<'a> Line<'a> {
     /// ```
     ///
     /// # Errors
-    /// When it is malformed, with what is wrong and where; or when it is the header of a CDX file whose columns are in
-    /// another order than those of [`Format::Cdx`], see [`BadLine::is_order`].
+    /// Fails when the line is malformed, with the reason and the position; or when the line is the header of
+    /// a CDX file with another order of columns than [`Format::Cdx`], see [`BadLine::is_order`].
     #[inline]
     pub fn read(raw: &'a [u8], format: Format) -> Result<Read<'a>, BadLine> {
         let raw = raw.strip_suffix(b"\n").unwrap_or(raw);
@@ -154,7 +154,7 @@ impl<'a> Line<'a> {
                 shape: Shape::File,
             }));
         }
-        // Of a CDXJ line, where spaces mean nothing, this is a small part of the cost.
+        // For CDXJ lines, where spaces do not separate columns, this is a small part of the cost.
         let spaces = Spaces::of(raw);
         if spaces.count == 0 {
             return Err(BadLine(Reason::Columns(1, format)));
@@ -173,7 +173,7 @@ impl<'a> Line<'a> {
             _ => columns::check(raw, spaces, format),
         }
         .map_err(BadLine)?;
-        // Between the parts of JSON it means nothing.
+        // Between JSON tokens, line ends and tabs are insignificant.
         if spaces.broken && !(is_json && format.may_have_json()) {
             return Err(BadLine(Reason::LineEnd));
         }
@@ -187,12 +187,12 @@ impl<'a> Line<'a> {
         }))
     }
 
-    /// The line as it was read, without its end.
+    /// Returns the line as read, without its line end.
     pub fn raw(&self) -> &'a [u8] {
         self.raw
     }
 
-    /// How it is written; never [`Format::Auto`].
+    /// Returns the format of the line; never [`Format::Auto`].
     pub fn format(&self) -> Format {
         match self.shape {
             Shape::Cdx { .. } => Format::Cdx,
@@ -202,10 +202,10 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The field's value. A standard field that the format has no column for reads `-`; one that a CDXJ
-    /// line lacks reads empty, as does `null`. JSON strings give their text, numbers and booleans what
-    /// is written, arrays and objects their JSON. `None` only for [`Field::Other`] of a line that is not
-    /// CDXJ.
+    /// Returns the value of a field. A standard field without a column in the format is `-`; a field that is
+    /// missing from a CDXJ line, or is `null`, is empty. JSON strings are decoded, numbers and booleans are
+    /// returned as written, and arrays and objects as JSON. `None` only for [`Field::Other`] of a line that
+    /// is not CDXJ.
     ///
     /// ```
     /// use crawlspace_cdx::{Field, Format, Line, Read};
@@ -242,8 +242,8 @@ impl<'a> Line<'a> {
         Some(Cow::Borrowed(column))
     }
 
-    /// The members of a CDXJ line's JSON in their order: names, and values as they are written. Empty for any other
-    /// line.
+    /// Returns the JSON members of a CDXJ line in order: decoded names, and values as written. Empty for
+    /// lines of other formats.
     pub fn members(&self) -> &[(Cow<'a, str>, &'a str)] {
         match &self.shape {
             Shape::Cdxj(object) => &object.members,
@@ -251,8 +251,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// How many columns have a number: all of a CDX line; those of a line of another format that stand at the
-    /// same place in every CDX line.
+    /// Returns the number of columns that can be addressed by number: all columns of a CDX line; for other
+    /// formats, the columns that have the same position in every CDX line.
     ///
     /// ```
     /// use crawlspace_cdx::{Format, Line, Read};
@@ -273,7 +273,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The column of that number, from 0. `None` if the line has fewer [`columns`](Line::columns).
+    /// Returns the column with this number, starting at 0. `None` if the line has fewer
+    /// [`columns`](Line::columns).
     pub fn column(&self, number: usize) -> Option<Cow<'a, [u8]>> {
         if number >= self.columns() {
             return None;
@@ -288,7 +289,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Whether the line has a value of its own for the field, be it empty.
+    /// Returns true if the line has its own value for the field, even an empty one.
     ///
     /// ```
     /// use crawlspace_cdx::{Field, Format, Line, Read};
@@ -307,7 +308,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// [`Line::field`] of [`Field::Filename`], which most callers need of every line.
+    /// Returns [`Line::field`] of [`Field::Filename`], which most callers need for every line.
     ///
     /// ```
     /// use crawlspace_cdx::{Format, Line, Read};
@@ -324,8 +325,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Writes the RECORD id over what `into` holds: `urlkey timestamp filename offset`, with `-` where
-    /// the line has no such thing.
+    /// Overwrites `into` with the RECORD id: `urlkey timestamp filename offset`, with `-` for missing values.
     ///
     /// ```
     /// use crawlspace_cdx::{Format, Line, Read};
@@ -343,7 +343,7 @@ impl<'a> Line<'a> {
             _ => into.extend_from_slice(&self.raw[..self.second_end]),
         }
         let filename = self.filename();
-        // A FILE line has no offset, nor any column to look for one in.
+        // A FILE line has neither an offset nor columns.
         let offset = self.field(&Field::Offset).unwrap_or_default();
         for value in [&filename, &offset] {
             into.push(b' ');
@@ -351,10 +351,10 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The first or the second column.
+    /// Returns the first or the second column.
     fn leading(&self, field: &Field) -> &'a [u8] {
         let both = &self.raw[..self.second_end];
-        // The second holds no space.
+        // The second column contains no space.
         let space = memchr::memrchr(b' ', both).unwrap_or(both.len());
         match field {
             Field::Urlkey => &both[..space],
@@ -363,13 +363,13 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Blank, or a header.
+/// Returns true for a blank line or a header.
 #[cold]
 fn is_skipped(raw: &[u8]) -> bool {
     raw.trim_ascii().is_empty() || raw.starts_with(b" CDX")
 }
 
-/// Reads a header: an error if the CDX lines below it have another order of columns.
+/// Reads a header. Fails if the CDX lines below it have another order of columns.
 #[cold]
 fn header_read(raw: &[u8], format: Format) -> Result<Read<'_>, BadLine> {
     match (format, header::unread_order(raw)) {
@@ -378,8 +378,8 @@ fn header_read(raw: &[u8], format: Format) -> Result<Read<'_>, BadLine> {
     }
 }
 
-/// The lines of a text: split at line feeds, without them or a carriage return before them. The last
-/// line needs no line feed, and after one that ends the text comes no empty line.
+/// Splits a text into lines at line feeds, without the line feed or a carriage return before it. The last
+/// line needs no line feed, and a final line feed is not followed by an empty line.
 ///
 /// ```
 /// let found: Vec<_> = crawlspace_cdx::lines(b"a\r\n\nb").collect();
@@ -389,14 +389,14 @@ pub fn lines(blob: &[u8]) -> Lines<'_> {
     Lines { rest: blob }
 }
 
-/// What [`lines`] returns.
+/// Iterator returned by [`lines`].
 #[derive(Clone, Debug)]
 pub struct Lines<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Lines<'a> {
-    /// What of the text no line was taken of yet.
+    /// Returns the part of the text that has not been split yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -419,7 +419,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Refuses a text with the end of a line in it: a name with one would be another name.
+/// Rejects a text that contains a line end, which would corrupt names.
 #[inline]
 fn one_line(text: &[u8]) -> Result<(), BadLine> {
     match memchr::memchr2(b'\r', b'\n', text) {
@@ -428,13 +428,13 @@ fn one_line(text: &[u8]) -> Result<(), BadLine> {
     }
 }
 
-/// A line that is none of its format. [`Display`](fmt::Display) gives the reason.
+/// Error: a line that is invalid in its format. [`Display`](fmt::Display) shows the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine(Reason);
 
 impl BadLine {
-    /// Returns true for a header whose columns are in an order that is not read. The lines below it would be taken for
-    /// other captures than they are, so a reader that leaves out bad lines must stop here.
+    /// Returns true for a header with an unsupported order of columns. The lines below it would be read as
+    /// other captures, so a reader that skips bad lines must stop here.
     ///
     /// ```
     /// use crawlspace_cdx::{Format, Line};
@@ -448,20 +448,20 @@ impl BadLine {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reason {
-    /// That many columns, which the format does not have.
+    /// An unsupported number of columns for the format.
     Columns(usize, Format),
-    /// The column of that number, from 1.
+    /// Number of an empty column, starting at 1.
     Empty(usize),
     Timestamp,
-    /// The column of that number, from 1, should be a number.
+    /// Number of a column that must be numeric, starting at 1.
     Number(usize),
-    /// A tab, or the end of a line in its middle.
+    /// A tab, or a line end in the middle of the line.
     LineEnd,
     NoJson,
-    /// The letters of a header.
+    /// The column letters of a header.
     Order(Box<str>),
     Utf8(usize),
-    /// What is wrong, and at which byte of the line.
+    /// Description of the error, and byte offset in the line.
     Json(Box<str>, Option<usize>),
 }
 

@@ -1,5 +1,5 @@
-//! The one place that compiles regular expressions, within limits: the engine is linear in the text, and
-//! neither the pattern nor what it compiles to may grow without bound.
+//! Regular expressions within limits, compiled only here: matching is linear in the text, and the sizes of
+//! the pattern and the compiled program are bounded.
 
 mod java;
 
@@ -9,28 +9,29 @@ use std::fmt;
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// How deep groups may nest. The parser's own default is 250; people write 5.
+/// Maximum nesting of groups. The default of the parser is 250; typical patterns use 5.
 const NESTING: u32 = 100;
 
-/// Above this many alternatives, or bytes of program as estimated from the pattern, compiling takes
-/// milliseconds: too long for the thread that serves everybody.
+/// Limits above which compiling takes milliseconds, too long for the main thread of the server: number of
+/// alternatives, and size of the program in bytes, estimated from the pattern.
 const HEAVY_ALTERNATIVES: usize = 1000;
 const HEAVY_SIZE: usize = 8 * 1024;
 
-/// A pattern of more bytes is not read only to see how large it is.
+/// Maximum size in bytes of a pattern that is parsed only to estimate its size.
 const MAX_PARSED: usize = 64 * 1024;
 
-/// How large a pattern and what it compiles to may be.
+/// Size limits of a pattern and its compiled program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the pattern's text.
+    /// Maximum length of the pattern text in bytes.
     pub pattern_bytes: usize,
-    /// Bytes of the compiled program; the engine builds a few of this size at most.
+    /// Maximum size of the compiled program in bytes; the engine builds a few programs of at most this size.
     pub compiled_bytes: usize,
 }
 
 impl Default for Limits {
-    /// 64 KiB of text, 16 MiB compiled: enough for 64 KiB of plain alternatives, also in both cases.
+    /// 64 KiB of text and 16 MiB compiled: enough for 64 KiB of plain alternatives, even case-insensitive
+    /// ones.
     fn default() -> Self {
         Limits {
             pattern_bytes: 64 * 1024,
@@ -39,18 +40,18 @@ impl Default for Limits {
     }
 }
 
-/// Where in the text a pattern has to match.
+/// Required position of a match in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// Anywhere.
+    /// Anywhere in the text.
     Anywhere,
-    /// From the first byte on, not necessarily to the last.
+    /// From the first byte; the match may end before the last byte.
     Start,
-    /// From the first byte to the last.
+    /// The whole text, from the first byte to the last.
     Whole,
 }
 
-/// A compiled regular expression over bytes, in which `.` is a byte and `\d`, `\w`, `(?i)` are ASCII's.
+/// A compiled regular expression over bytes: `.` matches a byte, and `\d`, `\w` and `(?i)` are ASCII.
 ///
 /// ```
 /// use crawlspace_cdx::{Anchor, Limits, Pattern};
@@ -65,21 +66,21 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles the pattern. Its groups keep their numbers and names, whatever the anchor.
+    /// Compiles the pattern. Groups keep their numbers and names with every anchor.
     ///
     /// # Errors
-    /// When it is malformed, or larger than the limits.
+    /// Fails when the pattern is malformed or exceeds the limits.
     pub fn compile(text: &[u8], anchor: Anchor, limits: Limits) -> Result<Pattern, BadPattern> {
         check_length(text, limits)?;
         Pattern::of_text(&as_str(text), anchor, limits)
     }
 
-    /// Compiles a pattern in Java's spelling: `\Q…\E`, `\p{Upper}` and the other POSIX classes, `\h`, `\v`, `\R`,
-    /// `\e`, `\cX`, `\0n`, all of ASCII. What takes more than linear time is an error: possessive quantifiers,
-    /// atomic groups, look-around, back-references.
+    /// Compiles a pattern in Java syntax: `\Q…\E`, `\p{Upper}` and the other POSIX classes, `\h`, `\v`, `\R`,
+    /// `\e`, `\cX`, `\0n`, all ASCII. Constructs that take more than linear time are rejected: possessive
+    /// quantifiers, atomic groups, look-around, back-references.
     ///
     /// # Errors
-    /// When it is malformed, not supported, or larger than the limits.
+    /// Fails when the pattern is malformed, unsupported or exceeds the limits.
     ///
     /// ```
     /// use crawlspace_cdx::{Anchor, Limits, Pattern};
@@ -104,7 +105,7 @@ impl Pattern {
     }
 
     fn of_text(text: &str, anchor: Anchor, limits: Limits) -> Result<Pattern, BadPattern> {
-        // By itself first: put into a group, `a)(b` would be well-formed.
+        // Parse the pattern on its own first: inside a group, `a)(b` would be well-formed.
         let parsed = parse(text)?;
         let regex = match anchor {
             Anchor::Anywhere => build(text, limits),
@@ -117,8 +118,8 @@ impl Pattern {
         })
     }
 
-    /// Whether compiling it may take milliseconds, so that the caller may want to do so on another
-    /// thread. Costs microseconds for what people write, and is `false` for what does not compile.
+    /// Returns true if compiling the pattern may take milliseconds, so that callers can do so on another
+    /// thread. The check takes microseconds for typical patterns, and returns `false` for invalid ones.
     ///
     /// ```
     /// use crawlspace_cdx::Pattern;
@@ -130,13 +131,13 @@ impl Pattern {
         if text.len() > HEAVY_SIZE {
             return true;
         }
-        // No text has more alternatives than bytes, nor grows but by repetitions that are counted.
+        // A text has at most as many alternatives as bytes, and only counted repetitions make it grow.
         if text.len() > HEAVY_ALTERNATIVES
             && memchr::memchr_iter(b'|', text).count() > HEAVY_ALTERNATIVES
         {
             return true;
         }
-        // Classes of Unicode are large, which nobody gets who does not ask.
+        // Unicode classes are large, but disabled unless the pattern asks for them.
         if memchr::memmem::find_iter(text, b"(?").any(|at| {
             let flags = text[at + 2..]
                 .iter()
@@ -149,8 +150,8 @@ impl Pattern {
             && parse_either(text).is_ok_and(|pattern| size(&pattern) > HEAVY_SIZE)
     }
 
-    /// How large a pattern is to compile: roughly the bytes of plain text that take as long. No pattern comes to
-    /// more than 128 KiB, because compiling ends at a limit. What does not compile comes to its length.
+    /// Estimates the compile cost of a pattern, as the number of bytes of plain text that take as long. At
+    /// most 128 KiB, because compiling stops at a limit. An invalid pattern counts as its length.
     ///
     /// ```
     /// use crawlspace_cdx::Pattern;
@@ -165,8 +166,8 @@ impl Pattern {
         size.min(2 * MAX_PARSED)
     }
 
-    /// How many places of the pattern a search may have to keep in mind at once, in the worst case: that many
-    /// steps it may take for a byte of the text. Below a hundred nobody notices.
+    /// Returns the maximum number of positions in the pattern that a search tracks at once: the worst-case
+    /// number of steps per byte of text. Values below a hundred are unnoticeable.
     ///
     /// ```
     /// use crawlspace_cdx::{Anchor, Limits, Pattern};
@@ -179,12 +180,12 @@ impl Pattern {
         self.weight
     }
 
-    /// Whether it matches, as its anchor demands.
+    /// Returns true if the text matches at the anchor of the pattern.
     pub fn is_match(&self, text: &[u8]) -> bool {
         self.regex.is_match(text)
     }
 
-    /// The engine's own, for captures; anchored already.
+    /// Returns the engine's regex, which includes the anchor, for capture groups.
     pub fn regex(&self) -> &Regex {
         &self.regex
     }
@@ -210,29 +211,29 @@ fn parse(text: &str) -> Result<Hir, BadPattern> {
         .map_err(BadPattern::syntax)
 }
 
-/// Reads a pattern that is in the engine's spelling or in Java's.
+/// Parses a pattern in the engine's syntax or in Java's.
 fn parse_either(text: &[u8]) -> Result<Hir, BadPattern> {
     parse(&as_str(text)).or_else(|_| parse(&java::translate(text)?.text))
 }
 
-/// Anchored at the start, and followed by `end`.
+/// Builds the pattern anchored at the start, and followed by `end`.
 fn grouped(text: &str, end: &str, limits: Limits) -> Result<Regex, BadPattern> {
     let short = build(&format!(r"\A(?:{text}){end}"), limits);
     if !matches!(short, Err(BadPattern::Syntax { .. })) {
         return short;
     }
-    // Well-formed by itself, but not in a group: `(?x) a # comment` has swallowed the bracket. A line
-    // feed ends the comment, and is blank where comments are.
+    // The pattern is well-formed on its own, but not in a group: in `(?x) a # comment`, the comment swallows
+    // the bracket. A line feed ends the comment, and is insignificant where comments are allowed.
     build(&format!("\\A(?:{text}\n){end}"), limits)
 }
 
 fn build(text: &str, limits: Limits) -> Result<Regex, BadPattern> {
     RegexBuilder::new(text)
         .unicode(false)
-        // The group around it is one level more.
+        // The added group is one more level of nesting.
         .nest_limit(NESTING + 2)
         .size_limit(limits.compiled_bytes)
-        // The lazy DFA's cache, one for each thread: when it is full it begins anew, still linear.
+        // Cache of the lazy DFA, one per thread: when it is full, it is cleared, and matching stays linear.
         .dfa_size_limit(2 * 1024 * 1024)
         .build()
         .map_err(|error| match error {
@@ -244,7 +245,7 @@ fn build(text: &str, limits: Limits) -> Result<Regex, BadPattern> {
         })
 }
 
-/// The engine takes patterns as text; a byte that is none becomes its escape.
+/// Converts a pattern to text for the engine; bytes that are invalid UTF-8 become escapes.
 fn as_str(text: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(text) {
         return Cow::Borrowed(text);
@@ -253,7 +254,7 @@ fn as_str(text: &[u8]) -> Cow<'_, str> {
     for chunk in text.utf8_chunks() {
         out.push_str(chunk.valid());
         for byte in chunk.invalid() {
-            // A backslash before it would turn the escape into text.
+            // A preceding backslash would turn the escape into text.
             let slashes = out.len() - out.trim_end_matches('\\').len();
             if slashes % 2 == 1 {
                 out.pop();
@@ -264,7 +265,7 @@ fn as_str(text: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Roughly how many bytes of plain text the pattern is as large as.
+/// Estimates the size of the pattern in bytes of plain text.
 fn size(pattern: &Hir) -> usize {
     let sum = |parts: &[Hir]| {
         parts
@@ -272,7 +273,7 @@ fn size(pattern: &Hir) -> usize {
             .fold(1_usize, |sum, part| sum.saturating_add(size(part)))
     };
     match pattern.kind() {
-        // Classes of Unicode are large, and seldom asked for.
+        // Unicode classes are large and rare.
         HirKind::Class(Class::Unicode(class)) => 1 + 2 * class.ranges().len(),
         HirKind::Empty | HirKind::Look(_) | HirKind::Class(_) => 1,
         HirKind::Literal(text) => text.0.len(),
@@ -285,7 +286,8 @@ fn size(pattern: &Hir) -> usize {
     }
 }
 
-/// See [`Pattern::weight`]. Of plain texts side by side few are begun at a time.
+/// Computes [`Pattern::weight`]. Alternatives of plain text count little: few of them are in progress at a
+/// time.
 fn weight(pattern: &Hir) -> usize {
     let literal = |part: &&Hir| !matches!(part.kind(), HirKind::Literal(_));
     let sum = |parts: &[Hir]| {
@@ -307,32 +309,32 @@ fn weight(pattern: &Hir) -> usize {
     }
 }
 
-/// The last sentence of an error that was drawn over several lines.
+/// Returns the last sentence of a multi-line error message.
 fn one_line(text: &str) -> Box<str> {
     let last = text.trim_end().rsplit('\n').next().unwrap_or("");
     last.strip_prefix("error: ").unwrap_or(last).into()
 }
 
-/// Why a pattern is refused. [`Display`](fmt::Display) gives one line.
+/// Error: a rejected pattern. [`Display`](fmt::Display) shows one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadPattern {
-    /// It is not a regular expression, or one of another kind of engine.
+    /// Invalid or unsupported syntax of a regular expression.
     Syntax {
-        /// The offset in the pattern, where known.
+        /// Byte offset in the pattern, if known.
         at: Option<usize>,
-        /// What is wrong there.
+        /// Description of the error.
         what: Box<str>,
     },
-    /// Its text is too long.
+    /// The pattern text is too long.
     TooLong {
-        /// How long it is.
+        /// Length in bytes.
         bytes: usize,
-        /// How long it may be.
+        /// Maximum length in bytes.
         limit: usize,
     },
-    /// What it compiles to is too large.
+    /// The compiled program is too large.
     TooBig {
-        /// How large that may be, in bytes.
+        /// Maximum size in bytes.
         limit: usize,
     },
 }

@@ -1,15 +1,15 @@
 //! Look-up URLs of requests that are not a plain `GET`: the method and the body become part of the query.
 //!
-//! Indexes hold such captures under the urlkey of that URL, so it has to be the one that indexers of the pywb family
-//! write, to the byte:
+//! Indexes store such captures under the urlkey of that URL, so it must match the URL written by indexers of
+//! the pywb family byte for byte:
 //!
-//! | `Content-Type` begins with | what becomes of the body |
+//! | `Content-Type` begins with | query text of the body |
 //! |---|---|
-//! | `application/x-www-form-urlencoded` | itself, unescaped |
-//! | `multipart/` | its parts, as of a form |
-//! | `application/json` | the values in it, as of a form; nothing, when it is not JSON |
-//! | `text/plain` | the same; base64, when it is not JSON |
-//! | anything else | base64, as `__wb_post_data` |
+//! | `application/x-www-form-urlencoded` | the body, decoded |
+//! | `multipart/` | its parts, form-encoded |
+//! | `application/json` | its values, form-encoded; empty for invalid JSON |
+//! | `text/plain` | as JSON; base64 for invalid JSON |
+//! | any other type | base64, as `__wb_post_data` |
 
 mod escape;
 pub mod js;
@@ -22,24 +22,24 @@ mod tests;
 use escape::{push_base64, push_plus};
 use json::Manner;
 
-/// Limit of what is kept of a body, in characters.
+/// Maximum length of the text derived from a body, in characters.
 pub(crate) const MAX_APPENDIX: usize = 4096;
 
-/// The manner of pywb 2.10.
+/// JSON conversion of pywb 2.10.
 const PYWB: Manner = Manner {
     null: "null",
     keeps_empty: true,
     keeps_nameless: false,
     has_floats: false,
 };
-/// The manner of cdxj-indexer 1.5.0 and wacz 0.6.0.
+/// JSON conversion of cdxj-indexer 1.5.0 and wacz 0.6.0.
 const CDXJ_INDEXER: Manner = Manner {
     null: "None",
     has_floats: true,
     ..PYWB
 };
 
-/// The URL under which a request is looked up. Of a `GET` or a `HEAD` it is the URL itself.
+/// Returns the URL under which a request is looked up. For a `GET` or `HEAD`, it is the URL itself.
 ///
 /// ```
 /// use crawlspace_cdx::post::lookup_url;
@@ -61,8 +61,8 @@ pub fn lookup_url(url: &str, method: &str, content_type: Option<&str>, body: &[u
     append(url, &method, &appendix)
 }
 
-/// Returns the look-up URL of a request as cdxj-indexer 1.5.0 and wacz 0.6.0 write it. It differs from that of pywb where
-/// JSON has `null` or a number such as `1.0`, and where a body is empty.
+/// Returns the look-up URL of a request as cdxj-indexer 1.5.0 and wacz 0.6.0 write it. It differs from pywb's
+/// if the JSON contains `null` or a number such as `1.0`, or if the body is empty.
 ///
 /// ```
 /// use crawlspace_cdx::post::lookup_url_of_indexer;
@@ -81,7 +81,7 @@ pub fn lookup_url_of_indexer(
     append(url, &method.to_ascii_uppercase(), &appendix)
 }
 
-/// Returns the look-up URL of a request whose body is an appendix already, as the field `requestBody` of CDXJ has it.
+/// Returns the look-up URL of a request whose body is already in the form of the CDXJ field `requestBody`.
 ///
 /// ```
 /// use crawlspace_cdx::post::append;
@@ -93,12 +93,12 @@ pub fn append(url: &str, method: &str, appendix: &str) -> String {
     format!("{url}{sign}__wb_method={method}{end}{appendix}")
 }
 
-/// Undoes the escapes of a form (`application/x-www-form-urlencoded`): `+` is a space.
+/// Decodes form encoding (`application/x-www-form-urlencoded`), where `+` is a space.
 pub fn form_decoded(text: &str) -> String {
     escape::undone_plus(text)
 }
 
-/// What a body becomes; longer than it may be, perhaps.
+/// Converts a body to query text; the result may exceed [`MAX_APPENDIX`].
 fn appendix(content_type: &str, body: &[u8], manner: Manner) -> String {
     let is = |beginning| content_type.starts_with(beginning);
     if is("application/x-www-form-urlencoded") {
@@ -130,7 +130,7 @@ fn appendix(content_type: &str, body: &[u8], manner: Manner) -> String {
 
 fn data(body: &[u8]) -> String {
     let mut appendix = String::from("__wb_post_data=");
-    // Every three bytes become four characters, so the rest of it would be cut off.
+    // Three bytes become four characters, so anything beyond this would be cut off.
     push_base64(body.get(..MAX_APPENDIX).unwrap_or(body), &mut appendix);
     appendix
 }

@@ -1,17 +1,18 @@
-//! Urlkeys: URLs in the sort-friendly form (SURT) that indexes are ordered by.
+//! Urlkeys: URLs in the sort-friendly form (SURT) by which indexes are ordered.
 //!
-//! Indexes are written by other programs, so a key made here must be theirs to the byte, odd cases included: the
-//! rules are those of the Internet Archive's canonicalisation as the tools around pywb apply it.
+//! Indexes are written by other programs, so a key computed here must match theirs byte for byte, odd cases
+//! included: the rules are those of the Internet Archive's canonicalization, as implemented by the tools
+//! around pywb.
 //!
-//! | part | what happens to it |
+//! | part | canonicalization |
 //! |---|---|
-//! | scheme, user, fragment | left out; the scheme stays where there is no host |
-//! | host | unescaped, IDNA 2003, IPv4 addresses in every notation, lower case, without `www.`, reversed |
-//! | port | left out when it is that of the scheme |
-//! | path | unescaped, `.`, `..` and `//` resolved, escaped, lower case, without session ids and a slash at its end |
-//! | query | unescaped, escaped, lower case, without session ids, sorted |
+//! | scheme, user, fragment | removed; the scheme is kept if there is no host |
+//! | host | decoded, IDNA 2003, IPv4 addresses normalized, lower case, `www.` removed, labels reversed |
+//! | port | removed if it is the default of the scheme |
+//! | path | decoded, `.`, `..` and `//` resolved, encoded, lower case, session ids and a trailing slash removed |
+//! | query | decoded, encoded, lower case, session ids removed, sorted |
 //!
-//! Every step takes time in proportion to the length of the URL, whatever is in it.
+//! Every step takes time linear in the length of the URL, for any input.
 
 mod escapes;
 mod host;
@@ -27,32 +28,32 @@ use std::fmt;
 
 use parts::Parts;
 
-/// Which URLs a query is about.
+/// Match type of a query: exact URL, prefix, host, domain or range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MatchType {
-    /// This URL.
+    /// This URL only.
     #[default]
     Exact,
-    /// Those that begin with it.
+    /// URLs that begin with this URL.
     Prefix,
-    /// Those of its host.
+    /// URLs on the same host.
     Host,
-    /// Those of its host, and of the hosts below.
+    /// URLs on the same host and its subdomains.
     Domain,
-    /// This URL, and all that come after it in the order of urlkeys.
+    /// This URL and all URLs after it in urlkey order.
     Range,
 }
 
-/// The urlkeys that a query is about, as beginnings of lines: from one on, up to but without another one.
+/// Range of urlkeys that a query matches, as prefixes of lines: `from` inclusive, `to` exclusive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
-    /// The first.
+    /// First urlkey of the range.
     pub from: Vec<u8>,
-    /// The first after them. Empty when there is none.
+    /// First urlkey after the range. Empty if the range has no end.
     pub to: Vec<u8>,
 }
 
-/// A text that is no URL, and why.
+/// Error: an invalid URL, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadUrl(pub String);
 
@@ -64,7 +65,7 @@ impl fmt::Display for BadUrl {
 
 impl std::error::Error for BadUrl {}
 
-/// The urlkey of a URL.
+/// Returns the urlkey of a URL.
 ///
 /// ```
 /// use crawlspace_cdx::surt::urlkey;
@@ -75,18 +76,18 @@ impl std::error::Error for BadUrl {}
 /// ```
 ///
 /// # Errors
-/// When it is no URL: blank, or with a port that is none.
+/// Fails when the URL is invalid: blank, or with an invalid port.
 pub fn urlkey(url: &str) -> Result<String, BadUrl> {
-    // What indexes have for a capture without a URL.
+    // Indexes write `-` for a capture without a URL.
     if url.is_empty() {
         return Ok("-".to_owned());
     }
-    // The first record of an ARC file, which is no capture.
+    // The first record of an ARC file is not a capture.
     if url.starts_with("filedesc") {
         return Ok(url.to_owned());
     }
     match key_of(url) {
-        // A name, not a location: nothing in it has to make sense.
+        // A URN is a name, not a location, so any content is valid.
         Err(_) if url.starts_with("urn:") => Ok(url.to_owned()),
         key => key,
     }
@@ -115,7 +116,7 @@ fn key_of(url: &str) -> Result<String, BadUrl> {
     if key.len() > begin && !has_path {
         key.insert(begin, b'/');
     }
-    // Whatever is not ASCII was escaped.
+    // Non-ASCII bytes have been escaped.
     String::from_utf8(key).map_err(|_| BadUrl(format!("invalid URL {url:?}")))
 }
 
@@ -124,7 +125,7 @@ fn is_default(scheme: &[u8], port: u16) -> bool {
         || (port == 443 && scheme.eq_ignore_ascii_case(b"https"))
 }
 
-/// The urlkeys of all URLs that match.
+/// Returns the range of urlkeys of all matching URLs.
 ///
 /// ```
 /// use crawlspace_cdx::surt::{range, MatchType};
@@ -133,7 +134,7 @@ fn is_default(scheme: &[u8], port: u16) -> bool {
 /// ```
 ///
 /// # Errors
-/// When it is no URL.
+/// Fails when the URL is invalid.
 pub fn range(url: &str, match_type: MatchType) -> Result<KeyRange, BadUrl> {
     let mut key = urlkey(url)?;
     let host = |key: &str| {
@@ -141,11 +142,12 @@ pub fn range(url: &str, match_type: MatchType) -> Result<KeyRange, BadUrl> {
         key.get(..end).unwrap_or_default().to_owned()
     };
     let (from, to) = match match_type {
-        // Up to the space after it: lines begin with the key, and longer keys begin with it too.
+        // Include the space after the key: lines begin with the key, but so do lines with longer keys.
         MatchType::Exact => (format!("{key} "), format!("{key}!").into_bytes()),
         MatchType::Range => (format!("{key} "), Vec::new()),
         MatchType::Prefix => {
-            // Keys lose these at their end, but who asks with one means what is below it.
+            // Canonicalization removes a trailing `/` or `?`, but a query that ends with one means the URLs
+            // below it.
             for end in ['/', '?'] {
                 if url.ends_with(end) && !key.ends_with(end) {
                     key.push(end);
@@ -170,7 +172,7 @@ pub fn range(url: &str, match_type: MatchType) -> Result<KeyRange, BadUrl> {
     })
 }
 
-/// The first text after all that begin with this one.
+/// Returns the first text after all texts with this prefix.
 fn after(beginning: &[u8]) -> Vec<u8> {
     let mut after = beginning.to_vec();
     while let Some(last) = after.pop() {

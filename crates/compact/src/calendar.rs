@@ -1,23 +1,23 @@
-//! Days since 1970-01-01 and dates of the Gregorian calendar, which is taken to have been there always.
+//! Conversion between days since 1970-01-01 and dates of the proleptic Gregorian calendar.
 
-/// Days from 0000-03-01 to 1970-01-01: years that begin with March have their leap day at their end.
+/// Days from 0000-03-01 to 1970-01-01: in years that begin in March, the leap day is the last day.
 const TO_1970: u32 = 719_468;
-/// Days of 400 years.
+/// Days in 400 years.
 const ERA: i64 = 146_097;
 
-/// Days from 1970-01-01 to a date. Months count from 1; those that a year has not are counted on, and so are days.
+/// Returns the days from 1970-01-01 to a date. Months count from 1; months and days out of range carry over.
 pub fn days(year: i64, month: i64, day: i64) -> i64 {
     let months = year * 12 + month - 3;
     let (year, month) = (months.div_euclid(12), months.rem_euclid(12));
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // From March on the months have 31, 30, 31, 30, 31 days, again and again.
+    // Starting in March, month lengths repeat the pattern 31, 30, 31, 30, 31 days.
     year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - i64::from(TO_1970)
 }
 
-/// Year, month and day of a number of days after 1970-01-01, of at most 2³⁰.
+/// Returns year, month and day of a day number since 1970-01-01, at most 2³⁰.
 #[inline]
 pub fn date_after(days: u32) -> (u32, u32, u32) {
-    // Quarters of days: a year has 1461 of them on average, a century 146 097.
+    // Quarter days: an average year has 1461 of them, a century 146 097.
     let quarters = (days + TO_1970) * 4 + 3;
     let century = quarters / 146_097;
     let quarters = (quarters % 146_097) | 3;
@@ -30,7 +30,7 @@ pub fn date_after(days: u32) -> (u32, u32, u32) {
     }
 }
 
-/// Year, month and day of a number of days from 1970-01-01, which may be negative.
+/// Returns year, month and day of a day number relative to 1970-01-01, which may be negative.
 pub fn date(days: i64) -> (i64, u32, u32) {
     let (year, month, day) = date_after(days.rem_euclid(ERA) as u32);
     (i64::from(year) + 400 * days.div_euclid(ERA), month, day)
@@ -80,7 +80,7 @@ mod tests {
     }
 
     proptest! {
-        /// Days one after the other, by a count that knows the calendar in no clever way.
+        /// Consecutive days, counted by a simple calendar.
         #[test]
         fn days_follow_each_other(year in 0..9999i64, month in 1..=12i64, day in 1..=31i64) {
             let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);

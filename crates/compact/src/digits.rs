@@ -1,23 +1,24 @@
-//! Bytes as hexadecimal and as base32 digits (RFC 4648).
+//! Hexadecimal and base32 encoding (RFC 4648).
 //!
-//! Many digits are read and written at a time, none of them looked at alone: hashes are spelled so in every command.
+//! Many digits are converted at a time, without branching on single digits: every command carries hashes in
+//! these encodings.
 
 use crate::sink::Sink;
 
-/// Which digits are valid.
+/// Accepted case of digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     /// Lower-case letters.
     Lower,
     /// Upper-case letters.
     Upper,
-    /// Both, also mixed.
+    /// Both, including mixed case.
     Any,
 }
 
 const EACH: u64 = 0x0101_0101_0101_0101;
 
-/// The hexadecimal digits of eight values below 16; `letter` is what stands between `9` and `a` or `A`.
+/// Converts eight values below 16 to hexadecimal digits; `letter` is the gap between `9` and `a` or `A`.
 #[inline]
 fn spell(values: u64, case: Case) -> u64 {
     let letter = match case {
@@ -28,12 +29,12 @@ fn spell(values: u64, case: Case) -> u64 {
     values + EACH * 0x30 + is_letter * u64::from(letter)
 }
 
-/// The bytes of eight hexadecimal digits; sets bits of `wrong` when there are others.
+/// Converts eight hexadecimal digits to bytes; sets bits of `wrong` on an invalid digit.
 #[inline]
 fn read_eight(case: Case, digits: [u8; 8], wrong: &mut u64) -> [u8; 4] {
     let mut word = u64::from_le_bytes(digits);
     if case == Case::Any {
-        // One of these bits tells digits from what becomes a digit by the next step.
+        // One of these bits distinguishes digits from bytes that the next step would turn into digits.
         *wrong |= !(word | word << 1) & (EACH * 0x40);
         word |= EACH * 0x20;
     }
@@ -46,14 +47,14 @@ fn read_eight(case: Case, digits: [u8; 8], wrong: &mut u64) -> [u8; 4] {
     ((pairs | pairs >> 16) as u32).to_le_bytes()
 }
 
-/// Reads hexadecimal digits, two a byte; false when there are others, or not as many.
+/// Decodes hexadecimal digits, two per byte. Returns false on an invalid digit or a wrong number of digits.
 #[inline]
 pub fn read_hex(case: Case, text: &[u8], raw: &mut [u8]) -> bool {
     if text.len() != 2 * raw.len() {
         return false;
     }
     let mut wrong = 0;
-    // Chunks of a fixed length are loaded and stored at once, without a call to copy them.
+    // Chunks of a fixed length are loaded and stored as a whole, without a call to `memcpy`.
     let (words, rest) = text.as_chunks();
     let (bytes, tail) = raw.as_chunks_mut();
     for (digits, bytes) in words.iter().zip(bytes) {
@@ -68,7 +69,7 @@ pub fn read_hex(case: Case, text: &[u8], raw: &mut [u8]) -> bool {
     wrong == 0
 }
 
-/// The hexadecimal digits of four bytes.
+/// Converts four bytes to hexadecimal digits.
 #[inline]
 fn spell_four(case: Case, bytes: [u8; 4]) -> [u8; 8] {
     let value = u64::from(u32::from_le_bytes(bytes));
@@ -78,7 +79,7 @@ fn spell_four(case: Case, bytes: [u8; 4]) -> [u8; 8] {
     spell(value, case).to_le_bytes()
 }
 
-/// Appends hexadecimal digits, two a byte; of any case, those in lower case.
+/// Appends hexadecimal digits, two per byte; `Case::Any` writes lower case.
 #[inline]
 pub fn put_hex(case: Case, raw: &[u8], out: &mut impl Sink) {
     let (words, rest) = raw.as_chunks();
@@ -94,7 +95,7 @@ pub fn put_hex(case: Case, raw: &[u8], out: &mut impl Sink) {
 
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// Values of base32 digits; 255 for what is none.
+/// Returns the table of values of base32 digits; 255 for other bytes.
 const fn base32_values(any_case: bool) -> [u8; 256] {
     let mut values = [255; 256];
     let mut i = 0;
@@ -111,16 +112,17 @@ const fn base32_values(any_case: bool) -> [u8; 256] {
 static UPPER: [u8; 256] = base32_values(false);
 static ANY: [u8; 256] = base32_values(true);
 
-/// The number of base32 digits of as many bytes, without padding.
+/// Returns the number of base32 digits of `bytes` bytes, without padding.
 pub const fn base32_len(bytes: usize) -> usize {
     (bytes * 8).div_ceil(5)
 }
 
-/// Reads base32 digits; false when there are others, or not as many, or when bits after the last byte are set. Digits
-/// of any case may have their padding; those in upper case have none, so that each text is another value.
+/// Decodes base32 digits. Returns false on an invalid digit, a wrong number of digits, or nonzero bits after
+/// the last byte. With `Case::Any`, the text may be padded; with `Case::Upper`, padding is rejected, so that
+/// each value has one text.
 ///
 /// # Panics
-/// For digits in lower case alone, which nobody writes.
+/// Panics for `Case::Lower`, which no format uses.
 #[inline]
 pub fn read_base32(case: Case, text: &[u8], raw: &mut [u8]) -> bool {
     assert!(case != Case::Lower, "base32 is written in upper case");
@@ -193,7 +195,7 @@ mod tests {
 
     #[test]
     fn known_texts() {
-        // RFC 4648, 10.
+        // RFC 4648, section 10.
         for (raw, text) in [
             ("", ""),
             ("f", "MY"),

@@ -1,56 +1,56 @@
-//! Chunks of a value on their way to a file or another server.
+//! Chunks of a serialized value, for a file or another server.
 //!
 //! | bytes | |
 //! |---|---|
-//! | 1 | version of what follows |
-//! | 4 | number of bytes of the body, lowest byte first |
-//! | 8 | XXH3 of the body, lowest byte first, seeded with the checksum of the chunk before it, or with 0 |
+//! | 1 | version of the body |
+//! | 4 | size of the body in bytes, little-endian |
+//! | 8 | XXH3 of the body, little-endian, seeded with the checksum of the previous chunk, or with 0 |
 //! | … | body |
 //!
-//! A chunk that was changed in any byte, cut off or prolonged is refused; where chunks are seeded with the one before,
-//! so is one that is missing, repeated or of another value.
+//! A chunk with any changed byte, a missing end or extra bytes is rejected. If each chunk is seeded with the
+//! previous one, a missing or repeated chunk, or a chunk of another value, is rejected, too.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Number of bytes before the body.
+/// Size of the header before the body, in bytes.
 pub const HEAD: usize = 13;
 
-/// What a kind of chunks has in common.
+/// Settings of one kind of chunks.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope {
-    /// What errors say that a chunk is of: *a tag space*.
+    /// Name of the value in error messages: *a tag space*.
     pub what: &'static str,
-    /// The version that is written, and the only one that is read.
+    /// Version that is written, and the only one that is accepted.
     pub version: u8,
 }
 
-/// A chunk of the right version and length, whose checksum was not looked at.
+/// A chunk with a valid version and length, whose checksum has not been verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Opened<'a> {
-    /// What was put in.
+    /// Body of the chunk.
     pub body: &'a [u8],
-    /// The checksum as the chunk has it.
+    /// Checksum stored in the chunk.
     pub sum: u64,
 }
 
 impl Opened<'_> {
-    /// Whether the checksum is that of the body, behind a chunk with the checksum `before`.
+    /// Returns true if the checksum matches the body; `before` is the checksum of the previous chunk, or 0.
     pub fn is_whole(&self, before: u64) -> bool {
         self.sum == xxh3_64_with_seed(self.body, before)
     }
 }
 
 impl Envelope {
-    /// Begins a chunk anew: room for the head, behind which the body is written.
+    /// Clears the buffer and reserves the header, after which the body is to be written.
     pub fn begin(&self, chunk: &mut Vec<u8>) {
         chunk.clear();
         chunk.resize(HEAD, 0);
     }
 
-    /// Fills in the head of a chunk that was begun and has its body; its checksum.
+    /// Fills in the header of a chunk whose body is complete. Returns its checksum.
     ///
     /// # Panics
-    /// When the body has 4 GiB or more, which no value gives.
+    /// Panics when the body has 4 GiB or more, which no value reaches.
     pub fn seal(&self, chunk: &mut [u8], before: u64) -> u64 {
         let (head, body) = chunk.split_at_mut(HEAD);
         let len = u32::try_from(body.len()).expect("a body of less than 4 GiB");
@@ -61,7 +61,7 @@ impl Envelope {
         sum
     }
 
-    /// A chunk with this body, which stands for itself.
+    /// Returns an independent chunk with this body.
     pub fn sealed(&self, body: &[&[u8]]) -> Vec<u8> {
         let mut chunk =
             Vec::with_capacity(HEAD + body.iter().map(|part| part.len()).sum::<usize>());
@@ -71,10 +71,10 @@ impl Envelope {
         chunk
     }
 
-    /// The parts of a chunk, which may come from anybody.
+    /// Splits an untrusted chunk into its parts, without verifying the checksum.
     ///
     /// # Errors
-    /// When it has another version or length than its head says.
+    /// Fails when the version is not supported, or the length differs from the header.
     pub fn open<'a>(&self, chunk: &'a [u8]) -> Result<Opened<'a>, String> {
         let Envelope { what, version } = self;
         let of = *chunk
@@ -101,10 +101,10 @@ impl Envelope {
         }
     }
 
-    /// The body of a chunk that stands for itself, and may come from anybody.
+    /// Returns the body of an independent, untrusted chunk.
     ///
     /// # Errors
-    /// When it is not what [`Envelope::sealed`] gave.
+    /// Fails when the chunk was not written by [`Envelope::sealed`], or was changed.
     pub fn body<'a>(&self, chunk: &'a [u8]) -> Result<&'a [u8], String> {
         let opened = self.open(chunk)?;
         if opened.is_whole(0) {

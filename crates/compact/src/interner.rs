@@ -1,24 +1,24 @@
-//! Numbers of things by their contents: an interner keeps each thing once, and finds the number of an equal one.
+//! Interner: stores each distinct value once, and finds the number of an equal value.
 //!
-//! The things stand elsewhere under their numbers; kept here are 32 bits of the hash of each, and its number. The table
-//! grows by [`linear`](crate::linear) hashing.
+//! The values are stored elsewhere by number; the interner holds the number and 32 bits of the hash of each.
+//! The table grows by [`linear`](crate::linear) hashing.
 
 use crate::linear::{Bucket, Linear, List};
 
-/// Mean number of entries of a bucket.
+/// Mean number of entries per bucket.
 const FULL: usize = 128;
 
-/// Finds numbers, from 1 on, by hash.
+/// Finds numbers, starting at 1, by hash.
 #[derive(Clone, Default)]
 pub struct Interner<L>(Linear<L>);
 
 impl<L: List<Item = Handles>> Interner<L> {
-    /// The number of a thing of that hash for which `is` is true.
+    /// Returns the number with this hash for which `is` returns true.
     pub fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
         self.0.get(hash)?.find(hash as u32, is)
     }
 
-    /// Adds a number that is not there.
+    /// Inserts a number that is not present yet.
     pub fn insert(&mut self, hash: u64, number: u32) {
         self.0
             .change(hash, |handles| handles.insert(hash as u32, number));
@@ -27,7 +27,7 @@ impl<L: List<Item = Handles>> Interner<L> {
         }
     }
 
-    /// Takes a number out, if it is there.
+    /// Removes a number, if it is present.
     pub fn remove(&mut self, hash: u64, number: u32) {
         self.0
             .change(hash, |handles| handles.remove(hash as u32, number));
@@ -38,7 +38,7 @@ impl<L: List<Item = Handles>> Interner<L> {
         }
     }
 
-    /// All numbers, in no particular order.
+    /// Returns all numbers, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         let slots = self.0.iter().flat_map(|handles| &handles.slots);
         slots
@@ -46,29 +46,29 @@ impl<L: List<Item = Handles>> Interner<L> {
             .filter(|&number| number > 0)
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub fn memory(&self) -> usize {
         self.0.memory()
     }
 
-    /// Pieces of memory.
+    /// Returns the number of allocations.
     pub fn pieces(&self) -> usize {
         self.0.len()
     }
 
-    /// Checks what is counted as it goes.
+    /// Checks the maintained counts.
     ///
     /// # Panics
-    /// When it differs from what there is.
+    /// Panics when a count differs from the actual contents.
     pub fn verify(&self) {
         self.0.verify();
     }
 }
 
-/// A bucket of numbers, each with 32 bits of the hash of its thing.
+/// A bucket of numbers, each with 32 bits of the hash of its value.
 #[derive(Clone, Default)]
 pub struct Handles {
-    /// Searched from the place of a hash on, to the first with number 0.
+    /// Open addressing: a search starts at the slot of the hash, and ends at the first slot with number 0.
     slots: Vec<(u32, u32)>,
     len: usize,
 }
@@ -80,7 +80,7 @@ impl Handles {
     }
 
     fn insert(&mut self, hash: u32, number: u32) {
-        // One slot of four stays empty.
+        // At least one of four slots stays empty.
         if (self.len + 1) * 4 > self.slots.len() * 3 {
             self.make_slots(self.len + 1);
         }
@@ -92,7 +92,7 @@ impl Handles {
             return;
         };
         self.len -= 1;
-        // Those that were not put into their first places because of it move up.
+        // Entries that were displaced from their first slot move up.
         let slots = self.slots.len();
         let mut at = gap;
         loop {
@@ -142,7 +142,7 @@ impl Handles {
         self.len += 1;
     }
 
-    /// Makes slots that have some room beyond so many numbers, and fills those that there are in.
+    /// Reallocates with room for more than `numbers` entries, and reinserts the existing ones.
     fn make_slots(&mut self, numbers: usize) {
         let slots = (numbers * 3 / 2).next_multiple_of(4);
         let old = std::mem::replace(&mut self.slots, vec![(0, 0); slots]);
@@ -154,7 +154,7 @@ impl Handles {
         }
     }
 
-    /// Gives away all with that bit in their hashes.
+    /// Moves all entries with this bit set in their hash to a new bucket.
     fn split(&mut self, bit: u32) -> Self {
         let (mut given, mut kept) = (Handles::default(), Handles::default());
         for (hash, number) in std::mem::take(&mut self.slots) {
@@ -177,7 +177,8 @@ impl Handles {
     }
 }
 
-/// The slot where the search for a hash begins. All hashes of a bucket have their lowest bits in common.
+/// Returns the slot at which the search for a hash starts. All hashes of a bucket share their lowest bits, so
+/// they are mixed first.
 fn place(hash: u32, slots: usize) -> usize {
     let mixed = hash.wrapping_mul(0x9e37_79b9);
     ((u64::from(mixed) * slots as u64) >> 32) as usize
@@ -206,7 +207,7 @@ mod tests {
             steps in proptest::collection::vec((any::<bool>(), 1..2000_u32), 0..1500),
             same in 0..3_u32,
         ) {
-            // Few hashes, some or many.
+            // Few, some or many distinct hashes.
             let hash = |number: u32| u64::from(number.wrapping_mul(0x9e37_79b9) & [0x3f, 0xfff, u32::MAX][same as usize]);
             let mut interner: Interner<Vec<Handles>> = Interner::default();
             let mut model = BTreeMap::new();

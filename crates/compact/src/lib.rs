@@ -1,14 +1,15 @@
-//! What small things in memory and on disk are made of, each once and strict.
+//! Strict building blocks for compact data in memory and on disk.
 //!
-//! - [`number`]: numbers of variable length, and a reader of what is made of them
+//! - [`number`]: variable-length integers, and a reader for data made of them
 //! - [`envelope`]: chunks with version, length and checksum
 //! - [`digits`]: hexadecimal and base32
 //! - [`calendar`]: days and dates
-//! - [`keyed`]: hashes that clients cannot foresee
+//! - [`keyed`]: hashes that clients cannot predict
 //! - [`limits`]: limits and defaults of the commands
-//! - [`linear`], [`interner`]: hash tables that grow by one small bucket at a time; numbers of equal things
+//! - [`linear`], [`interner`]: hash tables that grow by one small bucket at a time; numbers of equal values
 //!
-//! No I/O, no clock. What is read may come from anybody: each value has one form, and every other one is an error.
+//! The crate does no I/O and reads no clock. Input may be untrusted: each value has exactly one encoding, and
+//! every other one is an error.
 
 pub mod calendar;
 pub mod digits;
@@ -20,7 +21,7 @@ pub mod linear;
 pub mod number;
 pub mod sink;
 
-/// The example of the README compiles and runs.
+/// Compiles and runs the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

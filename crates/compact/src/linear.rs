@@ -1,37 +1,37 @@
-//! Linear hashing: a hash table in small buckets that grows and shrinks by one bucket at a time, so that no change
-//! takes long however much there is.
+//! Linear hashing: a hash table of small buckets that grows and shrinks by one bucket at a time, so that a
+//! change takes little time in a table of any size.
 //!
-//! The bucket of a hash is told by its lowest bits. So the order of hashes read backwards (lowest bit first) goes through
-//! all buckets in turn however many there are: that is the order of [`Linear::at`], and what makes a walk over a
-//! changing table miss nothing.
+//! The lowest bits of a hash select its bucket. Hashes in bit-reversed order (lowest bit first) therefore
+//! visit all buckets in turn, for any number of buckets: this is the order of [`Linear::at`], in which a walk
+//! over a changing table misses nothing.
 
-/// A list that grows and shrinks at its end. What it is made of decides what a copy of the table costs.
+/// A list that grows and shrinks at its end. The implementation determines the cost of cloning the table.
 pub trait List: Default {
-    /// What it holds.
+    /// Type of the items.
     type Item;
-    /// Number of items.
+    /// Returns the number of items.
     fn len(&self) -> usize;
-    /// Whether there are none.
+    /// Returns true if the list is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The item at a place.
+    /// Returns the item at an index.
     fn get(&self, at: usize) -> Option<&Self::Item>;
-    /// The item at a place, to be changed.
+    /// Returns the item at an index for changing it.
     fn get_mut(&mut self, at: usize) -> Option<&mut Self::Item>;
     /// Appends an item.
     fn push(&mut self, item: Self::Item);
-    /// Takes the last item out.
+    /// Removes the last item and returns it.
     fn pop(&mut self) -> Option<Self::Item>;
-    /// Bytes of the list, without what its items point to.
+    /// Returns the memory of the list in bytes, without memory that its items point to.
     fn memory(&self) -> usize;
 }
 
-/// A piece of a hash table.
+/// A bucket of a hash table.
 pub trait Bucket: Default {
-    /// What it counts for when the table decides whether it grows: entries, or bytes.
+    /// Returns the weight of the bucket, by which the table decides when to grow: entries, or bytes.
     fn weight(&self) -> usize;
-    /// Bytes that it points to.
+    /// Returns the memory that the bucket points to, in bytes.
     fn memory(&self) -> usize;
 }
 
@@ -43,61 +43,62 @@ pub struct Linear<L> {
     memory: usize,
 }
 
-/// A bucket in the order of a walk.
+/// A bucket visited by a walk.
 pub struct Step<'a, B> {
-    /// The bucket.
+    /// The visited bucket.
     pub bucket: &'a B,
-    /// How many of the lowest bits of a hash tell it.
+    /// Number of lowest bits of a hash that select this bucket.
     pub depth: u32,
-    /// Where the next bucket begins; `None` after the last one.
+    /// Cursor of the next bucket; `None` after the last one.
     pub next: Option<u64>,
 }
 
 impl<L: List<Item: Bucket>> Linear<L> {
-    /// Number of buckets.
+    /// Returns the number of buckets.
     #[inline]
     pub fn len(&self) -> usize {
         self.buckets.len()
     }
 
-    /// Whether there is no bucket.
+    /// Returns true if there are no buckets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What all buckets weigh.
+    /// Returns the total weight of all buckets.
     #[inline]
     pub fn weight(&self) -> usize {
         self.weight
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub fn memory(&self) -> usize {
         self.memory + self.buckets.memory()
     }
 
-    /// The buckets as a list.
+    /// Returns the buckets as a list.
     pub fn buckets(&self) -> &L {
         &self.buckets
     }
 
-    /// The buckets as a list. Weight and memory of each, and their number, must stay.
+    /// Returns the buckets as a mutable list. The weight and memory of each bucket, and the number of
+    /// buckets, must not change.
     pub fn buckets_mut(&mut self) -> &mut L {
         &mut self.buckets
     }
 
-    /// All buckets.
+    /// Returns all buckets.
     pub fn iter(&self) -> impl Iterator<Item = &L::Item> {
         (0..self.len()).filter_map(|at| self.buckets.get(at))
     }
 
-    /// The bucket where something of that hash is, if it is.
+    /// Returns the bucket for a hash, if the table is not empty.
     #[inline]
     pub fn get(&self, hash: u64) -> Option<&L::Item> {
         self.buckets.get(address(hash, self.buckets.len()))
     }
 
-    /// Changes the bucket where something of that hash is or will be.
+    /// Changes the bucket for a hash, creating the first bucket if necessary.
     #[inline]
     pub fn change<R>(&mut self, hash: u64, change: impl FnOnce(&mut L::Item) -> R) -> R {
         if self.is_empty() {
@@ -106,14 +107,14 @@ impl<L: List<Item: Bucket>> Linear<L> {
         self.count(address(hash, self.buckets.len()), change)
     }
 
-    /// Appends a bucket, while there is nothing in the table or as the half of another one.
+    /// Appends a bucket, while the table is empty or as half of a split bucket.
     pub fn push(&mut self, bucket: L::Item) {
         self.weight += bucket.weight();
         self.memory += bucket.memory();
         self.buckets.push(bucket);
     }
 
-    /// Makes one bucket more: `split` gives away all of a bucket with that bit in their hashes.
+    /// Adds a bucket: `split` moves all entries with this bit set in their hash out of a bucket.
     pub fn grow(&mut self, split: impl FnOnce(&mut L::Item, u32) -> L::Item) {
         let len = self.buckets.len();
         let level = len.ilog2();
@@ -121,7 +122,7 @@ impl<L: List<Item: Bucket>> Linear<L> {
         self.push(given);
     }
 
-    /// Makes one bucket less, of at least two: `absorb` puts all of the last one into another.
+    /// Removes the last of at least two buckets: `absorb` moves its entries into another one.
     pub fn shrink(&mut self, absorb: impl FnOnce(&mut L::Item, L::Item)) {
         let Some(last) = self.buckets.pop() else {
             return;
@@ -132,7 +133,7 @@ impl<L: List<Item: Bucket>> Linear<L> {
         self.count(len - (1 << len.ilog2()), |bucket| absorb(bucket, last));
     }
 
-    /// The bucket at a place of the walk, which begins at 0.
+    /// Returns the bucket at a cursor of a walk, which starts at 0.
     pub fn at(&self, cursor: u64) -> Option<Step<'_, L::Item>> {
         let len = self.buckets.len();
         let at = address(cursor.reverse_bits(), len);
@@ -149,7 +150,7 @@ impl<L: List<Item: Bucket>> Linear<L> {
         Some(Step {
             bucket,
             depth,
-            // Past the last one the sum has a bit too many, which the shift drops.
+            // After the last bucket, the sum overflows by one bit, which the shift drops.
             next: next.filter(|&next| next > 0),
         })
     }
@@ -164,17 +165,17 @@ impl<L: List<Item: Bucket>> Linear<L> {
         changed
     }
 
-    /// Checks what is counted as it goes.
+    /// Checks the maintained counts.
     ///
     /// # Panics
-    /// When it differs from what there is.
+    /// Panics when a count differs from the actual contents.
     pub fn verify(&self) {
         assert_eq!(self.weight, self.iter().map(L::Item::weight).sum::<usize>());
         assert_eq!(self.memory, self.iter().map(L::Item::memory).sum::<usize>());
     }
 }
 
-/// The place of a hash in a table of so many buckets.
+/// Returns the index of the bucket for a hash in a table of `len` buckets.
 #[inline]
 pub fn address(hash: u64, len: usize) -> usize {
     let mask = len.next_power_of_two() - 1;
@@ -238,7 +239,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is there from the first step of a walk to the last is given.
+        /// A walk returns every entry that exists from its first step to its last.
         #[test]
         fn a_walk_over_a_changing_table_misses_nothing(
             stays in proptest::collection::btree_set(any::<u64>(), 1..100),

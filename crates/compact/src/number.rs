@@ -1,13 +1,14 @@
-//! Numbers of variable length: 7 bits a byte, lowest first, all but the last byte with the highest bit set, in as few
-//! bytes as possible.
+//! Variable-length integers (LEB128): 7 bits per byte, lowest bits first; all bytes but the last have the
+//! highest bit set. The shortest encoding is mandatory.
 //!
-//! A number has one form. Bits beyond the 64th, more bytes than are needed, and an end in the middle are errors.
+//! Each number has exactly one encoding. Bits beyond the 64th, more bytes than necessary, and truncated input
+//! are errors.
 
 use std::borrow::Cow;
 
 use crate::sink::Sink;
 
-/// Maximum number of bytes of a number.
+/// Maximum size of a number in bytes.
 pub const MAX_BYTES: usize = 10;
 
 /// Appends a number.
@@ -20,20 +21,20 @@ pub fn put(out: &mut impl Sink, mut n: u64) {
     out.put_byte(n as u8);
 }
 
-/// Appends the length of some bytes, and the bytes.
+/// Appends the length of some bytes, followed by the bytes.
 pub fn put_bytes(out: &mut impl Sink, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.put_slice(bytes);
 }
 
-/// What is wrong with bytes: the rest of a sentence about them, such as *is truncated*.
+/// Error: a description of malformed bytes, as the end of a sentence about them, such as *is truncated*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
 impl Malformed {
-    /// An end in the middle.
+    /// Input that ends in the middle of a value.
     pub const TRUNCATED: Malformed = Malformed("is truncated");
-    /// A number of another form than its own, or above its limit.
+    /// A number in another encoding than the shortest, or above its limit.
     pub const NUMBER: Malformed = Malformed("has a malformed number");
 }
 
@@ -43,7 +44,7 @@ impl From<Malformed> for Cow<'static, str> {
     }
 }
 
-/// Reads bytes from their beginning, part by part.
+/// Reads values from bytes, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -51,36 +52,36 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Before the first byte.
+    /// Creates a reader at the first byte.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { bytes, at: 0 }
     }
 
-    /// Before the byte at an offset, which is at most the number of bytes.
+    /// Creates a reader at an offset, which is at most the number of bytes.
     pub fn from(bytes: &'a [u8], at: usize) -> Reader<'a> {
         Reader { bytes, at }
     }
 
-    /// The offset of the next byte.
+    /// Returns the offset of the next byte.
     #[inline]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// All that was not read yet.
+    /// Returns all bytes that have not been read yet.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// Whether all was read.
+    /// Returns true if all bytes have been read.
     pub fn is_empty(&self) -> bool {
         self.at == self.bytes.len()
     }
 
-    /// The next byte.
+    /// Reads the next byte.
     ///
     /// # Errors
-    /// At the end.
+    /// Fails at the end of the input.
     #[inline]
     pub fn byte(&mut self) -> Result<u8, Malformed> {
         let byte = *self.bytes.get(self.at).ok_or(Malformed::TRUNCATED)?;
@@ -88,10 +89,10 @@ impl<'a> Reader<'a> {
         Ok(byte)
     }
 
-    /// The next `len` bytes.
+    /// Reads the next `len` bytes.
     ///
     /// # Errors
-    /// When there are fewer.
+    /// Fails when fewer bytes are left.
     #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let end = self.at.checked_add(len).ok_or(Malformed::TRUNCATED)?;
@@ -100,20 +101,20 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// The next `N` bytes as an array, for numbers of fixed length.
+    /// Reads the next `N` bytes as an array, for numbers of fixed size.
     ///
     /// # Errors
-    /// When there are fewer.
+    /// Fails when fewer bytes are left.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let taken = self.take(N)?;
         Ok(taken.try_into().expect("as many as were asked for"))
     }
 
-    /// The next number.
+    /// Reads the next number.
     ///
     /// # Errors
-    /// When it is malformed or truncated.
+    /// Fails when the number is malformed or truncated.
     #[inline]
     pub fn number(&mut self) -> Result<u64, Malformed> {
         match self.bytes.get(self.at) {
@@ -130,7 +131,7 @@ impl<'a> Reader<'a> {
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
-            // Bits beyond the 64th, or a last byte that says nothing.
+            // Bits beyond the 64th, or a superfluous last byte.
             if (bits << shift) >> shift != bits || (byte == 0 && shift > 0) {
                 return Err(Malformed::NUMBER);
             }
@@ -142,10 +143,10 @@ impl<'a> Reader<'a> {
         Err(Malformed::NUMBER)
     }
 
-    /// The next number, of at most `most`.
+    /// Reads the next number, which must be at most `most`.
     ///
     /// # Errors
-    /// When it is larger, malformed or truncated.
+    /// Fails when the number is larger, malformed or truncated.
     #[inline]
     pub fn number_to(&mut self, most: u64) -> Result<u64, Malformed> {
         let number = self.number()?;
@@ -156,20 +157,20 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The bytes whose length stands next.
+    /// Reads bytes that are preceded by their length.
     ///
     /// # Errors
-    /// When there are fewer, or their length is malformed.
+    /// Fails when fewer bytes are left, or the length is malformed.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let len = usize::try_from(self.number()?).map_err(|_| Malformed::TRUNCATED)?;
         self.take(len)
     }
 
-    /// The bytes whose length stands next: at least one, at most `most`.
+    /// Reads bytes that are preceded by their length: at least one, at most `most`.
     ///
     /// # Errors
-    /// When there are fewer, or their length is malformed or out of range.
+    /// Fails when fewer bytes are left, or the length is malformed or out of range.
     pub fn text(&mut self, most: usize) -> Result<&'a [u8], Malformed> {
         match self.number_to(most as u64)? {
             0 => Err(Malformed("has an empty text")),
@@ -177,10 +178,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Ends reading.
+    /// Checks that all bytes have been read.
     ///
     /// # Errors
-    /// When there is more.
+    /// Fails when bytes are left.
     pub fn end(&self) -> Result<(), Malformed> {
         if self.is_empty() {
             Ok(())
@@ -219,7 +220,7 @@ mod tests {
             [&[0xff; 9][..], &[0x7f]].concat(),
             [&[0x80; 9][..], &[0x42]].concat(),
             [&[0xff; 10][..], &[0]].concat(),
-            // More bytes than are needed.
+            // More bytes than necessary.
             vec![0x80, 0],
             vec![0xff, 0x80, 0],
             [&[0xff; 9][..], &[0]].concat(),

@@ -1,8 +1,8 @@
-//! Lists of bytes that can be written to.
+//! Growable byte buffers.
 
 use smallvec::{Array, SmallVec};
 
-/// A list of bytes that grows at its end.
+/// A byte buffer that grows at its end.
 pub trait Sink {
     /// Appends a byte.
     fn put_byte(&mut self, byte: u8);

@@ -1,4 +1,4 @@
-//! The line that a record of an ARC file begins with (versions 1 and 2 of the format).
+//! Header lines of ARC records (versions 1 and 2 of the format).
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -6,32 +6,32 @@ use std::net::IpAddr;
 use super::Header;
 use super::header::decimal;
 
-/// Number of columns of a line in versions 1 and 2.
+/// Number of columns of a header line in versions 1 and 2.
 const FIRST: usize = 5;
 const SECOND: usize = 10;
-/// What the first record of a file begins with, which describes the file.
+/// URL prefix of the first record of a file, which describes the file.
 pub(super) const BEGIN: &[u8] = b"filedesc:";
 
-/// `URL IP-address date type length`, or in version 2
+/// A header line: `URL IP-address date type length`, or in version 2
 /// `URL IP-address date type status checksum location offset filename length`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// The URL, with `%20` in place of the spaces that are allowed there alone.
+    /// URL of the record. Spaces, which only ARC files allow, are replaced by `%20`.
     pub uri: Cow<'a, [u8]>,
-    /// The address of the server.
+    /// IP address of the server.
     pub address: &'a [u8],
-    /// 4 to 14 digits.
+    /// Capture date, 4 to 14 digits.
     pub date: &'a [u8],
-    /// What the server said that it was.
+    /// Media type that the server sent.
     pub media_type: &'a [u8],
-    /// The size of the block in bytes.
+    /// Size of the block in bytes.
     pub length: u64,
 }
 
 /// Number of bytes that show whether a record begins: the scheme of a URL, and its colon.
 pub(crate) const LOOK: usize = 33;
 
-/// Whether a record can begin like that: with a URL.
+/// Returns true if a record can begin with these bytes: the scheme of a URL.
 pub(crate) fn may_begin(bytes: &[u8]) -> bool {
     let scheme = bytes
         .iter()
@@ -42,10 +42,10 @@ pub(crate) fn may_begin(bytes: &[u8]) -> bool {
 }
 
 impl Line<'_> {
-    /// Reads a line, with or without its end.
+    /// Parses a header line, with or without its line end.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Fails with a description of what is invalid in the line.
     pub fn parse(line: &[u8]) -> Result<Line<'_>, &'static str> {
         let line = line.trim_ascii_end();
         if line.iter().any(|&byte| byte < b' ' || byte == 0x7f) {
@@ -80,7 +80,8 @@ impl Line<'_> {
         })
     }
 
-    /// The header that a WARC record of this type would have. A media type that is none becomes that of bytes.
+    /// Returns the header of the equivalent WARC record of this type. An invalid media type becomes
+    /// `application/octet-stream`.
     pub(super) fn header(&self, record_type: &str, media_type: &[u8]) -> Header {
         let mut header = Header::new("WARC/1.0");
         header.set("WARC-Type", record_type.as_bytes());
@@ -102,9 +103,9 @@ impl Line<'_> {
         header
     }
 
-    /// The header that is likely right, as nothing is known of the block. What a web server sent is a `response`,
-    /// which other programs write with the header of HTTP; the record that describes the file is a `warcinfo`; all
-    /// else is a `resource`.
+    /// Returns the most likely WARC header, without looking at the block. HTTP captures become `response`
+    /// records, because other programs include the HTTP header in the block; the record that describes the
+    /// file becomes `warcinfo`; all others become `resource`.
     pub(super) fn likely_header(&self) -> Header {
         if self.uri.starts_with(b"http:") || self.uri.starts_with(b"https:") {
             self.header("response", b"application/http; msgtype=response")
@@ -116,7 +117,7 @@ impl Line<'_> {
     }
 }
 
-/// The columns of a line. A URL may hold spaces, and so may the media type of version 1.
+/// Splits a line into columns. A URL may contain spaces, and so may the media type of version 1.
 fn columns(line: &[u8], number: usize) -> Option<Vec<&[u8]>> {
     let mut columns: Vec<&[u8]> = line.rsplitn(number, |&byte| byte == b' ').collect();
     columns.reverse();
@@ -125,8 +126,8 @@ fn columns(line: &[u8], number: usize) -> Option<Vec<&[u8]>> {
     (columns.len() == number && columns.get(2).is_some_and(is_date)).then_some(columns)
 }
 
-/// The columns of a line of version 1 whose media type holds spaces, as some servers send it: after the address, which
-/// tells where they are.
+/// Splits a line of version 1 whose media type contains spaces, as some servers send it. The IP address shows
+/// where the columns are.
 fn spaced_columns(line: &[u8]) -> Option<Vec<&[u8]>> {
     let (rest, length) = line.split_at(memchr::memrchr(b' ', line)?);
     let mut ends = memchr::memrchr_iter(b' ', rest);
@@ -143,7 +144,7 @@ fn spaced_columns(line: &[u8]) -> Option<Vec<&[u8]>> {
     })
 }
 
-/// `20130522091849` as `2013-05-22T09:18:49Z`, and the earliest moment of a date with fewer digits.
+/// Converts `20130522091849` to `2013-05-22T09:18:49Z`; a date with fewer digits becomes its earliest moment.
 fn iso(date: &[u8]) -> Vec<u8> {
     let mut digits = *b"00000101000000";
     for (digit, given) in digits.iter_mut().zip(date) {

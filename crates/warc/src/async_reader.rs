@@ -1,4 +1,4 @@
-//! One record whose bytes come one after the other, for a task that others wait beside.
+//! Async reader of one record from a stream of bytes.
 
 use std::future::Future;
 
@@ -8,27 +8,28 @@ use super::gunzip::{Gunzip, MAGIC};
 use super::parser::LOOK;
 use super::{After, Deviations, END, Ending, Header, Parser, Problem};
 
-/// Number of bytes read at once while a header is looked for.
+/// Number of bytes read at a time while parsing a header.
 const STEP: usize = 16 * 1024;
 
-/// Bytes that come one after the other.
+/// An async source of bytes.
 pub trait Source: Send {
-    /// Why they do not come, or what is wrong with the record.
+    /// Error of the source, which also covers invalid records.
     type Error: From<Problem>;
 
-    /// The next bytes; none at the end.
+    /// Returns the next bytes; empty at the end.
     ///
     /// # Errors
-    /// When they cannot be had.
+    /// Fails when the bytes cannot be read.
     fn more(&mut self) -> impl Future<Output = Result<Bytes, Self::Error>> + Send;
 }
 
-/// Reads one record, unpacked when it is a gzip member, into buffers of its caller. What follows it may be read, too.
+/// Reads one record into buffers of the caller, decompressing a gzip member. It may read beyond the end of
+/// the record.
 pub struct AsyncReader<S> {
     source: S,
-    /// What came and was not used yet.
+    /// Bytes received but not yet consumed.
     packed: Bytes,
-    /// Whether it is a gzip member; `None` before the first byte.
+    /// True if the record is a gzip member; `None` before the first byte.
     is_packed: Option<bool>,
     after: After,
     gunzip: Gunzip,
@@ -36,7 +37,7 @@ pub struct AsyncReader<S> {
 }
 
 impl<S: Source> AsyncReader<S> {
-    /// Reads from there, where a record begins.
+    /// Creates a reader at the start of a record.
     pub fn new(source: S) -> AsyncReader<S> {
         AsyncReader {
             source,
@@ -48,21 +49,22 @@ impl<S: Source> AsyncReader<S> {
         }
     }
 
-    /// Whether the record is one of an ARC file, once its header was read.
+    /// Returns true if the record is from an ARC file; valid once its header was read.
     pub fn is_arc(&self) -> bool {
         self.parser.is_arc()
     }
 
-    /// Returns what closes a record of its kind.
+    /// Returns the bytes that terminate a record of this format.
     pub fn closing(&self) -> &'static [u8] {
         if self.is_arc() { b"\n" } else { END }
     }
 
-    /// Reads the header, and tells how long it is. All that was read is appended to `bytes`, which is empty: the
-    /// header, and what came with it.
+    /// Reads the header. Returns it with its length in bytes. Everything that was read is appended to
+    /// `bytes`, which must be empty: the header, and possibly the start of the block.
     ///
     /// # Errors
-    /// [`Problem::Empty`] when there is nothing; when no valid record begins there, or the bytes cannot be had.
+    /// [`Problem::Empty`] for an empty input; an error when no valid record begins there, or the source
+    /// fails.
     pub async fn header(&mut self, bytes: &mut Vec<u8>) -> Result<(Header, usize), S::Error> {
         loop {
             if self.read(bytes, STEP).await? == 0 && bytes.is_empty() {
@@ -74,10 +76,10 @@ impl<S: Source> AsyncReader<S> {
         }
     }
 
-    /// Appends what comes, `most` bytes at most, and gives their number: 0 when there are no more.
+    /// Appends up to `most` bytes, and returns their number: 0 at the end of the input.
     ///
     /// # Errors
-    /// When they cannot be had, or the gzip member is damaged or cut off.
+    /// Fails when the source fails, or the gzip member is damaged or truncated.
     pub async fn read(&mut self, into: &mut Vec<u8>, most: usize) -> Result<usize, S::Error> {
         while most > 0 && self.after == After::More {
             self.gunzip.check()?;
@@ -108,10 +110,10 @@ impl<S: Source> AsyncReader<S> {
         Ok(0)
     }
 
-    /// Tells where the record ends. `tail` is what was read after its block.
+    /// Determines the end of the record. `tail` holds the bytes read after its block.
     ///
     /// # Errors
-    /// When it does not end near the end of its block, or the gzip member is damaged.
+    /// Fails when the record does not end near the end of its block, or the gzip member is damaged.
     pub async fn end(&mut self, tail: &mut Vec<u8>) -> Result<Ending, S::Error> {
         self.parser.block(usize::MAX);
         loop {
@@ -122,17 +124,17 @@ impl<S: Source> AsyncReader<S> {
         }
     }
 
-    /// Returns whether all of a gzip member was read, so that nothing is missing of its record.
+    /// Returns true if a complete gzip member was read, which means that its record is complete.
     pub fn is_whole_member(&self) -> bool {
         self.after == After::Member
     }
 
-    /// Returns how the record deviates from the standard, as far as it was read.
+    /// Returns the deviations of the record from the standard, as far as it was read.
     pub fn deviations(&self) -> Deviations {
         self.parser.deviations()
     }
 
-    /// The problem when nothing comes although the block is not complete.
+    /// Returns the error for an input that ends before the block is complete.
     pub fn cut_off(&self) -> Problem {
         self.parser.cut_off(self.after)
     }

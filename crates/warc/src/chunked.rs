@@ -1,4 +1,4 @@
-//! The chunked transfer coding (RFC 9112, section 7.1), undone.
+//! Decoder of the chunked transfer coding (RFC 9112, section 7.1).
 
 use bytes::{Bytes, BytesMut};
 
@@ -7,14 +7,14 @@ const MAX_LINE: usize = 4096;
 /// Maximum length of the trailer section, in bytes.
 const MAX_TRAILER: usize = 16 * 1024;
 
-/// A decoder, which is fed as bytes come.
+/// An incremental decoder of chunked bodies.
 ///
-/// It is strict: where chunks begin and end is not for guessing.
+/// It is strict by default: chunk boundaries are never guessed.
 #[derive(Debug, Default)]
 pub struct Chunked {
     state: ChunkState,
     trailer: Vec<u8>,
-    /// Lines may end with a bare LF.
+    /// Accepts lines that end with a bare LF.
     bare_line_feeds: bool,
 }
 
@@ -23,28 +23,28 @@ enum ChunkState {
     /// Before the size of a chunk.
     #[default]
     Size,
-    /// In a chunk: number of bytes still to come.
+    /// Inside a chunk, with the number of bytes still to come.
     Data(u64),
-    /// After the bytes of a chunk.
+    /// After the data of a chunk, before its line end.
     DataEnd,
-    /// After the last chunk.
+    /// After the last chunk, in the trailer section.
     Trailer,
     Done,
 }
 
-/// What a step of decoding gives.
+/// Result of a decoding step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// Bytes of the body.
     Data(Bytes),
-    /// More has to come first.
+    /// More input is required.
     More,
-    /// The body and its trailer section are there.
+    /// The body and its trailer section are complete.
     End,
 }
 
 impl Chunked {
-    /// Makes a decoder of chunks that may be written with less care: lines may end with a bare LF.
+    /// Creates a lenient decoder, which also accepts lines that end with a bare LF.
     pub fn lenient() -> Chunked {
         Chunked {
             bare_line_feeds: true,
@@ -52,10 +52,10 @@ impl Chunked {
         }
     }
 
-    /// Takes the next piece off the input.
+    /// Decodes the next piece of the input, and removes it from the input.
     ///
     /// # Errors
-    /// What is wrong with the coding, in words.
+    /// Fails with a description of what is invalid in the coding.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Piece, String> {
         loop {
             match self.state {
@@ -107,12 +107,12 @@ impl Chunked {
         }
     }
 
-    /// The lines of the trailer section, without the empty line after them.
+    /// Returns the lines of the trailer section, without the empty line after them.
     pub fn trailer(&self) -> &[u8] {
         &self.trailer
     }
 
-    /// Takes a line off the input, without its end, when it is all there.
+    /// Takes a line off the input, without its line end, if it is complete.
     fn line(&self, input: &mut BytesMut, most: usize, what: &str) -> Result<Option<Bytes>, String> {
         let end = memchr::memchr(b'\n', input);
         if end.unwrap_or(input.len()) > most {
@@ -132,8 +132,7 @@ impl Chunked {
     }
 }
 
-/// The body that is in chunks here, which may be written with less care; `None` when they are invalid, or break off
-/// before the last one.
+/// Decodes a chunked body leniently; `None` if the coding is invalid, or ends before the last chunk.
 pub fn unchunked(chunks: &[u8]) -> Option<Vec<u8>> {
     let mut chunked = Chunked::lenient();
     let mut input = BytesMut::from(chunks);
@@ -141,7 +140,7 @@ pub fn unchunked(chunks: &[u8]) -> Option<Vec<u8>> {
     loop {
         match chunked.next(&mut input) {
             Ok(Piece::Data(data)) => plain.extend_from_slice(&data),
-            // Whatever comes after the last chunk is no part of the body.
+            // Anything after the last chunk is not part of the body.
             _ if matches!(chunked.state, ChunkState::Trailer | ChunkState::Done) => {
                 return Some(plain);
             }
@@ -156,7 +155,7 @@ fn size(line: &[u8]) -> Result<u64, String> {
         .take_while(|byte| byte.is_ascii_hexdigit())
         .count();
     let (digits, rest) = line.split_at_checked(digits).unwrap_or((line, b""));
-    // Some servers fill the field up with spaces, with no extension after them.
+    // Some servers pad the field with spaces that no extension follows.
     let is_sound = matches!(rest.trim_ascii_start().first(), None | Some(b';'))
         && rest
             .iter()
@@ -177,7 +176,8 @@ fn size(line: &[u8]) -> Result<u64, String> {
 mod tests {
     use super::*;
 
-    /// The body and the trailer section of what comes in parts of so many bytes, and what is left of it.
+    /// Decodes input in steps of this size. Returns the body, the trailer section, and the number of bytes
+    /// left.
     fn decoded(coded: &[u8], step: usize) -> Result<(Vec<u8>, Vec<u8>, usize), String> {
         let mut chunked = Chunked::default();
         let mut input = BytesMut::new();

@@ -1,8 +1,8 @@
-//! Dates as `WARC-Date` has them.
+//! Dates of `WARC-Date` fields.
 
 use super::decimal;
 
-/// A date of the forms that WARC files have: a year at least, and as much more as is known.
+/// A date in a format of WARC files: at least a year, with any precision up to fractions of a second.
 ///
 /// ```
 /// use crawlspace_warc::Date;
@@ -13,22 +13,23 @@ use super::decimal;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Date<'a> {
-    /// `yyyyMMddHHmmss` of the first second that is meant, in UTC.
+    /// `yyyyMMddHHmmss` of the first second of the date; missing parts have their minimum.
     pub digits: [u8; 14],
-    /// The digits of parts of that second; there may be none.
+    /// Digits of the fraction of the second; may be empty.
     pub fraction: &'a [u8],
-    /// How many minutes the digits are ahead of UTC, where that is said. Without it they are in UTC.
+    /// Offset of the digits from UTC in minutes, if the date has a zone. Without a zone, the digits are in
+    /// UTC.
     pub zone: Option<i32>,
 }
 
-/// How a whole date is written, and the first one that there is.
+/// Format of a complete date, and the values of missing parts.
 const FORM: &[u8; 19] = b"0000-01-01T00:00:00";
-/// The lengths that a date may have (ISO 28500:2017, section 5.4): it ends after the year, the month, the day, the
+/// Valid lengths of a date (ISO 28500:2017, section 5.4): it ends after the year, the month, the day, the
 /// minute, or the second.
 const LENGTHS: [usize; 5] = [4, 7, 10, 16, 19];
 
 impl<'a> Date<'a> {
-    /// Parses a date. `None` when it has another form. Whether there is such a day is not checked.
+    /// Parses a date. `None` for any other format. Does not check that the day exists.
     pub fn parse(text: &'a [u8]) -> Option<Date<'a>> {
         let is_of_form = |(byte, form): &(&u8, &u8)| match form {
             b'0' | b'1' => byte.is_ascii_digit(),
@@ -64,8 +65,8 @@ impl<'a> Date<'a> {
         })
     }
 
-    /// Returns the digits as CDX files and dedupe records have them: 14, or 17 where parts of a second are given. They
-    /// are in the date's own zone.
+    /// Returns the digits in the format of CDX files and dedupe records: 14, or 17 if the date has fractions
+    /// of a second. The digits are in the date's own zone.
     pub fn timestamp(&self) -> Vec<u8> {
         let mut digits = self.digits.to_vec();
         if !self.fraction.is_empty() {
@@ -76,7 +77,7 @@ impl<'a> Date<'a> {
     }
 }
 
-/// Parses `Z`, `+01:00` or `+0100`.
+/// Parses a zone: `Z`, `+01:00` or `+0100`.
 fn minutes_ahead(zone: &[u8]) -> Option<i32> {
     let (sign, digits) = match zone {
         [b'Z' | b'z'] => return Some(0),

@@ -1,24 +1,25 @@
-//! Deviations from the standard that do not keep a record from being read.
+//! Deviations from the standard that readers tolerate.
 
-/// A deviation from ISO 28500 that is read all the same.
+/// A deviation from ISO 28500 that readers tolerate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deviation {
-    /// The header has control characters, which become spaces, or lines that end with more than one CR.
+    /// The header contains control characters, which are replaced by spaces, or lines that end with
+    /// more than one CR.
     Header,
-    /// The record has no `Content-Length`: it ends where its gzip member does.
+    /// The record has no `Content-Length`: it ends with its gzip member.
     NoLength,
-    /// `Content-Length` is off by a few bytes.
+    /// `Content-Length` is wrong by a few bytes.
     Length,
-    /// Two line ends do not follow the block, or more follows than these.
+    /// The block is not followed by exactly two line ends.
     Closing,
-    /// `WARC-Block-Digest` is not that of the block.
+    /// `WARC-Block-Digest` does not match the block.
     BlockDigest,
-    /// `WARC-Payload-Digest` is not that of the payload.
+    /// `WARC-Payload-Digest` does not match the payload.
     PayloadDigest,
 }
 
 impl Deviation {
-    /// All of them.
+    /// List of all deviations.
     pub const ALL: [Deviation; 6] = [
         Deviation::Header,
         Deviation::NoLength,
@@ -28,7 +29,7 @@ impl Deviation {
         Deviation::PayloadDigest,
     ];
 
-    /// Returns its word in logs and metrics.
+    /// Returns the name of the deviation in logs and metrics.
     pub fn word(self) -> &'static str {
         match self {
             Deviation::Header => "header",
@@ -41,27 +42,27 @@ impl Deviation {
     }
 }
 
-/// The deviations of a record.
+/// A set of deviations of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deviations(u8);
 
 impl Deviations {
-    /// Adds one.
+    /// Adds a deviation.
     pub fn add(&mut self, deviation: Deviation) {
         self.0 |= 1 << deviation as u8;
     }
 
-    /// Adds those of another record, or of another part of the same one.
+    /// Adds the deviations of another record, or of another part of the same record.
     pub fn merge(&mut self, others: Deviations) {
         self.0 |= others.0;
     }
 
-    /// Returns whether there are none.
+    /// Returns true if there are no deviations.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Returns each of them once.
+    /// Returns each deviation once.
     pub fn iter(self) -> impl Iterator<Item = Deviation> {
         let all = Deviation::ALL.into_iter();
         all.filter(move |one| self.0 & 1 << *one as u8 != 0)
@@ -69,7 +70,7 @@ impl Deviations {
 }
 
 impl std::fmt::Display for Deviations {
-    /// Their words, with commas between them.
+    /// Writes the names of the deviations, separated by commas.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let words: Vec<_> = self.iter().map(Deviation::word).collect();
         f.write_str(&words.join(", "))

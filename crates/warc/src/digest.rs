@@ -1,13 +1,13 @@
-//! Digests as WARC headers have them: `sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A`.
+//! Digests in WARC headers: `sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A`.
 
 use data_encoding::{BASE32, BASE32_NOPAD, BASE64, BASE64URL, HEXLOWER_PERMISSIVE};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha512};
 
-/// The algorithms that can be checked.
+/// Supported digest algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// SHA-1, which most archives use.
+    /// SHA-1, used by most archives.
     Sha1,
     /// SHA-256.
     Sha256,
@@ -15,12 +15,12 @@ pub enum Algorithm {
     Sha512,
 }
 
-/// A digest that is known.
+/// A parsed or computed digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// How it was made.
+    /// Algorithm of the digest.
     pub algorithm: Algorithm,
-    /// Its bytes.
+    /// Bytes of the digest.
     pub value: Vec<u8>,
 }
 
@@ -52,19 +52,19 @@ impl Algorithm {
 }
 
 impl Digest {
-    /// Reads a digest in base 32, base 16 or base 64. Without a name in front of it, as CDX files have it, it is
-    /// SHA-1. `None` when it is invalid, or of another algorithm.
+    /// Parses a digest in base32, hexadecimal or base64. Without an algorithm label, as in CDX files, it is
+    /// SHA-1, or SHA-256 if it has 64 characters. `None` if it is invalid, or of an unsupported algorithm.
     pub fn parse(text: &[u8]) -> Option<Digest> {
         let colon = memchr::memchr(b':', text);
         let (algorithm, value) =
             match colon.and_then(|at| Some((text.get(..at)?, text.get(at + 1..)?))) {
                 Some((name, value)) => (Algorithm::named(name)?, value),
-                // Only the length tells: warcio for JavaScript leaves the name out.
+                // Only the length identifies SHA-256: warcio for JavaScript omits the label.
                 None if text.len() == Algorithm::Sha256.size() * 2 => (Algorithm::Sha256, text),
                 None => (Algorithm::Sha1, text),
             };
         let size = algorithm.size();
-        // The length tells which of the forms it is.
+        // The length identifies the encoding.
         let hexadecimal = size * 2;
         let bare = value
             .iter()
@@ -85,17 +85,17 @@ impl Digest {
         Some(Digest { algorithm, value })
     }
 
-    /// The digest as WARC headers have it, in base 32.
+    /// Returns the digest in the format of WARC headers, in base32.
     pub fn text(&self) -> String {
         format!("{}:{}", self.algorithm.name(), BASE32.encode(&self.value))
     }
 
-    /// Returns whether it is the digest of no bytes.
+    /// Returns true if this is the digest of empty input.
     pub fn is_of_nothing(&self) -> bool {
         *self == of(self.algorithm, b"")
     }
 
-    /// Whether a text is this digest in a form that every tool that checks WARC files understands.
+    /// Returns true if `text` is this digest in a format that every WARC validator understands.
     pub fn is_well_put(&self, text: &[u8]) -> bool {
         let name = self.algorithm.name().as_bytes();
         let Some(value) = text
@@ -104,23 +104,23 @@ impl Digest {
         else {
             return false;
         };
-        // Upper and lower case differ in base 32 alone.
+        // Letter case only matters in base32.
         value.len() != BASE32.encode_len(self.value.len())
             || value == BASE32.encode(&self.value).as_bytes()
     }
 }
 
-/// Returns whether a text is the digest of no bytes, in any of its spellings. Some tools state it of records whose payload
-/// they have not read, so that it tells nothing of what is stored.
+/// Returns true if `text` is the digest of empty input, in any encoding. Some tools write it for records
+/// whose payload they have not read, so it says nothing about the payload.
 pub fn is_of_nothing(text: &[u8]) -> bool {
-    /// What the crate has no other use for.
+    /// MD5 is not supported otherwise.
     const MD5: &[u8] = b"d41d8cd98f00b204e9800998ecf8427e";
     let is_known = Digest::parse(text).is_some_and(|digest| digest.is_of_nothing());
     let value = text.rsplit(|byte| *byte == b':').next();
     is_known || value.is_some_and(|value| value.eq_ignore_ascii_case(MD5))
 }
 
-/// A digest in the making.
+/// An incremental digest computation.
 #[derive(Clone)]
 pub enum Digester {
     /// SHA-1.
@@ -132,7 +132,7 @@ pub enum Digester {
 }
 
 impl Digester {
-    /// A digester that has seen no bytes.
+    /// Creates a digester for empty input.
     pub fn new(algorithm: Algorithm) -> Digester {
         match algorithm {
             Algorithm::Sha1 => Digester::Sha1(Sha1::new()),
@@ -141,7 +141,7 @@ impl Digester {
         }
     }
 
-    /// Adds the next bytes.
+    /// Adds the next bytes of the input.
     pub fn update(&mut self, bytes: &[u8]) {
         match self {
             Digester::Sha1(digester) => digester.update(bytes),
@@ -150,7 +150,7 @@ impl Digester {
         }
     }
 
-    /// The digest of all bytes that were added.
+    /// Returns the digest of all bytes added.
     pub fn finish(self) -> Digest {
         let (algorithm, value) = match self {
             Digester::Sha1(digester) => (Algorithm::Sha1, digester.finalize().to_vec()),
@@ -161,7 +161,7 @@ impl Digester {
     }
 }
 
-/// The digest of these bytes.
+/// Returns the digest of these bytes.
 pub fn of(algorithm: Algorithm, bytes: &[u8]) -> Digest {
     let mut digester = Digester::new(algorithm);
     digester.update(bytes);

@@ -1,40 +1,40 @@
 use std::io;
 
-/// What is wrong with a WARC file, and where.
+/// Error of reading a WARC file: the problem, and the position of the record.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: offset {offset}: {problem}")]
 pub struct Error {
-    /// The file, as the caller named it.
+    /// Name of the file, as given by the caller.
     pub file: String,
-    /// Where in the file, in bytes from its beginning, the record begins that cannot be read.
+    /// Offset of the invalid record in the file, in bytes.
     pub offset: u64,
-    /// What is wrong with that record.
+    /// The problem of the record.
     #[source]
     pub problem: Problem,
 }
 
-/// What can be wrong with a record.
+/// A problem of a record or a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The file cannot be read, whatever it holds.
+    /// The file cannot be read.
     #[error("{0}")]
     Io(#[source] io::Error),
-    /// The file holds nothing at all.
+    /// The file is empty.
     #[error("the file is empty")]
     Empty,
     /// Neither a WARC record nor a gzip member begins here.
     #[error("this is not the beginning of a WARC record")]
     NotWarc,
-    /// A WARC version that this reader does not know.
+    /// A WARC version that this reader does not support.
     #[error("WARC version {found:?} is not known (allowed: {})", known.join(", "))]
     Version {
-        /// What stands after `WARC/`.
+        /// The text after `WARC/`.
         found: String,
-        /// The versions that are known.
+        /// The supported versions.
         known: &'static [&'static str],
     },
-    /// The header of the record breaks the rules; the text says which.
+    /// The header of the record is invalid; the text says why.
     #[error("the record header is not valid: {0}")]
     Header(String),
     /// The file ends within the record.
@@ -43,13 +43,13 @@ pub enum Problem {
     /// The gzip member is damaged.
     #[error("the gzip member is damaged: {0}")]
     Gzip(String),
-    /// The record does not end where its `Content-Length` says.
+    /// The record does not end at its `Content-Length`.
     #[error("the record does not end after the {0} bytes that its Content-Length says")]
     ContentLength(u64),
-    /// The block is not the one that the digest was made of which the header states; the text is that digest.
+    /// The block does not match this `WARC-Block-Digest` of its header.
     #[error("the record is damaged: its WARC-Block-Digest is not {0}")]
     Digest(String),
-    /// The gzip member holds more than one record, so that none has a place of its own in the file.
+    /// The gzip member contains several records, so that single records have no offset in the file.
     #[error(
         "the gzip member holds more than one record; compress each record by itself (`warcio recompress` does)"
     )]

@@ -1,45 +1,45 @@
-//! Gzip members (RFC 1952), unpacked as they come.
+//! Incremental decompression of gzip members (RFC 1952).
 
 use flate2::{Decompress, FlushDecompress, Status};
 
 use super::Problem;
 
-/// What members begin with.
+/// First byte of a gzip member.
 pub(crate) const MAGIC: u8 = 0x1f;
-/// A window of 32 KiB, the largest there is.
+/// Window size of 32 KiB, the maximum, as a power of two.
 const WINDOW: u8 = 15;
-/// Number of packed bytes of which nothing may come out. More are no header of a member, but damage that would be read
-/// for ever.
+/// Maximum number of compressed bytes without any output. Longer input without output is not a header, but
+/// damage, which would otherwise be read without end.
 const MAX_SILENT: usize = 256 * 1024;
 
-/// Unpacks one member after the other. Each member's checksum is verified where it ends.
+/// Decompresses consecutive gzip members. The checksum of each member is verified at its end.
 #[derive(Debug, Default)]
 pub struct Gunzip {
-    /// The member that is open.
+    /// State of the open member.
     inflate: Option<Box<Decompress>>,
-    /// Number of bytes that were used since the last one came out.
+    /// Number of bytes consumed since the last output.
     silent: usize,
-    /// What is wrong behind the bytes that came out.
+    /// Description of the damage after the bytes decompressed so far.
     damage: Option<String>,
 }
 
-/// What a step of unpacking did.
+/// Result of a decompression step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Number of packed bytes that were used.
+    /// Number of compressed bytes consumed.
     pub read: usize,
-    /// Number of bytes that came out.
+    /// Number of decompressed bytes written.
     pub written: usize,
-    /// The member has ended; what is packed after it is another one.
+    /// True at the end of a member; the following compressed bytes belong to another one.
     pub is_end: bool,
 }
 
 impl Gunzip {
-    /// Unpacks as many bytes as there are, or as there is room for, up to the end of a member. Both must be at
-    /// least one.
+    /// Decompresses as many bytes as available, or as fit, up to the end of a member. Neither slice may be
+    /// empty.
     ///
     /// # Errors
-    /// [`Problem::Gzip`] when it is no gzip, or damaged.
+    /// [`Problem::Gzip`] when the data is not gzip, or is damaged.
     pub fn step(&mut self, packed: &[u8], into: &mut [u8]) -> Result<Step, Problem> {
         self.check()?;
         let fresh = || Box::new(Decompress::new_gzip(WINDOW));
@@ -67,17 +67,17 @@ impl Gunzip {
             Ok(_) => {}
             Err(error) => self.damage = Some(error.to_string()),
         }
-        // What came out before the damage is not lost.
+        // Return the output before the damage first.
         if step.written == 0 {
             self.check()?;
         }
         Ok(step)
     }
 
-    /// Unpacks up to `most` bytes and appends them.
+    /// Decompresses up to `most` bytes and appends them.
     ///
     /// # Errors
-    /// Those of [`Gunzip::step`].
+    /// The errors of [`Gunzip::step`].
     pub(crate) fn append(
         &mut self,
         packed: &[u8],
@@ -91,16 +91,16 @@ impl Gunzip {
         step
     }
 
-    /// Whether what follows the bytes that came out is sound, as far as is known.
+    /// Checks for known damage after the bytes decompressed so far.
     ///
     /// # Errors
-    /// [`Problem::Gzip`] when it is not.
+    /// [`Problem::Gzip`] when the member is damaged.
     pub fn check(&self) -> Result<(), Problem> {
         let damage = self.damage.clone();
         damage.map_or(Ok(()), |damage| Err(Problem::Gzip(damage)))
     }
 
-    /// Whether a member is open: input must not end there.
+    /// Returns true while a member is open: the input must not end there.
     pub fn is_open(&self) -> bool {
         self.inflate.is_some()
     }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_header_without_end_is_damage() {
         let mut gunzip = Gunzip::default();
-        // A name follows, and a name ends with a zero.
+        // A file name follows, which is terminated by a zero.
         let header = [MAGIC, 0x8b, 8, 8, 0, 0, 0, 0, 0, 0];
         let mut into = [0; 16];
         assert_eq!(gunzip.step(&header, &mut into).unwrap().written, 0);

@@ -1,22 +1,23 @@
-//! The header of a WARC record (ISO 28500, chapter 4).
+//! Header of a WARC record (ISO 28500, chapter 4).
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{Date, Deviation, Deviations, Problem};
 
-/// Maximum length of a record header, in bytes. A longer one is an error: the memory that a record
-/// takes must not depend on who wrote it.
+/// Maximum length of a record header in bytes. A longer header is an error, so that untrusted input cannot
+/// exhaust memory.
 pub const MAX_HEADER: usize = 64 * 1024;
-/// Maximum number of fields of a header. One with more is an error.
+/// Maximum number of fields of a header; more are an error.
 const MAX_FIELDS: usize = 1000;
-/// Known versions of the format. 0.17 and 0.18 are the drafts that Heritrix wrote before there was a standard.
+/// Supported versions of the format. 0.17 and 0.18 are drafts of the standard, written by early versions of
+/// Heritrix.
 const VERSIONS: &[&str] = &["1.0", "1.1", "0.18", "0.17"];
 
-/// The header of a WARC record: its version and its named fields, as they stand in the file.
+/// Header of a WARC record: its version and its named fields, as written in the file.
 ///
-/// As long as nothing is changed, its bytes stay what they were, but for folded lines, line ends other than CRLF, and
-/// control characters, which are rewritten.
+/// The bytes are preserved until a field is changed, except for folded lines, line ends other than CRLF, and
+/// control characters, which are normalized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     raw: Vec<u8>,
@@ -28,15 +29,15 @@ pub struct Header {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FieldRanges {
-    /// Its lines, without the last line end.
+    /// The lines of the field, without the last line end.
     line: Range<usize>,
     name: Range<usize>,
     value: Range<usize>,
 }
 
-/// The type of a record (ISO 28500, chapter 6).
+/// Type of a record (ISO 28500, chapter 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the words are the standard's
+#[allow(missing_docs)] // names of the standard
 pub enum RecordType {
     Warcinfo,
     Response,
@@ -46,7 +47,7 @@ pub enum RecordType {
     Revisit,
     Conversion,
     Continuation,
-    /// A type that the standard does not know, to be skipped (chapter 5.5).
+    /// A type that is not in the standard, to be skipped (chapter 5.5).
     Other,
 }
 
@@ -66,7 +67,8 @@ impl RecordType {
     }
 }
 
-/// Where the header ends that these bytes begin with, after its empty line; `None` when that is not there.
+/// Returns the end of the header at the start of these bytes, after its empty line; `None` if the header is
+/// incomplete.
 pub fn end_of_header(bytes: &[u8]) -> Option<usize> {
     memchr::memchr_iter(b'\n', bytes).find_map(|at| {
         let rest = bytes.get(at + 1..)?;
@@ -79,12 +81,12 @@ impl Header {
     /// Parses a header, from its version to its empty line.
     ///
     /// # Errors
-    /// What is wrong with its first line that breaks the rules, or which field is missing.
+    /// Fails with the first invalid line, or the name of a missing field.
     pub fn parse(raw: &[u8]) -> Result<Header, Problem> {
         Header::parse_lines(raw)?.complete()
     }
 
-    /// The header with its length, once its lines are parsed.
+    /// Checks the mandatory fields of a parsed header, and sets its content length.
     pub(crate) fn complete(mut self) -> Result<Header, Problem> {
         let missing = |name: &str| Problem::Header(format!("{name} is missing"));
         let length = self.get("Content-Length");
@@ -97,7 +99,7 @@ impl Header {
         Ok(self)
     }
 
-    /// Parses the lines that are there, up to the empty one.
+    /// Parses the available lines, up to the empty line.
     pub(crate) fn parse_lines(raw: &[u8]) -> Result<Header, Problem> {
         let mut header = Header {
             raw: Vec::with_capacity(raw.len() + 64),
@@ -113,7 +115,7 @@ impl Header {
             let mut text = line.strip_suffix(b"\r").unwrap_or(line);
             header.is_changed |= text.len() == line.len();
             while let [text_without @ .., b'\r'] = text {
-                // The file was taken for text on its way.
+                // The file was transferred in text mode, which adds a CR.
                 text = text_without;
                 header.deviations.add(Deviation::Header);
             }
@@ -143,7 +145,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Notes where the field is whose line comes next.
+    /// Records the position of the field on the next line.
     fn field(&mut self, text: &[u8]) -> Result<(), Problem> {
         let colon = memchr::memchr(b':', text).filter(|&at| at > 0);
         let Some((name, value)) = colon.and_then(|at| text.split_at_checked(at)) else {
@@ -162,7 +164,7 @@ impl Header {
         Ok(())
     }
 
-    /// Takes a line that continues the value of the line before.
+    /// Appends a line that continues the value of the previous line.
     fn fold(&mut self, text: &[u8]) -> Result<(), Problem> {
         let Some(field) = self.fields.last_mut() else {
             return Err(invalid(text, "continues no field"));
@@ -177,7 +179,7 @@ impl Header {
         Ok(())
     }
 
-    /// Makes a header without fields. `version` is one such as `WARC/1.1`.
+    /// Creates a header without fields. `version` is, for example, `WARC/1.1`.
     pub fn new(version: &str) -> Header {
         Header {
             raw: [version.as_bytes(), b"\r\n\r\n"].concat(),
@@ -188,42 +190,42 @@ impl Header {
         }
     }
 
-    /// The bytes of the header, with its empty line.
+    /// Returns the bytes of the header, including its empty line.
     pub fn raw(&self) -> &[u8] {
         &self.raw
     }
 
-    /// Returns how its lines deviate from the standard.
+    /// Returns the deviations of its lines from the standard.
     pub(crate) fn deviations(&self) -> Deviations {
         self.deviations
     }
 
-    /// Whether its bytes differ from those of the file.
+    /// Returns true if the bytes differ from those in the file.
     pub fn is_changed(&self) -> bool {
         self.is_changed
     }
 
-    /// The version: `WARC/1.0`.
+    /// Returns the version: `WARC/1.0`.
     pub fn version(&self) -> &[u8] {
         let end = memchr::memchr(b'\r', &self.raw);
         end.and_then(|end| self.raw.get(..end)).unwrap_or_default()
     }
 
-    /// The value of a field, whose name is compared without regard to case. Of a field that stands
-    /// there more than once, the first.
+    /// Returns the value of a field; names are case-insensitive. For a repeated field, returns the first
+    /// value.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         let mut fields = self.fields();
         fields.find_map(|(own, value)| own.eq_ignore_ascii_case(name.as_bytes()).then_some(value))
     }
 
-    /// All fields, in the order of the file.
+    /// Returns all fields, in the order of the file.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let part = |range: &Range<usize>| &self.raw[range.clone()];
         let fields = self.fields.iter();
         fields.map(move |field| (part(&field.name), part(&field.value)))
     }
 
-    /// Removes all fields of that name.
+    /// Removes all fields with this name.
     pub fn remove(&mut self, name: &str) {
         loop {
             let is_named = |(own, _): (&[u8], _)| own.eq_ignore_ascii_case(name.as_bytes());
@@ -231,7 +233,7 @@ impl Header {
                 return;
             };
             let gone = self.fields.remove(at);
-            // With its line end, which every line here has.
+            // Includes the line end, which every line has here.
             let size = gone.line.len() + 2;
             self.raw.drain(gone.line.start..gone.line.end + 2);
             for field in self.fields.iter_mut().skip(at) {
@@ -243,7 +245,7 @@ impl Header {
         }
     }
 
-    /// Gives a field this value, in place of all that it had. Control characters in it become spaces.
+    /// Sets a field to this value, replacing all existing values. Control characters are replaced by spaces.
     pub fn set(&mut self, name: &str, value: &[u8]) {
         self.remove(name);
         self.raw.truncate(self.raw.len().saturating_sub(2));
@@ -262,54 +264,54 @@ impl Header {
         self.is_changed = true;
     }
 
-    /// Gives `Content-Length` this value.
+    /// Sets `Content-Length`.
     pub fn set_content_length(&mut self, length: u64) {
         self.set("Content-Length", length.to_string().as_bytes());
         self.content_length = length;
     }
 
-    /// `WARC-Type`.
+    /// Returns the record type (`WARC-Type`).
     pub fn record_type(&self) -> RecordType {
         RecordType::parse(self.get("WARC-Type").unwrap_or_default())
     }
 
-    /// `Content-Length`: the size of the block in bytes, before compression.
+    /// Returns the size of the uncompressed block in bytes (`Content-Length`).
     pub fn content_length(&self) -> u64 {
         self.content_length
     }
 
-    /// `WARC-Target-URI`, without the angle brackets that WARC/1.0 allows and wget writes.
+    /// Returns `WARC-Target-URI`, without the angle brackets that WARC/1.0 allows and wget writes.
     pub fn target_uri(&self) -> Option<&[u8]> {
         let uri = self.get("WARC-Target-URI")?;
         let bare = uri.strip_prefix(b"<");
         Some(bare.and_then(|uri| uri.strip_suffix(b">")).unwrap_or(uri))
     }
 
-    /// `WARC-Record-ID`, with its angle brackets.
+    /// Returns `WARC-Record-ID`, with its angle brackets.
     pub fn record_id(&self) -> Option<&[u8]> {
         self.get("WARC-Record-ID")
     }
 
-    /// `WARC-Payload-Digest`, as it is written: `sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A`.
+    /// Returns `WARC-Payload-Digest` as written: `sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A`.
     pub fn payload_digest(&self) -> Option<&[u8]> {
         self.get("WARC-Payload-Digest")
             .filter(|digest| !digest.is_empty())
     }
 
-    /// `WARC-Date`, as it is written: `2026-03-19T10:20:15Z`.
+    /// Returns `WARC-Date` as written: `2026-03-19T10:20:15Z`.
     pub fn date(&self) -> Option<&[u8]> {
         self.get("WARC-Date")
     }
 
-    /// `WARC-Date` as CDX files and dedupe records have it: 14 digits, or 17 where the date has
-    /// fractions of a second. `None` when there is no date, or none in UTC of the standard's forms.
+    /// Returns `WARC-Date` in the format of CDX files and dedupe records: 14 digits, or 17 if the date has
+    /// fractions of a second. `None` if the date is missing, invalid, or not in UTC.
     pub fn timestamp(&self) -> Option<Vec<u8>> {
         let date = Date::parse(self.date()?)?;
         (date.zone.unwrap_or(0) == 0).then(|| date.timestamp())
     }
 }
 
-/// Replaces control characters by spaces, but for tabs.
+/// Replaces control characters except tabs by spaces.
 fn without_control_characters(text: &[u8]) -> Cow<'_, [u8]> {
     let is_control = |byte: u8| byte.is_ascii_control() && byte != b'\t';
     if !text.iter().any(|&byte| is_control(byte)) {
@@ -338,7 +340,7 @@ fn invalid(line: &[u8], what: &str) -> Problem {
     Problem::Header(format!("{shown:?} {what}"))
 }
 
-/// A number in digits and nothing else.
+/// Parses a number that consists of digits only.
 pub fn decimal(text: &[u8]) -> Option<u64> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     digits.then(|| std::str::from_utf8(text).ok()?.parse().ok())?

@@ -1,4 +1,4 @@
-//! Headers of HTTP messages: a first line and fields, as they were received or recorded.
+//! Headers of HTTP messages: a first line and fields, as received or recorded.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,22 +7,22 @@ use bytes::Bytes;
 
 use super::decimal;
 
-/// Maximum size of a header that is looked for, in bytes.
+/// Maximum size of a header that is searched for, in bytes.
 pub const MAX_HEAD: usize = 256 * 1024;
 
-/// What responses begin with: those of HTTP/1, those of NCSA httpd up to 1.5, and those of SHOUTcast.
+/// Prefixes of responses: HTTP/1, NCSA httpd up to 1.5, and SHOUTcast.
 const BEGINNINGS: [&[u8]; 3] = [b"HTTP/", b"HTTP ", b"ICY "];
 
-/// Returns whether a block begins with the status line of a response. One of HTTP/0.9 has none.
+/// Returns true if a block begins with the status line of a response. HTTP/0.9 responses have none.
 pub fn is_response(block: &[u8]) -> bool {
     BEGINNINGS.iter().any(|beginning| {
         let rest = block.strip_prefix(*beginning);
-        // Without a version, only the status tells it from text.
+        // Without a version, only the status distinguishes it from text.
         rest.is_some_and(|rest| beginning.ends_with(b"/") || is_status(rest))
     })
 }
 
-/// Returns whether a block that begins with these bytes, of which there may be few, may be a response.
+/// Returns true if a block that begins with these bytes, possibly only a few, may be a response.
 pub fn may_be_response(bytes: &[u8]) -> bool {
     let longest = BEGINNINGS.map(<[u8]>::len).into_iter().max().unwrap_or(0) + STATUS;
     is_response(bytes)
@@ -32,46 +32,46 @@ pub fn may_be_response(bytes: &[u8]) -> bool {
                 .any(|beginning| bytes.iter().zip(*beginning).all(|(a, b)| a == b))
 }
 
-/// Returns whether text begins with the three digits of a status, and no more of them.
+/// Returns true if the text begins with exactly three digits, a status code.
 fn is_status(text: &[u8]) -> bool {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     digits == 3 && matches!(text.get(3), None | Some(b' ' | b'\r' | b'\n'))
 }
 
-/// Number of bytes of a status, and of what follows it.
+/// Number of bytes of a status code and the byte after it.
 const STATUS: usize = 4;
 
-/// The header of a message: its bytes, and where its fields are in them.
+/// Header of a message: its bytes, and the positions of its fields.
 ///
-/// It is read as leniently as archives are read: lines may end with a bare LF, a value may go on in the next line, and
-/// a line that is no field counts for nothing. The bytes are kept, whatever they are.
+/// Parsing is lenient, as for archived messages: lines may end with a bare LF, values may be folded, and
+/// invalid lines are ignored. The bytes are kept unchanged.
 #[derive(Clone, Debug)]
 pub struct Head<First = (), Raw = Bytes> {
-    /// What the first line says.
+    /// Parsed first line.
     pub first: First,
     raw: Raw,
-    /// Where the first line ends, after its line end.
+    /// End of the first line, including its line end.
     begin: usize,
     fields: Vec<FieldRanges>,
 }
 
-/// The first line of an answer.
+/// Status line of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// 100 to 999.
+    /// Status code, 100 to 999.
     pub code: u16,
-    /// The digit after `HTTP/1.`.
+    /// Minor version: the digit after `HTTP/1.`.
     pub minor: u8,
 }
 
 /// A field of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// Its name, without the white space after it that some servers send.
+    /// Name of the field, without the white space that some servers send after it.
     pub name: &'a [u8],
-    /// Its value, without white space around it; one that goes on in the next line has the line end in it.
+    /// Value without surrounding white space; a folded value contains its line ends.
     pub value: &'a [u8],
-    /// All of its lines, with their ends.
+    /// The lines of the field, including line ends.
     pub line: &'a [u8],
 }
 
@@ -83,12 +83,12 @@ struct FieldRanges {
 }
 
 impl Field<'_> {
-    /// Whether it has that name.
+    /// Returns true if the field has this name, which is case-insensitive.
     pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
 
-    /// Its value in one line.
+    /// Returns the value as a single line.
     pub fn unfolded(&self) -> Cow<'_, [u8]> {
         if memchr::memchr(b'\n', self.value).is_none() {
             return Cow::Borrowed(self.value);
@@ -102,18 +102,19 @@ impl Field<'_> {
 }
 
 impl<'a> Head<(), &'a [u8]> {
-    /// Parses the header that the block of a record begins with. It ends as [`end_of_head`] says, or with the block.
+    /// Parses the header at the start of the block of a record. It ends where [`end_of_head`] says, or with
+    /// the block.
     pub fn of(block: &'a [u8]) -> Head<(), &'a [u8]> {
         let end = blank_line(block).map_or(block.len(), |line| line.start);
         Head::parse((), &block[..end])
     }
 
-    /// A copy of the head whose fields of these names are replaced by those of `other`.
+    /// Returns a copy of the header with the fields of these names replaced by those of `other`.
     pub fn with_fields_of(&self, other: &Head<(), &[u8]>, names: &[&str]) -> Vec<u8> {
         let mut head = without_end(self.first_line()).to_vec();
         let mut leave_out = false;
         for line in self.lines() {
-            // A folded line goes the way of the one before.
+            // A folded line is treated like the line before it.
             if !matches!(line.first(), Some(b' ' | b'\t')) {
                 leave_out = is_one_of(line, names);
             }
@@ -130,7 +131,7 @@ impl<'a> Head<(), &'a [u8]> {
         head
     }
 
-    /// The lines after the first one, without their ends.
+    /// Returns the lines after the first one, without line ends.
     fn lines(&self) -> impl Iterator<Item = &'a [u8]> {
         let raw: &'a [u8] = self.raw;
         raw[self.begin..]
@@ -140,11 +141,11 @@ impl<'a> Head<(), &'a [u8]> {
 }
 
 impl<First> Head<First> {
-    /// Parses the header of a message. `raw` ends with the empty line after the fields; `first` reads the first line,
-    /// which it gets without the line end.
+    /// Parses the header of a message. `raw` ends with the empty line after the fields; `first` parses the
+    /// first line, without its line end.
     ///
     /// # Errors
-    /// Those of `first`.
+    /// The errors of `first`.
     pub fn new<E>(
         raw: Bytes,
         first: impl FnOnce(&[u8]) -> Result<First, E>,
@@ -154,7 +155,7 @@ impl<First> Head<First> {
         Ok(Head::parse(first, raw))
     }
 
-    /// All of it, from the first line to the empty line after the fields.
+    /// Returns the whole header, from the first line to the empty line after the fields.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
@@ -166,7 +167,7 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
         let begin = line_end(raw, 0);
         let mut fields: Vec<FieldRanges> = Vec::new();
         let mut at = begin;
-        // Whether a line that begins with white space goes on with a field, and not with a line that is none.
+        // True if a line that begins with white space continues a field, and not an invalid line.
         let mut open = false;
         while at < raw.len() {
             let line = at..line_end(raw, at);
@@ -214,12 +215,12 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
         }
     }
 
-    /// The first line, with its end.
+    /// Returns the first line, with its line end.
     pub fn first_line(&self) -> &[u8] {
         &self.raw.as_ref()[..self.begin]
     }
 
-    /// The status, `None` when the first line has none.
+    /// Returns the status code, or `None` if the first line has none.
     pub fn status(&self) -> Option<u16> {
         let line = without_end(self.first_line());
         let mut words = line
@@ -229,7 +230,7 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
         std::str::from_utf8(status).ok()?.parse().ok()
     }
 
-    /// The fields, in their order.
+    /// Returns the fields in order.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
         let raw = self.raw.as_ref();
         let part = |range: &Range<usize>| &raw[range.clone()];
@@ -240,25 +241,27 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
         })
     }
 
-    /// The values of all fields of that name.
+    /// Returns the values of all fields with this name.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.fields()
             .filter(move |field| field.is(name))
             .map(|field| field.value)
     }
 
-    /// The value of the first field of that name.
+    /// Returns the value of the first field with this name.
     pub fn get<'a>(&'a self, name: &'a str) -> Option<&'a [u8]> {
         self.values(name).next()
     }
 
-    /// The value of the first field of that name, as text in one line; what is no UTF-8 in it is replaced.
+    /// Returns the value of the first field with this name as a single line of text; invalid UTF-8 is
+    /// replaced.
     pub fn text(&self, name: &str) -> Option<String> {
         let field = self.fields().find(|field| field.is(name))?;
         Some(String::from_utf8_lossy(&field.unfolded()).into_owned())
     }
 
-    /// The parts of a list with commas between them, over all fields of that name (RFC 9110, section 5.6.1).
+    /// Returns the elements of a comma-separated list, over all fields with this name (RFC 9110, section
+    /// 5.6.1).
     pub fn list<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.values(name)
             .flat_map(|value| value.split(|&byte| byte == b','))
@@ -266,11 +269,10 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
             .filter(|part| !part.is_empty())
     }
 
-    /// `Content-Length`, which some servers send many times. The error is a value that is not a number, or not the
-    /// same as another one.
+    /// Returns `Content-Length`, which some servers send several times.
     ///
     /// # Errors
-    /// That value.
+    /// Fails with the first value that is not a number, or that differs from the previous ones.
     pub fn content_length(&self) -> Result<Option<u64>, &[u8]> {
         let mut length = None;
         for text in self.list("Content-Length") {
@@ -282,7 +284,8 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
         Ok(length)
     }
 
-    /// Whether the body that was recorded with it may be in chunks: they are the last coding (RFC 9112, section 6.3).
+    /// Returns true if the recorded body may be chunked: `chunked` is the last coding (RFC 9112, section
+    /// 6.3).
     pub fn is_chunked(&self) -> bool {
         let last = self.list("Transfer-Encoding").last();
         last.is_some_and(|coding| coding.to_ascii_lowercase().ends_with(b"chunked"))
@@ -290,10 +293,10 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
 }
 
 impl Status {
-    /// Reads `HTTP/1.1 200 OK`, where the reason may lack and so may the space before it.
+    /// Parses `HTTP/1.1 200 OK`; the reason and the space before it may be missing.
     ///
     /// # Errors
-    /// When it is not a status line: what is invalid, in words.
+    /// Fails with a description of what is invalid in the status line.
     pub fn read(line: &[u8]) -> Result<Status, String> {
         let parts = || {
             let rest = line.strip_prefix(b"HTTP/1.")?;
@@ -319,13 +322,13 @@ impl Status {
     }
 }
 
-/// Where the header ends that the block of a record begins with: after its first line that is blank. `None` when
-/// there is none.
+/// Returns the end of the header at the start of the block of a record: after its first blank line. `None` if
+/// there is no blank line.
 pub fn end_of_head(block: &[u8]) -> Option<usize> {
     blank_line(block).map(|line| line.end)
 }
 
-/// Returns how many bytes of a block are responses that come before the final one (1xx: RFC 9110, section 15.2).
+/// Returns the size of the interim responses before the final one (1xx: RFC 9110, section 15.2), in bytes.
 pub fn interim_heads(block: &[u8]) -> usize {
     let mut at = 0;
     while let Some(end) = block.get(at..).and_then(end_of_head) {
@@ -344,7 +347,7 @@ fn blank_line(block: &[u8]) -> Option<Range<usize>> {
     memchr::memchr_iter(b'\n', block).find_map(|at| {
         let line = start..at + 1;
         start = at + 1;
-        // Programs that check WARC files take a line of nothing but spaces for the end as well.
+        // WARC validators also accept a line of white space as the end.
         let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r' | 0x1c..=0x1f);
         let bytes = block.get(line.clone())?;
         bytes.iter().all(is_blank).then_some(line)
@@ -359,10 +362,10 @@ fn is_one_of(line: &[u8], names: &[&str]) -> bool {
         .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
-/// How long the header of a message is that the bytes begin with, its empty line included. `None` when it is not all
-/// there; `from` is how much of it was looked at before.
+/// Returns the length of the header at the start of these bytes, including its empty line. `None` if it is
+/// incomplete; `from` is the number of bytes that were searched before.
 pub fn length(bytes: &[u8], from: usize) -> Option<usize> {
-    // The end may have begun in what was looked at.
+    // The end may have begun in the bytes that were searched before.
     let from = from.saturating_sub(3);
     let rest = bytes.get(from..)?;
     memchr::memchr_iter(b'\n', rest).find_map(|at| {
@@ -375,7 +378,7 @@ pub fn length(bytes: &[u8], from: usize) -> Option<usize> {
     })
 }
 
-/// Where the line ends that begins there, after its line end.
+/// Returns the end of the line that starts at `from`, including its line end.
 fn line_end(bytes: &[u8], from: usize) -> usize {
     memchr::memchr(b'\n', &bytes[from..]).map_or(bytes.len(), |at| from + at + 1)
 }

@@ -1,4 +1,4 @@
-//! The bytes of a file, unpacked where they are gzip members.
+//! Input bytes of a file, with gzip members decompressed.
 
 use std::io::Read;
 
@@ -8,25 +8,25 @@ use super::parser::without_padding;
 use super::window::Window;
 use super::{After, Problem};
 
-/// A file that is read.
+/// A file that is being read.
 pub(super) struct Input<R> {
     file: R,
-    /// Bytes of the file that were read and not used.
+    /// Bytes read from the file but not yet consumed.
     raw: Window,
-    /// Bytes of the gzip member that were unpacked and not used.
+    /// Decompressed bytes of the gzip member that are not yet consumed.
     unpacked: Window,
     member: Member,
     gunzip: Gunzip,
 }
 
-/// Where the next bytes are.
+/// State of the current gzip member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Member {
-    /// In no gzip member.
+    /// Outside of gzip members.
     None,
-    /// In one of which more is to be unpacked.
+    /// Inside a member that has more bytes to decompress.
     Open,
-    /// In one of which all was unpacked.
+    /// Inside a member that is fully decompressed.
     Ended,
 }
 
@@ -45,12 +45,12 @@ impl<R: Read> Input<R> {
         self.member != Member::None
     }
 
-    /// How many bytes of the file were used.
+    /// Returns the number of bytes of the file that have been consumed.
     pub(super) fn position(&self) -> u64 {
         self.raw.position()
     }
 
-    /// Looks whether a gzip member begins here. False at the end of the file.
+    /// Opens a gzip member if one begins here. Returns false at the end of the file.
     pub(super) fn open(&mut self) -> Result<bool, Problem> {
         if self.raw.bytes().is_empty() && self.more()? != After::More {
             return Ok(false);
@@ -61,14 +61,15 @@ impl<R: Read> Input<R> {
         Ok(true)
     }
 
-    /// Leaves the gzip member if nothing more comes in it; its checksum was verified then.
+    /// Leaves the gzip member if it has no more bytes, in which case its checksum has been
+    /// verified. Returns true at the end of the member.
     pub(super) fn close(&mut self) -> Result<bool, Problem> {
-        // As much as tells whether another record begins there.
+        // Enough bytes to tell whether another record begins.
         while self.bytes().len() < LOOK {
             match self.more() {
                 Ok(After::More) => {}
                 Ok(After::Member | After::File) => break,
-                // What is wrong is an error of the record that begins there.
+                // The error belongs to the record that begins there.
                 Err(_) if !self.bytes().is_empty() => break,
                 Err(problem) => return Err(problem),
             }
@@ -81,7 +82,7 @@ impl<R: Read> Input<R> {
         Ok(is_end)
     }
 
-    /// What is there to be used.
+    /// Returns the available bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         match self.member {
             Member::None => self.raw.bytes(),
@@ -96,7 +97,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Reads or unpacks more, and tells what comes after it.
+    /// Reads or decompresses more bytes, and returns what follows them.
     pub(super) fn more(&mut self) -> Result<After, Problem> {
         while self.member != Member::Ended {
             self.gunzip.check()?;

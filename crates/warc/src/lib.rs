@@ -1,10 +1,11 @@
-//! WARC files (ISO 28500, versions 1.0 and 1.1) and the ARC files that were there before them, versions 1 and 2; and
-//! the HTTP messages in their records.
+//! WARC files (ISO 28500, versions 1.0 and 1.1), their predecessor ARC (versions 1 and 2), and the HTTP
+//! messages in their records.
 //!
-//! [`Parser`] has the rules of both formats and does no I/O. [`Reader`] reads files record by record, in bounded
-//! memory, plain or compressed the way archives do it, each record a gzip member of its own; [`AsyncReader`] reads one
-//! record as it comes. None of them takes input that it does not understand for the end of the file: whatever is
-//! wrong is a [`Problem`], and an [`Error`] names file and offset. [`Writer`] writes WARC files.
+//! [`Parser`] implements the rules of both formats and does no I/O. [`Reader`] reads files record by record
+//! in bounded memory, uncompressed or with one gzip member per record, as archives store them;
+//! [`AsyncReader`] reads a single record from a stream. None of them mistakes invalid input for the end of
+//! the file: every error is a [`Problem`], and an [`Error`] adds the file and the offset. [`Writer`] writes
+//! WARC files.
 
 #![warn(unreachable_pub)]
 
@@ -37,7 +38,7 @@ pub use record::{MAX_HTTP_HEAD, Record};
 pub use revisit::Revisit;
 pub use writer::{Compression, Writer};
 
-/// The example of the README compiles and runs.
+/// Compiles and runs the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

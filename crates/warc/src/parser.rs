@@ -1,51 +1,53 @@
-//! Records of WARC and ARC files, out of bytes that somebody else reads.
+//! Parser of WARC and ARC records, over bytes that the caller reads.
 
 use super::arc::{self, Line};
 use super::gunzip::MAGIC;
 use super::header::{MAX_HEADER, end_of_header};
 use super::{Deviation, Deviations, Header, Problem};
 
-/// What comes after the bytes that are there.
+/// Information about the input after the available bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// More bytes, as far as is known.
+    /// More bytes may follow.
     More,
-    /// The end of the gzip member that they are in.
+    /// The gzip member ends.
     Member,
-    /// The end of the file.
+    /// The file ends.
     File,
 }
 
-/// What closes a record of a WARC file.
+/// Bytes that terminate a WARC record.
 pub const END: &[u8] = b"\r\n\r\n";
-/// Maximum number of bytes by which a record may end before or after where its `Content-Length` says.
+/// Maximum deviation in bytes of the end of a record from its `Content-Length`, in either direction.
 pub const SLACK: usize = 16;
-/// Number of bytes after a block that show where it ends: as many as it may be longer, the end of the record, and
-/// `WARC/` of the next one.
+/// Number of bytes after a block that determine where it ends: the maximum deviation, the end of the record,
+/// and `WARC/` of the next one.
 pub const LOOK: usize = SLACK + END.len() + WARC.len();
 const WARC: &[u8] = b"WARC/";
-/// What a gzip member begins with.
+/// First bytes of a gzip member.
 const GZIP: [u8; 3] = [MAGIC, 0x8b, 8];
-/// Maximum size of a record without `Content-Length`, unpacked, in bytes: all of it is read before its length is known.
+/// Maximum size of a record without `Content-Length`, decompressed, in bytes: all of it is read before its
+/// length is known.
 pub const MAX_OPEN: usize = 1 << 20;
 
-/// Where a record ends, as the bytes say that follow its block.
+/// End of a record, as determined from the bytes after its block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Number of bytes that still belong to the record.
+    /// Number of these bytes that still belong to the record.
     pub size: usize,
-    /// How many of them, from the first on, seem to belong to the block.
+    /// Number of these bytes, from the first on, that seem to belong to the block.
     pub longer: usize,
-    /// Whether these may be no part of the block, but more line ends than are needed.
+    /// True if those bytes may be superfluous line ends instead of part of the block.
     pub may_be_padding: bool,
-    /// Number of bytes at the end of the block that may be line ends which close it: those that are missing after it.
+    /// Number of bytes at the end of the block that may be the line ends that are missing after it.
     pub within: usize,
-    /// Whether neither another record nor the end follows, so that the block may go on.
+    /// True if neither another record nor the end of the input follows, so that the block may continue.
     pub is_doubtful: bool,
 }
 
-/// Parses one record after the other: [`Parser::header`], then [`Parser::block`] to the end of the block, then
-/// [`Parser::end`]. It keeps no bytes: each call gets those that were not used yet.
+/// Parses consecutive records: call [`Parser::header`], then [`Parser::block`] until the end of the block,
+/// then [`Parser::end`]. The parser keeps no bytes: each call takes the bytes that have not been consumed
+/// yet.
 ///
 /// ```
 /// use crawlspace_warc::{After, Parser};
@@ -61,21 +63,21 @@ pub struct Ending {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Parser {
-    /// Whether one record is read, from wherever it lies in a file. One of an ARC file comes without the record that
-    /// describes its file then; it is a `response` of the media type that its line says.
+    /// True for a single record from anywhere in a file. An ARC record is then parsed without the record that
+    /// describes its file, as a `response` with the media type of its header line.
     is_lone: bool,
     is_first: bool,
     is_arc: bool,
     content_length: u64,
-    /// What is still to come of the block.
+    /// Number of bytes of the block still to come.
     left: u64,
-    /// A line end has come, or none is needed: the record describes the ARC file.
+    /// True once a line end was seen, or if none is required: the record describes the ARC file.
     is_closed: bool,
     deviations: Deviations,
 }
 
 impl Parser {
-    /// A parser for the beginning of a file.
+    /// Creates a parser for a file, starting at its beginning.
     pub fn of_file() -> Parser {
         Parser {
             is_lone: false,
@@ -88,7 +90,7 @@ impl Parser {
         }
     }
 
-    /// A parser for one record in a file.
+    /// Creates a parser for a single record of a file.
     pub fn of_record() -> Parser {
         Parser {
             is_lone: true,
@@ -96,11 +98,11 @@ impl Parser {
         }
     }
 
-    /// The header that the bytes begin with, and its length; `None` when more of it has to come. That of an ARC
-    /// record is the one that a WARC record would have.
+    /// Parses the header at the start of the bytes, and returns it with its length; `None` if more bytes are
+    /// required. For an ARC record, returns the header of the equivalent WARC record.
     ///
     /// # Errors
-    /// When no valid record begins there, or it is cut off.
+    /// Fails when no valid record begins there, or it is truncated.
     pub fn header(
         &mut self,
         bytes: &[u8],
@@ -121,7 +123,7 @@ impl Parser {
         let too_long = end.unwrap_or(bytes.len()) > MAX_HEADER;
         let Some(raw) = end.filter(|_| !too_long).and_then(|end| bytes.get(..end)) else {
             if !is_arc && (too_long || after != After::More) {
-                // What is wrong with the lines that are there says more.
+                // An error in the available lines is more specific.
                 Header::parse_lines(bytes)?;
             }
             return match after {
@@ -174,37 +176,37 @@ impl Parser {
         })
     }
 
-    /// How many of the bytes that come next are of the block, which they are counted as; 0 after its end.
+    /// Consumes up to `bytes` bytes of the block, and returns their number; 0 at its end.
     pub fn block(&mut self, bytes: usize) -> usize {
         let size = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes);
         self.left -= size as u64;
         size
     }
 
-    /// What is still to come of the block, in bytes.
+    /// Returns the number of bytes of the block still to come.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    /// Whether the record is one of an ARC file.
+    /// Returns true if the record is from an ARC file.
     pub fn is_arc(&self) -> bool {
         self.is_arc
     }
 
-    /// Returns how the record deviates from the standard, as far as it was parsed.
+    /// Returns the deviations of the record from the standard, as far as it was parsed.
     pub fn deviations(&self) -> Deviations {
         self.deviations
     }
 
-    /// Returns where the record ends, of which the block has come. `None` when more has to come to tell that.
+    /// Determines the end of the record, after its block was consumed. `None` if more bytes are required.
     ///
     /// # Errors
-    /// When it does not end near the end of its block, or is cut off.
+    /// Fails when the record does not end near the end of its block, or is truncated.
     pub fn end(&mut self, bytes: &[u8], after: After) -> Result<Option<Ending>, Problem> {
         let is_last = after != After::More;
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);
         if left > 0 {
-            // A whole gzip member shows that nothing is missing of its record.
+            // A complete gzip member shows that its record is complete.
             return if after == After::Member && left <= SLACK && bytes.is_empty() {
                 (self.left, self.content_length) = (0, self.content_length - self.left);
                 self.deviations.add(Deviation::Length);
@@ -214,16 +216,17 @@ impl Parser {
             };
         }
         let ending = if self.is_arc {
-            // Some count the line end to the block of the first record, and some leave it out at the end of the file.
+            // Some writers include the line end in the block of the first record, and some omit it at the end
+            // of the file.
             let ends = line_ends(bytes);
             self.is_closed |= ends > 0;
             let rest = &bytes[ends..];
-            // Where line ends never end, they are enough for a record that is read alone.
+            // For a single record, a long run of line ends suffices.
             let is_enough = self.is_lone && ends > SLACK;
             if rest.len() < arc::LOOK && !is_last && !is_enough {
                 return Ok(None);
             }
-            // Line ends of its own may follow a block that is longer than its line says.
+            // A block that is longer than its header line says may have line ends of its own.
             let is_next = [&GZIP[..], WARC].iter().any(|next| begins_like(rest, next));
             let is_next = is_next || arc::may_begin(rest);
             let is_end = without_padding(rest).is_empty() || is_next;
@@ -240,7 +243,7 @@ impl Parser {
         ending.map(Some).ok_or_else(|| self.wrong_length())
     }
 
-    /// Searches the bytes after a block for the next record, or the end of what there is.
+    /// Searches the bytes after a block for the next record, or the end of the input.
     fn warc_end(&mut self, bytes: &[u8]) -> Option<Ending> {
         let is_next = |rest: &[u8]| begins_like(rest, WARC) || begins_like(rest, &GZIP);
         let exact = Ending {
@@ -250,12 +253,13 @@ impl Parser {
         if bytes.starts_with(END) && is_next(&bytes[END.len()..]) {
             return Some(exact);
         }
-        // Nothing but line ends and zeros, before a record that is beyond doubt where none of them is.
+        // Only line ends and zeros, before the next record; if there are none, the record must be recognized
+        // beyond doubt.
         let rest = without_padding(bytes);
         let size = bytes.len() - rest.len();
         if is_next(rest) && (size > 1 || rest.is_empty() || rest.len() >= WARC.len()) {
             self.deviations.add(Deviation::Closing);
-            // A block that is longer may end with line ends of its own.
+            // A longer block may end with line ends of its own.
             let own = size
                 .checked_sub(END.len())
                 .filter(|own| (1..=SLACK).contains(own));
@@ -276,7 +280,7 @@ impl Parser {
                 ..Ending::default()
             });
         }
-        // The end of the record, a bit further on.
+        // Search for the end of the record a few bytes further on.
         let longer = memchr::memmem::find_iter(bytes, END)
             .find(|&at| at <= SLACK && is_next(without_padding(&bytes[at + END.len()..])));
         let Some(longer) = longer else {
@@ -293,7 +297,7 @@ impl Parser {
         })
     }
 
-    /// Whether another record of the same file can begin with these bytes.
+    /// Returns true if another record of the same file can begin with these bytes.
     pub(crate) fn may_follow(&self, bytes: &[u8]) -> bool {
         if self.is_arc {
             arc::may_begin(bytes)
@@ -302,12 +306,13 @@ impl Parser {
         }
     }
 
-    /// The problem of a record that does not end where it should.
+    /// Returns the error of a record with a wrong length.
     pub(crate) fn wrong_length(&self) -> Problem {
         Problem::ContentLength(self.content_length)
     }
 
-    /// The problem of a record after which nothing comes too early. A whole gzip member was not cut off.
+    /// Returns the error of a record that ends too early. In a complete gzip member, nothing was cut off, so
+    /// its length is wrong.
     pub(crate) fn cut_off(&self, after: After) -> Problem {
         match after {
             After::Member => self.wrong_length(),
@@ -323,7 +328,7 @@ fn line_ends(bytes: &[u8]) -> usize {
     ends.count()
 }
 
-/// Leaves out what some write between records: line ends, zeros.
+/// Strips the padding that some tools write between records: line ends and zeros.
 pub(crate) fn without_padding(bytes: &[u8]) -> &[u8] {
     let is_text = |byte: &u8| !matches!(byte, b'\r' | b'\n' | 0);
     let begin = bytes.iter().position(is_text);
@@ -332,7 +337,7 @@ pub(crate) fn without_padding(bytes: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// Whether bytes, of which there may be few, begin like that.
+/// Compares the start of the bytes, possibly only a few, with `beginning`.
 fn begins_like(bytes: &[u8], beginning: &[u8]) -> bool {
     bytes.iter().zip(beginning).all(|(a, b)| a == b)
 }

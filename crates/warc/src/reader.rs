@@ -1,4 +1,4 @@
-//! The records of a file, for a thread that may wait.
+//! Blocking reader of the records of a file.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,23 +8,23 @@ use super::input::Input;
 use super::parser::without_padding;
 use super::{After, Compression, Deviations, Error, Header, Parser, Problem, Record, SLACK};
 
-/// Where a record lies in its file.
+/// Position and form of a record in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes before it.
+    /// Offset of the record in bytes.
     pub offset: u64,
-    /// Its size in the file in bytes, that of the gzip member if it is compressed.
+    /// Size of the record in the file in bytes; if compressed, the size of its gzip member.
     pub size: u64,
-    /// How it is written.
+    /// Compression of the record.
     pub compression: Compression,
-    /// How it deviates from the standard.
+    /// Deviations of the record from the standard.
     pub deviations: Deviations,
 }
 
-/// Reads the records of a WARC or ARC file, one after the other.
+/// Reads the records of a WARC or ARC file in order.
 ///
-/// Those of an ARC file come with the header that a WARC record would have: the one that describes the file as
-/// `warcinfo`, what web servers sent as `response`, all else as `resource`.
+/// ARC records are returned with the header of the equivalent WARC record: the record that describes the file
+/// as `warcinfo`, HTTP captures as `response`, all others as `resource`.
 ///
 /// ```
 /// use crawlspace_warc::{Compression, Reader, RecordType, Writer};
@@ -45,7 +45,7 @@ pub struct Reader<R> {
     file: String,
     input: Input<R>,
     parser: Parser,
-    /// Where the current record begins, or the next one.
+    /// Offset of the current record, or of the next one.
     offset: u64,
     in_record: bool,
     shared_members: bool,
@@ -55,7 +55,7 @@ impl Reader<File> {
     /// Opens a file.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// Fails when the file cannot be opened.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         match File::open(path) {
@@ -70,7 +70,7 @@ impl Reader<File> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads from `input`, in steps of 64 KiB; errors call it `file`.
+    /// Creates a reader of `input`, which is read in steps of 64 KiB; errors name it `file`.
     pub fn new(file: impl Into<String>, input: R) -> Reader<R> {
         Reader {
             file: file.into(),
@@ -82,18 +82,20 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads also what others have compressed as a whole: gzip members that hold many records, all of which have the
-    /// offset of their member then. Without this they are an error, since none has a place of its own in the file.
+    /// Accepts files that were compressed as a whole: gzip members with several records, all of which get the
+    /// offset of their member. By default they are an error, because single records have no offset in the
+    /// file.
     pub fn with_shared_members(mut self) -> Reader<R> {
         self.shared_members = true;
         self
     }
 
-    /// The next record, or `None` at the end of the file. What was not read of the record before is skipped.
+    /// Returns the next record, or `None` at the end of the file. The unread rest of the previous record is
+    /// skipped.
     ///
     /// # Errors
-    /// Anything that is not a whole WARC record. The reader cannot go on after an error.
-    #[allow(clippy::should_implement_trait)] // a record borrows its reader, so this is no Iterator
+    /// Fails on anything but a complete, valid record. The reader cannot continue after an error.
+    #[allow(clippy::should_implement_trait)] // a record borrows its reader, so this cannot be an Iterator
     pub fn next(&mut self) -> Result<Option<Record<'_, R>>, Error> {
         if self.in_record {
             self.finish()?;
@@ -129,19 +131,19 @@ impl<R: Read> Reader<R> {
                 return Ok(Some(header));
             }
             after = match self.input.more() {
-                // What is wrong with the lines that are there says more.
+                // An error in the available lines is more specific.
                 Err(Problem::Truncated) => After::File,
                 more => more?,
             };
         }
     }
 
-    /// The bytes of the block that are there; none only at its end.
+    /// Returns the available bytes of the block; empty only at its end.
     pub(super) fn block(&mut self) -> Result<&[u8], Error> {
         if self.parser.left() > 0 && self.input.bytes().is_empty() {
             let problem = match self.input.more() {
                 Ok(After::More) => None,
-                // A few bytes less than the header says are no loss where all of a gzip member was read.
+                // In a complete gzip member, a few bytes less than the header says are not a loss.
                 Ok(After::Member) if self.parser.left() <= SLACK as u64 => None,
                 Ok(after) => Some(self.parser.cut_off(after)),
                 Err(problem) => Some(problem),
@@ -155,7 +157,7 @@ impl<R: Read> Reader<R> {
         Ok(bytes.get(..most).unwrap_or(bytes))
     }
 
-    /// Skips bytes of the block that were used.
+    /// Marks bytes of the block as consumed.
     pub(super) fn take(&mut self, bytes: usize) {
         let taken = self.parser.block(bytes);
         self.input.consume(taken);

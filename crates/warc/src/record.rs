@@ -4,36 +4,36 @@ use super::http;
 use super::reader::Reader;
 use super::{Error, Extent, Header, Problem};
 
-/// Maximum length of an HTTP header that [`Record::http_head`] gives, in bytes.
+/// Maximum length of an HTTP header returned by [`Record::http_head`], in bytes.
 pub const MAX_HTTP_HEAD: usize = 64 * 1024;
 
-/// A record that is being read. Its block is read through [`Read`], as much of it as is wanted.
+/// A record that is being read. Its block is read through [`Read`], completely or in part.
 pub struct Record<'r, R> {
     pub(super) reader: &'r mut Reader<R>,
     pub(super) header: Header,
 }
 
 impl<R: Read> Record<'_, R> {
-    /// The record's header.
+    /// Returns the header of the record.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Where the record begins in the file, in bytes.
+    /// Returns the offset of the record in the file, in bytes.
     pub fn offset(&self) -> u64 {
         self.reader.offset()
     }
 
-    /// An error about this record, for a caller who asks more of it than the standard does.
+    /// Creates an error about this record, for callers with requirements beyond the standard.
     pub fn error(&self, problem: Problem) -> Error {
         self.reader.error(problem)
     }
 
-    /// Reads the status line and the header fields that the block of a `response` begins with, the empty
-    /// line after them included; or, where none comes, what there is, up to [`MAX_HTTP_HEAD`] bytes.
+    /// Reads the status line and the header fields at the start of the block of a `response`, including the
+    /// empty line after them. Without an empty line, returns what there is, up to [`MAX_HTTP_HEAD`] bytes.
     ///
     /// # Errors
-    /// When the file ends before, or is damaged.
+    /// Fails when the file is truncated or damaged.
     pub fn http_head(&mut self) -> Result<Vec<u8>, Error> {
         let mut head = Vec::new();
         loop {
@@ -51,15 +51,15 @@ impl<R: Read> Record<'_, R> {
         }
     }
 
-    /// Returns whether it is a record of an ARC file.
+    /// Returns true if the record is from an ARC file.
     pub fn is_arc(&self) -> bool {
         self.reader.is_arc()
     }
 
-    /// Gives what was not read of the block, piece by piece.
+    /// Passes the unread rest of the block to `each`, piece by piece.
     ///
     /// # Errors
-    /// When the file ends before, or is damaged.
+    /// Fails when the file is truncated or damaged.
     pub fn for_each_piece(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), Error> {
         loop {
             let piece = self.reader.block()?;
@@ -72,18 +72,19 @@ impl<R: Read> Record<'_, R> {
         }
     }
 
-    /// Skips the rest of the record and tells where it lies. Only this makes sure that the record is whole.
+    /// Skips the rest of the record and returns its position. Only this call verifies that the record is
+    /// complete.
     ///
     /// # Errors
-    /// When the record is cut off or damaged, or does not end where it should.
+    /// Fails when the record is truncated or damaged, or does not end where it should.
     pub fn finish(self) -> Result<Extent, Error> {
         self.reader.finish()
     }
 
-    /// Does what [`Record::finish`] does, and keeps the header.
+    /// Does the same as [`Record::finish`], and returns the header, too.
     ///
     /// # Errors
-    /// Those of [`Record::finish`].
+    /// The errors of [`Record::finish`].
     pub fn into_header(self) -> Result<(Header, Extent), Error> {
         let extent = self.reader.finish()?;
         Ok((self.header, extent))

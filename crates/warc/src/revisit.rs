@@ -2,30 +2,30 @@ use std::io;
 
 use super::{Compression, Header, Writer};
 
-/// The `revisit` record that stands for a capture whose payload is stored already.
+/// The `revisit` record of a capture whose payload is already stored.
 ///
-/// A crawler with deduplication writes it instead of the `response` record; this one is only measured,
-/// to tell what a crawl without deduplication could have saved.
+/// A deduplicating crawler writes it instead of the `response` record. Here its size is only
+/// computed, to estimate what a crawl without deduplication could have saved.
 #[derive(Clone, Copy, Debug)]
 pub struct Revisit<'a> {
-    /// The header of the `response` record.
+    /// Header of the `response` record.
     pub response: &'a Header,
-    /// The HTTP status line and header fields of that response.
+    /// HTTP status line and header fields of that response.
     pub http_head: &'a [u8],
-    /// URL of the record that holds the payload (`WARC-Refers-To-Target-URI`).
+    /// URL of the original record (`WARC-Refers-To-Target-URI`).
     pub refers_to_uri: &'a [u8],
-    /// Date of that record (`WARC-Refers-To-Date`).
+    /// Date of the original record (`WARC-Refers-To-Date`).
     pub refers_to_date: &'a [u8],
 }
 
 impl Revisit<'_> {
-    /// The size that the record would have in a file written like that, in bytes.
+    /// Returns the size of the record in a file with this compression, in bytes.
     ///
     /// # Errors
-    /// `InvalidInput` when a URL or date holds a line end.
+    /// `InvalidInput` when a URL or date contains a line end.
     pub fn size(&self, compression: Compression) -> io::Result<u64> {
-        // The fields of the response that a revisit record has as well. Its block digest is another one,
-        // and that of the response is just as long and as incompressible.
+        // Fields of the response that a revisit record also has. Its block digest differs, but that
+        // of the response is equally long and incompressible.
         const KEPT: [&str; 8] = [
             "WARC-Record-ID",
             "WARC-Warcinfo-ID",

@@ -1,11 +1,11 @@
-//! Bytes on their way from where they come from to where they are used.
+//! Read buffer between a source of bytes and their consumer.
 
 use std::io::{self, Read};
 
-/// Number of bytes read or unpacked at once.
+/// Number of bytes read or decompressed at a time.
 const STEP: usize = 64 * 1024;
 
-/// Bytes that came and were not used yet. There is room for more of them whenever it is asked for.
+/// Bytes received but not yet consumed, with room for more on demand.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     buffer: Vec<u8>,
@@ -15,23 +15,24 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// What is there.
+    /// Returns the available bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// How many bytes were used, ever since.
+    /// Returns the total number of bytes consumed.
     pub(crate) fn position(&self) -> u64 {
         self.used
     }
 
-    /// Notes that the first bytes are used.
+    /// Marks the first bytes as consumed.
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.start += bytes;
         self.used += bytes as u64;
     }
 
-    /// Where the next bytes go; then [`Window::grow`] says how many came.
+    /// Returns the free space for the next bytes; call [`Window::grow`] with their number
+    /// afterwards.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
@@ -41,12 +42,12 @@ impl Window {
         self.buffer.get_mut(self.end..).unwrap_or_default()
     }
 
-    /// Notes that so many bytes have come.
+    /// Adds bytes that were written to [`Window::room`].
     pub(crate) fn grow(&mut self, bytes: usize) {
         self.end += bytes;
     }
 
-    /// Reads more, and tells how much: 0 at the end of the input.
+    /// Reads more bytes, and returns their number: 0 at the end of the input.
     pub(crate) fn fill(&mut self, input: &mut impl Read) -> io::Result<usize> {
         loop {
             match input.read(self.room()) {

@@ -2,12 +2,12 @@ use std::io::{self, Write};
 
 use flate2::write::GzEncoder;
 
-/// How records are written.
+/// Compression of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// As they are.
+    /// Uncompressed.
     None,
-    /// Each as a gzip member of its own, so that it can be read without the others.
+    /// A separate gzip member for each record, so that it can be read on its own.
     PerRecord,
 }
 
@@ -28,16 +28,16 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// A writer that appends to `out`.
+    /// Creates a writer that appends to `out`.
     pub fn new(out: W, compression: Compression) -> Writer<W> {
         Writer { out, compression }
     }
 
-    /// Writes one record. `Content-Length` is added to the fields. Returns the size of the record as it
-    /// lies in the file, in bytes.
+    /// Writes one record, with `Content-Length` added to the fields. Returns the size of the record
+    /// in the file, in bytes.
     ///
     /// # Errors
-    /// What `out` says; `InvalidInput` for a field name or value with a line end in it.
+    /// The errors of `out`; `InvalidInput` for a field name or value with a line end.
     pub fn write(&mut self, fields: &[(&str, &[u8])], block: &[u8]) -> io::Result<u64> {
         let mut header = b"WARC/1.1\r\n".to_vec();
         let length = block.len().to_string();

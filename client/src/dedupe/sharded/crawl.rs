@@ -1,7 +1,8 @@
-//! A crawl becomes part of all shards, and leaves them.
+//! The life cycle of a crawl across all shards.
 //!
-//! The home shard goes last, and so says whether all of it was done. Before the first shard there is a mark,
-//! and after the last one it goes. After a crash anywhere in between, the same call does what is left.
+//! The home shard is processed last, and so shows whether an operation is complete. A mark is set before the
+//! first shard and removed after the last. After a crash anywhere in between, the same call completes the
+//! operation.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +12,13 @@ use super::{Sharded, Unfinished};
 use crate::dedupe::{Committed, Index, Removed, Retained};
 use crate::server::{Batch, Call, Code, Error, Pending, Steps, Unsent};
 
-/// Maximum number of rounds of a removal, each of which looks whether something is left: others may do the same.
+/// Maximum number of rounds of a removal. Each round checks for remaining data, because other clients may
+/// write to the crawl concurrently.
 const MAX_ROUNDS: usize = 10;
 
 impl<S: Steps> Sharded<S> {
-    /// [`Index::begin`](crate::dedupe::Index::begin): the home shard knows the crawl from then on.
+    /// Begins a crawl as [`Index::begin`](crate::dedupe::Index::begin) does; it is registered in the home
+    /// shard.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -25,7 +28,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::begin`](crate::dedupe::Index::begin).
     pub fn begin(&self, crawl: impl AsRef<[u8]>) -> S::Answer<bool> {
         let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
@@ -37,7 +40,8 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// [`Index::begin_visible`](crate::dedupe::Index::begin_visible), in all shards.
+    /// Begins a visible crawl as [`Index::begin_visible`](crate::dedupe::Index::begin_visible) does, in all
+    /// shards.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -47,7 +51,8 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there. It may have begun in other shards.
+    /// The errors of [`Index::begin_visible`](crate::dedupe::Index::begin_visible). The crawl may have begun
+    /// in other shards.
     pub fn begin_visible(&self, crawl: impl AsRef<[u8]>) -> S::Answer<bool> {
         let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
@@ -64,11 +69,12 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// [`Index::commit`](crate::dedupe::Index::commit): the crawl becomes part of all shards, the home last.
+    /// Commits the crawl as [`Index::commit`](crate::dedupe::Index::commit) does, in all shards, the home
+    /// shard last.
     ///
-    /// When it fails on the way, no other call can cancel the crawl before it was committed to its end, unless
-    /// it is its first commit: send it again. The figures are then those of the whole commit. Only a shard whose
-    /// reply was lost with its connection, or with the client, counts as one that had nothing new.
+    /// If a commit fails halfway, send it again. Unless it is the crawl's first commit, the crawl cannot be
+    /// cancelled until the commit is complete. The result then covers the whole commit, except that a shard
+    /// whose reply was lost, with the connection or with the client, counts as having had nothing new.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -79,7 +85,8 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there, and `SHARDED` when a cancel or removal of the crawl has to be finished first.
+    /// The errors of [`Index::commit`](crate::dedupe::Index::commit), and `SHARDED` while a cancel or removal
+    /// of the crawl is unfinished.
     pub fn commit(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Committed> {
         let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
@@ -117,7 +124,7 @@ impl<S: Steps> Sharded<S> {
             }
         }
         if let Some(error) = failed {
-            // Where no shard has committed anything there is nothing to finish.
+            // If no shard has committed anything, there is nothing to finish.
             if !some && !error.is_connection() {
                 self.end(run, [].into_iter()).await?;
             }
@@ -129,7 +136,7 @@ impl<S: Steps> Sharded<S> {
             .step(self.home().over(&Unsent).commit(crawl))
             .await
         {
-            // None of its records are of the home shard, and it has no WACZ file.
+            // The crawl has no records in the home shard and no WACZ files.
             Err(error) if error.code() == Some(Code::NoCrawl) => {
                 let (standing, _) = self.standing(crawl).await?;
                 if !standing.others().iter().any(|other| other.committed) {
@@ -148,7 +155,7 @@ impl<S: Steps> Sharded<S> {
         Ok(earlier.fold(sum.plus(at_home), Committed::plus))
     }
 
-    /// Makes a crawl known to the home shard that only others know.
+    /// Registers a crawl in the home shard that only other shards know.
     async fn enter(&self, crawl: &[u8]) -> Result<(), Error> {
         let mut add = redis::cmd("SADD");
         add.arg(self.home().key(b"uncommittedcrawls")).arg(crawl);
@@ -156,10 +163,11 @@ impl<S: Steps> Sharded<S> {
         self.server().step(add).await.map(drop)
     }
 
-    /// [`Index::cancel`](crate::dedupe::Index::cancel), in all shards.
+    /// Cancels the crawl as [`Index::cancel`](crate::dedupe::Index::cancel) does, in all shards.
     ///
-    /// A crawl whose first commit was cut short goes from the shards that had committed it as well. Gives the
-    /// number of hashes; of shards that had committed it, of those that no other crawl has.
+    /// A crawl whose first commit was interrupted is also removed from the shards that had committed it.
+    /// Returns the number of hashes; for shards that had committed the crawl, the number of hashes that no
+    /// other crawl has.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -169,8 +177,8 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there, and `SHARDED` when a removal of the crawl, or the commit of one that was used again after its
-    /// first commit, has to be finished first.
+    /// The errors of [`Index::cancel`](crate::dedupe::Index::cancel), and `SHARDED` while a removal of the
+    /// crawl, or a commit of it other than the first, is unfinished.
     pub fn cancel(&self, crawl: impl AsRef<[u8]>) -> S::Answer<u64> {
         let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
@@ -182,7 +190,7 @@ impl<S: Steps> Sharded<S> {
         let (standing, marks) = self.standing(crawl).await?;
         let was_whole = standing.home().committed;
         let others: &[Doing] = if was_whole {
-            // Some shards may have what came since, and nothing takes that out of them any more.
+            // Some shards may have committed the new records already, and a cancel cannot undo that.
             &[Doing::Remove, Doing::Commit]
         } else {
             &[Doing::Remove]
@@ -214,7 +222,7 @@ impl<S: Steps> Sharded<S> {
         }
     }
 
-    /// Takes back what a committed crawl has added since.
+    /// Discards what a committed crawl has added since its last commit.
     async fn take_back(&self, crawl: &[u8]) -> Result<u64, Error> {
         let batch = Batch::new();
         let shards = self.shards().iter();
@@ -239,7 +247,8 @@ impl<S: Steps> Sharded<S> {
         }
     }
 
-    /// [`Index::remove`](crate::dedupe::Index::remove): the crawls leave all shards, the home last.
+    /// Removes crawls from all shards, the home shard last, as
+    /// [`Index::remove`](crate::dedupe::Index::remove) does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -249,7 +258,8 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there (nothing was changed then). A crawl whose first commit was cut short is `UNCOMMITTED`.
+    /// The errors of [`Index::remove`](crate::dedupe::Index::remove) (nothing is changed). A crawl whose
+    /// first commit was interrupted is `UNCOMMITTED`.
     pub fn remove(&self, crawls: &[&[u8]]) -> S::Answer<Removed> {
         let (index, crawls) = (self.clone(), owned(crawls));
         self.server().run(async move {
@@ -292,7 +302,8 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// Takes everything of these crawls away, committed or not: from all other shards, then from the home.
+    /// Removes everything of these crawls, committed or not: from all other shards first, then from the home
+    /// shard.
     async fn take_away(&self, crawls: &[&[u8]]) -> Result<Gone, Error> {
         let mut gone = Gone::default();
         for of_home in [false, true] {
@@ -315,7 +326,7 @@ impl<S: Steps> Sharded<S> {
         Ok(gone)
     }
 
-    /// One round. False when there was nothing left to do.
+    /// Runs one round of a removal. Returns false if there was nothing left to do.
     async fn take_away_once(
         &self,
         crawls: &[&[u8]],
@@ -339,7 +350,7 @@ impl<S: Steps> Sharded<S> {
                     .map(|(&crawl, _)| crawl)
                     .collect::<Vec<&[u8]>>()
             };
-            // What is not committed first: a removal skips crawls of which a cancel was cut short.
+            // Uncommitted data first: a removal skips crawls with an interrupted cancel.
             let cancelable = those(Standing::is_cancelable);
             if !cancelable.is_empty() {
                 canceled.extend(cancelable.iter().map(|crawl| shard.cancel(crawl)));
@@ -367,7 +378,8 @@ impl<S: Steps> Sharded<S> {
         Ok(true)
     }
 
-    /// [`Index::retain`](crate::dedupe::Index::retain).
+    /// Declares these crawls to be the whole collection, as [`Index::retain`](crate::dedupe::Index::retain)
+    /// does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -377,7 +389,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::retain`](crate::dedupe::Index::retain).
     pub fn retain(&self, purge: bool, crawls: &[&[u8]]) -> S::Answer<Retained> {
         let (index, crawls) = (self.clone(), owned(crawls));
         self.server().run(async move {
@@ -389,19 +401,19 @@ impl<S: Steps> Sharded<S> {
     async fn retain_all(&self, purge: bool, crawls: &[&[u8]]) -> Result<Retained, Error> {
         let (standings, marks) = self.standings(crawls).await?;
         for (crawl, standing) in crawls.iter().zip(&standings) {
-            // The figures, and the list of those that are committed, are in the home shard.
+            // The statistics and the list of committed crawls are in the home shard.
             if standing.home().is_nowhere() && !standing.is_nowhere() {
                 self.enter(crawl).await?;
             }
         }
         let mut gone = Retained::default();
         if purge {
-            // Refuses what the home shard would refuse, before anything goes.
+            // Check for errors of the home shard before anything is removed.
             let counted = self.home().over(&Unsent).retain(false, crawls);
             self.server().step(counted).await?;
             let kept: BTreeSet<&[u8]> = crawls.iter().copied().collect();
             let committed = self.members(b"allcrawls").await?.swap_remove(0);
-            // Those whose removal was cut short may have left the home shard already.
+            // Crawls with an interrupted removal may have left the home shard already.
             let left = marks.0.iter().filter(|mark| mark.doing == Doing::Remove);
             let left = left.map(|mark| &mark.crawl);
             let away: BTreeSet<&[u8]> = committed.iter().chain(left).map(Vec::as_slice).collect();
@@ -418,7 +430,7 @@ impl<S: Steps> Sharded<S> {
         Ok(if purge { gone } else { at_home })
     }
 
-    /// What is under way on all shards, or was cut short between two of them.
+    /// Lists the operations that are running on all shards, or were interrupted between two of them.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -430,13 +442,13 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// Fails with the error of the server, or a connection error.
     pub fn unfinished(&self) -> S::Answer<Vec<Unfinished>> {
         self.server().ask(self.marks_call().map(|marks| marks.0))
     }
 }
 
-/// What was taken away so far.
+/// Totals of a removal so far.
 #[derive(Default)]
 struct Gone {
     hashes: u64,
@@ -452,7 +464,7 @@ impl Committed {
     }
 }
 
-/// An answer; `None` when another client was quicker, and a retry is needed.
+/// Returns the reply; `None` when another client was faster and the round must be repeated.
 fn passed<T>(answer: Pending<T>) -> Result<Option<T>, Error> {
     let error = match answer.take() {
         Ok(answer) => return Ok(Some(answer)),

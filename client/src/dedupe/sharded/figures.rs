@@ -1,4 +1,4 @@
-//! Figures of all shards together.
+//! Statistics and checks across all shards.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::dedupe::{
 use crate::server::{Batch, Code, Error, Pending, Steps};
 
 impl<S: Steps> Sharded<S> {
-    /// Asks every shard, and waits for all answers.
+    /// Sends a call to every shard, and waits for all replies.
     async fn each<T: Send + 'static>(
         &self,
         ask: impl Fn(Index<Batch>) -> Pending<T>,
@@ -29,7 +29,8 @@ impl<S: Steps> Sharded<S> {
         self.each(ask).await?.into_iter().collect()
     }
 
-    /// [`Index::stats`]: sums over all shards. A crawl counts as committed when the home shard has committed it.
+    /// Returns the sums of [`Index::stats`] over all shards. A crawl counts as committed once the home shard
+    /// has committed it.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -39,7 +40,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::stats`].
     pub fn stats(&self) -> S::Answer<Stats> {
         let index = self.clone();
         self.server().run(async move {
@@ -65,7 +66,7 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// [`Index::crawl_stats`]: sums over all shards.
+    /// Returns the sums of [`Index::crawl_stats`] over all shards.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -75,7 +76,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::crawl_stats`].
     pub fn crawl_stats(&self, crawl: impl AsRef<[u8]>) -> S::Answer<CrawlStats> {
         let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
@@ -114,13 +115,13 @@ impl<S: Steps> Sharded<S> {
                 });
             };
             sum.state = together(at_home, [sum.state]);
-            // The same crawl may be needed for revisits of several shards.
+            // Several shards may depend on the same crawl, which counts once.
             sum.requires = index.required_crawls(&[crawl]).await?.len() as u64;
             Ok(sum)
         })
     }
 
-    /// [`Index::crawls`].
+    /// Lists the crawls as [`Index::crawls`] does, with the sums over all shards.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -130,7 +131,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::crawls`].
     pub fn crawls(&self, listed: Option<Listed>) -> S::Answer<Vec<Crawl>> {
         let index = self.clone();
         self.server().run(async move {
@@ -169,8 +170,9 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// [`Index::check`] of all shards, and of what they must agree about: what one has committed, the home has
-    /// committed, or a commit is under way or was cut short, which counts as `interrupted`.
+    /// Runs [`Index::check`] on all shards, and checks that they agree: a crawl that one shard has committed
+    /// is committed in the home shard. A crawl whose commit is running or was interrupted counts as
+    /// `interrupted`.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -180,7 +182,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::check`].
     pub fn check(&self) -> S::Answer<Check> {
         let index = self.clone();
         self.server().run(async move {
@@ -189,7 +191,7 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// [`Index::repair`] of all shards.
+    /// Runs [`Index::repair`] on all shards.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -199,7 +201,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::repair`].
     pub fn repair(&self) -> S::Answer<Check> {
         let index = self.clone();
         self.server().run(async move {
@@ -240,7 +242,7 @@ impl<S: Steps> Sharded<S> {
         Ok(sum)
     }
 
-    /// [`Index::profile`].
+    /// Returns the profile as [`Index::profile`] does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -250,12 +252,12 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::profile`].
     pub fn profile(&self) -> S::Answer<Profile> {
         self.home().profile()
     }
 
-    /// [`Index::set_profile`], of all shards.
+    /// Sets the profile of all shards, as [`Index::set_profile`] does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -265,7 +267,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::set_profile`].
     pub fn set_profile(&self, profile: Profile) -> S::Answer<()> {
         let index = self.clone();
         self.server().run(async move {
@@ -287,8 +289,8 @@ impl Standing {
     }
 }
 
-/// How a crawl stands as a whole. It is committed when the home shard has committed it, which is the last to do
-/// so; and it was continued when any shard has something new of it.
+/// Combines the states of a crawl in the shards. It is committed when the home shard has committed it, which
+/// happens last; it is continued when any shard has uncommitted records of it.
 fn together<const N: usize>(at_home: Option<CrawlState>, states: [CrawlState; N]) -> CrawlState {
     match at_home {
         Some(state @ (CrawlState::Outgoing | CrawlState::Canceled | CrawlState::Unlisted)) => state,

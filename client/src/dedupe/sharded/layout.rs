@@ -1,4 +1,4 @@
-//! The prefixes of an index that is spread. Like the shard of a hash, they can never change.
+//! Prefixes of the shards of an index. Like the assignment of hashes to shards, they can never change.
 
 use crate::server::{Code, Error, slot};
 
@@ -7,9 +7,9 @@ pub(super) const MAX_SHARDS: u16 = 1024;
 /// Maximum length of the name of an index that is spread, in bytes.
 const NAME_BYTES: usize = 256;
 
-/// The prefixes of all shards, the home of the index first: `{name-0}:`, then `{name-1.3}:`, … The second
-/// number is what makes the shards lie in slots at even distances, so that a cluster whose servers have equal
-/// parts of the slots has equal parts of the index, too.
+/// Returns the prefixes of all shards, the home shard first: `{name-0}:`, then `{name-1.3}:`, … The second
+/// number is a salt that places the shards in slots at even distances, so that servers with equal shares of
+/// the slots also have equal shares of the index.
 pub(super) fn prefixes(name: &[u8], shards: u16) -> Result<Vec<Vec<u8>>, Error> {
     let wrong = |sentence: &str| Err(Error::refused("sharded index", Code::BadPrefix, sentence));
     if name.is_empty() || name.len() > NAME_BYTES || name.iter().any(|byte| b"{}".contains(byte)) {
@@ -24,7 +24,7 @@ pub(super) fn prefixes(name: &[u8], shards: u16) -> Result<Vec<Vec<u8>>, Error> 
     let home_slot = u32::from(slot::of(&home));
     let mut prefixes = vec![home];
     for shard in 1..u32::from(shards) {
-        // A window of the slots for each, from that of the home on.
+        // Each shard has a window of the slots, starting from the slot of the home shard.
         let window = |number: u32| number * u32::from(slot::SLOTS) / u32::from(shards);
         let (first, end) = (window(shard), window(shard + 1));
         let there = |prefix: &Vec<u8>| {
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn prefixes_stay_what_they_are() {
-        // Any change of these strands what is in the indexes of the field.
+        // Any change of these prefixes would orphan the data of existing indexes.
         assert_eq!(shown("coll", 1), ["{coll-0}:"]);
         let four = ["{coll-0}:", "{coll-1.3}:", "{coll-2.3}:", "{coll-3.3}:"];
         assert_eq!(shown("coll", 4), four);
@@ -73,7 +73,7 @@ mod tests {
             slots.sort_unstable();
             slots.dedup();
             assert_eq!(slots.len(), usize::from(shards), "{shards}");
-            // Three servers with equal parts of the slots.
+            // Three servers with equal shares of the slots.
             let mut parts = [0; 3];
             for slot in slots {
                 parts[usize::from(slot) * 3 / usize::from(slot::SLOTS)] += 1;

@@ -1,8 +1,9 @@
-//! Operations under way on all shards, so that the opposite ones are refused until they are finished.
+//! Marks of operations that run across all shards, so that conflicting operations are refused until they
+//! finish.
 //!
-//! A commit of an index that is spread is one commit for each shard, and a crash may come between two of them.
-//! The marks stand in a plain hash of the home shard. Each run has one of its own: what an earlier run left
-//! goes when a later one has done all of the work.
+//! A commit of a sharded index is one commit per shard, and a crash may happen between two of them. The marks
+//! are stored in a plain hash of the home shard. Each run has its own mark: the mark of an interrupted run is
+//! removed when a later run has completed the operation.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,19 +16,19 @@ use crate::dedupe::Committed;
 use crate::reply::{as_text, pairs};
 use crate::server::{Call, Code, Error, Steps};
 
-/// The hash, behind the prefix of the home shard, and its field with the number of shards.
+/// Name of the hash after the prefix of the home shard, and its field with the number of shards.
 pub(super) const KEY: &[u8] = b"shards";
 pub(super) const COUNT: &[u8] = b"shards";
 
-/// What is done to a crawl on all shards.
+/// Type of an operation on a crawl across all shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Doing {
-    /// The crawl becomes part of the index.
+    /// Commit of the crawl.
     Commit,
-    /// What is not committed of it goes.
+    /// Cancel: uncommitted records of the crawl are discarded.
     Cancel,
-    /// The crawl leaves the index.
+    /// Removal of the crawl from the index.
     Remove,
 }
 
@@ -47,17 +48,17 @@ impl Doing {
     }
 }
 
-/// Something that is under way on all shards, or was cut short: then sending it again finishes it.
+/// An operation that is running across all shards, or was interrupted: sending it again completes it.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Unfinished {
-    /// What is done.
+    /// Type of the operation.
     pub doing: Doing,
-    /// To which crawl.
+    /// Id of the crawl.
     #[serde(serialize_with = "as_text")]
     pub crawl: Vec<u8>,
-    /// Since when, in seconds since the epoch by the clock of the client that began it.
+    /// Start of the operation, in seconds since the Unix epoch by the clock of the client that began it.
     pub since: u64,
-    /// The figures that the other shards had committed in that run.
+    /// Counts that the other shards reported for the commit in that run.
     #[serde(skip)]
     pub(super) committed: Committed,
     #[serde(skip)]
@@ -67,9 +68,10 @@ pub struct Unfinished {
 debug_as_text! { Unfinished { doing: plain, crawl: text, since: plain } }
 
 impl Unfinished {
-    /// A field: what, the number of the run, and the crawl, between spaces.
+    /// Parses a mark. The field is the operation, the number of the run, and the crawl id, separated by
+    /// spaces.
     ///
-    /// Its value: since when, and of a commit the figures of the shards that have done it.
+    /// The value is the start time and, for a commit, the counts of the shards that have completed it.
     fn read(field: Vec<u8>, value: &[u8]) -> Option<Unfinished> {
         let mut parts = field.splitn(3, |&byte| byte == b' ');
         let doing = Doing::of(parts.next()?)?;
@@ -89,7 +91,7 @@ impl Unfinished {
     }
 }
 
-/// All marks of an index.
+/// The marks of an index.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks(pub Vec<Unfinished>);
 
@@ -102,17 +104,17 @@ impl FromRedisValue for Marks {
 }
 
 impl Marks {
-    /// The marks of a crawl.
+    /// Returns the marks of a crawl.
     pub fn of<'a>(&'a self, crawl: &'a [u8]) -> impl Iterator<Item = &'a Unfinished> {
         self.0.iter().filter(move |mark| mark.crawl == crawl)
     }
 
-    /// Whether this is under way.
+    /// Returns true if this operation is running on the crawl, or was interrupted.
     pub fn has(&self, crawl: &[u8], doing: Doing) -> bool {
         self.of(crawl).any(|mark| mark.doing == doing)
     }
 
-    /// Refuses to go on while something else is under way, or is yet to be finished.
+    /// Returns an error while one of the `others` is running on the crawl, or has yet to be finished.
     pub fn refuse(&self, name: &str, crawl: &[u8], others: &[Doing]) -> Result<(), Error> {
         let mut marks = self.of(crawl);
         let Some(mark) = marks.find(|mark| others.contains(&mark.doing)) else {
@@ -130,7 +132,7 @@ impl Marks {
     }
 }
 
-/// The mark of one run.
+/// The marks of one run.
 pub(super) struct Run {
     fields: Vec<Vec<u8>>,
     since: u64,
@@ -143,7 +145,7 @@ impl<S: Steps> Sharded<S> {
         Call::new(marks).repeatable()
     }
 
-    /// From now on this is under way.
+    /// Sets the marks of a new run.
     pub(super) async fn enter_marks(&self, doing: Doing, crawls: &[&[u8]]) -> Result<Run, Error> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let since = since.map_or(0, |since| since.as_secs());
@@ -164,7 +166,8 @@ impl<S: Steps> Sharded<S> {
         Ok(Run { fields, since })
     }
 
-    /// Adds to the mark what the other shards have committed: the next run reports it, if this one is cut short.
+    /// Adds the counts that the other shards have committed to the mark: if this run is interrupted, the next
+    /// run reports them.
     pub(super) async fn note(&self, run: &Run, committed: Committed) -> Result<(), Error> {
         let value = format!("{} {} {}", run.since, committed.new, committed.known);
         let mut set = redis::cmd("HSET");
@@ -176,7 +179,7 @@ impl<S: Steps> Sharded<S> {
         self.server().step(set).await.map(drop)
     }
 
-    /// All of it is done: what earlier runs left to do as well.
+    /// Removes the marks of a completed run, and the marks that earlier runs left.
     pub(super) async fn end<'a>(
         &self,
         run: Run,

@@ -1,4 +1,4 @@
-//! Records, of which each belongs to one shard, and the WACZ files, which are in the first one.
+//! Calls for records, each of which belongs to one shard, and for WACZ files, which are in the home shard.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::dedupe::{
 use crate::server::{Batch, Pending, Steps, Unsent};
 
 impl<S: Steps> Sharded<S> {
-    /// Which items belong to which shard, in their order.
+    /// Groups items by shard. Returns the positions of the items of each shard, in order.
     fn split<T>(&self, items: &[T], hash: impl Fn(&T) -> &[u8]) -> Vec<Vec<usize>> {
         let mut parts = vec![Vec::new(); self.shards.len()];
         for (position, item) in items.iter().enumerate() {
@@ -19,7 +19,7 @@ impl<S: Steps> Sharded<S> {
         parts
     }
 
-    /// Asks each shard for its part of the items, if it has one.
+    /// Sends each shard a call for its part of the items, if it has any.
     fn ask_parts<T: Copy, U: Send + 'static>(
         &self,
         batch: &Batch,
@@ -37,7 +37,7 @@ impl<S: Steps> Sharded<S> {
         asked.collect()
     }
 
-    /// [`Index::lookup`].
+    /// Looks up payloads as [`Index::lookup`] does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -49,7 +49,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::lookup`].
     pub fn lookup(
         &self,
         crawl: Option<&[u8]>,
@@ -75,7 +75,8 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// [`Index::lookup_with_wacz`]. It takes a second round trip, to the lists of the home shard.
+    /// Looks up payloads and WACZ files as [`Index::lookup_with_wacz`] does. The WACZ lists of the home shard
+    /// take a second round trip.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -85,7 +86,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::lookup_with_wacz`].
     pub fn lookup_with_wacz(
         &self,
         crawl: Option<&[u8]>,
@@ -115,7 +116,7 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// [`Index::add`]: each shard gets its part, under the same sequence.
+    /// Adds records as [`Index::add`] does: each shard gets its part, with the same sequence.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -128,7 +129,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there. Other shards may have counted their parts.
+    /// The errors of [`Index::add`]. Other shards may have counted their parts.
     pub fn add(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -155,7 +156,7 @@ impl<S: Steps> Sharded<S> {
         parts.map(|(_, count)| count).collect()
     }
 
-    /// [`Index::revisit`]: each shard gets its part, under the same sequence.
+    /// Adds revisits as [`Index::revisit`] does: each shard gets its part, with the same sequence.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -166,7 +167,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there. Other shards may have counted their parts.
+    /// The errors of [`Index::revisit`]. Other shards may have counted their parts.
     pub fn revisit(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -204,7 +205,7 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// [`Index::write`].
+    /// Writes a batch of records as [`Index::write`] does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -217,7 +218,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there. Other shards may have counted their parts.
+    /// The errors of [`Index::write`]. Other shards may have counted their parts.
     pub fn write(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -235,7 +236,7 @@ impl<S: Steps> Sharded<S> {
         written(self.server(), batch, parts)
     }
 
-    /// [`Index::claim`].
+    /// Claims a payload as [`Index::claim`] does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -247,7 +248,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::claim`].
     pub fn claim(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -259,8 +260,8 @@ impl<S: Steps> Sharded<S> {
         self.shard_of(hash).claim(crawl, hash, lasting, wait)
     }
 
-    /// [`Index::claim_with_wacz`]. For a known payload it takes a second round trip, to the list of the home
-    /// shard.
+    /// Claims a payload as [`Index::claim_with_wacz`] does. For a known payload, the WACZ list of the home
+    /// shard takes a second round trip.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -272,7 +273,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::claim_with_wacz`].
     pub fn claim_with_wacz(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -296,7 +297,7 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// [`Index::settle`].
+    /// Settles a claim as [`Index::settle`] does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -309,7 +310,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::settle`].
     pub fn settle(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -320,7 +321,7 @@ impl<S: Steps> Sharded<S> {
         self.shard_of(added.hash).settle(crawl, token, added)
     }
 
-    /// [`Index::unclaim`].
+    /// Releases a claim as [`Index::unclaim`] does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -331,13 +332,13 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::unclaim`].
     pub fn unclaim(&self, hash: impl AsRef<[u8]>, token: impl AsRef<[u8]>) -> S::Answer<bool> {
         let (hash, token) = (hash.as_ref(), token.as_ref());
         self.shard_of(hash).unclaim(hash, token)
     }
 
-    /// [`Index::wacz_open`].
+    /// Registers a WACZ file as [`Index::wacz_open`] does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -347,13 +348,13 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::wacz_open`].
     pub fn wacz_open(&self, crawl: impl AsRef<[u8]>, filename: impl AsRef<[u8]>) -> S::Answer<u64> {
         let (crawl, filename) = (crawl.as_ref(), filename.as_ref());
         self.home().wacz_open(crawl, filename)
     }
 
-    /// [`Index::wacz_close`].
+    /// Marks a WACZ file as finished as [`Index::wacz_close`] does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -363,7 +364,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::wacz_close`].
     pub fn wacz_close(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -376,7 +377,7 @@ impl<S: Steps> Sharded<S> {
         self.home().wacz_close(crawl, index, filename, hash, size)
     }
 
-    /// [`Index::wacz_close_as`].
+    /// Finishes and renames a WACZ file as [`Index::wacz_close_as`] does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -386,7 +387,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::wacz_close_as`].
     pub fn wacz_close_as(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -400,7 +401,8 @@ impl<S: Steps> Sharded<S> {
             .wacz_close_as(crawl, index, filename, hash, size)
     }
 
-    /// [`Index::wacz_list`]. A crawl without WACZ files that is not committed is `NOCRAWL` here.
+    /// Lists WACZ files as [`Index::wacz_list`] does. An uncommitted crawl without WACZ files returns
+    /// `NOCRAWL` here.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -410,14 +412,14 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::wacz_list`].
     pub fn wacz_list(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Vec<Wacz>> {
         let crawl = crawl.as_ref();
         self.home().wacz_list(crawl)
     }
 }
 
-/// An original with its file, of the files of crawls.
+/// Adds the name of its WACZ file to an original.
 fn located(original: Original, files: &HashMap<Vec<u8>, Vec<Wacz>>) -> Located {
     let at = usize::try_from(original.wacz_index);
     let files = files.get(&original.crawl).map_or(&[][..], Vec::as_slice);

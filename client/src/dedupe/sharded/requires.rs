@@ -1,4 +1,4 @@
-//! What a crawl needs for replay, when its revisits are spread over all shards and the WACZ lists are in one.
+//! Replay dependencies when revisits are spread over all shards and the WACZ lists are in the home shard.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,18 +7,18 @@ use super::standing::BATCH;
 use crate::dedupe::{Dependent, Index, Of, Profile, Required, Wacz};
 use crate::server::{Ask, Batch, Call, Code, Error, Pending, Steps, Unsent};
 
-/// Whose requirements are asked for, kept for later.
+/// Owned form of [`Of`].
 enum Asked {
     Crawl(Vec<u8>),
     Wacz(Vec<u8>),
     References(Vec<Vec<u8>>),
 }
 
-/// The file at this index of a crawl's list.
+/// Position of a WACZ file: crawl id, and index in the list of the crawl.
 type FileNumber = (Vec<u8>, usize);
 
 impl<S: Steps> Sharded<S> {
-    /// [`Index::requires`](crate::dedupe::Index::requires).
+    /// Lists required WACZ files as [`Index::requires`](crate::dedupe::Index::requires) does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -28,7 +28,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::requires`](crate::dedupe::Index::requires).
     pub fn requires(&self, of: Of<'_>, transitive: bool) -> S::Answer<Vec<Required>> {
         let index = self.clone();
         let of = match of {
@@ -44,7 +44,7 @@ impl<S: Steps> Sharded<S> {
 
     async fn requirements(&self, of: Asked, transitive: bool) -> Result<Vec<Required>, Error> {
         let mut found = BTreeMap::new();
-        // Crawls of which all files are needed, and those whose own requirements are still to be looked at.
+        // Crawls of which all files are required, and crawls whose own requirements are still to be resolved.
         let (mut whole, mut follow) = (BTreeSet::new(), Vec::new());
         let mut seen = BTreeSet::new();
         match of {
@@ -88,7 +88,7 @@ impl<S: Steps> Sharded<S> {
         Ok(required.collect())
     }
 
-    /// What the revisits of a WACZ refer to, in whichever shard they are.
+    /// Returns the references of the revisits of a WACZ, from all shards.
     async fn references(&self, uuid: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let profile = self.home().over(&Unsent).profile();
         let suffix: &[u8] = match self.server().step(profile).await? {
@@ -100,7 +100,7 @@ impl<S: Steps> Sharded<S> {
         Ok(references.into_iter().collect())
     }
 
-    /// Finds the files that are referred to exactly. Gives their crawls.
+    /// Looks up the files of exact references. Returns their crawls.
     async fn refer(
         &self,
         references: Vec<Vec<u8>>,
@@ -128,7 +128,7 @@ impl<S: Steps> Sharded<S> {
         Ok(crawls)
     }
 
-    /// The crawls that hold originals of revisits of these crawls.
+    /// Returns the crawls that hold originals of revisits of these crawls.
     pub(super) async fn required_crawls(
         &self,
         crawls: &[Vec<u8>],
@@ -152,7 +152,7 @@ impl<S: Steps> Sharded<S> {
         Ok(required)
     }
 
-    /// The WACZ files of these crawls. Those that are not there have none.
+    /// Returns the WACZ files of these crawls. Unknown crawls are omitted.
     pub(super) async fn files(
         &self,
         mut crawls: Vec<Vec<u8>>,
@@ -183,7 +183,7 @@ impl<S: Steps> Sharded<S> {
         Ok(files)
     }
 
-    /// [`Index::required_by`](crate::dedupe::Index::required_by).
+    /// Lists dependent crawls as [`Index::required_by`](crate::dedupe::Index::required_by) does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -193,7 +193,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::required_by`](crate::dedupe::Index::required_by).
     pub fn required_by(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Vec<Dependent>> {
         let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
@@ -232,7 +232,7 @@ impl<S: Steps> Sharded<S> {
         }
         let mut sums: BTreeMap<Vec<u8>, Option<u64>> = BTreeMap::new();
         for Dependent { crawl, revisits } in all {
-            // What was not counted in one shard is not known of all of them.
+            // A count that is missing in one shard makes the total unknown.
             let sum = sums.entry(crawl).or_insert(Some(0));
             *sum = sum.zip(revisits).map(|(sum, revisits)| sum + revisits);
         }
@@ -242,8 +242,8 @@ impl<S: Steps> Sharded<S> {
             .collect())
     }
 
-    /// The dependents of a crawl in a shard that does not have it: those that were there when it was removed,
-    /// before it came back to other shards.
+    /// Returns the dependents of a crawl in a shard that does not have the crawl: those recorded before the
+    /// crawl was removed, if it has since returned to other shards.
     async fn dependents_in(&self, shard: &Index<S>, on: &[u8]) -> Result<Vec<Dependent>, Error> {
         let batch = Batch::new();
         let asked = [&b"allcrawls"[..], b"uncommittedcrawls"].map(|set| {
@@ -285,7 +285,7 @@ impl<S: Steps> Sharded<S> {
     }
 }
 
-/// `crawl waczIndex`; the id may hold spaces.
+/// Parses `crawl waczIndex`; the crawl id may contain spaces.
 fn file_number(reference: &[u8]) -> Option<FileNumber> {
     let space = reference.iter().rposition(|&byte| byte == b' ')?;
     let index = std::str::from_utf8(&reference[space + 1..]).ok()?;

@@ -1,4 +1,4 @@
-//! Which shard a hash belongs to. What stands here is written into every index that is spread: it can never
+//! Assignment of hashes to shards. It determines where existing indexes store their data, so it can never
 //! change.
 
 use crawlspace_compact::digits::{Case, read_base32, read_hex};
@@ -6,11 +6,12 @@ use crawlspace_compact::digits::{Case, read_base32, read_hex};
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The shard of a hash in any spelling: of its own bits, so that all spellings of it go to the same one.
+/// Returns the shard of a hash. It depends on the decoded bits only, so all spellings of a hash map to the
+/// same shard.
 pub(super) fn shard_of(hash: &[u8], shards: usize) -> usize {
     let label = hash.iter().rposition(|&byte| byte == b':');
     let value = label.map_or(hash, |colon| &hash[colon + 1..]);
-    // In an index of the `browsertrix` profile only the value counts, whatever the label.
+    // In an index with the `browsertrix` profile only the value counts, regardless of the label.
     let bits = match bits_of(hash).or_else(|| bits_of(value)) {
         Some(bits) => spread(&bits),
         None if value.is_empty() => spread(hash),
@@ -19,7 +20,7 @@ pub(super) fn shard_of(hash: &[u8], shards: usize) -> usize {
     ((u128::from(bits) * shards as u128) >> 64) as usize
 }
 
-/// FNV-1a, and then every bit is made to depend on all others.
+/// FNV-1a, followed by a mixing step that makes every bit depend on all others.
 fn spread(bytes: &[u8]) -> u64 {
     let mut bits = bytes.iter().fold(FNV_OFFSET, |bits, &byte| {
         (bits ^ u64::from(byte)).wrapping_mul(FNV_PRIME)
@@ -37,7 +38,7 @@ const LABELS: [(&[u8], usize); 5] = [
     (b"md5:", 16),
 ];
 
-/// The bits of a digest, spelled as the module understands it; `None` for a hash of another kind.
+/// Decodes a digest as the module does; `None` for a hash of another kind.
 fn bits_of(hash: &[u8]) -> Option<Vec<u8>> {
     for (label, bytes) in LABELS {
         if let Some((head, value)) = hash.split_at_checked(label.len())
@@ -57,7 +58,8 @@ fn bits_of(hash: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Without a label only capitals are base32; some MD5 values look the same, and are read so.
+/// Decodes an unlabelled base32 SHA-1, which must be in capitals. Some hexadecimal MD5 values look the same,
+/// and are read as base32.
 fn unbase32_of_a_cdx(hash: &[u8]) -> Option<Vec<u8>> {
     let capitals = |byte: &u8| byte.is_ascii_uppercase() || (b'2'..=b'7').contains(byte);
     hash.iter().all(capitals).then(|| unbase32(hash, 20))?
@@ -68,7 +70,7 @@ fn unhex(text: &[u8]) -> Option<Vec<u8>> {
     read_hex(Case::Any, text, &mut raw).then_some(raw)
 }
 
-/// Base32 of either case, padded or not, of so many bytes; no bits may be left over.
+/// Decodes base32 in either case, padded or not, to exactly this number of bytes; no bits may be left over.
 fn unbase32(text: &[u8], bytes: usize) -> Option<Vec<u8>> {
     let mut raw = vec![0; bytes];
     read_base32(Case::Any, text, &mut raw).then_some(raw)
@@ -78,7 +80,7 @@ fn unbase32(text: &[u8], bytes: usize) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// SHA-256, SHA-1 and MD5 of nothing.
+    /// SHA-256, SHA-1 and MD5 of the empty input.
     const SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     const SHA1: &str = "da39a3ee5e6b4b0d3255bfef95601890afd80709";
     const SHA1_BASE32: &str = "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ";
@@ -124,7 +126,7 @@ mod tests {
 
     #[test]
     fn hashes_stay_in_the_shard_that_they_were_put_in() {
-        // Any change of these strands what is in the indexes of the field.
+        // Any change of these shards would orphan the data of existing indexes.
         assert_eq!(shard(SHA256), 13_929);
         assert_eq!(shard(SHA1), 225_077);
         assert_eq!(shard(MD5), 922_797);

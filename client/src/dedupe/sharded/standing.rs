@@ -1,44 +1,44 @@
-//! How a crawl stands in each shard.
+//! State of a crawl in each shard.
 
 use super::Sharded;
 use super::marks::Marks;
 use crate::dedupe::Index;
 use crate::server::{Ask, Batch, Call, Error, Pending, Steps};
 
-/// Maximum number of crawls that the shards are asked about in one call.
+/// Maximum number of crawls per batch of queries.
 pub(super) const BATCH: usize = 500;
 
-/// How a crawl stands in one shard, by the plain keys.
+/// State of a crawl in one shard, according to the plain keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// Part of the shard's merged index.
+    /// The crawl is part of the shard's merged index.
     pub committed: bool,
-    /// It has something that is not.
+    /// The shard lists the crawl as uncommitted.
     pub uncommitted: bool,
-    /// A removal runs, or was cut short.
+    /// A removal is running or was interrupted.
     pub removing: bool,
-    /// A cancel runs, or was cut short.
+    /// A cancel is running or was interrupted.
     pub canceling: bool,
 }
 
 impl Standing {
-    /// Whether the shard knows nothing of it.
+    /// Returns true if the shard does not know the crawl.
     pub fn is_nowhere(&self) -> bool {
         *self == Standing::default()
     }
 
-    /// Whether a removal has something to do.
+    /// Returns true if a removal has work to do.
     pub fn is_removable(&self) -> bool {
         self.committed || self.removing
     }
 
-    /// Whether a cancel has something to do.
+    /// Returns true if a cancel has work to do.
     pub fn is_cancelable(&self) -> bool {
         (self.uncommitted && !self.removing) || self.canceling
     }
 }
 
-/// How a crawl stands in all shards, the home first.
+/// State of a crawl in all shards, the home shard first.
 #[derive(Clone, Debug)]
 pub(super) struct Standings(pub Vec<Standing>);
 
@@ -56,7 +56,7 @@ impl Standings {
     }
 }
 
-/// The answers to come.
+/// Pending replies about a crawl in one shard.
 struct StandingCalls {
     committed: Pending<bool>,
     uncommitted: Pending<bool>,
@@ -92,7 +92,7 @@ impl StandingCalls {
 }
 
 impl<S: Steps> Sharded<S> {
-    /// How these crawls stand, and all marks of the index.
+    /// Returns the states of these crawls, and all marks of the index.
     pub(super) async fn standings(
         &self,
         crawls: &[&[u8]],
@@ -125,7 +125,7 @@ impl<S: Steps> Sharded<S> {
         Ok(standings)
     }
 
-    /// How one crawl stands, and all marks of the index.
+    /// Returns the state of one crawl, and all marks of the index.
     pub(super) async fn standing(&self, crawl: &[u8]) -> Result<(Standings, Marks), Error> {
         let (mut standings, marks) = self.standings(&[crawl]).await?;
         match standings.pop() {
@@ -134,7 +134,7 @@ impl<S: Steps> Sharded<S> {
         }
     }
 
-    /// The members of a set of each shard, all together.
+    /// Returns the members of a set in each shard.
     pub(super) async fn members(&self, name: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, Error> {
         let batch = Batch::new();
         let shards = self.shards().iter();

@@ -1,14 +1,15 @@
-//! How the shards keep their committed parts.
+//! Storage formats of the shards.
 
 use super::Sharded;
 use crate::dedupe::{Index, Moved, Storage};
 use crate::server::{Batch, Pending, Steps};
 
 impl<S: Steps> Sharded<S> {
-    /// [`Index::pack`] of every shard; those of different servers at the same time. Gives the sums.
+    /// Packs every shard as [`Index::pack`] does; shards on different servers are packed concurrently.
+    /// Returns the sums.
     ///
-    /// When it fails, some shards may be packed and others not, and every call has the same answers as before: send
-    /// it again, or [`unpack`](Sharded::unpack).
+    /// If it fails, some shards may be packed and others not; all calls keep returning the same results. Send
+    /// it again, or call [`unpack`](Sharded::unpack).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -18,12 +19,12 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::pack`].
     pub fn pack(&self) -> S::Answer<Moved> {
         self.move_all(Index::pack)
     }
 
-    /// [`Index::unpack`] of every shard. Gives the sums.
+    /// Unpacks every shard as [`Index::unpack`] does. Returns the sums.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -33,7 +34,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Index::unpack`].
     pub fn unpack(&self) -> S::Answer<Moved> {
         self.move_all(Index::unpack)
     }
@@ -53,8 +54,8 @@ impl<S: Steps> Sharded<S> {
     }
 }
 
-/// How an index is kept whose shards are kept so. Where some are packed and some are not, it was left in the
-/// middle: on its way into packed storage, unless a shard is on its way back.
+/// Combines the storage formats of the shards. A mix of packed and plain shards is an interrupted change:
+/// packing, unless a shard is unpacking.
 pub(super) fn together(shards: &[Storage]) -> Storage {
     match shards {
         [first, others @ ..] if others.iter().all(|other| other == first) => *first,

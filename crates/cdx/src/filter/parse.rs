@@ -1,4 +1,4 @@
-//! From a spec to a filter.
+//! Parsing of filter specs.
 
 use memchr::memmem::Finder;
 
@@ -24,13 +24,13 @@ pub(super) fn filter(spec: &[u8], dialect: Dialect, limits: Limits) -> Result<Fi
     }
 }
 
-/// Whether all dialects take the spec for a test of tags.
+/// Returns true if all dialects read the spec as a test of tags.
 pub(super) fn is_tag_test(spec: &[u8]) -> bool {
     let spec = spec.strip_prefix(b"!").unwrap_or(spec);
     spec.starts_with(b"tag:") || spec.starts_with(b"tag.")
 }
 
-/// `tag.space:x|y` or `tag:t|u`, after a `!` or not.
+/// Parses `tag.space:x|y` or `tag:t|u`, optionally after a `!`.
 fn tags(spec: &[u8]) -> Result<Option<Kind>, FilterError> {
     let start = spec.iter().take_while(|b| b"!~=".contains(b)).count();
     let bare = &spec[start..];
@@ -43,7 +43,7 @@ fn tags(spec: &[u8]) -> Result<Option<Kind>, FilterError> {
     let Some(colon) = memchr::memchr(b':', bare) else {
         return Err(syntax(spec.len(), "a tag filter needs a ':'"));
     };
-    // Of `tag.coll:`, what each value is prefixed with.
+    // Prefix of each value: for `tag.coll:`, it is `coll:`.
     let prefix = match &bare[3..=colon] {
         b":" => &b""[..],
         b".:" => return Err(syntax(start + 4, "a tag filter needs a name after 'tag.'")),
@@ -67,7 +67,7 @@ fn tags(spec: &[u8]) -> Result<Option<Kind>, FilterError> {
     Ok(Some(Kind::Tags(names.into())))
 }
 
-/// `[~][!]field:value`, and nothing else.
+/// Parses `[~][!]field:value`, the only syntax of OutbackCDX.
 fn outback(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
     let (contains, rest) = strip(spec, b'~');
     let (negated, rest) = strip(rest, b'!');
@@ -98,8 +98,8 @@ fn outback(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
     Ok(Filter { negated, kind })
 }
 
-/// `[~][!][field:]value`; a field may be given by its number. What is no field's name, be it for an operator in
-/// it, is the whole line.
+/// Parses `[~][!][field:]value`; a field may be given by number. An invalid field name, for example one with
+/// an operator in it, selects the whole line.
 fn ia(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
     let (contains, rest) = strip(spec, b'~');
     let (negated, rest) = strip(rest, b'!');
@@ -116,7 +116,7 @@ fn ia(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
     Ok(Filter { negated, kind })
 }
 
-/// `[!][=|~][field:]value`; a name that no field has reads empty, and no name is the whole line.
+/// Parses `[!][=|~][field:]value`; an unknown name reads as empty, and a missing name selects the whole line.
 fn pywb(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
     let (negated, rest) = strip(spec, b'!');
     let (equals, rest) = strip(rest, b'=');
@@ -142,8 +142,9 @@ fn pywb(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
 }
 
 impl Subject {
-    /// A number, which may have a plus sign, is that of a column; one that no line has is an error, because the
-    /// whole line in its place would let through what a `!` is to keep out.
+    /// Parses the subject of an IA spec. A number, optionally with a plus sign, selects a column. A column
+    /// that no line has is an error: falling back to the whole line would let captures pass that a `!` is
+    /// meant to exclude.
     fn of_ia(name: &[u8]) -> Result<Subject, FilterError> {
         let digits = name.strip_prefix(b"+").unwrap_or(name);
         if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -163,8 +164,9 @@ impl Test {
         Test::Contains(Box::new(Finder::new(value).into_owned()))
     }
 
-    /// As Java's `matches`, which is about the whole text. What stands for itself alone, such as a media type, is compared:
-    /// crawlers send a filter like that with every page, and compiling it takes longer than all the rest.
+    /// Builds a test for Java's `matches`, which matches the whole text. A plain value, such as a media type,
+    /// is compared instead: crawlers send such a filter with every page, and compiling it would take longer
+    /// than everything else.
     fn matches_java(value: &[u8], limits: Limits) -> Result<Test, FilterError> {
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_:,;=%".contains(byte);
         if value.len() <= limits.pattern_bytes && value.iter().all(is_plain) {
@@ -186,7 +188,7 @@ fn strip(spec: &[u8], operator: u8) -> (bool, &[u8]) {
     }
 }
 
-/// At the first colon.
+/// Splits at the first colon.
 fn split(spec: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = memchr::memchr(b':', spec)?;
     Some((&spec[..colon], &spec[colon + 1..]))

@@ -18,24 +18,24 @@ fn verdict(filter: &Filter, line: &str, tags: &[&str]) -> Result<bool, UnknownFi
     }
 }
 
-/// A line with that status; its URL ends with the other text.
+/// Returns a line with this status; its URL ends with the other text.
 fn line(status: &str, url: &str) -> String {
     format!(
         "org,example)/ 20240102030405 http://example.org/{url} text/html {status} DIGEST - - 7 9 a.warc.gz"
     )
 }
 
-/// What a cell of the table says of a spec.
+/// Expected result of a spec in one cell of the table.
 enum Cell {
-    /// A line that passes, and one that does not.
+    /// A line that passes, and a line that does not.
     Passes(String, String),
-    /// No line passes: the value is always empty.
+    /// Every line fails: the value is always empty.
     Never,
-    /// Every line does.
+    /// Every line passes.
     Always,
     Syntax(usize),
     BadField,
-    /// Not before there is a line which is not CDXJ.
+    /// Fails only once there is a line that is not CDXJ.
     UnknownField,
 }
 
@@ -43,13 +43,13 @@ enum Cell {
 fn the_dialects_are_as_in_the_table() {
     use Cell::*;
     let yes_no = |yes: &str, no: &str| Passes(line(yes, ""), line(no, ""));
-    // A line that matches as a whole, and one that does not although the field would.
+    // A line that matches as a whole, and a line that does not, although its field would.
     let whole = || Passes(line("200", "end"), line("200", "other"));
     let not_whole = || Passes(line("200", "other"), line("200", "end"));
     const WHOLE: &str = ".*/end.text/html.2...*";
     let with = |operators: &str| format!("{operators}status:{WHOLE}");
     let rows: Vec<(String, [Cell; 3])> = vec![
-        // A full match: of `2.|404`, neither 200 nor 4040 is one.
+        // A full match: `2.|404` matches neither 200 nor 4040.
         (
             "status:2.|404".into(),
             [
@@ -113,7 +113,7 @@ fn the_dialects_are_as_in_the_table() {
             "~!status:2.".into(),
             [yes_no("200", "x2.x"), yes_no("200", "x2.x"), Never],
         ),
-        // Whatever a value that is always empty does match.
+        // An always empty value still matches these.
         ("~!status:".into(), [Never, Never, Always]),
         (
             "~!status:x?".into(),
@@ -168,7 +168,7 @@ fn the_dialects_are_as_in_the_table() {
                 yes_no("x404", "200"),
             ],
         ),
-        // The first colon parts field and value.
+        // The first colon separates field and value.
         (
             "status:a:b".into(),
             [yes_no("a:b", "a"), yes_no("a:b", "a"), yes_no("a:b", "a")],
@@ -294,7 +294,7 @@ fn a_malformed_tag_filter_is_an_error_in_all_dialects() {
         }
     }
     assert!(parse(&long[..long.len() - 1], Dialect::Ia).is_ok());
-    // Names that only begin alike are fields.
+    // Names that only share a prefix are fields.
     for spec in ["tags:x", "tagged.a:x"] {
         assert!(parse(spec, Dialect::Outback).unwrap().tag_test().is_none());
     }
@@ -310,7 +310,7 @@ fn json_fields_are_fields_of_cdxj_lines() {
         ("lang:", Dialect::Outback, false, true),
         ("n:7", Dialect::Outback, true, false),
         ("lang:d.", Dialect::Ia, true, false),
-        // Any name may be that of a JSON field, which is empty where it is not.
+        // Any name may be that of a JSON field, which reads as empty if it is missing.
         ("lang:", Dialect::Ia, false, true),
         ("mime:", Dialect::Ia, true, true),
         ("~lang:a 2", Dialect::Ia, false, false),
@@ -353,7 +353,7 @@ fn a_refused_pattern_says_why() {
             "{spec}"
         );
     }
-    // What is contained or equal is no pattern.
+    // The operand of `contains` and `equals` is not a pattern.
     assert!(parse("~url:(", Dialect::Outback).is_ok());
     assert!(parse("=url:(", Dialect::Pywb).is_ok());
 }
@@ -387,7 +387,7 @@ fn dialects_have_names_in_any_case() {
 
 #[test]
 fn a_number_is_a_column_in_ia_alone() {
-    // Column 4 is the status in lines of every width; the ninth of eleven is the length.
+    // Column 4 is the status in lines of every width; column 8 of eleven is the length.
     let eleven = "a 2 http://a/b text/html 404 D - - 7 9 f.warc";
     let seven = "a 2 http://a/b text/html 200 D 7";
     let json = r#"a 2 {"url": "http://a/b", "status": "404", "4": "200"}"#;
@@ -407,7 +407,7 @@ fn a_number_is_a_column_in_ia_alone() {
         ("!8:7", Ok(false), no_column("8"), no_column("8")),
         ("10:f.warc", Ok(true), no_column("10"), no_column("10")),
         ("!13:x", no_column("13"), no_column("13"), no_column("13")),
-        // No number: the whole line, as an unknown name.
+        // Not a number: the whole line, as for an unknown name.
         ("-4:.*404.*", Ok(true), Ok(false), Ok(false)),
         ("4x:.*404.*", Ok(true), Ok(false), Ok(false)),
     ] {
@@ -441,7 +441,7 @@ fn a_number_is_a_column_in_ia_alone() {
             assert_eq!(filter.check(format), expected, "{number} {}", format.name());
         }
     }
-    // To the others it is a name.
+    // The other dialects read it as a name.
     let unknown = parse("4:404", Dialect::Outback).unwrap();
     assert_eq!(verdict(&unknown, eleven, &[]), no_column("4"));
     let empty = parse("=4:", Dialect::Pywb).unwrap();

@@ -1,13 +1,13 @@
-//! Columns of the formats that part them by one space.
+//! Columns of the formats that are separated by single spaces.
 
 use super::spaces::Spaces;
 use super::{Format, Reason, Shape};
 use crate::Field;
 
-/// The end of the digits that the text begins with, or of the `-` that a RECORD id has in their place.
+/// Returns the end of the leading digits, or of the `-` that a RECORD id may have instead.
 #[inline]
 pub(super) fn timestamp_end(text: &[u8], format: Format) -> usize {
-    // 14 digits nearly always: two overlapping words, in place of 14 comparisons.
+    // Fast path for 14 digits, the usual case: two overlapping words instead of 14 comparisons.
     if let Some((word, [.., b' '])) = text.first_chunk::<15>().map(|chunk| (chunk, &chunk[..])) {
         let (low, high) = (eight(word, 0), eight(word, 6));
         if all_digits(low) & all_digits(high) {
@@ -26,15 +26,15 @@ fn eight(text: &[u8; 15], at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Whether each of the eight bytes is in `0x30..=0x39`: the upper half is 3, and adding 6 leaves it so.
+/// Returns true if each of the eight bytes is in `0x30..=0x39`: the upper half is 3, and adding 6 keeps it 3.
 fn all_digits(word: u64) -> bool {
     const UPPER: u64 = 0xF0F0_F0F0_F0F0_F0F0;
     const THREES: u64 = 0x3030_3030_3030_3030;
-    // A byte above 0xF9 carries into the next, but then fails the first test.
+    // A byte above 0xF9 carries into the next byte, but then fails the first test.
     (word & UPPER == THREES) & (word.wrapping_add(0x0606_0606_0606_0606) & UPPER == THREES)
 }
 
-/// Whether the line has as many columns as the format may have, and none of them empty.
+/// Checks that the line has a number of columns that the format allows, and that no column is empty.
 #[inline]
 pub(super) fn check(raw: &[u8], spaces: Spaces, format: Format) -> Result<Shape<'static>, Reason> {
     let width = spaces.count + 1;
@@ -56,13 +56,13 @@ pub(super) fn check(raw: &[u8], spaces: Spaces, format: Format) -> Result<Shape<
     Ok(shape)
 }
 
-/// Refuses columns that must be numbers and are none: a URL with a space in it moves all that follow, and
-/// the width alone does not tell. Up to width 11 the filename is the last column all the same, behind the offset,
-/// which tells lines with another order of columns (wget has the filename there); beyond that another column would be
-/// taken for the filename.
+/// Rejects non-numeric values in numeric columns: a URL with a space shifts all following columns, which the
+/// width alone does not reveal. Up to width 11 the filename is still the last column, and the offset before
+/// it reveals lines with another order of columns (wget has the filename there); beyond that, another column
+/// would be read as the filename.
 #[inline]
 fn check_numbers(raw: &[u8], width: usize) -> Result<(), Reason> {
-    // How many columns stand to the right of each.
+    // Number of columns to the right of each numeric column.
     let right: &[usize] = match width {
         ..9 => return Ok(()),
         9..=11 => &[1],
@@ -77,11 +77,11 @@ fn check_numbers(raw: &[u8], width: usize) -> Result<(), Reason> {
     }
 }
 
-/// The column of a CDX line of that many columns; none if such lines have none for the field.
+/// Returns the column of a field in a CDX line of this width; `None` if such lines have no column for it.
 pub(super) fn of_cdx<'a>(raw: &'a [u8], width: usize, field: &Field) -> Option<&'a [u8]> {
     let column = place(width, field)?;
     let right = width - 1 - column;
-    // The URL is long, and stands left of the middle.
+    // The URL is long, and left of the middle.
     Some(if column <= 2 {
         raw.split(|&b| b == b' ').nth(column)?
     } else {
@@ -89,7 +89,7 @@ pub(super) fn of_cdx<'a>(raw: &'a [u8], width: usize, field: &Field) -> Option<&
     })
 }
 
-/// The filename of a CDX line of that many columns, the last of which begins there.
+/// Returns the filename of a CDX line of this width, whose last column starts at `last`.
 #[inline]
 pub(super) fn filename(raw: &[u8], width: usize, last: usize) -> &[u8] {
     match width {
@@ -99,7 +99,7 @@ pub(super) fn filename(raw: &[u8], width: usize, last: usize) -> &[u8] {
     }
 }
 
-/// The column that has `skipped` columns after it.
+/// Returns the column that is followed by `skipped` columns.
 #[inline]
 pub(super) fn from_right(raw: &[u8], skipped: usize) -> &[u8] {
     let mut rest = raw;
@@ -109,7 +109,7 @@ pub(super) fn from_right(raw: &[u8], skipped: usize) -> &[u8] {
     &rest[memchr::memrchr(b' ', rest).map_or(0, |at| at + 1)..]
 }
 
-/// Which column the field has in CDX lines of that width, from 0:
+/// Returns the position of a field in CDX lines of this width, starting at 0:
 ///
 /// | width | after `urlkey timestamp url mime status digest` |
 /// |---|---|

@@ -1,23 +1,23 @@
-//! Headers of CDX files, which name the columns of the lines below them by letters.
+//! Headers of CDX files, which list the columns of the lines below as letters.
 
-/// The orders in which the columns of a CDX line are read, one for each number of columns.
+/// Supported orders of the columns of a CDX line, one per number of columns.
 const ORDERS: [&[u8]; 4] = [b"NbamskS", b"NbamskrVg", b"NbamskrMVg", b"NbamskrMSVg"];
 
-/// How many columns a CDX line has at least.
+/// Minimum number of columns of a CDX line.
 const MIN_COLUMNS: usize = ORDERS[0].len();
 
 /// Maximum length of the letters in an error message, in bytes.
 const SHOWN: usize = 60;
 
-/// Returns the letters of a header in an order of columns that is not read; `None` for any other line.
+/// Returns the letters of a header with an unsupported order of columns; `None` for any other line.
 ///
-/// A header may begin with `A` (canonized URL) instead of `N` (massaged URL). One that names fewer columns than any CDX
-/// line has describes no line that is read. Other spaces in front than one count as well, since some tools trim lines, and so does a byte
-/// order mark.
+/// A header may begin with `A` (canonized URL) instead of `N` (massaged URL). A header with fewer letters
+/// than a CDX line has columns describes no valid line, and is ignored. Leading spaces may be missing or
+/// repeated, since some tools trim lines, and a byte order mark is accepted.
 pub(super) fn unread_order(line: &[u8]) -> Option<Box<str>> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let names = line.trim_ascii_start().strip_prefix(b"CDX")?;
-    // pywb heads files of CDXJ by ` CDXJ urlkey timestamp JSON`.
+    // pywb writes the header ` CDXJ urlkey timestamp JSON` to CDXJ files.
     if !names.first()?.is_ascii_whitespace() {
         return None;
     }

@@ -1,5 +1,6 @@
-//! The JSON object of a CDXJ line. All of it is checked when the line is read; values stay text until
-//! asked for. Values are walked without recursion, so that no nesting can use up the stack.
+//! The JSON object of a CDXJ line. It is validated completely when the line is read; values stay
+//! text until requested. Values are scanned without recursion, so that deep nesting cannot overflow
+//! the stack.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,27 +11,27 @@ use serde_json::value::RawValue;
 use super::Reason;
 use crate::Field;
 
-/// Names and values in the order written; values as written.
+/// Members in the order written, with values as written.
 #[derive(Clone, Debug)]
 pub(super) struct Object<'a> {
     pub(super) members: Vec<(Cow<'a, str>, &'a str)>,
 }
 
 impl<'a> Object<'a> {
-    /// Reads what is left of a line from a `{` on.
+    /// Parses the rest of a line that begins with `{`.
     pub(super) fn read(line: &'a [u8], at: usize) -> Result<Self, Reason> {
         let text =
             std::str::from_utf8(&line[at..]).map_err(|e| Reason::Utf8(at + e.valid_up_to()))?;
         serde_json::from_str(text).map_err(|e| {
             let what = e.to_string();
             let (what, _) = what.rsplit_once(" at line ").unwrap_or((&what, ""));
-            // Columns count from 1, and begin anew after a line feed, which is blank in JSON.
+            // Columns count from 1, and restart after a line feed, which is white space in JSON.
             let place = (e.line() == 1).then(|| at + e.column().saturating_sub(1));
             Reason::Json(what.into(), place)
         })
     }
 
-    /// The value of the last member that the field's name or alias names.
+    /// Returns the value of the last member with the field's name or alias.
     pub(super) fn text(&self, field: &Field) -> Option<Cow<'a, [u8]>> {
         let named = |(name, _): &&(Cow<'a, str>, &str)| field.is_named(name.as_bytes());
         let (_, value) = self.members.iter().rev().find(named)?;
@@ -38,7 +39,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// A string's text, nothing for `null`, else what is written.
+/// Returns the decoded text of a string, an empty text for `null`, and other values as written.
 fn text_of(value: &str) -> Cow<'_, [u8]> {
     match value.as_bytes() {
         b"null" => Cow::Borrowed(b""),
@@ -67,8 +68,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
                 while let Some(Text(name)) = map.next_key()? {
                     let value: &'de RawValue = map.next_value()?;
                     let value = value.get();
-                    // The walk over a value takes any four hexadecimal digits after `\u`, of which
-                    // half a surrogate pair has no text.
+                    // The scan of a value accepts any four hexadecimal digits after `\u`, but half
+                    // a surrogate pair cannot be decoded to text.
                     if value.starts_with('"') && value.contains('\\') {
                         serde_json::from_str::<Text<'_>>(value)
                             .map_err(|_| serde::de::Error::custom("a string that has no text"))?;
@@ -83,7 +84,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// A string, borrowed where nothing in it is escaped, which `Cow` by itself does not do.
+/// A string that is borrowed if it has no escapes, which `Cow` does not do when deserialized.
 struct Text<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {

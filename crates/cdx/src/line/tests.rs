@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The columns of each width, as the specification lists them.
+/// Columns of each width, as listed in the specification.
 const LAYOUTS: [&str; 7] = [
     "urlkey timestamp url mime status digest length",
     "urlkey timestamp url mime status digest redirect offset filename",
@@ -31,14 +31,14 @@ fn reason(raw: &[u8], format: Format) -> String {
     Line::read(raw, format).unwrap_err().to_string()
 }
 
-/// Columns that must be numbers where the width alone does not tell which is which.
+/// Numeric columns, which are checked where the width alone does not identify the columns.
 const NUMBERS: [&str; 5] = ["status", "length", "offset", "orig.length", "orig.offset"];
 
 fn columns(raw: &[u8]) -> Vec<&[u8]> {
     raw.split(|&b| b == b' ').collect()
 }
 
-/// By splitting: name and value of each column, or nothing for a line that is none.
+/// Parses a line by splitting: name and value of each column, or `None` for an invalid line.
 fn naive(raw: &[u8], record: bool) -> Option<Vec<(&'static str, &[u8])>> {
     let raw = raw.strip_suffix(b"\n").unwrap_or(raw);
     let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
@@ -206,7 +206,7 @@ fn blank_lines_and_headers_are_skipped_in_every_format() {
     }
 }
 
-/// The header that `wget --warc-cdx` writes, and a line below it.
+/// Header that `wget --warc-cdx` writes, and a line below it.
 const WGET: [&str; 2] = [
     " CDX a b a m s k r M V g u",
     "http://e.org/ 20190101000000 http://e.org/ text/html 200 B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A - - 345 \
@@ -423,7 +423,7 @@ fn formats_have_names_in_any_case() {
     assert_eq!(Format::parse(b"CDX "), None);
 }
 
-/// The seed comes with the workspace (`.cargo/config.toml`), or with `SEED=` of make.
+/// The seed is set by the workspace (`.cargo/config.toml`), or by `SEED=` of make.
 #[test]
 fn property_tests_have_a_seed_that_is_known() {
     use proptest::test_runner::RngSeed;

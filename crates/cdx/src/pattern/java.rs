@@ -1,35 +1,35 @@
-//! Java's spelling of regular expressions, as OutbackCDX and the Internet Archive's server have it, in the
-//! engine's. What takes time that is linear in the text is translated; what cannot be is refused, rather than
-//! read as something else.
+//! Translation of Java regular expressions, as used by OutbackCDX and the Internet Archive's server, to the
+//! engine's syntax. Constructs that can be matched in linear time are translated; all others are rejected
+//! rather than misread.
 
 use super::BadPattern;
 
-/// A pattern in the engine's spelling.
+/// A translated pattern in the engine's syntax.
 #[derive(Debug)]
 pub(super) struct Translated {
     pub text: String,
-    /// Where parts of it begin, and where these began in the pattern as it was given.
+    /// Pairs of offsets, in the translated text and in the given pattern, at which each part begins.
     parts: Vec<(usize, usize)>,
 }
 
 impl Translated {
-    /// Where the part was in the pattern as it was given that this byte of the text is of.
+    /// Returns the offset in the given pattern of the part that contains this byte of the translated text.
     pub(super) fn origin(&self, at: usize) -> usize {
         let next = self.parts.partition_point(|(of_text, _)| *of_text <= at);
         next.checked_sub(1).map_or(at, |last| self.parts[last].1)
     }
 }
 
-/// Java's POSIX classes, all of ASCII; the engine knows them by the same names in lower case.
+/// POSIX classes of Java, all ASCII; the engine knows them by the same names in lower case.
 const CLASSES: [&str; 13] = [
     "Lower", "Upper", "ASCII", "Alpha", "Digit", "Alnum", "Punct", "Graph", "Print", "Blank",
     "Cntrl", "XDigit", "Space",
 ];
 
-/// Translates a pattern.
+/// Translates a pattern from Java's syntax to the engine's.
 ///
 /// # Errors
-/// What there is in it that has no counterpart, and where.
+/// Fails with the first construct that has no counterpart, and its offset.
 pub(super) fn translate(given: &[u8]) -> Result<Translated, BadPattern> {
     let mut reader = Reader {
         given,
@@ -53,33 +53,33 @@ pub(super) fn translate(given: &[u8]) -> Result<Translated, BadPattern> {
 struct Reader<'a> {
     given: &'a [u8],
     at: usize,
-    /// How many classes are open.
+    /// Number of open classes.
     nested: usize,
-    /// Whether a bracket would be the first of a class, and so itself.
+    /// True if a bracket would be the first character of a class, and so literal.
     class_begins: bool,
-    /// What came last in a class, where a dash after it may mean a range.
+    /// Last item in a class, after which a dash may mean a range.
     last: Last,
-    /// Whether a brace is open outside of classes: of a counted repetition.
+    /// True if a brace of a counted repetition is open outside of classes.
     counts: bool,
-    /// Whether what came last is a quantifier.
+    /// True if the last item was a quantifier that a further sign can change.
     repeats: Repeats,
     into: Translated,
 }
 
-/// What came last in a class.
+/// Last item in a class.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Last {
-    /// A character, from which a range may begin.
+    /// A character, which can start a range.
     Character,
     /// The dash of a range.
     Dash,
-    /// What no range begins from: a class, the end of a range, nothing.
+    /// An item that cannot start a range: a class, the end of a range, or nothing.
     #[default]
     Other,
 }
 
 impl Last {
-    /// After one more character.
+    /// Returns the state after one more character.
     fn and_character(self) -> Last {
         match self {
             Last::Dash => Last::Other,
@@ -88,12 +88,12 @@ impl Last {
     }
 }
 
-/// Whether what came last is a quantifier.
+/// Kind of the last item: a quantifier or not.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Repeats {
     #[default]
     No,
-    /// One that takes as much as there is, and may become another by a sign after it.
+    /// A greedy quantifier, which a following sign can make reluctant or possessive.
     Greedy,
     Reluctant,
 }
@@ -103,14 +103,14 @@ impl<'a> Reader<'a> {
         &self.given[self.at..]
     }
 
-    /// Takes so many bytes, and writes others.
+    /// Consumes `taken` bytes, and writes `text` instead.
     fn put(&mut self, taken: usize, text: &str) {
         self.into.parts.push((self.into.text.len(), self.at));
         self.into.text.push_str(text);
         self.at += taken;
     }
 
-    /// Takes a character as it is; a byte that is of none becomes its escape.
+    /// Copies a character unchanged; a byte that is invalid UTF-8 becomes an escape.
     fn keep(&mut self) {
         let first = &self.rest()[..self.rest().len().min(4)];
         let Some(chunk) = first.utf8_chunks().next() else {
@@ -155,12 +155,12 @@ impl<'a> Reader<'a> {
                 return Err(self
                     .wrong("a possessive quantifier, which gives nothing back, is not supported"));
             }
-            // After a quantifier it makes that one reluctant.
+            // After a quantifier, `?` makes it reluctant.
             [b'?', ..] if repeated == Repeats::Greedy => {
                 self.repeats = Repeats::Reluctant;
                 self.keep();
             }
-            // Java takes `a{2}{3}` for `a{2}`, and the others for errors.
+            // Java reads `a{2}{3}` as `a{2}`, and rejects the others.
             [b'*' | b'+' | b'?' | b'{', ..] if repeated != Repeats::No => {
                 return Err(self.wrong("a quantifier of a quantifier is not supported"));
             }
@@ -196,12 +196,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A part of a class, which is the first in it if it `begins`.
+    /// Translates one part of a class; `begins` is true for the first part.
     fn part_of_class(&mut self, begins: bool) -> Result<(), BadPattern> {
         let last = std::mem::take(&mut self.last);
         let bytes = self.rest();
         match bytes {
-            // There, and only there, it is the one character 0B to Java.
+            // Only as the start of a range, `\v` is the single character 0B in Java.
             [b'\\', b'v', b'-', end, ..] if *end != b']' => {
                 return Err(self.wrong("a range from \\v is not supported"));
             }
@@ -228,19 +228,19 @@ impl<'a> Reader<'a> {
                 self.nested -= 1;
                 self.keep();
             }
-            // To Java an intersection with nothing is no intersection.
+            // Java ignores an intersection with an empty operand.
             [b'&', b'&', after @ ..] if last != Last::Dash => {
                 if begins || matches!(after, [] | [b'&' | b']', ..]) {
                     return Err(self.wrong("an intersection with nothing is not supported"));
                 }
                 self.put(2, "&&");
             }
-            // A dash that makes a range; the end of it may be one, too.
+            // The dash of a range; the end of the range may be a dash, too.
             [b'-', end, ..] if last == Last::Character && !matches!(end, b'[' | b']') => {
                 self.last = Last::Dash;
                 self.keep();
             }
-            // To the engine `--`, `~~` and `[:` mean something.
+            // The engine gives `--`, `~~` and `[:` a meaning.
             [sign @ (b'-' | b'~' | b':' | b'&'), ..] => {
                 self.last = last.and_character();
                 self.put(1, &format!("\\x{sign:02X}"));
@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What stands after a backslash.
+    /// Translates an escape sequence.
     fn escape(&mut self) -> Result<(), BadPattern> {
         let in_class = self.nested > 0;
         match *self.rest() {
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
             [_, b'c', control @ 0..=0x7f, ..] => {
                 self.put(3, &format!("\\x{:02X}", control ^ 0x40));
             }
-            // So that its braces are not taken for those of a quantifier.
+            // Keep its braces from being read as a quantifier.
             [_, b'x', b'{', ref code @ ..] => {
                 let digits = code.iter().take_while(|b| b.is_ascii_hexdigit());
                 let digits: String = digits.map(|&digit| char::from(digit)).collect();
@@ -280,19 +280,19 @@ impl<'a> Reader<'a> {
             }
             [_, b'0', ..] => return self.octal(),
             [_, b'p' | b'P', ..] => return self.class(),
-            // To the engine `\<` and `\>` are boundaries, and not every sign can be escaped.
+            // The engine reads `\<` and `\>` as boundaries, and does not allow every sign to be escaped.
             [_, sign @ 0..=0x7f, ..] if !sign.is_ascii_alphanumeric() => {
                 self.put(2, &format!("\\x{sign:02X}"));
             }
             [_, letter @ 0..=0x7f, ..] => self.put(2, &format!("\\{}", letter as char)),
-            // A character beyond ASCII is itself, and a lone backslash is an error.
+            // A non-ASCII character is literal, and a lone backslash is an error.
             [_, _, ..] => self.put(1, ""),
             _ => self.keep(),
         }
         Ok(())
     }
 
-    /// `\Q…\E`: characters that are themselves, up to the end if there is no `\E`.
+    /// Translates `\Q…\E`: literal characters, up to the end if there is no `\E`.
     fn quote(&mut self) {
         self.put(2, "");
         let len = memchr::memmem::find(self.rest(), b"\\E").unwrap_or(self.rest().len());
@@ -308,7 +308,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `\0` and one to three octal digits, up to 377.
+    /// Translates `\0` and one to three octal digits, up to 377.
     fn octal(&mut self) -> Result<(), BadPattern> {
         let digits = self.rest()[2..].iter();
         let digits: Vec<u32> = digits
@@ -330,7 +330,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// `\p{Upper}`, `\P{Upper}`.
+    /// Translates `\p{Upper}` and `\P{Upper}`.
     fn class(&mut self) -> Result<(), BadPattern> {
         let rest = self.rest();
         let name = rest[2..].strip_prefix(b"{").and_then(|name| {

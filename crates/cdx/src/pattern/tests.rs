@@ -15,7 +15,7 @@ fn matches(text: &[u8], anchor: Anchor, subject: &[u8]) -> bool {
 #[test]
 fn the_anchor_holds_for_every_alternative_and_under_every_flag() {
     use Anchor::{Anywhere, Start, Whole};
-    // pattern, subject, found anywhere, from the start, as a whole
+    // Columns: pattern, subject, matches anywhere, from the start, as a whole.
     let rows: &[(&str, &str, bool, bool, bool)] = &[
         ("a|b", "a", true, true, true),
         ("a|b", "xb", true, false, false),
@@ -46,7 +46,7 @@ fn the_anchor_holds_for_every_alternative_and_under_every_flag() {
         ("|", "x", true, true, false),
         (r"\\", "\\", true, true, true),
         (r"\d{4}", "2024", true, true, true),
-        // ASCII's digits only: this is an Arabic-Indic one, of two bytes.
+        // ASCII digits only: this is an Arabic-Indic digit of two bytes.
         (r"\d", "\u{661}", false, false, false),
         ("..", "\u{661}", true, true, true),
         ("\u{e9}+", "\u{e9}\u{e9}", true, true, true),
@@ -170,7 +170,7 @@ fn groups_nest_so_deep_and_no_deeper() {
     assert!(whole(&nested(NESTING as usize)).unwrap().is_match(b"a"));
     let error = whole(&nested(NESTING as usize + 1)).unwrap_err();
     assert!(matches!(error, BadPattern::Syntax { .. }), "{error}");
-    // Much deeper, and the stack holds.
+    // Much deeper nesting does not overflow the stack.
     assert!(whole(&nested(30_000)).is_err());
     assert!(!Pattern::is_heavy(&nested(4_000)));
 }
@@ -216,8 +216,9 @@ fn heavy_is_what_has_many_alternatives_or_grows() {
     assert!(Pattern::is_heavy(&b"a".repeat(9000)));
 }
 
-/// What Java 17 says of patterns: the first line has texts, each of the others a pattern and in hex, a bit for each
-/// text, whether all of it matches; `-` where the pattern is refused. Blanks and what is not printed are `%` and hex.
+/// Results of Java 17: the first line has texts; each other line has a pattern and, in hex, one bit per text
+/// that is set if the whole text matches, or `-` if Java rejects the pattern. White space and unprintable
+/// bytes are written as `%` and hex.
 const OF_JAVA: &str = include_str!("tests_java.txt");
 
 fn unescaped(text: &str) -> Vec<u8> {
@@ -247,7 +248,7 @@ fn patterns_of_java_mean_what_they_mean_to_java() {
         let shown = pattern.escape_ascii();
         let ours = Pattern::compile_java(&pattern, Anchor::Whole, Limits::default());
         match (ours, of_java) {
-            // To be refused is to fail closed.
+            // Rejecting a pattern fails closed.
             (Err(_), "-") => same += 1,
             (Err(error), _) => {
                 refused += 1;

@@ -1,6 +1,6 @@
-//! Escapes of forms, and base64.
+//! Form encoding and base64.
 
-/// Without escapes, and with spaces for plus signs. Bytes that are no text become U+FFFD.
+/// Decodes form encoding: percent escapes, and plus signs as spaces. Invalid UTF-8 becomes U+FFFD.
 pub(super) fn undone_plus(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -28,7 +28,7 @@ fn digit(byte: u8) -> Option<u8> {
     u8::try_from(digit).ok()
 }
 
-/// Appends bytes as they stand in a form: only letters, digits and `_.-~` as themselves.
+/// Appends bytes in form encoding: only letters, digits and `_.-~` are left unescaped.
 pub(super) fn push_plus(text: &[u8], into: &mut String) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text {
@@ -47,7 +47,8 @@ pub(super) fn push_plus(text: &[u8], into: &mut String) {
     }
 }
 
-/// Appends a text as the URL Standard writes forms (section 5.2): only letters, digits and `*-._` as themselves.
+/// Appends a text in the form encoding of the URL Standard (section 5.2): only letters, digits and `*-._` are
+/// left unescaped.
 pub(super) fn push_form(text: &str, into: &mut String) {
     for piece in text.split_inclusive(['*', '~']) {
         let (piece, last) = match piece.as_bytes() {

@@ -1,20 +1,21 @@
-//! Bodies as warcio for JavaScript 2.4.11 makes them a part of a URL: its function `postToGetUrl`.
+//! Conversion of bodies to query text as warcio for JavaScript 2.4.11 does it, in its function
+//! `postToGetUrl`.
 
 use super::escape::{push_base64, push_form};
 use super::json::{self, Manner};
 use super::{MAX_APPENDIX, PYWB};
 
-/// Its manner of writing the values of JSON.
+/// JSON conversion of warcio for JavaScript.
 const MANNER: Manner = Manner {
     keeps_empty: false,
     keeps_nameless: true,
     ..PYWB
 };
-/// Limit of a value that ArchiveWeb.page keeps, in characters.
+/// Maximum length of a value that ArchiveWeb.page keeps, in characters.
 const MAX_VALUE: usize = 512;
 
-/// Returns the field `requestBody` that a body may have in an index: as Browsertrix Crawler and js-wacz write it, and as
-/// ArchiveWeb.page does, which cuts long values.
+/// Returns the values of the field `requestBody` that indexes may have for a body: as Browsertrix Crawler and
+/// js-wacz write it and, if different, as ArchiveWeb.page does, which truncates long values.
 ///
 /// ```
 /// use crawlspace_cdx::post::js::appendices;
@@ -46,7 +47,7 @@ fn appendix(content_type: &str, body: &[u8]) -> String {
     }
 }
 
-/// Writes pairs as the serializer of the URL Standard does, section 5.2.
+/// Serializes pairs as the URL Standard does (section 5.2).
 fn pairs(pairs: &[(String, String)]) -> String {
     let mut text = String::new();
     for (name, value) in pairs {
@@ -60,7 +61,8 @@ fn pairs(pairs: &[(String, String)]) -> String {
     text
 }
 
-/// Finds the parts of a form that have nothing but a name: of each the first line, of those of one name the last.
+/// Finds the parts of a form that have only a name: the first line of each part, and the last of several
+/// parts with the same name.
 fn parts(content_type: &str, body: &str) -> Vec<(String, String)> {
     let boundary = content_type
         .split_once("boundary=")
@@ -86,7 +88,7 @@ fn parts(content_type: &str, body: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Cuts the values of a query, all of which is written anew then.
+/// Truncates the values of a query, which is then serialized again.
 fn with_short_values(query: &str) -> String {
     let short = |text: &str| {
         super::form_decoded(text)
@@ -102,7 +104,7 @@ fn with_short_values(query: &str) -> String {
     pairs(&all)
 }
 
-/// Cuts a text as JavaScript counts its length: in units of UTF-16.
+/// Truncates a text to [`MAX_APPENDIX`] UTF-16 code units, the unit of length in JavaScript.
 fn cut(mut text: String) -> String {
     let mut units = 0;
     let end = text.char_indices().find(|(_, c)| {

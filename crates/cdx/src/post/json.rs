@@ -1,43 +1,43 @@
-//! JSON, as the values in it with the names they are under.
+//! Flattening of JSON into pairs of names and values.
 //!
-//! Read as the indexers read it, who use Python: `NaN` is a number, a number may have any length, and of a name that
-//! an object has twice the last value counts, in the place of the first.
+//! JSON is parsed like the Python indexers do: `NaN` is a number, numbers may have any length, and of
+//! duplicate names in an object the last value counts, in the position of the first.
 
 use std::collections::HashMap;
 
-/// Deeper than this, the indexers fail.
+/// Maximum nesting; the indexers fail beyond it.
 const MAX_DEPTH: usize = 900;
-/// Whole numbers with more digits are not read there.
+/// Maximum number of digits of an integer; the indexers fail beyond it.
 const MAX_DIGITS: usize = 4300;
 
-/// A text. Where it has half of a pair of surrogates, that is encoded like any character, which UTF-8 is not.
+/// A text. Unpaired surrogates are encoded like other characters, which makes it invalid UTF-8.
 type Text = Vec<u8>;
 
-/// A value. One is `None` where it can be read but not written.
+/// A JSON value. `Scalar(None)` is a value that can be parsed but not written.
 enum Value {
     Object(Vec<(Text, Value)>),
     List(Vec<Value>),
     Scalar(Option<Text>),
-    /// A number with a fraction of nothing, without it.
+    /// A number with a zero fraction, without the fraction.
     Whole(Text),
     Null,
 }
 
-/// The manner in which a program writes the values of JSON.
+/// Rules by which a program converts JSON values to text.
 #[derive(Clone, Copy)]
 pub(super) struct Manner {
-    /// The text of `null`.
+    /// Text written for `null`.
     pub null: &'static str,
     /// Keeps names whose value is an empty text.
     pub keeps_empty: bool,
-    /// Keeps values without a name: a value that is all of the JSON, and those of a list that is.
+    /// Keeps values without a name: a top-level scalar, and the elements of a top-level list.
     pub keeps_nameless: bool,
-    /// Writes numbers with a fraction of nothing with `.0`.
+    /// Writes numbers with a zero fraction with `.0`.
     pub has_floats: bool,
 }
 
-/// Lists all values that have a name, in their order: those of a list have the name of the list. A name that comes
-/// again gets a number. Returns `None` when the body is not JSON.
+/// Lists all named values in order; the elements of a list have the name of the list. A repeated name gets a
+/// number. Returns `None` if the body is not JSON.
 pub(super) fn flat(body: &[u8], manner: Manner) -> Option<Vec<(String, String)>> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let text = std::str::from_utf8(body).ok()?;
@@ -100,7 +100,7 @@ impl Values {
 
     fn put(&mut self, name: String, value: String) {
         match self.places.get(&name).and_then(|at| self.all.get_mut(*at)) {
-            // A name that somebody gave by hand.
+            // The input contains a name with such a number itself.
             Some(there) => there.1 = value,
             None => {
                 self.places.insert(name.clone(), self.all.len());
@@ -143,7 +143,7 @@ impl Reader<'_> {
             b'f' => self.takes("false").then(|| scalar("false"))?,
             b'n' => self.takes("null").then_some(Value::Null),
             b'N' => self.takes("NaN").then(|| scalar("nan"))?,
-            // They are read, but not written.
+            // These values are parsed, but cannot be written.
             b'I' => self.takes("Infinity").then_some(Value::Scalar(None)),
             b'-' if self.takes("-Infinity") => Some(Value::Scalar(None)),
             _ => self.number(),
@@ -222,7 +222,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What comes after a backslash.
+    /// Parses the character after a backslash.
     fn escaped(&mut self, text: &mut Text) -> Option<()> {
         let (first, rest) = self.rest.split_first()?;
         self.rest = rest;
@@ -249,7 +249,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// What comes after `\u`, with the second half of a pair.
+    /// Parses the digits after `\u`, including the second half of a surrogate pair.
     fn character(&mut self) -> Option<u32> {
         let unit = self.unit()?;
         if (0xd800..0xdc00).contains(&unit) {
@@ -315,12 +315,12 @@ impl Reader<'_> {
     }
 }
 
-/// Writes a number with a fraction; `None` when it is too large to be written.
+/// Formats a number with a fraction; `None` if it is infinite.
 fn written(number: f64) -> Option<String> {
     if number.is_infinite() {
         return None;
     }
-    // The shortest digits that mean it, in scientific notation below 0.0001.
+    // Shortest digits that round-trip, in scientific notation below 0.0001.
     if number.abs() >= 1e-4 {
         return Some(format!("{number}"));
     }

@@ -1,19 +1,19 @@
-//! Forms in parts (RFC 7578), read as forgivingly as the indexers do.
+//! Multipart forms (RFC 7578), parsed as leniently as the indexers do.
 
 use std::borrow::Cow;
 
 use memchr::memchr;
 
-/// The parts of a form: their names and what is in them.
+/// Iterator over the parts of a form: names and contents.
 pub(super) struct Form<'a> {
-    /// `--` and the boundary.
+    /// `--` followed by the boundary.
     boundary: Vec<u8>,
-    /// What comes after the boundary line of the next part.
+    /// Text after the boundary line of the next part.
     rest: Option<&'a [u8]>,
 }
 
 impl<'a> Form<'a> {
-    /// Finds the beginning of the first part. `None` when the type names no boundary, or a bad one.
+    /// Finds the first part. `None` if the content type has no boundary, or an invalid one.
     pub(super) fn read(content_type: &str, body: &'a [u8]) -> Option<Form<'a>> {
         let boundary = parameter(content_type, "boundary")?;
         let (last, before) = boundary.as_bytes().split_last()?;
@@ -43,7 +43,7 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// What is in a part until its end, and what comes after, if that is another part.
+    /// Returns the content of a part, and the text after it if another part follows.
     fn content(&self, body: &'a [u8]) -> (&'a [u8], Option<&'a [u8]>) {
         let mut rest = body;
         loop {
@@ -84,7 +84,7 @@ impl<'a> Iterator for Form<'a> {
         let disposition = header(&head, "content-disposition").unwrap_or_default();
         let (content, next) = self.content(body);
         self.rest = next;
-        // Of a file the bytes count, of anything else the text.
+        // A file is kept as bytes, any other part as text.
         let content = match parameter(&disposition, "filename") {
             Some(_) => Cow::Borrowed(content),
             None => match String::from_utf8_lossy(content) {
@@ -97,7 +97,7 @@ impl<'a> Iterator for Form<'a> {
     }
 }
 
-/// The first line with its end, and the rest.
+/// Splits off the first line, including its line end.
 fn line(text: &[u8]) -> (&[u8], &[u8]) {
     let end = memchr(b'\n', text).map_or(text.len(), |at| at + 1);
     text.split_at(end)
@@ -131,7 +131,7 @@ fn trim_end(text: &[u8]) -> &[u8] {
     text.get(..end).unwrap_or_default()
 }
 
-/// The value of the first field of that name, with its folded lines.
+/// Returns the value of the first header with this name, including folded lines.
 fn header(head: &str, wanted: &str) -> Option<String> {
     let mut value: Option<String> = None;
     let mut rest = head;
@@ -170,10 +170,10 @@ fn header(head: &str, wanted: &str) -> Option<String> {
     value.map(|value| value.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// The value of a parameter: `name` of `form-data; name="a"`. The last one counts.
+/// Returns the value of a parameter: `name` of `form-data; name="a"`. The last one wins.
 fn parameter(text: &str, wanted: &str) -> Option<String> {
     let mut found = None;
-    // The first part is no parameter.
+    // The first part is not a parameter.
     for part in parts(text).skip(1) {
         let Some((name, value)) = part.split_once('=') else {
             continue;
@@ -193,7 +193,7 @@ fn parameter(text: &str, wanted: &str) -> Option<String> {
     found
 }
 
-/// What stands between semicolons, but for those in quotes.
+/// Splits a text at semicolons outside of quotes.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What is appended to a URL without a query.
+/// Returns the text that is appended to a URL without a query.
 fn appended(content_type: &str, body: &[u8]) -> String {
     let url = lookup_url("http://a.com/", "POST", Some(content_type), body);
     let appended = url.strip_prefix("http://a.com/?__wb_method=POST").unwrap();

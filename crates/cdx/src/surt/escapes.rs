@@ -1,13 +1,13 @@
-//! Percent-escapes: undone until there are none left, then made where they must be.
+//! Percent-encoding: decodes repeatedly until no escapes are left, then encodes where required.
 
 use std::borrow::Cow;
 
 use memchr::memchr;
 
-/// Undoes escapes, also those that undoing others brings about. What is none stays.
+/// Decodes escapes, including those that result from decoding others. Invalid escapes are kept.
 ///
-/// Escapes do not overlap, so it does not matter in which order they are undone: one pass from the left is enough,
-/// when every byte that comes out is looked at again together with the two before it.
+/// Escapes do not overlap, so their order does not matter: one pass from the left suffices if every decoded
+/// byte is checked again together with the two bytes before it.
 pub(super) fn undone(text: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = memchr(b'%', text) else {
         return Cow::Borrowed(text);
@@ -37,13 +37,14 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// Whether a byte is escaped in a key: all that is not printable ASCII, and the signs that would be read otherwise.
+/// Returns true if a byte is escaped in a key: everything but printable ASCII, and the characters `#` and
+/// `%`, which would be misread.
 #[inline]
 pub(super) fn must(byte: u8) -> bool {
     !(0x21..=0x7e).contains(&byte) | (byte == b'#') | (byte == b'%')
 }
 
-/// Appends the text in lower case, with escapes where they must be.
+/// Appends the text in lower case, with escapes where required.
 pub(super) fn push_lower(text: &[u8], key: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     if !text.iter().fold(false, |any, byte| any | must(*byte)) {

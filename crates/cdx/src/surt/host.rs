@@ -1,4 +1,4 @@
-//! Hosts: names and addresses, reversed.
+//! Host names and addresses, reversed.
 
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use super::parts::MAX_DIGITS;
 use super::{escapes, idna};
 
-/// Appends the host in reverse, with commas. False when there is none.
+/// Appends the labels of the host in reverse, separated by commas. Returns false for an empty host.
 pub(super) fn push(host: &[u8], scheme: &[u8], key: &mut Vec<u8>) -> Result<bool, &'static str> {
     if host.is_empty() {
         return Ok(false);
@@ -21,7 +21,7 @@ pub(super) fn push(host: &[u8], scheme: &[u8], key: &mut Vec<u8>) -> Result<bool
     if name.is_empty() {
         escapes::push_lower(host, &mut name);
     }
-    // A name server was asked for that very name.
+    // A `dns:` record is about this exact name.
     let name = match scheme {
         b"dns" => &name[..],
         _ => without_www(&name),
@@ -50,7 +50,7 @@ impl Dots for [u8] {
     }
 }
 
-/// Without escapes, in ASCII where IDNA allows it, and with one dot for two.
+/// Decodes escapes, converts to ASCII if IDNA allows it, and replaces pairs of dots by one.
 fn plain(host: &[u8]) -> Cow<'_, [u8]> {
     let mut host = escapes::undone(host);
     if !host.is_ascii() {
@@ -59,7 +59,7 @@ fn plain(host: &[u8]) -> Cow<'_, [u8]> {
             host = Cow::Owned(ascii);
         }
     }
-    // Hosts are too short for anything that has to be prepared.
+    // Hosts are too short for a searcher that needs preparation.
     if !host.windows(2).any(|two| two == b"..") {
         return host;
     }
@@ -75,14 +75,14 @@ fn plain(host: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(single)
 }
 
-/// The IPv4 address that the name stands for: one number, or up to four, of which those that begin with 0 are octal
-/// and the last one fills what is left.
+/// Parses an IPv4 address: a single number, or up to four numbers. Numbers that begin with 0 are octal, and
+/// the last one fills the remaining bytes.
 fn address(host: &[u8]) -> Result<Option<Ipv4Addr>, &'static str> {
     if host.iter().all(u8::is_ascii_digit) {
         if host.len() > MAX_DIGITS {
             return Err("its host is a number too large for an address");
         }
-        // Larger ones are cut, and a 0 in front means nothing here.
+        // Larger numbers are truncated, and a leading 0 has no meaning here.
         let number = host.iter().fold(0_u32, |number, digit| {
             number
                 .wrapping_mul(10)
@@ -125,7 +125,7 @@ fn number(part: &[u8]) -> Option<u32> {
     u32::from_str_radix(std::str::from_utf8(part).ok()?, base).ok()
 }
 
-/// Without `www.`, `www2.` and the like.
+/// Strips `www.`, `www2.` and similar prefixes.
 fn without_www(name: &[u8]) -> &[u8] {
     let rest = name.strip_prefix(b"www").unwrap_or_default();
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();

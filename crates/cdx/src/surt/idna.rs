@@ -1,15 +1,16 @@
-//! Names in other scripts, as IDNA 2003 (RFC 3490) writes them in ASCII.
+//! Internationalized domain names, in ASCII by IDNA 2003 (RFC 3490).
 //!
-//! Keys have been made by that standard, so its successor would not find them. Names are prepared by RFC 3491 with
-//! the tables of Unicode 3.2; characters that are newer are let through, as RFC 3490 wants it for queries.
+//! Existing keys follow that standard, so keys of its successor would not find them. Names are prepared by
+//! RFC 3491 with the tables of Unicode 3.2; newer characters are passed through, as RFC 3490 specifies for
+//! queries.
 
 use stringprep::tables;
 use unicode_normalization::char::{canonical_combining_class, compose, decompose_compatible};
 
-/// The longest label.
+/// Maximum length of a label in bytes.
 const MAX_LABEL_BYTES: usize = 63;
 
-/// The name in ASCII. `None` when it cannot be written so.
+/// Converts a name to ASCII. `None` if it cannot be converted.
 pub(super) fn to_ascii(name: &str) -> Option<Vec<u8>> {
     if name.is_ascii() {
         let mut labels = name.rsplit('.');
@@ -55,7 +56,7 @@ fn push_label(label: &str, ascii: &mut Vec<u8>) -> Option<()> {
         .then_some(())
 }
 
-/// Nameprep (RFC 3491): mapped, normalised, without what is prohibited.
+/// Prepares a label by Nameprep (RFC 3491): mapping, normalization, and rejection of prohibited characters.
 fn prepared(label: &str) -> Option<Vec<char>> {
     let mut chars = Vec::with_capacity(label.len());
     for c in label
@@ -79,13 +80,13 @@ fn prepared(label: &str) -> Option<Vec<char>> {
     Some(chars)
 }
 
-/// In lower case, by table B.2 of RFC 3454. Of a letter that the table does not know, today's lower case.
+/// Folds case by table B.2 of RFC 3454. For a letter that is not in the table, uses its current lower case.
 fn folded(c: char, mut each: impl FnMut(char)) {
     let is_known = tables::case_fold_for_nfkc(c).ne([c]);
     if is_known {
         tables::case_fold_for_nfkc(c).for_each(each);
     } else {
-        // Which the table may know.
+        // The table may know the lower-case letter.
         let lower = c.to_lowercase();
         lower.for_each(|c| tables::case_fold_for_nfkc(c).for_each(&mut each));
     }
@@ -99,14 +100,14 @@ fn decompose(c: char, chars: &mut Vec<char>) {
     }
 }
 
-/// Puts combining characters into their canonical order.
+/// Sorts combining characters into their canonical order.
 fn order(chars: &mut [char]) {
     for run in chars.split_mut(|c| canonical_combining_class(*c) == 0) {
         run.sort_by_key(|c| canonical_combining_class(*c));
     }
 }
 
-/// With characters put together that have a composed form.
+/// Combines characters that have a composed form.
 fn composed(chars: Vec<char>) -> Vec<char> {
     let mut out: Vec<char> = Vec::with_capacity(chars.len());
     let mut starter = None;
@@ -150,10 +151,10 @@ fn is_left_to_right(c: char) -> bool {
     !tables::unassigned_code_point(c) && tables::bidi_l(c)
 }
 
-/// Punycode (RFC 3492). `None` when it is too long for a label anyway.
+/// Appends Punycode (RFC 3492). `None` if it would be too long for a label.
 fn push_punycode(label: &[char], ascii: &mut Vec<u8>) -> Option<()> {
     const DIGITS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
-    // Every character becomes one byte at least.
+    // Every character becomes at least one byte.
     if label.len() > MAX_LABEL_BYTES {
         return None;
     }

@@ -1,25 +1,26 @@
-//! Taking a URL apart, by the expression of RFC 2396, appendix B, and forgiving what crawlers find in pages.
+//! Splitting of URLs by the expression of RFC 2396, appendix B, with tolerance for malformed URLs in web
+//! pages.
 
 use std::borrow::Cow;
 
 use memchr::{memchr, memchr2, memchr3, memrchr};
 
-/// The parts that count. What is missing is empty.
+/// Parts of a URL that matter for its key. Missing parts are empty.
 pub(super) struct Parts<'a> {
-    /// As it was written.
+    /// Scheme as written.
     pub scheme: &'a [u8],
-    /// Without brackets.
+    /// Host without brackets.
     pub host: &'a [u8],
-    /// None when there is none, or 0.
+    /// Port; `None` if missing or 0.
     pub port: Option<u16>,
     pub path: &'a [u8],
     pub query: &'a [u8],
 }
 
-/// Longer numbers are not read by the programs whose keys these are.
+/// Maximum number of digits of a number; the programs that write indexes fail beyond it.
 pub(super) const MAX_DIGITS: usize = 4300;
 
-/// Without white space around it, and without line ends and tabs inside.
+/// Strips white space around the URL, and line ends and tabs inside.
 pub(super) fn tidy(url: &[u8]) -> Cow<'_, [u8]> {
     let blank = |byte: &u8| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c);
     let begin = url.iter().position(blank).unwrap_or(url.len());
@@ -37,7 +38,7 @@ pub(super) fn tidy(url: &[u8]) -> Cow<'_, [u8]> {
 }
 
 impl<'a> Parts<'a> {
-    /// Takes a tidy URL apart; one without a scheme is of the web.
+    /// Splits a tidy URL; the scheme defaults to `http`.
     pub(super) fn of(url: &'a [u8]) -> Result<Parts<'a>, &'static str> {
         if url.is_empty() {
             return Err("it is blank");
@@ -60,7 +61,7 @@ impl<'a> Parts<'a> {
         };
         let (mut host, port) = host_and_port(authority)?;
         if host.is_empty() && !path.is_empty() && scheme.starts_with(b"http") {
-            // As in http:////example.com/
+            // For example, `http:////example.com/`.
             let slashes = path.iter().take_while(|byte| **byte == b'/').count();
             let rest = path.get(slashes..).unwrap_or_default();
             let end = memchr(b'/', rest);
@@ -85,7 +86,7 @@ fn after(text: &[u8], at: Option<usize>) -> &[u8] {
     at.and_then(|at| text.get(at + 1..)).unwrap_or_default()
 }
 
-/// Without `http://` in front of another one.
+/// Strips `http://` in front of another scheme.
 fn once(mut url: &[u8]) -> &[u8] {
     let without = |url: &'_ [u8]| {
         [&b"http://"[..], b"https://"]
@@ -102,7 +103,7 @@ fn once(mut url: &[u8]) -> &[u8] {
     url
 }
 
-/// The scheme, and what comes after its colon.
+/// Splits off the scheme and its colon.
 fn scheme(url: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = url.iter().position(
         |byte| !matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'+' | b'.' | b'-'),

@@ -4,7 +4,7 @@ use memchr::{memchr, memmem};
 
 use super::escapes;
 
-/// Appends the path. Where there is no host, it is a text of any form, in which dots and slashes mean nothing.
+/// Appends the path. Without a host, it is opaque text, in which dots and slashes have no meaning.
 pub(super) fn push(path: &[u8], has_host: bool, key: &mut Vec<u8>) {
     let begin = key.len();
     if !has_host {
@@ -22,9 +22,9 @@ pub(super) fn push(path: &[u8], has_host: bool, key: &mut Vec<u8>) {
     }
 }
 
-/// Whether only its letters may have to change.
+/// Returns true if the path only needs lower-casing.
 fn is_plain(path: &[u8]) -> bool {
-    // Both to the end in any case: that is many bytes at once.
+    // Both scan to the end unconditionally, which vectorizes.
     let escaped = path
         .iter()
         .fold(false, |any, byte| any | escapes::must(*byte));
@@ -40,7 +40,7 @@ fn push_resolved(path: &[u8], key: &mut Vec<u8>) {
     for part in path.split(|byte| *byte == b'/').skip(1) {
         match part {
             b"." => {}
-            // Above the root, one stays, for the next one to take away.
+            // Above the root, one `..` is kept, and the next one removes it.
             b".." => {
                 if kept.pop().is_none() {
                     kept.push(part);
@@ -60,11 +60,11 @@ fn push_resolved(path: &[u8], key: &mut Vec<u8>) {
     escapes::push_lower(last, key);
 }
 
-/// Removes what ASP.NET puts before the name of a page: `/(s(24 letters or digits))/a.aspx`, or the same without the
-/// inner parentheses.
+/// Removes an ASP.NET session id before the name of a page: `/(s(24 letters or digits))/a.aspx`, or the same
+/// without the inner parentheses.
 fn remove_session(begin: usize, key: &mut Vec<u8>) {
     let path = key.get(begin..).unwrap_or_default();
-    // Hardly any path has a parenthesis, and looking for one byte takes no preparation.
+    // Few paths contain a parenthesis, and searching for one byte needs no preparation.
     if memchr(b'(', path).is_none() || memmem::find(path, b".aspx").is_none() {
         return;
     }
@@ -76,9 +76,10 @@ fn remove_session(begin: usize, key: &mut Vec<u8>) {
     }
 }
 
-/// Where the last session is that a page comes after, and how long it is. One pass from the right.
+/// Returns the position and length of the last session id that is followed by a page. One pass from the
+/// right.
 fn session(path: &[u8], length: fn(&[u8]) -> Option<usize>) -> Option<(usize, usize)> {
-    // The next two endings of pages, and the next question mark, to the right of where we are.
+    // Positions of the next two page extensions and the next question mark to the right.
     let (mut page, mut second, mut question) = (usize::MAX, usize::MAX, usize::MAX);
     for at in (0..path.len()).rev() {
         let rest = path.get(at..)?;
@@ -91,7 +92,7 @@ fn session(path: &[u8], length: fn(&[u8]) -> Option<usize>) -> Option<(usize, us
                 };
                 let begin = at + 1;
                 let length = inside + 3;
-                // A name must come before the ending.
+                // A name must precede the extension.
                 let ending = if page > begin + length { page } else { second };
                 if ending != usize::MAX && question > ending {
                     return Some((begin, length));
@@ -105,7 +106,7 @@ fn session(path: &[u8], length: fn(&[u8]) -> Option<usize>) -> Option<(usize, us
 
 const ID: usize = 24;
 
-/// The length of `x(id)x(id)…` when `)/` comes after it, with the parentheses; without the outer ones.
+/// Returns the length of `x(id)x(id)…` followed by `)/`, including its parentheses but not the outer ones.
 fn units(text: &[u8]) -> Option<usize> {
     let is_unit = |unit: &[u8]| match unit {
         [b'a'..=b'z', b'(', id @ .., b')'] => is_id(id),
@@ -118,7 +119,7 @@ fn units(text: &[u8]) -> Option<usize> {
     (length > 0 && text.get(length..)?.starts_with(b")/")).then_some(length)
 }
 
-/// The length of an id when `)/` comes after it.
+/// Returns the length of an id that is followed by `)/`.
 fn id(text: &[u8]) -> Option<usize> {
     (is_id(text.get(..ID)?) && text.get(ID..)?.starts_with(b")/")).then_some(ID)
 }

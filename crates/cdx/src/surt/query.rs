@@ -4,7 +4,7 @@ use memchr::{memchr, memmem, memrchr, memrchr_iter};
 
 use super::escapes;
 
-/// Appends the query with its question mark, unless nothing is left of it.
+/// Appends the query with its question mark, unless it is empty after removing session ids.
 pub(super) fn push(query: &[u8], key: &mut Vec<u8>) {
     if query.is_empty() {
         return;
@@ -19,11 +19,11 @@ pub(super) fn push(query: &[u8], key: &mut Vec<u8>) {
     }
 }
 
-/// Where in a query something begins and ends.
+/// Returns the start and end of a match in a query.
 type Find = fn(&[u8]) -> Option<(usize, usize)>;
 
-/// Removes session ids: the last one of each kind, with the `&` behind it. What stands before the name stays, and so
-/// does the `&` there.
+/// Removes session ids: the last one of each kind, with the `&` after it. Text before the name, including a
+/// `&`, is kept.
 fn remove_sessions(begin: usize, key: &mut Vec<u8>) {
     let kinds: [Find; 5] = [
         |query| named(query, b"jsessionid"),
@@ -32,7 +32,7 @@ fn remove_sessions(begin: usize, key: &mut Vec<u8>) {
         asp,
         coldfusion,
     ];
-    // All the names have it.
+    // All names contain it.
     let mut query = key.get(begin..).unwrap_or_default();
     if memmem::find(query, b"id").is_none() {
         return;
@@ -46,12 +46,12 @@ fn remove_sessions(begin: usize, key: &mut Vec<u8>) {
     }
 }
 
-/// Whether a parameter ends there.
+/// Returns true at the end of a parameter.
 fn ends(rest: Option<&[u8]>) -> bool {
     matches!(rest, Some([] | [b'&', ..]))
 }
 
-/// `name=` and 32 letters or digits.
+/// Finds `name=` followed by 32 letters or digits.
 fn named(query: &[u8], name: &[u8]) -> Option<(usize, usize)> {
     memrchr_iter(b'=', query).find_map(|equals| {
         let (before, rest) = query.split_at(equals);
@@ -61,7 +61,7 @@ fn named(query: &[u8], name: &[u8]) -> Option<(usize, usize)> {
     })
 }
 
-/// `aspsessionid` and 8 letters, `=` and 24 letters.
+/// Finds `aspsessionid` and 8 letters, followed by `=` and 24 letters.
 fn asp(query: &[u8]) -> Option<(usize, usize)> {
     memrchr_iter(b'=', query).find_map(|equals| {
         let (before, rest) = query.split_at(equals);
@@ -73,7 +73,7 @@ fn asp(query: &[u8]) -> Option<(usize, usize)> {
     })
 }
 
-/// `cfid=…&cftoken=…`, both with a value.
+/// Finds `cfid=…&cftoken=…`, both with a value.
 fn coldfusion(query: &[u8]) -> Option<(usize, usize)> {
     const TOKEN: &[u8] = b"&cftoken=";
     memmem::rfind(query, TOKEN)?;
@@ -83,7 +83,7 @@ fn coldfusion(query: &[u8]) -> Option<(usize, usize)> {
         let value = query.get(at + TOKEN.len()..)?;
         let length = memchr(b'&', value).unwrap_or(value.len());
         let begin = memrchr(b'&', query.get(..at)?).map_or(0, |before| before + 1);
-        // The value has a byte at least.
+        // The value has at least one byte.
         let name = memmem::rfind(query.get(begin..at.saturating_sub(1).max(begin))?, b"cfid=");
         match name {
             Some(name) if length > 0 => {
@@ -94,7 +94,7 @@ fn coldfusion(query: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
-/// Sorts the parameters by their names, and those with the same name by their values; one without a `=` comes first.
+/// Sorts the parameters by name, then by value; a parameter without `=` sorts first.
 fn sort(begin: usize, key: &mut Vec<u8>) {
     let query = key.get(begin..).unwrap_or_default();
     let parameters = || query.split(|byte| *byte == b'&');

@@ -101,7 +101,7 @@ fn ranges_are_those_of_a_cdx_server() {
 
 #[test]
 fn nothing_takes_more_than_its_length_in_time() {
-    // Each would take minutes if it took the square of it.
+    // Each of these would take minutes in quadratic time.
     let long = 1 << 17;
     for (part, end) in [
         ("%25", "41"),

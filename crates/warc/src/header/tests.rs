@@ -2,7 +2,7 @@ use super::*;
 
 const PLAIN: &[u8] =
     b"WARC/1.0\r\nWARC-Type: response\r\nwarc-target-uri:  <http://a.example/> \r\nContent-Length: 3\r\n\r\n";
-/// What every header has, with a line end of one byte.
+/// Mandatory fields of a header, with line ends of one byte.
 const LEAST: &str = "WARC-Type: x\nContent-Length: 0\n";
 
 fn parse(raw: &[u8]) -> Result<Header, Problem> {

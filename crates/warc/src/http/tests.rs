@@ -119,7 +119,7 @@ fn folded_lines_belong_to_the_field_before_them() {
     assert_eq!(fields, [(&b"A"[..], b"b c".to_vec()), (b"D", Vec::new())]);
 }
 
-/// Lines as they occur, and some that do not.
+/// Generates typical header lines, and some invalid ones.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         4 => "[A-Za-z-]{1,8}:[ \t]{0,2}[ -~]{0,12}".prop_map(String::into_bytes),
@@ -145,7 +145,7 @@ proptest! {
     fn the_end_is_the_same_however_much_of_it_was_looked_at_before(text in text()) {
         let whole = length(&text, 0);
         for seen in 0..text.len() {
-            // What was looked at had no end in it.
+            // The bytes searched before must not contain the end.
             if length(&text[..seen], 0).is_none() {
                 prop_assert_eq!(length(&text, seen), whole);
             }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Regexes of literal bytes, `.` and `|`, matched by comparing.
+/// Matches regexes of literal bytes, `.` and `|` by comparing bytes.
 fn matches(pattern: &str, text: &str, whole: bool) -> bool {
     pattern.split('|').any(|one| {
         (text.len() == one.len() || !whole && text.len() > one.len())
@@ -13,7 +13,7 @@ fn matches(pattern: &str, text: &str, whole: bool) -> bool {
     })
 }
 
-/// The table once more, spelled out from the operators.
+/// Evaluates a spec according to the table, spelled out by operators.
 fn naive(
     operators: &str,
     field: Option<&str>,
@@ -56,7 +56,7 @@ fn naive(
             };
             Some(found != operators.ends_with('!'))
         }
-        // The operator is part of a name, or of the pattern if there is no name.
+        // The operator is part of the name, or of the pattern if there is no name.
         (Dialect::Ia, _, Some(_)) => Some(matches(value, line, true) != operators.starts_with('!')),
         (Dialect::Ia, _, None) => {
             let rest = operators.strip_prefix('!').unwrap_or(operators);
@@ -96,7 +96,7 @@ proptest! {
         url in "[ab]{1,3}",
         status in "[ab]{1,3}",
     ) {
-        // `=!` is the table's `~!` in PYWB alone; elsewhere the operators are two.
+        // `=!` is the table's `~!` in PYWB only; the other dialects read two operators.
         let line = format!("a 2 {url} mime {status} - 7");
         let spec = match field {
             Some(field) => format!("{operators}{field}:{value}"),

@@ -40,7 +40,7 @@ fn malformed_json_is_a_bad_line_wherever_it_is_malformed() {
     }
 }
 
-/// A value as written, and as it reads.
+/// Generates values as written and as decoded.
 fn value() -> impl Strategy<Value = (String, String)> {
     let escaped = |text: String| {
         let units: String = text.encode_utf16().map(|u| format!("\\u{u:04x}")).collect();

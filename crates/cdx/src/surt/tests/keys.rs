@@ -1,4 +1,4 @@
-//! URLs and their keys, as the tools around pywb make them.
+//! URLs and their keys, as computed by the tools around pywb.
 
 pub(super) const KEYS: &[(&str, &str)] = &[
     ("http://example.com", "com,example)/"),
