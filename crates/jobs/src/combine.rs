@@ -16,7 +16,7 @@ pub trait Combine: Send + Sync {
     /// With `rebuild`, existing inputs are built again.
     ///
     /// # Errors
-    /// Fails if the inputs of all jobs are unavailable for the same reason. A missing job is not an error.
+    /// Fails if an error affects all jobs, such as a full disk. A missing job is not an error.
     fn prepare(
         &self,
         cache: &MultiFileBasedCache,

@@ -64,7 +64,7 @@ impl Location {
     /// ```
     ///
     /// # Errors
-    /// The reason, when this location cannot be read.
+    /// Returns the reason why the resolved location cannot be used.
     pub fn join(&self, path: &str) -> Result<Location, String> {
         if path.is_empty() {
             return Err("its path is empty".to_owned());

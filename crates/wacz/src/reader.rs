@@ -224,9 +224,9 @@ impl Wacz {
         self.source.size()
     }
 
-    /// Returns the CDX and CDXJ members, plain or gzip: those in `indexes/`, or all of them if that folder has none. Of
-    /// members with the same stem (`index.cdx`, `index.cdx.gz`), which are the same index, one is returned. Secondary
-    /// indexes (`index.idx`) are not included.
+    /// Returns the CDX and CDXJ members, plain or gzip: those in `indexes/`, or those anywhere if that folder has none.
+    /// Of members with the same stem (`index.cdx`, `index.cdx.gz`), which are the same index, one is returned.
+    /// Secondary indexes (`index.idx`) are not included.
     pub fn indexes(&self) -> &[Member] {
         &self.indexes
     }

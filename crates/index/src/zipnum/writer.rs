@@ -409,7 +409,7 @@ impl Output {
 
 /// Copies bytes of a file to the end of another one.
 ///
-/// On common file systems, this is faster than having the kernel copy (`copy_file_range`), although it copies twice.
+/// On common file systems, copying through a buffer is faster than having the kernel copy the data.
 fn copy(run: &Run, room: &mut Vec<u8>, out: &mut Output) -> Result<(), Error> {
     room.resize(BUFFER, 0);
     let (mut at, mut left) = (run.from, run.length);

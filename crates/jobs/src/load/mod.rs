@@ -2,7 +2,7 @@
 //!
 //! Loading is idempotent, even after an interruption: the sequence of calls is named after the records, so that the
 //! dedupe index recognises calls that it has counted; and the crawl is committed once all calls were made. A crawl with
-//! any other content is refused, because mixing the two could not be undone.
+//! any other content is refused, because the result of mixing the two would be unpredictable.
 //!
 //! An index has neither the sizes nor the hashes of the files. Therefore they stay open in the list
 //! (`DEDUPE.WACZOPEN`): they are known by name only.
